@@ -1,0 +1,25 @@
+"""The grace rule: a pod must be gone before Slurm stops waiting for its job to end."""
+
+from annotations.model import PodSpec, Rules
+from annotations.problems import Problem
+
+_FIELD = "spec.terminationGracePeriodSeconds"
+
+
+def grace_problems(pod: PodSpec, rules: Rules) -> list[Problem]:
+    """At most one problem, with the largest allowed value named.
+
+    The words of the rule itself are SUNK's, so that what people search for is found.
+    """
+    grace = pod.termination_grace_period_seconds
+    limit = rules.kill_wait_seconds - rules.termination_offset_seconds
+    if grace < limit:
+        return []
+    rule = (
+        "termination grace period must be less than "
+        f"Slurm KillWait - {rules.termination_offset_seconds}s"
+    )
+    remedy = f"at most {limit - 1}" if limit > 0 else "no value fits, KillWait has to be raised"
+    return [
+        Problem(_FIELD, str(grace), f"{remedy}: {rule} (KillWait is {rules.kill_wait_seconds}s)")
+    ]

@@ -1,0 +1,155 @@
+"""CPU, memory and GPUs of a pod, counted as kube-scheduler counts them.
+
+A pod needs the most it ever holds at once: each init container beside the sidecars started before
+it, and in the end all containers beside all sidecars; on top of that the overhead of its runtime
+class.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from annotations.model import ContainerResources, PodSpec, Rules
+from annotations.problems import NOT_SET, Problem
+from annotations.quantity import NANOS, divide_up, parse_quantity
+
+# Slurm's cpus_per_task has 16 bits, and its two largest values have meanings (slurm.h).
+_MOST_CPUS = 2**16 - 3
+_MIB = 2**20 * NANOS
+_QUANTITY = "a Kubernetes quantity of at least 0, such as 500m, 2 or 1.5Gi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """Whole CPUs, MiB and GPUs of a pod; `gres` is None without GPUs."""
+
+    cpus: int
+    memory_mib: int
+    gpus: int
+    gres: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """One resource of a pod in billionths of its unit, with where each value was read."""
+
+    containers: list[int]
+    init_containers: list[tuple[int, bool]]
+    overhead: int
+
+    @property
+    def requested(self) -> int:
+        sidecars = peak = 0
+        for amount, restartable in self.init_containers:
+            peak = max(peak, sidecars + amount)
+            sidecars += amount if restartable else 0
+        return max(peak, sidecars + sum(self.containers))
+
+    @property
+    def total(self) -> int:
+        return self.requested + self.overhead
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads quantities of one pod and keeps what is wrong with them."""
+
+    pod: PodSpec
+    problems: list[Problem] = field(default_factory=list)
+
+    def amounts(self, resource: str, *, whole: bool = False) -> _Amounts:
+        pod = self.pod
+        return _Amounts(
+            [
+                self._of_container(path, container, resource=resource, whole=whole)
+                for path, container in _paths("spec.containers", pod.containers)
+            ],
+            [
+                (
+                    self._of_container(path, container, resource=resource, whole=whole),
+                    container.restartable,
+                )
+                for path, container in _paths("spec.initContainers", pod.init_containers)
+            ],
+            self._amount(f"spec.overhead.{resource}", pod.overhead.get(resource), whole=whole),
+        )
+
+    def _of_container(
+        self, path: str, container: ContainerResources, *, resource: str, whole: bool
+    ) -> int:
+        kind, value = "requests", container.requests.get(resource)
+        if value is None:
+            kind, value = "limits", container.limits.get(resource)
+        return self._amount(f"{path}.resources.{kind}.{resource}", value, whole=whole)
+
+    def _amount(self, path: str, value: str | None, *, whole: bool) -> int:
+        if value is None:
+            return 0
+        try:
+            amount = parse_quantity(value)
+        except ValueError:
+            amount = -1
+        if amount < 0:
+            return self._refuse(path, value, _QUANTITY)
+        if whole and amount % NANOS:
+            return self._refuse(path, value, "a whole number of devices")
+        return amount
+
+    def _refuse(self, path: str, value: str, expected: str) -> int:
+        self.problems.append(Problem(path, value, expected))
+        return 0
+
+    def required(self, resource: str, *, unit: int) -> int:
+        """In whole units, rounded up; a problem where nothing is requested (overhead aside)."""
+        known = len(self.problems)
+        amounts = self.amounts(resource)
+        if not amounts.requested and len(self.problems) == known:
+            self.problems.append(_missing(self.pod, resource))
+        return divide_up(amounts.total, unit)
+
+
+def read_resources(pod: PodSpec, rules: Rules) -> Resources | list[Problem]:
+    """The resources of the pod's job, or all that is wrong with the pod's requests."""
+    reader = _Reader(pod)
+    cpus = reader.required("cpu", unit=NANOS)
+    if cpus > _MOST_CPUS:
+        reader.problems.append(
+            Problem("spec.containers[*].resources.requests.cpu", str(cpus), f"at most {_MOST_CPUS}")
+        )
+    memory_mib = reader.required("memory", unit=_MIB)
+    gpus = _gpus(reader, rules)
+    if reader.problems:
+        return reader.problems
+    gres = ",".join(f"gres/{name}:{count}" for name, count in gpus.items()) or None
+    return Resources(cpus=cpus, memory_mib=memory_mib, gpus=sum(gpus.values()), gres=gres)
+
+
+def _gpus(reader: _Reader, rules: Rules) -> dict[str, int]:
+    """Devices by gres name; resources that share a gres are added up."""
+    counts: dict[str, int] = {}
+    for resource, gres in rules.gpu_resources.items():
+        count = reader.amounts(resource, whole=True).total // NANOS
+        if count:
+            counts[gres] = counts.get(gres, 0) + count
+    return counts
+
+
+def _missing(pod: PodSpec, resource: str) -> Problem:
+    named = ",".join(_names(pod.containers))
+    stated = {container.requests.get(resource, NOT_SET) for container in pod.containers}
+    return Problem(
+        f"spec.containers[{named}].resources.requests.{resource}",
+        stated.pop() if len(stated) == 1 else NOT_SET,
+        f"a {resource} request above 0 in at least one container",
+    )
+
+
+def _paths(
+    parent: str, containers: Iterable[ContainerResources]
+) -> Iterator[tuple[str, ContainerResources]]:
+    containers = tuple(containers)
+    for name, container in zip(_names(containers), containers, strict=True):
+        yield f"{parent}[{name}]", container
+
+
+def _names(containers: Iterable[ContainerResources]) -> list[str]:
+    return [container.name or str(index) for index, container in enumerate(containers)]
