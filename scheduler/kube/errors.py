@@ -1,0 +1,170 @@
+"""What can go wrong between us and the API server, as one tree.
+
+KubeError
+├─ KubeUnreachable       never sent
+├─ KubeInterrupted       maybe applied: the answer was lost, look before writing again
+├─ KubeRefused           answered no: status, reason, message, retry_after
+│   ├─ Unauthorized  401
+│   ├─ Forbidden     403
+│   ├─ NotFound      404
+│   ├─ Conflict      409
+│   ├─ Gone          410
+│   ├─ Invalid       422
+│   └─ TooMany       429
+└─ KubeGarbled           answered, and not understood
+
+The first split is the question that matters to a scheduler: was it sent, maybe, or answered?
+"""
+
+# ruff: noqa: N818 - named for what happened, as an `except` clause reads
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+LONGEST_MESSAGE = 512  # an API server repeats whole objects in some messages; logs need the start
+
+
+class KubeError(Exception):
+    """Anything the API server, or the way to it, refuses us."""
+
+    outcome: ClassVar[str] = "error"
+    """A word from a closed set, fit for a metric label."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later without anyone changing anything."""
+        return False
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds the server asked us to wait, where it said so."""
+        return None
+
+
+class KubeUnreachable(KubeError):
+    """The request never left: no route, connection refused, TLS failed."""
+
+    outcome = "unreachable"
+
+    @property
+    def retryable(self) -> bool:
+        """Nothing was sent, so sending is safe."""
+        return True
+
+
+class KubeInterrupted(KubeError):
+    """The request was sent, or may have been, and no whole answer came back."""
+
+    outcome = "interrupted"
+
+    @property
+    def retryable(self) -> bool:
+        """True for what is idempotent; a caller of anything else looks first."""
+        return True
+
+
+class KubeGarbled(KubeError):
+    """The answer is not what the Kubernetes API describes."""
+
+    outcome = "garbled"
+
+
+class KubeRefused(KubeError):
+    """The server answered with a status of 400 or more."""
+
+    outcome = "refused"
+
+    def __init__(
+        self, status: int, *, reason: str = "", message: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(status, reason, message)
+        self.status = status
+        self.reason = reason
+        self.message = message[:LONGEST_MESSAGE]
+        self._retry_after = retry_after
+
+    def __str__(self) -> str:
+        said = " ".join(part for part in (self.reason, self.message) if part)
+        return f"{self.status} {said}".strip()
+
+    @property
+    def retryable(self) -> bool:
+        """The server's own trouble passes; a refusal of the request does not."""
+        return self.status >= 500 or self._retry_after is not None
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds, from the Retry-After header or the Status' details."""
+        return self._retry_after
+
+    @property
+    def maybe_applied(self) -> bool:
+        """A 5xx may come after the write: etcd timed out, or a proxy gave up on the answer."""
+        return self.status >= 500
+
+
+class Unauthorized(KubeRefused):
+    """401: the credentials are missing, wrong or expired."""
+
+    outcome = "unauthorized"
+
+
+class Forbidden(KubeRefused):
+    """403: known, and not allowed."""
+
+    outcome = "forbidden"
+
+
+class NotFound(KubeRefused):
+    """404: no such object, or no such namespace."""
+
+    outcome = "not_found"
+
+
+class Conflict(KubeRefused):
+    """409: the object is not in the state the request supposes."""
+
+    outcome = "conflict"
+
+
+class Gone(KubeRefused):
+    """410: the resourceVersion or continue token is older than the server remembers."""
+
+    outcome = "gone"
+
+
+class Invalid(KubeRefused):
+    """422: the object would be invalid."""
+
+    outcome = "invalid"
+
+
+class TooMany(KubeRefused):
+    """429: priority and fairness, or a disruption budget, says later."""
+
+    outcome = "too_many"
+
+    @property
+    def retryable(self) -> bool:
+        """Refused before anything was done."""
+        return True
+
+
+_BY_STATUS: dict[int, type[KubeRefused]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooMany,
+}
+
+
+def refused(
+    status: int, *, reason: str = "", message: str = "", retry_after: float | None = None
+) -> KubeRefused:
+    """The error class that fits an HTTP status (or a Status object's code)."""
+    kind = _BY_STATUS.get(status, KubeRefused)
+    return kind(status, reason=reason, message=message, retry_after=retry_after)

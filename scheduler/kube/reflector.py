@@ -1,0 +1,276 @@
+"""List and watch: keeps a store in step with the API server, for ever.
+
+Three nested generators, each with its own reasons to end: `_forever` never ends and paces what it
+repeats; `_session` is one list and the watches after it, and ends when only a new list helps (410,
+something not understood); `_request` is one watch request, and ends when the server closes it.
+The semantics are client-go's. A silent connection counts as a cut one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Generic, TypeVar, assert_never
+
+import structlog
+
+from scheduler.kube.errors import (
+    Gone,
+    KubeError,
+    KubeGarbled,
+    KubeInterrupted,
+    KubeUnreachable,
+    TooMany,
+    refused,
+)
+from scheduler.kube.session import IDLE_SECONDS, KubeSession
+from scheduler.kube.store import Change, Named, Store
+from scheduler.kube.wire import (
+    Added,
+    Bookmark,
+    Decode,
+    Deleted,
+    ItemList,
+    Modified,
+    WatchError,
+    WatchEvent,
+)
+
+T = TypeVar("T", bound=Named)
+OnChange = Callable[[T | None, T | None], None]
+"""Called with an object's former and new state, on the loop, for each change; must not block."""
+
+log = structlog.get_logger(__name__)
+
+LIST_SECONDS = 60.0
+BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
+
+
+@dataclass(slots=True, kw_only=True)
+class Backoff:
+    """Exponential pauses, with client-go's numbers; a healthy time begins them anew."""
+
+    first_seconds: float = 0.8
+    longest_seconds: float = 30.0
+    healthy_seconds: float = 120.0
+    jitter: float = 1.0
+    _next: float = field(default=0.0, init=False)
+    _last_at: float = field(default=-1e9, init=False)
+
+    def next(self) -> float:
+        """Seconds to pause now."""
+        now = monotonic()
+        if now - self._last_at > self.healthy_seconds:
+            self._next = self.first_seconds
+        pause = self._next * (1.0 + self.jitter * random.random())  # noqa: S311 - not cryptography
+        self._next = min(self._next * 2.0, self.longest_seconds)
+        self._last_at = now + pause
+        return pause
+
+
+@dataclass(slots=True)
+class ReflectorStatistics:
+    """What a reflector has done since its start."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    garbled: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """Ends of lists and watches other than the server's own closing, by outcome."""
+
+
+class _RelistError(Exception):
+    """The watch cannot go on from where it was."""
+
+    def __init__(self, error: KubeError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Reflector(Generic[T]):
+    """Keeps `store` in step with one resource, and tells `on_change` what became of each object.
+
+    `decode` is `wire.PODS` or `wire.NODES`; `query` may hold selectors. `last_event_at` is the
+    monotonic time of the last list, event or bookmark. `synced` is set once the first list has
+    been told.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        resource_path: str,
+        *,
+        decode: Decode[T],
+        store: Store[T],
+        on_change: OnChange[T],
+        name: str,
+        query: Mapping[str, str] | None = None,
+        backoff: Backoff | None = None,
+        idle_seconds: float = IDLE_SECONDS,
+        page_size: int = 500,
+    ) -> None:
+        self._session = session
+        self._path = resource_path
+        self._query = dict(query or {})
+        self.store = store
+        self._on_change = on_change
+        self._decode = decode
+        self._backoff = backoff or Backoff()
+        self._idle_seconds = idle_seconds
+        self._page_size = page_size
+        self._statistics = ReflectorStatistics()
+        self.name = name
+        self.synced = asyncio.Event()
+        self.last_event_at: float | None = None
+
+    async def run(self) -> None:
+        """Never returns; end it by cancelling."""
+        delivered = 0
+        async with aclosing(self._forever()) as changes:
+            async for old, new in changes:
+                self._on_change(old, new)
+                delivered += 1
+                if delivered % BREATHE_EVERY == 0:
+                    await asyncio.sleep(0)
+
+    def statistics(self) -> ReflectorStatistics:
+        """Counters for metrics and tests."""
+        return self._statistics
+
+    async def _forever(self) -> AsyncGenerator[Change[T]]:
+        while True:
+            try:
+                async with aclosing(self._session_changes()) as changes:
+                    async for change in changes:
+                        yield change
+            except _RelistError as ended:
+                await self._pause("relist", ended.error)
+            except KubeError as error:
+                await self._pause("list", error)
+
+    async def _session_changes(self) -> AsyncGenerator[Change[T]]:
+        for change in await self._list():
+            yield change
+        self.synced.set()
+        while True:
+            began = monotonic()
+            try:
+                async with aclosing(self._request()) as changes:
+                    async for change in changes:
+                        yield change
+            except (KubeUnreachable, KubeInterrupted, TooMany) as error:
+                await self._pause("watch", error)  # the version we have is still good
+            except KubeError as error:
+                raise _RelistError(error) from error
+            else:
+                await self._calm(began)
+
+    async def _request(self) -> AsyncGenerator[Change[T]]:
+        self._statistics.watches += 1
+        lines = self._session.stream(
+            self._path,
+            query={
+                **self._query,
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": self.store.resource_version,
+                # random, so that watches that began together do not end together
+                "timeoutSeconds": random.randint(300, 600),  # noqa: S311 - not cryptography
+            },
+            idle_seconds=self._idle_seconds,
+            operation=f"watch_{self.name}",
+        )
+        async with aclosing(lines):
+            async for line in lines:
+                for change in self._take(self._read(line)):
+                    yield change
+
+    async def _list(self) -> list[Change[T]]:
+        self._statistics.lists += 1
+        items, version = await self._pages()
+        changes = self.store.replace(items)
+        self._seen(version)
+        return changes
+
+    async def _pages(self) -> tuple[list[T], str]:
+        """A complete and consistent list: not from the server's cache, which may be behind us."""
+        items: list[T] = []
+        query: dict[str, str | int] = {**self._query, "limit": self._page_size}
+        while True:
+            try:
+                page = await self._page(query)
+            except Gone:
+                if "continue" not in query:
+                    raise
+                items, query = [], dict(self._query)  # the token expired: all in one page
+                continue
+            items.extend(page.items or ())
+            if not page.metadata.continue_:
+                return items, page.metadata.resource_version
+            query["continue"] = page.metadata.continue_
+
+    async def _page(self, query: Mapping[str, str | int]) -> ItemList[T]:
+        body = await self._session.request(
+            "GET", self._path, query=query, timeout=LIST_SECONDS, operation=f"list_{self.name}"
+        )
+        return self._decode.page(body)
+
+    def _read(self, line: bytes) -> WatchEvent[T]:
+        try:
+            return self._decode.event(line)
+        except KubeGarbled:
+            self._statistics.garbled += 1
+            raise
+
+    def _take(self, event: WatchEvent[T]) -> tuple[Change[T], ...]:
+        match event:
+            case Added(object=item) | Modified(object=item):
+                self._statistics.events += 1
+                self._seen(item.metadata.resource_version)
+                return self.store.apply(item)
+            case Deleted(object=item):
+                self._statistics.events += 1
+                self._seen(item.metadata.resource_version)
+                return self.store.remove(item.metadata.uid, last=item)
+            case Bookmark(object=mark):
+                self._statistics.bookmarks += 1
+                self._seen(mark.metadata.resource_version)
+                return ()
+            case WatchError(object=status):
+                raise refused(
+                    status.code,
+                    reason=status.reason,
+                    message=status.message,
+                    retry_after=status.retry_after_seconds,
+                )
+            case _:
+                assert_never(event)
+
+    def _seen(self, version: str) -> None:
+        self.store.resource_version = version
+        self.last_event_at = monotonic()
+
+    async def _calm(self, began: float) -> None:
+        """A server that closes at once must not be asked again at once."""
+        if monotonic() - began < self._backoff.first_seconds:
+            await asyncio.sleep(self._backoff.next())
+
+    async def _pause(self, doing: str, error: KubeError) -> None:
+        failures = self._statistics.failures
+        failures[error.outcome] = failures.get(error.outcome, 0) + 1
+        seconds = max(self._backoff.next(), error.retry_after or 0.0)
+        log.warning(
+            "kubernetes watch interrupted",
+            reflector=self.name,
+            doing=doing,
+            outcome=error.outcome,
+            error=str(error),
+            pause_s=round(seconds, 3),
+        )
+        await asyncio.sleep(seconds)

@@ -1,0 +1,385 @@
+"""The one connection to the API server, and the only importer of kubernetes_asyncio.
+
+The library finds the cluster (kubeconfig, in-cluster files), builds the TLS context and the
+connection pool. Requests go to that pool directly: the library's own way does not check the status
+of raw answers, and takes several times longer.
+Nothing foreign leaves this module: every failure is a KubeError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+import yaml
+from aiohttp.http_exceptions import HttpProcessingError
+from kubernetes_asyncio.client.api_client import ApiClient
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.config import ConfigException, incluster_config
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
+from yarl import URL
+
+from scheduler.kube.credentials import Credentials, CredentialsError, Reload
+from scheduler.kube.errors import (
+    KubeError,
+    KubeGarbled,
+    KubeInterrupted,
+    KubeRefused,
+    KubeUnreachable,
+    Unauthorized,
+    refused,
+)
+from scheduler.kube.wire import Status, decode_status
+
+Query = Mapping[str, str | int]
+Observe = Callable[[str, str, float], None]
+"""Called after each request with its operation, its outcome ("ok" or an error's) and seconds."""
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s when its version is not there yet
+IDLE_SECONDS = 70.0  # bookmarks come about once a minute
+LONGEST_WAIT_SECONDS = 60.0  # a Retry-After beyond this is somebody's mistake
+LONGEST_LINE = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
+LONGEST_ERROR_BODY = 64 * 1024
+KUBECONFIG = "KUBECONFIG"
+DEFAULT_KUBECONFIG = "~/.kube/config"
+
+_UNLIMITED = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+_NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+_NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)  # the latter is no ClientError
+_CONFIG_ERRORS = (  # what the library raises for files that are not what it expects
+    ConfigException,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+    yaml.YAMLError,
+)
+
+
+class KubeConfigError(Exception):
+    """No usable cluster configuration; the message says where it was looked for."""
+
+
+class KubeSession:
+    """Requests to one API server. Made by `open`, closed by `async with` or `close`."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        credentials: Credentials,
+        *,
+        user_agent: str,
+        observe: Observe | None = None,
+    ) -> None:
+        self._client = client
+        self._credentials = credentials
+        self._observe = observe
+        self._headers = {
+            "User-Agent": user_agent,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",  # unpacking on the loop costs more than the bytes
+        }
+        self.server = str(client.configuration.host)
+        rest = client.rest_client
+        self._route: dict[str, Any] = {
+            "proxy": rest.proxy or _proxy_from_environment(URL(self.server)),
+            "proxy_headers": rest.proxy_headers,
+            "server_hostname": rest.server_hostname,
+        }
+        # the library's own session looks for proxies and netrc files anew at each request, which
+        # costs four times the request itself (measured: 378 against 81 microseconds)
+        self._pool = aiohttp.ClientSession(
+            connector=rest.pool_manager.connector,
+            connector_owner=False,
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=LONGEST_LINE // 2,
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        kubeconfig: Path | None,
+        *,
+        user_agent: str,
+        context: str | None = None,
+        observe: Observe | None = None,
+        max_connections: int = 100,
+    ) -> Self:
+        """Find the cluster as controllers do: the given file, $KUBECONFIG, in-cluster, ~/.kube.
+
+        Nothing is sent yet. `max_connections` bounds requests in flight, each watch holding one.
+        Raises KubeConfigError. CA files and client certificates are read once.
+        """
+        configuration = type.__call__(
+            Configuration
+        )  # Configuration() shares its tokens with all others
+        configuration.connection_pool_maxsize = max_connections
+        in_cluster = kubeconfig is None and not os.environ.get(KUBECONFIG) and _in_cluster()
+        files = str(kubeconfig or os.environ.get(KUBECONFIG) or DEFAULT_KUBECONFIG)
+        with _config_errors("in-cluster configuration" if in_cluster else f"kubeconfig {files}"):
+            if in_cluster:
+                credentials = await _load_in_cluster(configuration)
+            else:
+                credentials = await _load_kubeconfig(configuration, files, context)
+            client = ApiClient(configuration)
+        return cls(client, credentials, user_agent=user_agent, observe=observe)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; requests still under way fail."""
+        await self._pool.close()
+        await self._client.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: object | None = None,
+        content_type: str = "application/json",
+        timeout: float = 10.0,  # noqa: ASYNC109 - it becomes aiohttp's own deadline
+        operation: str | None = None,
+    ) -> bytes:
+        """The answer's body, when its status is 2xx; a KubeError otherwise.
+
+        `body` is anything msgspec can encode. `timeout` is in seconds and covers all of one try.
+        `operation` names the request to the observer; it defaults to the method.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=min(CONNECT_SECONDS, timeout))
+        headers = {} if data is None else {"Content-Type": content_type}
+        with self._observed(operation or method.lower()), _translated():
+            response = await self._answer(
+                method, self._url(path, query), timeout=limits, headers=headers, data=data
+            )
+            async with response:
+                return await response.read()
+
+    async def stream(
+        self,
+        path: str,
+        *,
+        query: Query,
+        idle_seconds: float = IDLE_SECONDS,
+        operation: str = "watch",
+    ) -> AsyncGenerator[bytes]:
+        """The answer's lines as they come, until the server closes.
+
+        A KubeError ends it: KubeInterrupted when the stream is cut, or silent for `idle_seconds`;
+        KubeGarbled for a line above 4 MiB. Close the iterator (`contextlib.aclosing`) to let go
+        of the connection. The observer sees the time until the answer began.
+        """
+        with self._observed(operation), _translated():
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._answer(
+                    "GET", self._url(path, query), timeout=_UNLIMITED, headers={}, data=None
+                )
+        async with response:
+            while line := await _line(response, idle_seconds):
+                yield line
+
+    async def _answer(self, method: str, url: URL, **request: Any) -> aiohttp.ClientResponse:
+        """An answer of status 2xx, with one more try under fresh credentials after a 401.
+
+        The caller releases the answer with `async with`, without an await in between.
+        """
+        authorization = await self._credentials.header()
+        try:
+            return await self._exchange(method, url, authorization, **request)
+        except Unauthorized:
+            if not await self._credentials.renew(authorization):
+                raise
+        renewed = await self._credentials.header()
+        return await self._exchange(method, url, renewed, **request)
+
+    async def _exchange(
+        self,
+        method: str,
+        url: URL,
+        authorization: str | None,
+        *,
+        headers: dict[str, str],
+        **rest: Any,
+    ) -> aiohttp.ClientResponse:
+        headers = {**self._headers, **headers}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        response = await self._pool.request(
+            method, url, headers=headers, allow_redirects=False, **self._route, **rest
+        )
+        if 200 <= response.status < 300:
+            return response
+        async with response:
+            raise _refusal(response, await response.content.read(LONGEST_ERROR_BODY))
+
+    def _url(self, path: str, query: Query | None) -> URL:
+        ending = "?" + urlencode(query) if query else ""
+        return URL(self.server + path + ending, encoded=True)
+
+    @contextmanager
+    def _observed(self, operation: str) -> Iterator[None]:
+        started = perf_counter()
+        outcome = "ok"
+        try:
+            yield
+        except KubeError as error:
+            outcome = error.outcome
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            if self._observe is not None:
+                self._observe(operation, outcome, perf_counter() - started)
+
+
+async def _line(response: aiohttp.ClientResponse, idle_seconds: float) -> bytes:
+    with _translated():
+        async with asyncio.timeout(idle_seconds):
+            return await response.content.readline()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Foreign errors become ours; `__cause__` keeps them."""
+    try:
+        yield
+    except _NEVER_SENT as error:
+        raise KubeUnreachable(_told(error)) from error
+    except _NOT_HTTP as error:
+        raise KubeGarbled(_told(error)) from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise KubeInterrupted(_told(error)) from error
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
+    """The error of an answer that is not 2xx; bodies other than a Status are not repeated."""
+    try:
+        status = decode_status(body)
+    except KubeGarbled:
+        status = Status()
+    if status.kind != "Status":
+        status = Status(reason=response.reason or "")
+    return refused(
+        response.status,
+        reason=status.reason,
+        message=status.message,
+        retry_after=_retry_after(response, status),
+    )
+
+
+def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | None:
+    said = response.headers.get("Retry-After", "")
+    seconds = float(said) if said.isdecimal() else status.retry_after_seconds
+    return None if seconds is None else min(seconds, LONGEST_WAIT_SECONDS)
+
+
+def _proxy_from_environment(server: URL) -> str | None:
+    if proxy_bypass(f"{server.host}:{server.port}"):
+        return None
+    return getproxies().get(server.scheme)
+
+
+def _in_cluster() -> bool:
+    return bool(
+        os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME)
+        and os.environ.get(incluster_config.SERVICE_PORT_ENV_NAME)
+    )
+
+
+async def _load_in_cluster(configuration: Configuration) -> Credentials:
+    token = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+    incluster_config.InClusterConfigLoader(
+        token_filename=str(token),
+        cert_filename=incluster_config.SERVICE_CERT_FILENAME,
+        try_refresh_token=False,  # the library reads the file on the loop
+    ).load_and_set(configuration)
+
+    async def reload(_force: bool) -> str | None:
+        return f"Bearer {(await asyncio.to_thread(token.read_text)).strip()}"
+
+    return Credentials(await reload(False), reload, periodic=True)
+
+
+async def _load_kubeconfig(
+    configuration: Configuration, files: str, context: str | None
+) -> Credentials:
+    if not any(map(_is_file, files.split(os.pathsep))):
+        raise ConfigException("no such file, and not running in a cluster")
+    loader = await load_kube_config(
+        config_file=files, context=context, client_configuration=configuration, persist_config=False
+    )
+    reload = _reloader(loader, configuration)
+    return Credentials(_authorization(configuration), reload, periodic=_changes(loader))
+
+
+def _is_file(path: str) -> bool:
+    return bool(path) and Path(path).expanduser().is_file()
+
+
+def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
+    async def reload(force: bool) -> str | None:
+        if force:  # the library keeps an exec plugin's token until this time
+            vars(loader).pop("exec_plugin_expiry", None)
+        try:
+            await loader.load_and_set(configuration)
+        except _CONFIG_ERRORS as error:
+            raise CredentialsError(_told(error)) from error
+        return _authorization(configuration)
+
+    return reload
+
+
+def _changes(loader: KubeConfigLoader) -> bool:
+    """Whether the source of the token is one whose token changes without a refusal."""
+    if hasattr(loader, "exec_plugin_expiry") or loader.provider is not None:
+        return True
+    user = loader._user
+    return user is not None and "tokenFile" in user and "token" not in user
+
+
+def _authorization(configuration: Configuration) -> str | None:
+    value = configuration.api_key.get("BearerToken")
+    return None if value is None else str(value).strip()
+
+
+@contextmanager
+def _config_errors(source: str) -> Iterator[None]:
+    try:
+        yield
+    except _CONFIG_ERRORS as error:
+        raise KubeConfigError(f"{source}: {_told(error)}") from error

@@ -1,0 +1,102 @@
+"""The last known state of every object of one kind, by uid.
+
+Keyed by uid and not by name: a recreated pod of the same name is a different pod. Single-threaded,
+no I/O; the reflector writes, everyone else reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from scheduler.kube.wire import ObjectMeta
+
+
+class Named(Protocol):
+    """Whatever has Kubernetes metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The object's identity."""
+        ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Change(NamedTuple, Generic[T]):
+    """What became of one object; `new` is None when it is gone, `old` when it has just come."""
+
+    old: T | None
+    new: T | None
+
+
+class Store(Generic[T]):
+    """Objects by uid, with an index by namespace and name (at most one holds a name at a time)."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, T] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self.resource_version = ""
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._items.values()))
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._items
+
+    def get(self, uid: str) -> T | None:
+        """The object of that uid."""
+        return self._items.get(uid)
+
+    def by_name(self, name: str, *, namespace: str = "") -> T | None:
+        """The object that holds that name now; Nodes have no namespace."""
+        uid = self._uids.get((namespace, name))
+        return None if uid is None else self._items.get(uid)
+
+    def values(self) -> tuple[T, ...]:
+        """All objects, as they are now."""
+        return tuple(self._items.values())
+
+    def uids(self) -> tuple[str, ...]:
+        """All uids, as they are now."""
+        return tuple(self._items)
+
+    def apply(self, item: T) -> tuple[Change[T], ...]:
+        """Take an object's newer state; a former holder of its name is thereby gone."""
+        meta = item.metadata
+        holder = self._uids.get((meta.namespace, meta.name))
+        former = () if holder in (None, meta.uid) else self.remove(str(holder))
+        old = self._items.get(meta.uid)
+        self._items[meta.uid] = item
+        self._uids[meta.namespace, meta.name] = meta.uid
+        return (*former, Change(old, item))
+
+    def remove(self, uid: str, *, last: T | None = None) -> tuple[Change[T], ...]:
+        """Forget an object; `last` is its final state where the server told it."""
+        old = self._items.pop(uid, None)
+        if old is None:
+            return ()
+        key = (old.metadata.namespace, old.metadata.name)
+        if self._uids.get(key) == uid:
+            del self._uids[key]
+        return (Change(last or old, None),)
+
+    def replace(self, items: Iterable[T]) -> list[Change[T]]:
+        """Take a complete list: what it lacks is gone, what it holds unchanged is no change."""
+        listed = {item.metadata.uid: item for item in items}
+        changes: list[Change[T]] = []
+        for uid in [uid for uid in self._items if uid not in listed]:
+            changes.extend(self.remove(uid))
+        for item in listed.values():
+            if not self._holds(item):
+                changes.extend(self.apply(item))
+        return changes
+
+    def _holds(self, item: T) -> bool:
+        known = self._items.get(item.metadata.uid)
+        version = item.metadata.resource_version
+        return known is not None and bool(version) and known.metadata.resource_version == version

@@ -1,0 +1,343 @@
+"""The parts of Kubernetes objects that we read, and of those only.
+
+Only needed fields: decoding is then 70 times faster than with generated models, and the cache a
+tenth of the size. `gc=False` is safe since nothing here can form a cycle (strings, numbers,
+tuples, flat dicts).
+
+A real API server omits what is empty, except for a few fields it sends as null; those are typed
+so. An answer with any other null goes a second, slower way through `decoder`, which drops nulls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from scheduler.kube.errors import KubeGarbled
+
+T = TypeVar("T")
+Quantity = str | int | float
+
+
+class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What all of these have in common: immutable, camelCase outside."""
+
+
+class OwnerReference(Wire, frozen=True, gc=False):
+    """Who made an object; `controller` marks the one that manages it."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Wire, frozen=True, gc=False):
+    """An object's identity. `uid` is the identity; the name is only a name."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ResourceRequirements(Wire, frozen=True, gc=False):
+    """Quantities by resource name: strings from a real server, but numbers are legal JSON."""
+
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class Container(Wire, frozen=True, gc=False):
+    """A container, or an init container; `restart_policy` "Always" makes the latter a sidecar."""
+
+    name: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Wire, frozen=True, gc=False):
+    """A name that holds a pod back from scheduling."""
+
+    name: str = ""
+
+
+class PodSpec(Wire, frozen=True, gc=False):
+    """What a pod asks for, and where it was put."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    termination_grace_period_seconds: int = 30
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+    restart_policy: str = "Always"
+    node_selector: dict[str, str] = {}
+    active_deadline_seconds: int | None = None
+
+
+class PodCondition(Wire, frozen=True, gc=False, omit_defaults=True):
+    """One condition, as read and as written; `type` and `status` are always sent."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class StateRunning(Wire, frozen=True, gc=False):
+    """The container's process is there."""
+
+    started_at: datetime | None = None
+
+
+class StateWaiting(Wire, frozen=True, gc=False):
+    """The container has not started, or will start again."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class StateTerminated(Wire, frozen=True, gc=False):
+    """The container's process has ended."""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+
+
+class ContainerState(Wire, frozen=True, gc=False):
+    """At most one of the three is set; none means waiting."""
+
+    running: StateRunning | None = None
+    waiting: StateWaiting | None = None
+    terminated: StateTerminated | None = None
+
+
+class ContainerStatus(Wire, frozen=True, gc=False):
+    """What the kubelet says of one container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    ready: bool = False
+    restart_count: int = 0
+
+
+class PodStatus(Wire, frozen=True, gc=False):
+    """What has become of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime | None = None
+
+
+class Pod(Wire, frozen=True, gc=False):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def condition(self, kind: str) -> PodCondition | None:
+        """The condition of that type, where the pod has one."""
+        return next((c for c in self.status.conditions if c.type == kind), None)
+
+
+class Taint(Wire, frozen=True, gc=False):
+    """A reason why pods may not go to a Node."""
+
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+
+
+class NodeSpec(Wire, frozen=True, gc=False):
+    """What an administrator says of a Node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeCondition(Wire, frozen=True, gc=False):
+    """One condition of a Node."""
+
+    type: str
+    status: str
+    reason: str = ""
+
+
+class NodeAddress(Wire, frozen=True, gc=False):
+    """One of a Node's addresses: `type` is Hostname, InternalIP, ..."""
+
+    type: str
+    address: str
+
+
+class NodeStatus(Wire, frozen=True, gc=False):
+    """What the kubelet says of a Node."""
+
+    conditions: tuple[NodeCondition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    allocatable: dict[str, Quantity] = {}
+
+
+class Node(Wire, frozen=True, gc=False):
+    """A Node, without heartbeat times and image lists: those make most of its size."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """The Ready condition is True."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+class ListMeta(Wire, frozen=True, gc=False):
+    """Where a list stands in time, and the token for its next page."""
+
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class ItemList(Wire, Generic[T], frozen=True, gc=False):
+    """One page of a list; a Go server may send null for no items."""
+
+    metadata: ListMeta
+    items: tuple[T, ...] | None = None
+
+
+PodList = ItemList[Pod]
+NodeList = ItemList[Node]
+
+
+class Identified(Wire, frozen=True, gc=False):
+    """Any object, of which only the identity is of interest."""
+
+    metadata: ObjectMeta
+
+
+class StatusDetails(Wire, frozen=True, gc=False):
+    """The machine's part of a Status."""
+
+    retry_after_seconds: float | None = None
+
+
+class Status(Wire, frozen=True, gc=False):
+    """The body of an error answer, and of an ERROR event."""
+
+    kind: str = ""
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails | None = None
+
+    @property
+    def retry_after_seconds(self) -> float | None:
+        """Seconds the server asks to wait, where it does."""
+        return None if self.details is None else self.details.retry_after_seconds
+
+
+class Added(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
+    """An object has come, or was there when the watch began."""
+
+    object: T
+
+
+class Modified(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="MODIFIED"):
+    """An object has changed."""
+
+    object: T
+
+
+class Deleted(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="DELETED"):
+    """An object is no more; `object` is its last state."""
+
+    object: T
+
+
+class Bookmark(Wire, frozen=True, gc=False, tag_field="type", tag="BOOKMARK"):
+    """Nothing happened up to this version; `object` is empty but for its resourceVersion."""
+
+    object: Identified
+
+
+class WatchError(Wire, frozen=True, gc=False, tag_field="type", tag="ERROR"):
+    """The watch has failed; nothing follows."""
+
+    object: Status
+
+
+WatchEvent = Added[T] | Modified[T] | Deleted[T] | Bookmark | WatchError
+
+
+def decoder(kind: type[T]) -> Callable[[bytes], T]:
+    """A function from JSON bytes to that type; it raises KubeGarbled on anything else."""
+    strict = msgspec.json.Decoder(kind)
+
+    def decode(data: bytes) -> T:
+        try:
+            return strict.decode(data)
+        except msgspec.ValidationError:
+            return _decode_without_nulls(data, kind)
+        except msgspec.DecodeError as error:
+            raise KubeGarbled(f"not JSON: {error}") from error
+
+    return decode
+
+
+def _decode_without_nulls(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(_without_nulls(json.loads(data)), kind)
+    except (ValueError, RecursionError) as error:  # msgspec's ValidationError is a ValueError
+        raise KubeGarbled(f"not a {getattr(kind, '__name__', 'watch event')}: {error}") from error
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Decode(Generic[T]):
+    """How to read a resource: pages of its list, and lines of its watch."""
+
+    page: Callable[[bytes], ItemList[T]]
+    event: Callable[[bytes], WatchEvent[T]]
+
+
+_EVENT: Any = WatchEvent  # a union is no `type` to the type checker
+PODS: Decode[Pod] = Decode(decoder(ItemList[Pod]), decoder(_EVENT[Pod]))
+NODES: Decode[Node] = Decode(decoder(ItemList[Node]), decoder(_EVENT[Node]))
+
+decode_pod = decoder(Pod)
+decode_identified = decoder(Identified)
+decode_status = decoder(Status)

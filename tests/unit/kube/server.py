@@ -1,0 +1,177 @@
+"""A scripted API server on a real socket: each request takes the next answer of its route."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Seen:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+    at: float
+
+
+@dataclass
+class ApiStub:
+    """Answers by (method, path), a watch by "WATCH". The last answer of a route stays."""
+
+    url: str = ""
+    seen: list[Seen] = field(default_factory=list)
+    answers: dict[tuple[str, str], deque[Handler]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def answer(self, method: str, path: str, *handlers: Handler) -> None:
+        self.answers[method, path].extend(handlers)
+
+    def requests(self, method: str, path: str | None = None) -> list[Seen]:
+        return [s for s in self.seen if s.method == method and path in (None, s.path)]
+
+    async def wait_for_requests(self, count: int, method: str, path: str | None = None) -> None:
+        async with asyncio.timeout(10), self.arrived:
+            await self.arrived.wait_for(lambda: len(self.requests(method, path)) >= count)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        method = "WATCH" if request.query.get("watch") == "true" else request.method
+        body = await request.read()
+        seen = Seen(
+            method,
+            request.path,
+            dict(request.query),
+            dict(request.headers),
+            json.loads(body) if body else None,
+            asyncio.get_running_loop().time(),
+        )
+        async with self.arrived:
+            self.seen.append(seen)
+            self.arrived.notify_all()
+        handlers = self.answers[method, request.path]
+        await until(lambda: bool(handlers))  # a test may say it a little later
+        return await (handlers.popleft() if len(handlers) > 1 else handlers[0])(request)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for state that nobody signals."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def ok(body: Any, code: int = 200) -> Handler:
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        return web.json_response(body, status=code)
+
+    return handle
+
+
+def raw(body: bytes, code: int = 200) -> Handler:
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=code)
+
+    return handle
+
+
+def status(
+    code: int, *, reason: str = "", message: str = "", retry_after: str | None = None
+) -> Handler:
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+        headers = {} if retry_after is None else {"Retry-After": retry_after}
+        return web.json_response(body, status=code, headers=headers)
+
+    return handle
+
+
+def cut() -> Handler:
+    """Take the request, and drop the connection without an answer."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    return handle
+
+
+def hang() -> Handler:
+    """Take the request, and never answer."""
+
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    return handle
+
+
+def pieces(*lines: bytes, then: str = "hold") -> Handler:
+    """A watch answer: lines as they are, then "close", "cut" or "hold"."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line)
+        if then == "cut":
+            assert request.transport is not None
+            request.transport.abort()
+        elif then == "hold":
+            await asyncio.Event().wait()
+        return response
+
+    return handle
+
+
+def watch(*events: Mapping[str, Any], then: str = "hold") -> Handler:
+    return pieces(*(json.dumps(event).encode() + b"\n" for event in events), then=then)
+
+
+def pod(name: str, *, uid: str = "", version: str = "1", **rest: Any) -> dict[str, Any]:
+    meta = {
+        "name": name,
+        "namespace": "ns",
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": version,
+    }
+    return {"metadata": meta | rest.pop("metadata", {}), **rest}
+
+
+def page(*items: Mapping[str, Any], version: str = "10", token: str | None = None) -> Handler:
+    meta = {"resourceVersion": version} | ({} if token is None else {"continue": token})
+    return ok({"kind": "PodList", "metadata": meta, "items": list(items)})
+
+
+def event(kind: str, obj: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "object": obj}
+
+
+def bookmark(version: str) -> dict[str, Any]:
+    meta = {"resourceVersion": version, "creationTimestamp": None}
+    return event("BOOKMARK", {"kind": "Pod", "metadata": meta, "spec": {"containers": None}})
+
+
+def write_kubeconfig(path: Path, server: str, user: Mapping[str, Any]) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(config))
+    return path

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from scheduler.kube import errors
+from scheduler.kube.api import (
+    AlreadyBound,
+    Bound,
+    Condition,
+    Deleted,
+    Gone,
+    KubeApi,
+    Patched,
+)
+from scheduler.kube.session import KubeSession
+from scheduler.retry import retry_policy
+from tests.unit.kube.server import ApiStub, Handler, cut, ok, pod, raw, status
+
+POD = "/api/v1/namespaces/ns/pods/p"
+BINDING = f"{POD}/binding"
+STATUS = f"{POD}/status"
+
+# messages as seen on kube-apiserver 1.36.3
+WRONG_UID = "Precondition failed: UID in precondition: u, UID in object meta: v"
+IMMUTABLE_UID = 'Pod "p" is invalid: metadata.uid: Invalid value: "u": field is immutable'
+ASSIGNED = (
+    'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n1"'
+)
+
+
+@pytest.fixture
+def api(session: KubeSession) -> KubeApi:
+    return KubeApi(session, policy=retry_policy(errors.KubeError, attempts=3, first_seconds=0.01))
+
+
+async def test_binding_names_pod_uid_node_and_annotations(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("POST", BINDING, ok({"kind": "Status", "status": "Success"}, 201))
+    outcome = await api.bind("ns", "p", "u", node="n1", annotations={"a": "b"})
+    assert outcome == Bound()
+    assert stub.seen[0].body == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "uid": "u", "annotations": {"a": "b"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+
+
+UNKNOWN = [
+    pytest.param(status(409, reason="Conflict", message=ASSIGNED), id="409"),
+    pytest.param(cut(), id="cut"),
+    pytest.param(status(500, message="etcdserver: request timed out"), id="500"),
+    pytest.param(status(504), id="504"),
+]
+
+
+@pytest.mark.parametrize("answer", UNKNOWN)
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        (ok(pod("p", uid="u", spec={"nodeName": "n1"})), Bound()),
+        (ok(pod("p", uid="u", spec={"nodeName": "n2"})), AlreadyBound("n2")),
+        (ok(pod("p", uid="another", spec={"nodeName": "n1"})), Gone()),
+        (ok(pod("p", uid="u", metadata={"deletionTimestamp": "2026-11-21T08:00:00Z"})), Gone()),
+        (status(404), Gone()),
+    ],
+    ids=["bound here", "bound elsewhere", "another uid", "going", "gone"],
+)
+async def test_unknown_outcome_of_a_binding_is_read_and_not_written_again(
+    stub: ApiStub, api: KubeApi, answer: Handler, found: Handler, outcome: object
+) -> None:
+    stub.answer("POST", BINDING, answer)
+    stub.answer("GET", POD, found)
+    assert await api.bind("ns", "p", "u", node="n1") == outcome
+    assert len(stub.requests("POST")) == 1
+
+
+@pytest.mark.parametrize("answer", UNKNOWN)
+async def test_binding_that_was_not_applied_raises_what_went_wrong(
+    stub: ApiStub, api: KubeApi, answer: Handler
+) -> None:
+    stub.answer("POST", BINDING, answer)
+    stub.answer("GET", POD, ok(pod("p", uid="u")))
+    with pytest.raises((errors.KubeRefused, errors.KubeInterrupted)):
+        await api.bind("ns", "p", "u", node="n1")
+    assert len(stub.requests("POST")) == 1
+
+
+async def test_binding_of_a_pod_that_is_gone(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("POST", BINDING, status(404))
+    assert await api.bind("ns", "p", "u", node="n1") == Gone()
+
+
+@pytest.mark.parametrize("code", [403, 422, 429])
+async def test_refused_binding_raises_without_a_look(
+    stub: ApiStub, api: KubeApi, code: int
+) -> None:
+    stub.answer("POST", BINDING, status(code))
+    with pytest.raises(errors.KubeRefused):
+        await api.bind("ns", "p", "u", node="n1")
+    assert len(stub.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("grace", "sent"),
+    [(None, {}), (0, {"gracePeriodSeconds": 0}), (20, {"gracePeriodSeconds": 20})],
+)
+async def test_deletion_carries_uid_and_grace(
+    stub: ApiStub, api: KubeApi, grace: int | None, sent: dict[str, int]
+) -> None:
+    stub.answer("DELETE", POD, ok(pod("p")))
+    assert await api.delete_pod("ns", "p", "u", grace_seconds=grace) == Deleted()
+    assert stub.seen[0].body == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u"},
+        **sent,
+    }
+
+
+@pytest.mark.parametrize("answer", [status(404), status(409, message=WRONG_UID)])
+async def test_deletion_of_a_pod_that_is_gone(stub: ApiStub, api: KubeApi, answer: Handler) -> None:
+    stub.answer("DELETE", POD, answer)
+    assert await api.delete_pod("ns", "p", "u") == Gone()
+
+
+async def test_other_conflict_of_a_deletion_is_raised(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("DELETE", POD, status(409, message="the storage is busy"))
+    with pytest.raises(errors.Conflict):
+        await api.delete_pod("ns", "p", "u")
+
+
+async def test_deletion_whose_answer_was_lost_is_repeated(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("DELETE", POD, status(503), cut(), status(404))
+    assert await api.delete_pod("ns", "p", "u") == Gone()
+
+
+async def test_status_patch_is_one_strategic_merge(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("PATCH", STATUS, ok(pod("p")))
+    since = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+    outcome = await api.patch_pod_status(
+        "ns",
+        "p",
+        "u",
+        conditions=[Condition("PodScheduled", "False", "Unschedulable", "why", since)],
+        annotations={"job": "1", "old": None},
+    )
+    assert outcome == Patched()
+    seen = stub.seen[0]
+    assert seen.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert seen.body == {
+        "metadata": {"uid": "u", "annotations": {"job": "1", "old": None}},
+        "status": {
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "why",
+                    "lastTransitionTime": "2026-11-21T08:00:00Z",
+                }
+            ]
+        },
+    }
+
+
+async def test_status_patch_sends_only_what_it_changes(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("PATCH", STATUS, ok(pod("p")))
+    await api.patch_pod_status("ns", "p", "u", annotations={"job": "1"})
+    assert stub.seen[0].body == {"metadata": {"uid": "u", "annotations": {"job": "1"}}}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [status(404), status(422, message=IMMUTABLE_UID), status(409, message=WRONG_UID)],
+)
+async def test_status_patch_of_a_pod_that_is_gone(
+    stub: ApiStub, api: KubeApi, answer: Handler
+) -> None:
+    stub.answer("PATCH", STATUS, answer)
+    assert await api.patch_pod_status("ns", "p", "u", annotations={"a": "b"}) == Gone()
+
+
+async def test_invalid_patch_of_another_kind_is_raised(stub: ApiStub, api: KubeApi) -> None:
+    message = 'Pod "p" is invalid: status.conditions[0].type: Required value'
+    stub.answer("PATCH", STATUS, status(422, message=message))
+    with pytest.raises(errors.Invalid, match="Required value"):
+        await api.patch_pod_status("ns", "p", "u", annotations={"a": "b"})
+
+
+async def test_pod_is_read(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("GET", POD, status(500), ok(pod("p", uid="u", spec={"nodeName": "n1"})))
+    found = await api.get_pod("ns", "p")
+    assert found is not None
+    assert (found.metadata.uid, found.spec.node_name) == ("u", "n1")
+
+
+async def test_garbled_pod_is_garbled(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("GET", POD, raw(b'{"metadata": []}'))
+    with pytest.raises(errors.KubeGarbled):
+        await api.get_pod("ns", "p")
+
+
+@pytest.mark.parametrize(
+    ("answer", "uid"),
+    [
+        (ok({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "1234"}}), "1234"),
+        (status(403), None),
+        (status(404), None),
+    ],
+)
+async def test_namespace_uid(stub: ApiStub, api: KubeApi, answer: Handler, uid: str | None) -> None:
+    stub.answer("GET", "/api/v1/namespaces/kube-system", answer)
+    assert await api.get_namespace_uid("kube-system") == uid

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from scheduler.kube.api import KubeApi
+from scheduler.kube.recorder import ObjectRef, Recorder
+from scheduler.kube.session import KubeSession
+from scheduler.kube.wire import ObjectMeta, Pod
+from tests.unit.kube.server import ApiStub, Handler, hang, ok, status, until
+
+EVENTS = "/api/v1/namespaces/ns/events"
+REF = ObjectRef.of_pod(
+    Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="u", resource_version="7"))
+)
+
+
+def another(name: str) -> ObjectRef:
+    return ObjectRef(kind="Pod", namespace="ns", name=name, uid=f"uid-{name}")
+
+
+@pytest.fixture
+def api(session: KubeSession) -> KubeApi:
+    return KubeApi(session)
+
+
+@pytest.fixture
+async def recorder(api: KubeApi) -> AsyncIterator[Recorder]:
+    recorder = Recorder(api, component="slurm", instance="me")
+    task = asyncio.ensure_future(recorder.run())
+    yield recorder
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def patched(stub: ApiStub, handler: Handler) -> None:
+    """Answer patches of the event that was created."""
+    name = stub.requests("POST")[-1].body["metadata"]["name"]
+    stub.answer("PATCH", f"{EVENTS}/{name}", handler)
+
+
+async def test_event_tells_what_happened_to_whom(stub: ApiStub, recorder: Recorder) -> None:
+    stub.answer("POST", EVENTS, ok({}, 201))
+    recorder.record(REF, type="Warning", reason="Why", message="because", action="Binding")
+    await until(lambda: recorder.statistics().written == 1)
+    body = stub.seen[0].body
+    assert body["metadata"]["namespace"] == "ns"
+    assert body["metadata"]["name"].startswith("p.")
+    assert body["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "ns",
+        "name": "p",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
+    assert (body["type"], body["reason"], body["message"]) == ("Warning", "Why", "because")
+    assert (body["action"], body["count"]) == ("Binding", 1)
+    assert body["reportingComponent"] == body["source"]["component"] == "slurm"
+    assert body["reportingInstance"] == "me"
+
+
+async def test_repetition_adds_to_the_count(stub: ApiStub, recorder: Recorder) -> None:
+    stub.answer("POST", EVENTS, ok({}, 201))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 1)
+    patched(stub, ok({}))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 2)
+    assert [s.method for s in stub.seen] == ["POST", "PATCH"]
+    assert stub.seen[1].body["count"] == 3
+    assert stub.seen[1].headers["Content-Type"] == "application/merge-patch+json"
+
+
+async def test_another_message_is_another_event(stub: ApiStub, recorder: Recorder) -> None:
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for message in ("one", "two"):
+        recorder.record(REF, type="Normal", reason="Why", message=message)
+    await until(lambda: recorder.statistics().written == 2)
+    assert [s.body["message"] for s in stub.requests("POST")] == ["one", "two"]
+
+
+async def test_expired_event_is_told_anew(stub: ApiStub, recorder: Recorder) -> None:
+    stub.answer("POST", EVENTS, ok({}, 201))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 1)
+    patched(stub, status(404))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 2)
+    assert stub.requests("POST")[1].body["count"] == 1
+
+
+async def test_long_messages_and_names_are_cut(stub: ApiStub, recorder: Recorder) -> None:
+    stub.answer("POST", EVENTS, ok({}, 201))
+    recorder.record(another("n" * 253), type="Normal", reason="Why", message="m" * 5000)
+    await until(lambda: recorder.statistics().written == 1)
+    assert len(stub.seen[0].body["message"]) == 1024
+    assert len(stub.seen[0].body["metadata"]["name"]) <= 253
+
+
+async def test_refusal_is_dropped_and_counted_and_nothing_else_suffers(
+    stub: ApiStub, recorder: Recorder
+) -> None:
+    stub.answer("POST", EVENTS, status(403), ok({}, 201))
+    recorder.record(another("a"), type="Normal", reason="Why", message="because")
+    recorder.record(another("b"), type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 1)
+    assert recorder.statistics().dropped == 1
+
+
+async def test_event_survives_a_server_that_is_away(stub: ApiStub, recorder: Recorder) -> None:
+    stub.answer("POST", EVENTS, status(503), ok({}, 201))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 1)
+    first, second = stub.requests("POST")
+    assert first.body["metadata"] == second.body["metadata"]  # repeating cannot make two
+
+
+async def test_event_that_was_written_after_all_counts_as_written(
+    stub: ApiStub, recorder: Recorder
+) -> None:
+    stub.answer("POST", EVENTS, status(409, reason="AlreadyExists"))
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    await until(lambda: recorder.statistics().written == 1)
+
+
+async def test_oldest_events_give_way_when_too_many_wait(api: KubeApi) -> None:
+    recorder = Recorder(api, component="c", instance="i", capacity=3)
+    for n in range(10):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    statistics = recorder.statistics()
+    assert (statistics.recorded, statistics.waiting, statistics.dropped) == (10, 3, 7)
+
+
+async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: KubeApi) -> None:
+    recorder = Recorder(api, component="c", instance="i", qps=20, burst=5)
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for n in range(11):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(recorder.run())
+        await until(lambda: recorder.statistics().written == 11)
+        recorder.stop()
+    times = [s.at for s in stub.seen]
+    assert times[-1] - times[0] >= 5 / 20
+    assert times[4] - times[0] < 5 / 20
+
+
+async def test_stop_writes_what_waits_without_the_rate(stub: ApiStub, api: KubeApi) -> None:
+    recorder = Recorder(api, component="c", instance="i", qps=0.1, burst=1)
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for n in range(20):
+        recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run())
+        await stub.wait_for_requests(1, "POST")
+        recorder.stop()
+    assert recorder.statistics().written == 20
+
+
+async def test_stop_does_not_wait_for_a_server_that_hangs(stub: ApiStub, api: KubeApi) -> None:
+    recorder = Recorder(api, component="c", instance="i", drain_seconds=0.1)
+    stub.answer("POST", EVENTS, hang())
+    recorder.stop()
+    recorder.record(REF, type="Normal", reason="Why", message="because")
+    async with asyncio.timeout(2):
+        await recorder.run()
+    assert recorder.statistics().written == 0

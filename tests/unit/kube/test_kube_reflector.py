@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from scheduler.kube.reflector import Backoff, Reflector
+from scheduler.kube.session import KubeSession
+from scheduler.kube.store import Store
+from scheduler.kube.wire import PODS, Pod
+from tests.unit.kube.server import (
+    ApiStub,
+    Handler,
+    bookmark,
+    cut,
+    event,
+    hang,
+    ok,
+    page,
+    pieces,
+    pod,
+    raw,
+    status,
+    until,
+    watch,
+)
+
+PATH = "/api/v1/pods"
+
+
+class Watched:
+    """A running reflector, and what it told."""
+
+    def __init__(self, session: KubeSession, backoff: Backoff, *, idle_seconds: float) -> None:
+        self.store = Store[Pod]()
+        self.told: list[tuple[str, str]] = []
+        self.reflector = Reflector(
+            session,
+            PATH,
+            decode=PODS,
+            store=self.store,
+            on_change=self._on_change,
+            name="pods",
+            query={"fieldSelector": "spec.schedulerName=ours"},
+            backoff=backoff,
+            idle_seconds=idle_seconds,
+        )
+
+    def _on_change(self, old: Pod | None, new: Pod | None) -> None:
+        kind = "deleted" if new is None else "added" if old is None else "modified"
+        self.told.append((kind, str((new or old).metadata.name)))  # type: ignore[union-attr]
+
+    @property
+    def names(self) -> set[str]:
+        return {pod.metadata.name for pod in self.store}
+
+
+@pytest.fixture
+def backoff() -> Backoff:
+    return Backoff(first_seconds=0.02, longest_seconds=0.1, healthy_seconds=120)
+
+
+@pytest.fixture
+async def watched(session: KubeSession, backoff: Backoff) -> AsyncIterator[Watched]:
+    watched = Watched(session, backoff, idle_seconds=5)
+    task = asyncio.ensure_future(watched.reflector.run())
+    yield watched
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_lists_then_watches_from_the_lists_version(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page(pod("a"), pod("b"), version="7"))
+    stub.answer("WATCH", PATH, watch(event("ADDED", pod("c", version="8"))))
+    await until(lambda: len(watched.told) == 3)
+    assert watched.told == [("added", "a"), ("added", "b"), ("added", "c")]
+    assert watched.reflector.synced.is_set()
+    assert watched.reflector.last_event_at is not None
+    listed, watch_request = stub.seen
+    assert listed.query == {"fieldSelector": "spec.schedulerName=ours", "limit": "500"}
+    assert watch_request.query["resourceVersion"] == "7"
+    assert watch_request.query["fieldSelector"] == "spec.schedulerName=ours"
+    assert watch_request.query["allowWatchBookmarks"] == "true"
+    assert 300 <= int(watch_request.query["timeoutSeconds"]) <= 600
+
+
+async def test_empty_list_is_a_synced_one(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, ok({"metadata": {"resourceVersion": "3"}, "items": None}))
+    stub.answer("WATCH", PATH, watch())
+    async with asyncio.timeout(10):
+        await watched.reflector.synced.wait()
+    assert len(watched.store) == 0
+
+
+async def test_pages_are_put_together_before_anything_is_told(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page(pod("a"), token="t1"), page(pod("b"), token="t2"), page(pod("c")))
+    stub.answer("WATCH", PATH, watch())
+    await until(lambda: len(watched.told) == 3)
+    assert [s.query.get("continue") for s in stub.requests("GET")] == [None, "t1", "t2"]
+
+
+async def test_expired_continue_token_lists_all_at_once(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page(pod("a"), token="t1"), status(410), page(pod("b"), pod("c")))
+    stub.answer("WATCH", PATH, watch())
+    await until(lambda: watched.names == {"b", "c"})
+    assert "limit" not in stub.requests("GET")[2].query
+
+
+async def test_events_change_the_store(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page(pod("a"), pod("b")))
+    stub.answer(
+        "WATCH",
+        PATH,
+        watch(
+            event("MODIFIED", pod("a", version="11", spec={"nodeName": "n1"})),
+            event("DELETED", pod("b", version="12", status={"phase": "Succeeded"})),
+        ),
+    )
+    await until(lambda: ("deleted", "b") in watched.told)
+    assert watched.told[2:] == [("modified", "a"), ("deleted", "b")]
+    (left,) = watched.store
+    assert left.spec.node_name == "n1"
+    assert watched.store.resource_version == "12"
+
+
+async def test_server_close_continues_from_the_last_version_without_a_list(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page(pod("a")))
+    stub.answer("WATCH", PATH, watch(event("ADDED", pod("b", version="11")), then="close"), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "11"
+    assert len(stub.requests("GET")) == 1
+
+
+async def test_bookmarks_advance_the_version_and_tell_nothing(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page())
+    stub.answer("WATCH", PATH, watch(bookmark("99"), then="close"), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "99"
+    assert watched.told == []
+    assert watched.reflector.statistics().bookmarks == 1
+
+
+async def test_cut_stream_continues_from_the_last_version(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page())
+    stub.answer("WATCH", PATH, watch(event("ADDED", pod("a", version="11")), then="cut"), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "11"
+    assert len(stub.requests("GET")) == 1
+    assert watched.reflector.statistics().failures == {"interrupted": 1}
+
+
+async def test_silent_watch_is_given_up_and_begun_again(
+    stub: ApiStub, session: KubeSession, backoff: Backoff
+) -> None:
+    watched = Watched(session, backoff, idle_seconds=0.1)
+    stub.answer("GET", PATH, page(version="5"))
+    stub.answer("WATCH", PATH, watch(), watch(event("ADDED", pod("a"))))
+    task = asyncio.ensure_future(watched.reflector.run())
+    await until(lambda: watched.names == {"a"})
+    task.cancel()
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "5"
+    assert len(stub.requests("GET")) == 1
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        watch(event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})),
+        status(410, reason="Expired"),
+    ],
+    ids=["in the stream", "as the answer"],
+)
+async def test_410_lists_again_and_what_is_missing_is_deleted(
+    stub: ApiStub, watched: Watched, expired: Handler
+) -> None:
+    stub.answer("GET", PATH, page(pod("a"), pod("b"), pod("c")))
+    stub.answer("GET", PATH, page(pod("b"), pod("c", version="20"), version="20"))
+    stub.answer("WATCH", PATH, expired, watch())
+    await stub.wait_for_requests(2, "WATCH")
+    assert watched.told[3:] == [("deleted", "a"), ("modified", "c")]
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "20"
+    assert watched.reflector.statistics().failures == {"gone": 1}
+
+
+async def test_recreated_pod_is_two_pods(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page(pod("a", uid="1")), page(pod("a", uid="2"), version="20"))
+    stub.answer("WATCH", PATH, status(410), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    assert watched.told == [("added", "a"), ("deleted", "a"), ("added", "a")]
+
+
+@pytest.mark.parametrize(
+    "line", [b"garbage\n", b'{"type":"NEW","object":{}}\n', b"x" * (5 << 20)],
+    ids=["not JSON", "unknown type", "too long"],
+)  # fmt: skip
+async def test_what_is_not_understood_is_counted_and_listed_again(
+    stub: ApiStub, watched: Watched, line: bytes
+) -> None:
+    stub.answer("GET", PATH, page(), page(pod("a")))
+    stub.answer("WATCH", PATH, pieces(line), watch())
+    await until(lambda: watched.names == {"a"})
+    assert watched.reflector.statistics().failures == {"garbled": 1}
+
+
+async def test_429_on_a_watch_waits_as_told_and_does_not_list(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page(version="5"))
+    stub.answer("WATCH", PATH, status(429, retry_after="1"), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    first, second = stub.requests("WATCH")
+    assert second.at - first.at >= 1
+    assert second.query["resourceVersion"] == "5"
+    assert len(stub.requests("GET")) == 1
+
+
+async def test_429_on_a_list_waits_as_told(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, status(429, retry_after="1"), page(pod("a")))
+    stub.answer("WATCH", PATH, watch())
+    await until(lambda: watched.names == {"a"})
+    first, second = stub.requests("GET")
+    assert second.at - first.at >= 1
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [cut(), status(500), status(503), status(403), raw(b"<html>"), raw(b'{"items": 7}')],
+    ids=["cut", "500", "503", "403", "html", "another shape"],
+)
+async def test_trouble_with_a_list_is_tried_again_and_harms_nothing(
+    stub: ApiStub, watched: Watched, trouble: Handler
+) -> None:
+    stub.answer("GET", PATH, page(pod("a"), pod("b")))
+    stub.answer("GET", PATH, *[trouble] * 3, page(pod("b")))
+    stub.answer("WATCH", PATH, status(410), watch())
+    await until(lambda: watched.told == [("added", "a"), ("added", "b"), ("deleted", "a")])
+
+
+async def test_other_refusal_of_a_watch_lists_again(stub: ApiStub, watched: Watched) -> None:
+    """A version newer than a restored server's own is refused with 504 for ever."""
+    stub.answer("GET", PATH, page(version="1000"), page(version="5"))
+    stub.answer("WATCH", PATH, status(504, reason="Timeout"), watch())
+    await stub.wait_for_requests(2, "WATCH")
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "5"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [watch(then="close"), watch(bookmark("5"), then="close"), watch(then="cut"), status(410)],
+    ids=["closed", "closed after a bookmark", "cut", "410"],
+)
+async def test_server_that_ends_watches_at_once_is_not_stormed(
+    stub: ApiStub, session: KubeSession, answer: Handler
+) -> None:
+    watched = Watched(session, Backoff(first_seconds=0.1, longest_seconds=0.2), idle_seconds=5)
+    stub.answer("GET", PATH, page())
+    stub.answer("WATCH", PATH, answer)
+    task = asyncio.ensure_future(watched.reflector.run())
+    await stub.wait_for_requests(5, "WATCH")
+    task.cancel()
+    first, *_, last = stub.requests("WATCH")
+    assert last.at - first.at >= 0.1 + 0.2 + 0.2 + 0.2
+
+
+async def test_hanging_watch_is_left_at_once_on_cancellation(
+    stub: ApiStub, session: KubeSession, backoff: Backoff
+) -> None:
+    watched = Watched(session, backoff, idle_seconds=60)
+    stub.answer("GET", PATH, page())
+    stub.answer("WATCH", PATH, hang())
+    task = asyncio.ensure_future(watched.reflector.run())
+    await stub.wait_for_requests(1, "WATCH")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(1):
+            await task
+
+
+async def test_ten_thousand_changes_leave_room_for_others(stub: ApiStub, watched: Watched) -> None:
+    turns = 0
+    stub.answer("GET", PATH, page(*(pod(f"p{n}") for n in range(10_000))))
+    stub.answer("WATCH", PATH, watch())
+    while not watched.reflector.synced.is_set():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(watched.told) == 10_000
+    assert turns > 20
+
+
+def test_backoff_grows_to_its_limit_with_jitter_added() -> None:
+    backoff = Backoff(first_seconds=1, longest_seconds=8, healthy_seconds=100, jitter=1.0)
+    pauses = [backoff.next() for _ in range(6)]
+    for pause, base in zip(pauses, (1, 2, 4, 8, 8, 8), strict=True):
+        assert base <= pause <= 2 * base
+
+
+def test_backoff_begins_anew_after_a_healthy_time() -> None:
+    backoff = Backoff(first_seconds=0.001, longest_seconds=8, healthy_seconds=-9, jitter=0)
+    assert [backoff.next() for _ in range(3)] == [0.001] * 3

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from blockbuster import blockbuster_ctx
+from kubernetes_asyncio.config import incluster_config
+
+from scheduler.kube import errors
+from scheduler.kube.session import KubeConfigError, KubeSession
+from tests.unit.kube import server
+from tests.unit.kube.server import ApiStub, write_kubeconfig
+
+PODS = "/api/v1/pods"
+
+
+async def test_request_carries_token_agent_query_and_body(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    stub.answer("POST", "/x", server.ok({"a": 1}, 201))
+    body = await session.request("POST", "/x", query={"f": "a=b"}, body={"é": (1, 2)})
+    seen = stub.seen[0]
+    assert json.loads(body) == {"a": 1}
+    assert seen.headers["Authorization"] == "Bearer secret"
+    assert seen.headers["User-Agent"] == "test/1"
+    assert seen.headers["Content-Type"] == "application/json"
+    assert seen.query == {"f": "a=b"}
+    assert seen.body == {"é": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [
+        (302, errors.KubeRefused, False),
+        (400, errors.KubeRefused, False),
+        (401, errors.Unauthorized, False),
+        (403, errors.Forbidden, False),
+        (404, errors.NotFound, False),
+        (409, errors.Conflict, False),
+        (410, errors.Gone, False),
+        (422, errors.Invalid, False),
+        (429, errors.TooMany, True),
+        (500, errors.KubeRefused, True),
+        (503, errors.KubeRefused, True),
+    ],
+)
+async def test_status_becomes_its_error(
+    stub: ApiStub,
+    session: KubeSession,
+    code: int,
+    kind: type[errors.KubeRefused],
+    retryable: bool,
+) -> None:
+    stub.answer("GET", "/x", server.status(code, reason="Why", message="because"))
+    with pytest.raises(errors.KubeRefused) as caught:
+        await session.request("GET", "/x")
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.reason) == (code, "Why")
+    assert str(caught.value) == f"{code} Why because"
+    assert caught.value.retryable is retryable
+
+
+async def test_body_that_is_no_status_is_not_repeated(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("GET", "/x", server.raw(b'{"password": "hunter2"}', 502))
+    with pytest.raises(errors.KubeRefused) as caught:
+        await session.request("GET", "/x")
+    assert str(caught.value) == "502 Bad Gateway"
+
+
+@pytest.mark.parametrize(("said", "meant"), [("7", 7.0), ("100000", 60.0), ("soon", None)])
+async def test_retry_after_is_read_and_bounded(
+    stub: ApiStub, session: KubeSession, said: str, meant: float | None
+) -> None:
+    stub.answer("GET", "/x", server.status(429, retry_after=said))
+    with pytest.raises(errors.TooMany) as caught:
+        await session.request("GET", "/x")
+    assert caught.value.retry_after == meant
+
+
+async def test_nobody_there_is_unreachable(tmp_path: Path, unused_tcp_port: int) -> None:
+    config = write_kubeconfig(tmp_path / "c", f"http://127.0.0.1:{unused_tcp_port}", {})
+    async with await KubeSession.open(config, user_agent="t") as session:
+        with pytest.raises(errors.KubeUnreachable):
+            await session.request("GET", "/x")
+
+
+async def test_dropped_and_late_answers_are_interrupted(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    stub.answer("POST", "/cut", server.cut())
+    stub.answer("POST", "/hang", server.hang())
+    with pytest.raises(errors.KubeInterrupted):
+        await session.request("POST", "/cut")
+    with pytest.raises(errors.KubeInterrupted):
+        await session.request("POST", "/hang", timeout=0.05)
+
+
+async def test_peer_that_speaks_no_http_is_garbled(tmp_path: Path) -> None:
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as peer:
+        port = peer.sockets[0].getsockname()[1]
+        config = write_kubeconfig(tmp_path / "c", f"http://127.0.0.1:{port}", {})
+        async with await KubeSession.open(config, user_agent="t") as session:
+            with pytest.raises(errors.KubeGarbled):
+                await session.request("GET", "/x")
+
+
+async def test_observer_hears_operation_outcome_and_time(stub: ApiStub, tmp_path: Path) -> None:
+    heard: list[tuple[str, str]] = []
+    config = write_kubeconfig(tmp_path / "c", stub.url, {})
+    stub.answer("GET", "/good", server.ok({}))
+    stub.answer("GET", "/bad", server.status(404))
+    async with await KubeSession.open(
+        config, user_agent="t", observe=lambda what, how, _seconds: heard.append((what, how))
+    ) as session:
+        await session.request("GET", "/good", operation="look")
+        with pytest.raises(errors.NotFound):
+            await session.request("GET", "/bad")
+    assert heard == [("look", "ok"), ("get", "not_found")]
+
+
+async def test_stream_gives_lines_until_the_server_closes(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    stub.answer("WATCH", PODS, server.pieces(b"on", b"e\ntwo\n", then="close"))
+    lines = [line async for line in session.stream(PODS, query={"watch": "true"})]
+    assert lines == [b"one\n", b"two\n"]
+
+
+async def test_silent_stream_ends_after_its_idle_time(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("WATCH", PODS, server.pieces(b"one\n", b"half a li", then="hold"))
+    got = []
+    lines = session.stream(PODS, query={"watch": "true"}, idle_seconds=0.1)
+    got.append(await anext(lines))
+    with pytest.raises(errors.KubeInterrupted):
+        await anext(lines)
+    assert got == [b"one\n"]
+
+
+async def test_slow_consumer_is_not_an_idle_stream(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("WATCH", PODS, server.pieces(b"one\n", b"two\n", then="close"))
+    got = []
+    async for line in session.stream(PODS, query={"watch": "true"}, idle_seconds=0.1):
+        got.append(line)
+        await asyncio.sleep(0.2)  # longer than idle_seconds, on our side
+    assert got == [b"one\n", b"two\n"]
+
+
+async def test_cut_stream_is_interrupted(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("WATCH", PODS, server.pieces(b"one\n", then="cut"))
+    with pytest.raises(errors.KubeInterrupted):
+        _ = [line async for line in session.stream(PODS, query={"watch": "true"})]
+
+
+async def test_line_above_the_limit_is_garbled(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("WATCH", PODS, server.pieces(b"x" * (5 << 20), then="close"))
+    with pytest.raises(errors.KubeGarbled):
+        _ = [line async for line in session.stream(PODS, query={"watch": "true"})]
+
+
+async def test_refused_stream_is_refused(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("WATCH", PODS, server.status(429, retry_after="3"))
+    with pytest.raises(errors.TooMany) as caught:
+        _ = [line async for line in session.stream(PODS, query={"watch": "true"})]
+    assert caught.value.retry_after == 3.0
+
+
+async def test_abandoned_streams_give_their_connections_back(stub: ApiStub, tmp_path: Path) -> None:
+    stub.answer("WATCH", PODS, server.pieces(b"one\n", then="hold"))
+    stub.answer("GET", "/x", server.ok({}))
+    config = write_kubeconfig(tmp_path / "c", stub.url, {})
+    async with await KubeSession.open(config, user_agent="t", max_connections=1) as session:
+        for _ in range(3):
+            async with aclosing(session.stream(PODS, query={"watch": "true"})) as lines:
+                async for _line in lines:
+                    break
+        await session.request("GET", "/x", timeout=2)
+
+
+async def test_two_sessions_do_not_share_credentials(stub: ApiStub, tmp_path: Path) -> None:
+    stub.answer("GET", "/x", server.ok({}))
+    one = write_kubeconfig(tmp_path / "1", stub.url, {"token": "one"})
+    two = write_kubeconfig(tmp_path / "2", stub.url, {"token": "two"})
+    async with (
+        await KubeSession.open(one, user_agent="t") as first,
+        await KubeSession.open(two, user_agent="t") as second,
+    ):
+        await first.request("GET", "/x")
+        await second.request("GET", "/x")
+    assert [s.headers["Authorization"] for s in stub.seen] == ["Bearer one", "Bearer two"]
+
+
+def _accept_only(token: str) -> server.Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        good = request.headers.get("Authorization") == f"Bearer {token}"
+        return await (server.ok({}) if good else server.status(401))(request)
+
+    return handle
+
+
+async def test_token_file_is_read_again_after_a_refusal(stub: ApiStub, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    config = write_kubeconfig(tmp_path / "c", stub.url, {"tokenFile": str(token)})
+    stub.answer("GET", "/x", _accept_only("new"))
+    async with await KubeSession.open(config, user_agent="t") as session:
+        with pytest.raises(errors.Unauthorized):
+            await session.request("GET", "/x")
+        token.write_text("new\n")
+        await asyncio.gather(*(session.request("GET", "/x") for _ in range(5)))
+        refused = len(stub.seen)
+        await session.request("GET", "/x")
+    assert len(stub.seen) == refused + 1
+
+
+EXEC_PLUGIN = """
+import json, pathlib, sys
+runs = pathlib.Path(sys.argv[1])
+count = int(runs.read_text()) + 1 if runs.exists() else 1
+runs.write_text(str(count))
+if count > int(sys.argv[2]):
+    sys.exit("the cloud is away")
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+    "status": {"token": f"token-{count}", "expirationTimestamp": sys.argv[3]}}))
+"""
+
+
+def _exec_kubeconfig(tmp_path: Path, url: str, *, good_runs: int, lifetime: timedelta) -> Path:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(EXEC_PLUGIN)
+    expiry = (datetime.now(UTC) + lifetime).strftime("%Y-%m-%dT%H:%M:%SZ")
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(plugin), str(tmp_path / "runs"), str(good_runs), expiry],
+        }
+    }
+    return write_kubeconfig(tmp_path / "kubeconfig-exec", url, user)
+
+
+async def test_exec_plugin_runs_once_for_many_refusals(stub: ApiStub, tmp_path: Path) -> None:
+    config = _exec_kubeconfig(tmp_path, stub.url, good_runs=9, lifetime=timedelta(hours=1))
+    stub.answer("GET", "/x", _accept_only("token-2"))
+    async with await KubeSession.open(config, user_agent="t") as session:
+        await asyncio.gather(*(session.request("GET", "/x") for _ in range(8)))
+    assert (tmp_path / "runs").read_text() == "2"
+
+
+async def test_broken_exec_plugin_leaves_the_refusal(stub: ApiStub, tmp_path: Path) -> None:
+    config = _exec_kubeconfig(tmp_path, stub.url, good_runs=1, lifetime=timedelta(hours=1))
+    stub.answer("GET", "/x", server.status(401, reason="Unauthorized"))
+    async with await KubeSession.open(config, user_agent="t") as session:
+        with pytest.raises(errors.Unauthorized):
+            await session.request("GET", "/x")
+    assert len(stub.seen) == 1
+
+
+async def test_in_cluster_files_are_used(
+    stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = stub.url.rpartition(":")[2]
+    (tmp_path / "token").write_text("from-the-kubelet\n")
+    (tmp_path / "ca.crt").write_bytes(_certificate())
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    async with await KubeSession.open(None, user_agent="t") as session:
+        assert session.server == f"https://127.0.0.1:{port}"
+        with pytest.raises(errors.KubeUnreachable):  # the stub speaks no TLS
+            await session.request("GET", "/x")
+
+
+def _certificate() -> bytes:
+    import trustme
+
+    return trustme.CA().cert_pem.bytes()
+
+
+async def test_kubeconfig_variable_comes_before_the_cluster_around_us(
+    stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_kubeconfig(tmp_path / "c", stub.url, {})
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/absent:{config}")
+    async with await KubeSession.open(None, user_agent="t") as session:
+        assert session.server == stub.url
+
+
+@pytest.mark.parametrize("content", ["", "- a list", "a: [", "{}", '{"current-context": "none"}'])
+async def test_unusable_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(content)
+    with pytest.raises(KubeConfigError):
+        await KubeSession.open(config, user_agent="t")
+
+
+async def test_absent_kubeconfig_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KubeConfigError, match="nowhere: no such file"):
+        await KubeSession.open(tmp_path / "nowhere", user_agent="t")
+
+
+async def test_proxy_of_the_environment_is_used(
+    stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_kubeconfig(tmp_path / "c", "http://kubernetes.invalid", {})
+    stub.answer("GET", "/x", server.ok({}))
+    monkeypatch.setenv("http_proxy", stub.url)
+    async with await KubeSession.open(config, user_agent="t") as session:
+        await session.request("GET", "/x")
+    assert stub.seen[0].headers["Host"] == "kubernetes.invalid"
+
+
+async def test_proxy_is_not_used_where_the_environment_says_so(
+    stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_kubeconfig(tmp_path / "c", stub.url, {})
+    stub.answer("GET", "/x", server.ok({}))
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with await KubeSession.open(config, user_agent="t") as session:
+        await session.request("GET", "/x")
+
+
+async def test_requests_do_not_block_the_loop(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("POST", "/x", server.ok({}))
+    stub.answer("WATCH", PODS, server.pieces(b"one\n", then="close"))
+    with blockbuster_ctx("scheduler"):
+        await session.request("POST", "/x", body={"a": 1})
+        assert [line async for line in session.stream(PODS, query={"watch": "true"})] == [b"one\n"]
