@@ -1,0 +1,35 @@
+"""A model of slurmctld and slurmrestd: schedules, and speaks the measured wire.
+
+    model = SlurmModel(SlurmConfig(nodes=(...), partitions=(...)))
+    server = SlurmServer(model)
+    port = await server.start(port=0)
+    token = mint_token(model.key, "root")
+
+It imports nothing of the scheduler: the two meet only on the wire.
+"""
+
+from .config import (
+    Gres,
+    NodeConfig,
+    PartitionConfig,
+    Release,
+    ReservationConfig,
+    SlurmConfig,
+    Timing,
+)
+from .model import SlurmModel
+from .server import SlurmServer
+from .tokens import mint_token
+
+__all__ = [
+    "Gres",
+    "NodeConfig",
+    "PartitionConfig",
+    "Release",
+    "ReservationConfig",
+    "SlurmConfig",
+    "SlurmModel",
+    "SlurmServer",
+    "Timing",
+    "mint_token",
+]

@@ -1,0 +1,177 @@
+"""All that slurmctld knows at one moment, with the indexes the model needs, and its saved copy."""
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from .config import PartitionConfig, ReservationConfig, SlurmConfig
+from .placement import eligible
+from .records import STARTED, Job, Node, Request, State
+
+_MOST_REQUESTS = 4096
+
+
+@dataclass(slots=True)
+class Counters:
+    """What diag/ counts since the controller's start."""
+
+    submitted: int = 0
+    started: int = 0
+    completed: int = 0
+    canceled: int = 0
+    failed: int = 0
+    cycles: int = 0
+
+
+@dataclass(slots=True)
+class Saved:
+    """The state save location: jobs as last written, and the node settings of operators."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    next_id: int = 1
+
+
+class Cluster:
+    """Jobs, nodes and partitions; every change of a job is told by ``touch``."""
+
+    def __init__(self, config: SlurmConfig, *, now: float) -> None:
+        self.config = config
+        self.partitions: dict[str, PartitionConfig] = {p.name: p for p in config.partitions}
+        self.nodes = {node.config.name: node for node in _nodes(config)}
+        self.jobs: dict[int, Job] = {}
+        self.pending: set[int] = set()
+        self.active: set[int] = set()
+        self.namesakes: dict[tuple[int, str], set[int]] = defaultdict(set)
+        self.next_id = 1
+        self.boot_time = now
+        self.jobs_changed = now
+        self.nodes_changed = now
+        self.counters = Counters()
+        self.stirred = True
+        self._reserved = {n: r for r in config.reservations for n in r.nodes}
+        self._candidates: dict[Request, list[Node]] = {}
+        self._judged: dict[Request, str] = {}
+        self.gres_names = {gres.name for node in config.nodes for gres in node.gres}
+        self.features: set[str] = set()
+        self.forget_candidates()
+        self._dirty: set[int] = set()
+        self._saved = Saved()
+
+    def add(self, job: Job) -> None:
+        """Take up a job record, new or restored, and hold what it holds."""
+        self.jobs[job.id] = job
+        for share in job.shares if job.state in STARTED or job.completing else ():
+            self.nodes[share.node].hold(job.id, share)
+        self.touch(job)
+
+    def touch(self, job: Job) -> None:
+        """Bring the indexes up to date after a change of the job; the scheduler looks again."""
+        self._dirty.add(job.id)
+        self.stirred = True
+        active = job.state in STARTED or job.completing
+        _belongs(self.pending, job.id, member=job.state is State.PENDING)
+        _belongs(self.active, job.id, member=active)
+        _belongs(self.namesakes[job.asked.user_id, job.name], job.id, member=job.alive)
+
+    def rename(self, job: Job, name: str) -> None:
+        """Change a job's name."""
+        self.namesakes[job.asked.user_id, job.name].discard(job.id)
+        job.name = name
+
+    def forget(self, job: Job) -> None:
+        """Purge an ended job."""
+        del self.jobs[job.id]
+        self._dirty.add(job.id)
+        key = job.asked.user_id, job.name
+        if not self.namesakes[key]:
+            del self.namesakes[key]
+
+    def candidates(self, request: Request) -> list[Node]:
+        """Return the partition's nodes of the kind asked for, in the order they are tried."""
+        found = self._candidates.get(request)
+        if found is None:
+            if len(self._candidates) >= _MOST_REQUESTS:
+                self._candidates.clear()
+            found = [n for n in self.partition_nodes(request.partition) if eligible(n, request)]
+            self._candidates[request] = found
+        return found
+
+    def forget_candidates(self) -> None:
+        """Look at the nodes anew: their features have changed."""
+        self._candidates.clear()
+        self._judged.clear()
+        self.features = {name for node in self.nodes.values() for name in node.features}
+
+    def remembered(self, request: Request, judge: Callable[["Cluster", Request], str]) -> str:
+        """Return the judgement on a request, made once for all equal requests."""
+        verdict = self._judged.get(request)
+        if verdict is None:
+            if len(self._judged) >= _MOST_REQUESTS:
+                self._judged.clear()
+            verdict = self._judged[request] = judge(self, request)
+        return verdict
+
+    def partition_nodes(self, partition: str) -> Iterator[Node]:
+        """Yield the nodes of a partition, by weight and name."""
+        return (node for node in self.nodes.values() if partition in node.partitions)
+
+    def may_start(self, node: Node, request: Request, *, now: float) -> bool:
+        """Whether the node takes new jobs, and this one with regard to reservations."""
+        if not node.available:
+            return False
+        reservation = self._reserved.get(node.config.name)
+        if reservation is not None and reservation.start_time <= now < reservation.end_time:
+            return reservation.name == request.reservation
+        return not request.reservation
+
+    def reservation(self, name: str) -> ReservationConfig | None:
+        """Return a reservation by name."""
+        return next((r for r in self.config.reservations if r.name == name), None)
+
+    def save(self) -> None:
+        """Write what changed since the last time to the state save location."""
+        for job_id in self._dirty:
+            job = self.jobs.get(job_id)
+            if job is None:
+                self._saved.jobs.pop(job_id, None)
+            else:
+                self._saved.jobs[job_id] = copy.copy(job)
+        self._dirty.clear()
+        self._saved.nodes = {name: replace(node) for name, node in self.nodes.items()}
+        self._saved.next_id = self.next_id
+
+    def restored(self, *, now: float) -> "Cluster":
+        """Return the cluster as a controller that starts now reads it back."""
+        cluster = Cluster(self.config, now=now)
+        cluster.partitions = dict(self.partitions)
+        for name, saved in self._saved.nodes.items():
+            _operator_settings(cluster.nodes[name], saved)
+        for job in self._saved.jobs.values():
+            cluster.add(copy.copy(job))
+        cluster.next_id = self._saved.next_id
+        cluster.save()
+        return cluster
+
+
+def _nodes(config: SlurmConfig) -> Iterator[Node]:
+    for node in sorted(config.nodes, key=lambda node: (node.weight, node.name)):
+        partitions = tuple(
+            p.name for p in config.partitions if p.nodes is None or node.name in p.nodes
+        )
+        yield Node.of(node, partitions)
+
+
+def _operator_settings(node: Node, saved: Node) -> None:
+    node.down, node.drain, node.features = saved.down, saved.drain, saved.features
+    node.reason, node.reason_user = saved.reason, saved.reason_user
+    node.reason_time = saved.reason_time
+    node.comment, node.extra = saved.comment, saved.extra
+
+
+def _belongs(ids: set[int], job_id: int, *, member: bool) -> None:
+    if member:
+        ids.add(job_id)
+    else:
+        ids.discard(job_id)

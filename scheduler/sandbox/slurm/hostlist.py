@@ -1,0 +1,58 @@
+"""Fold node names into Slurm's hostlist expressions, e.g. ``n[01-03,07]``."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring names that share a prefix and a way of writing their numbers."""
+
+    prefix: str
+    width: int
+    padded: bool
+    numbers: list[int] = field(default_factory=list)
+
+    def takes(self, prefix: str, digits: str) -> bool:
+        if prefix != self.prefix or not digits:
+            return False
+        unpadded = not self.padded and digits[0] != "0"
+        return len(digits) == self.width or unpadded
+
+    def text(self) -> str:
+        width = self.width if self.padded else 1
+        if not self.numbers:
+            return self.prefix
+        if len(self.numbers) == 1:
+            return f"{self.prefix}{self.numbers[0]:0{width}}"
+        return f"{self.prefix}[{','.join(_ranges(self.numbers, width))}]"
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return the hostlist expression for ``names``, in their order."""
+    runs: list[_Run] = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        prefix, digits = (match[1], match[2]) if match else (name, "")
+        if not runs or not runs[-1].takes(prefix, digits):
+            runs.append(_Run(prefix, len(digits), padded=digits.startswith("0")))
+        if digits:
+            runs[-1].numbers.append(int(digits))
+    return ",".join(run.text() for run in runs)
+
+
+def _ranges(numbers: list[int], width: int) -> Iterator[str]:
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield _range(first, last, width)
+            first = number
+        last = number
+    yield _range(first, last, width)
+
+
+def _range(first: int, last: int, width: int) -> str:
+    return f"{first:0{width}}" if first == last else f"{first:0{width}}-{last:0{width}}"

@@ -1,0 +1,167 @@
+"""How jobs start and end: the transitions of a job record, and of what it holds on nodes.
+
+Measured on 26.05.5 and 24.11.5. An external job has no process, so it ends the moment it is told
+to. A batch job stays COMPLETING, and keeps its resources, until its script is gone: SIGTERM at
+once, SIGKILL after KillWait.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from . import scripts
+from .cluster import Cluster
+from .records import STARTED, SUCCESS, Exit, Job, Node, Share, State
+
+SIGHUP: Final = 1
+SIGKILL: Final = 9
+SIGTERM: Final = 15
+
+
+def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) -> None:
+    """Allocate and run a pending job."""
+    job.shares = tuple(shares)
+    for share in job.shares:
+        cluster.nodes[share.node].hold(job.id, share)
+    job.state, job.reason, job.reason_text = State.RUNNING, "None", ""
+    job.start_time, job.end_time, job.preempt_time = now, 0.0, 0.0
+    if job.time_limit_minutes is None:
+        job.time_limit_minutes = _partition_limit(cluster, job)
+    if job.asked.script is not None:
+        seconds = scripts.read(job.asked.script).seconds
+        job.script_ends_at = None if seconds is None else now + seconds
+    cluster.counters.started += 1
+    _changed(cluster, job, now=now)
+
+
+def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "") -> None:
+    """End a job by somebody's will or a limit; a batch script is signalled and waited for."""
+    started = job.state in STARTED
+    job.state, job.end_time = state, now
+    if reason:
+        job.reason, job.reason_text = reason, ""
+    if not started:
+        job.start_time = now
+    elif job.external:
+        release(cluster, job, now=now)
+    else:
+        job.completing = True
+        job.script_ends_at = now + _term_seconds(cluster, job)
+    if state is State.CANCELLED:
+        cluster.counters.canceled += 1
+    _changed(cluster, job, now=now)
+
+
+def script_ended(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Finish a batch job whose script is gone, by itself or after a signal."""
+    job.script_ends_at = None
+    script = scripts.read(job.asked.script or "")
+    if job.completing:
+        job.completing = False
+        job.exit = Exit("SIGNALED", 0, SIGKILL if script.ignores_term else SIGTERM)
+    else:
+        failed = script.exit_code != 0
+        job.state = State.FAILED if failed else State.COMPLETED
+        job.reason = "NonZeroExitCode" if failed else "None"
+        job.exit = Exit("ERROR", script.exit_code) if failed else SUCCESS
+        job.end_time = now
+        cluster.counters.failed += failed
+        cluster.counters.completed += not failed
+    release(cluster, job, now=now)
+    _changed(cluster, job, now=now)
+
+
+def preempt(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Take a running job's place: after the partition's grace time, by cancel or by requeue."""
+    job.preempt_time = now
+    grace = cluster.partitions[job.asked.request.partition].grace_time
+    if grace:
+        job.end_time = now + grace
+        _changed(cluster, job, now=now)
+    else:
+        preempt_now(cluster, job, now=now)
+
+
+def preempt_now(cluster: Cluster, job: Job, *, now: float) -> None:
+    """End or requeue a job whose grace is over; an external job cannot be requeued."""
+    mode = cluster.partitions[job.asked.request.partition].preempt_mode
+    if mode == "REQUEUE" and job.asked.requeue and not job.external:
+        requeue(cluster, job, now=now)
+    else:
+        end(cluster, job, State.PREEMPTED, now=now)
+
+
+def requeue(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Put a batch job back into the queue under its id; it may start after the requeue delay."""
+    release(cluster, job, now=now)
+    job.state, job.completing, job.script_ends_at = State.PENDING, False, None
+    job.shares, job.exit, job.end_time, job.preempt_time = (), SUCCESS, 0.0, 0.0
+    job.restart_count += 1
+    job.begin_time = job.eligible_time = job.start_time = now + cluster.config.requeue_delay
+    job.reason, job.reason_text = "BeginTime", ""
+    _changed(cluster, job, now=now)
+
+
+def fail_node(cluster: Cluster, node: Node, *, now: float) -> None:
+    """End what runs on a node that went DOWN; batch jobs that allow it are requeued."""
+    for job_id in sorted(node.jobs):
+        job = cluster.jobs[job_id]
+        if job.completing:
+            script_ended(cluster, job, now=now)
+        elif job.asked.requeue and not job.external:
+            requeue(cluster, job, now=now)
+        else:
+            _node_fail(cluster, job, node, now=now)
+
+
+def suspend(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Stop a running job's clock; what it holds stays held."""
+    job.state, job.suspend_time, job.priority = State.SUSPENDED, now, 0
+    _changed(cluster, job, now=now)
+
+
+def resume(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Let a suspended job run on."""
+    job.state, job.suspend_time, job.priority = State.RUNNING, now, 1
+    _changed(cluster, job, now=now)
+
+
+def refuse(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Fail a job nothing in its partition can ever run; the record stays although 2014 is sent."""
+    end(cluster, job, State.FAILED, now=now, reason="BadConstraints")
+    job.exit = Exit("SIGNALED", 0, SIGHUP)
+    cluster.counters.failed += 1
+
+
+def release(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Give back what the job holds; its record keeps showing where it ran."""
+    for share in job.shares:
+        cluster.nodes[share.node].release(job.id, share, now=now)
+
+
+def _node_fail(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
+    release(cluster, job, now=now)
+    job.state, job.reason, job.end_time = State.NODE_FAIL, "NodeDown", now
+    job.exit, job.failed_node, job.script_ends_at = (
+        Exit("SIGNALED", 0, SIGHUP),
+        node.config.name,
+        None,
+    )
+    cluster.counters.failed += 1
+    _changed(cluster, job, now=now)
+
+
+def _term_seconds(cluster: Cluster, job: Job) -> float:
+    script = scripts.read(job.asked.script or "")
+    return cluster.config.kill_wait if script.ignores_term else script.term_seconds
+
+
+def _partition_limit(cluster: Cluster, job: Job) -> int | None:
+    partition = cluster.partitions[job.asked.request.partition]
+    return partition.default_time_minutes or partition.max_time_minutes
+
+
+def _changed(cluster: Cluster, job: Job, *, now: float) -> None:
+    cluster.jobs_changed = now
+    if job.shares:
+        cluster.nodes_changed = now
+    cluster.touch(job)

@@ -1,0 +1,285 @@
+"""The slurmctld model: what users and operators can ask of a controller, and its passing of time.
+
+State and rules are in the modules beside this one and never wait for anything; this class puts
+them behind one face. Time comes from ``clock``. ``tick`` does what is due; once ``attach`` has been
+called in an event loop it is called by itself. A controller that is stopped or crashed keeps the
+cluster's state save, as a real one does: stopping loses nothing, crashing loses the last seconds,
+and job ids given out in them are given out again.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from . import lifecycle
+from .cluster import Cluster
+from .config import SlurmConfig
+from .errors import SlurmError
+from .records import STARTED, Job, Node, State, Submission
+from .scheduling import Pass
+from .submitting import misfit, submission
+from .updating import update_job, update_node
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_KILLING: Final = frozenset({0, lifecycle.SIGKILL})
+
+
+class SlurmModel:
+    """A Slurm controller for one cluster."""
+
+    def __init__(
+        self,
+        config: SlurmConfig,
+        *,
+        key: bytes | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self.key = key or secrets.token_bytes(32)
+        self.clock = clock
+        self.cluster = Cluster(config, now=clock())
+        self.running = asyncio.Event()
+        self.running.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._limits_due = 0.0
+        self._save_due = 0.0
+        self._pass_due = 0.0
+        self.cluster.save()
+
+    # --- the controller as a daemon
+
+    @property
+    def up(self) -> bool:
+        """Whether the controller runs; ``running`` is the event to wait for that."""
+        return self.running.is_set()
+
+    def attach(self) -> None:
+        """Let the running event loop drive the controller; again is harmless."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self.detach()
+            self._loop = loop
+        if self.up and self._timer is None:
+            self._arm(loop)
+
+    def detach(self) -> None:
+        """Take the controller out of the event loop, its state kept as it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop = None
+
+    def start_controller(self) -> None:
+        """Start a stopped or crashed controller from its state save."""
+        if self.up:
+            return
+        self.cluster = self.cluster.restored(now=self.clock())
+        self.running.set()
+        if self._loop is not None:
+            self._arm(self._loop)
+
+    def stop_controller(self) -> None:
+        """Stop as after SIGTERM: the state is saved, nothing is lost, jobs stay as they are."""
+        self.cluster.save()
+        self.crash()
+
+    def crash(self) -> None:
+        """Die as after SIGKILL: what happened since the last save is gone."""
+        self.running.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def tick(self) -> None:
+        """Do what is due now: ended scripts, limits, one scheduling pass, purge, save."""
+        now, timing = self.clock(), self.config.timing
+        self._end_scripts(now)
+        if now >= self._limits_due:
+            self._limits_due = now + timing.limits_seconds
+            self._enforce_limits(now)
+            self._purge(now)
+        if self.cluster.stirred or now >= self._pass_due:
+            self._pass_due = now + 1.0
+            self.cluster.stirred = False
+            Pass(self.cluster, now=now).run()
+        if now >= self._save_due:
+            self._save_due = now + timing.save_seconds
+            self.cluster.save()
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self.config.timing.schedule_seconds, self._ticked, loop)
+
+    def _ticked(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._arm(loop)
+        self.tick()
+
+    # --- what users ask for
+
+    def submit(
+        self, fields: Mapping[str, Any], script: str | None, *, user: str
+    ) -> tuple[Job, str]:
+        """Make a job of a parsed description; return it with Slurm's remark about it, if any.
+
+        Raises SlurmError. A job that can never run (2014) leaves a FAILED record behind, and a
+        batch job without environment on 24.11 (2019) a used job id, as measured.
+        """
+        if len(self.cluster.jobs) >= self.config.max_job_count:
+            raise SlurmError(2007)
+        try:
+            asked = submission(self.cluster, fields, script, user=user, now=self.clock())
+        except SlurmError as fault:
+            self.cluster.next_id += fault.number == 2019
+            raise
+        job = self._record(asked)
+        if job.misfit == "BadConstraints" and not job.held:
+            lifecycle.refuse(self.cluster, job, now=self.clock())
+            raise SlurmError(2014)
+        return job, self._remark(job)
+
+    def job(self, job_id: int) -> Job:
+        """Return a job; raises SlurmError 2017 when there is none."""
+        job = self.cluster.jobs.get(job_id)
+        if job is None:
+            raise SlurmError(2017)
+        return job
+
+    def cancel(self, job_id: int, *, user: str, signal: int = lifecycle.SIGKILL) -> None:
+        """Cancel a job, or send it a signal; raises SlurmError 2017, 2021, 2020 or 1.
+
+        A real slurmctld (26.05.5 and 24.11.5) locks up for good when an ordinary user does this to
+        another user's job. The model only refuses.
+        """
+        job = self.job(job_id)
+        if not self.may(user, job):
+            raise SlurmError(1)
+        if not job.alive:
+            raise SlurmError(2021)
+        if signal in _KILLING:
+            lifecycle.end(self.cluster, job, State.CANCELLED, now=self.clock())
+        elif job.state not in STARTED:
+            raise SlurmError(2020)
+
+    def update(self, job_id: int, fields: Mapping[str, Any], *, user: str) -> None:
+        """Change a job; raises SlurmError."""
+        job = self.job(job_id)
+        if not self.may(user, job):
+            raise SlurmError(2010)
+        operator = user in self.config.operators
+        update_job(self.cluster, job, fields, operator=operator, now=self.clock())
+
+    def may(self, user: str, job: Job) -> bool:
+        """Whether the user owns the job or is an operator."""
+        return user in self.config.operators or user == job.asked.user_name
+
+    # --- what operators ask for
+
+    def update_node(self, name: str, fields: Mapping[str, Any], *, user: str) -> None:
+        """Change a node as ``scontrol update`` does; raises SlurmError 2018, 2010, 2180 or 2028."""
+        node = self.cluster.nodes.get(name)
+        if node is None:
+            raise SlurmError(2018)
+        if user not in self.config.operators:
+            raise SlurmError(2010)
+        update_node(self.cluster, node, fields, user=user, now=self.clock())
+
+    def suspend(self, job_id: int) -> None:
+        """Suspend a running job, as ``scontrol suspend``."""
+        job = self.job(job_id)
+        if job.state is State.RUNNING:
+            lifecycle.suspend(self.cluster, job, now=self.clock())
+
+    def resume(self, job_id: int) -> None:
+        """Let a suspended job run on, as ``scontrol resume``."""
+        job = self.job(job_id)
+        if job.state is State.SUSPENDED:
+            lifecycle.resume(self.cluster, job, now=self.clock())
+
+    def jobs(self) -> Iterable[Job]:
+        """Return all job records, oldest id first."""
+        return self.cluster.jobs.values()
+
+    def nodes(self) -> Iterable[Node]:
+        """Return all nodes by weight and name."""
+        return self.cluster.nodes.values()
+
+    # --- the passing of time
+
+    def _remark(self, job: Job) -> str:
+        """Return the warning about an accepted job that will not start soon."""
+        if job.misfit in {"PartitionConfig", "PartitionNodeLimit"}:
+            return "Requested partition configuration not available now"
+        if job.reason == "JobHeldUser":
+            return "Job is in held state, pending scheduler release"
+        if not any(node.available for node in self.cluster.candidates(job.asked.request)):
+            return "Required node not available (down, drained or reserved)"
+        return ""
+
+    def _record(self, asked: Submission) -> Job:
+        cluster, now = self.cluster, self.clock()
+        job = Job(
+            id=cluster.next_id,
+            asked=asked,
+            name=asked.name,
+            sluid=_sluid(),
+            submit_time=now,
+            comment=asked.comment,
+            admin_comment=asked.admin_comment,
+            extra=asked.extra,
+            priority=0 if asked.held else 1 if asked.priority is None else asked.priority,
+            begin_time=asked.begin_time,
+            time_limit_minutes=asked.time_limit_minutes,
+            dependency=asked.dependency,
+            misfit=misfit(cluster, asked.request),
+        )
+        _first_reason(job, now=now)
+        cluster.next_id += 1
+        cluster.counters.submitted += 1
+        cluster.jobs_changed = now
+        cluster.add(job)
+        return job
+
+    def _end_scripts(self, now: float) -> None:
+        for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
+            running = job.completing or job.state is State.RUNNING
+            if running and job.script_ends_at is not None and job.script_ends_at <= now:
+                lifecycle.script_ended(self.cluster, job, now=now)
+
+    def _enforce_limits(self, now: float) -> None:
+        for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
+            if job.state is not State.RUNNING:
+                continue
+            if job.preempt_time and job.end_time <= now:
+                lifecycle.preempt_now(self.cluster, job, now=now)
+            elif job.deadline is not None and job.deadline <= now:
+                state = State.TIMEOUT
+                lifecycle.end(self.cluster, job, state, now=now, reason="TimeLimit")
+
+    def _purge(self, now: float) -> None:
+        old = now - self.config.min_job_age
+        for job in [j for j in self.cluster.jobs.values() if _purgeable(j, old=old)]:
+            self.cluster.forget(job)
+
+
+def _purgeable(job: Job, *, old: float) -> bool:
+    return not job.alive and not job.completing and job.end_time < old
+
+
+def _first_reason(job: Job, *, now: float) -> None:
+    """Say why the job waits before the scheduler has looked at it."""
+    if job.held:
+        job.reason = "JobHeldUser"
+    elif job.asked.script is not None and not job.asked.user_name:
+        job.priority, job.reason = 0, "JobHeldAdmin"
+    elif job.dependency:
+        job.reason = "Dependency"
+    elif job.begin_time > now:
+        job.reason = "BeginTime"
+    elif job.misfit:
+        job.reason = job.misfit
+
+
+def _sluid() -> str:
+    """Return a new SLUID, the id that is never used twice (26.05)."""
+    return "s" + "".join(secrets.choice(_ALPHABET) for _ in range(13))

@@ -1,0 +1,165 @@
+"""Where a job fits: whole cores, memory, generic resources and features of nodes. Pure.
+
+Nodes are tried in their configured order (weight, then name), as select/cons_tres does. What is
+free is read from a node as it is now, or from a ``Room``: the node as it would be without some of
+its jobs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .config import NodeConfig
+from .records import GresPool, Node, Request, Share
+
+
+class Space(Protocol):
+    """Where resources may be taken from: a node, or a node imagined emptier."""
+
+    @property
+    def config(self) -> NodeConfig:
+        """The node's configuration."""
+
+    @property
+    def pools(self) -> tuple[GresPool, ...]:
+        """The node's devices."""
+
+    @property
+    def cores_used(self) -> int:
+        """Bit set of the cores held."""
+
+    @property
+    def memory_used(self) -> int:
+        """MiB held."""
+
+    @property
+    def gres_used(self) -> Sequence[int]:
+        """Bit set of the devices held, for each pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A node as it would be without some of its jobs."""
+
+    config: NodeConfig
+    pools: tuple[GresPool, ...]
+    cores_used: int
+    memory_used: int
+    gres_used: tuple[int, ...]
+
+    @classmethod
+    def empty(cls, node: Node) -> "Room":
+        """Return the node with nothing running there."""
+        return cls(node.config, node.pools, 0, 0, (0,) * len(node.pools))
+
+    @classmethod
+    def without(cls, node: Space, shares: Iterable[Share]) -> "Room":
+        """Return the node as it would be were these shares given back."""
+        cores, memory, gres = node.cores_used, node.memory_used, list(node.gres_used)
+        for share in shares:
+            cores &= ~share.cores
+            memory -= share.memory_mib
+            for index, bits in share.devices:
+                gres[index] &= ~bits
+        return cls(node.config, node.pools, cores, memory, tuple(gres))
+
+
+def eligible(node: Node, request: Request) -> bool:
+    """Whether the node is of the kind asked for, whatever runs on it and however it feels."""
+    return (
+        node.config.name not in request.excluded
+        and set(request.features) <= set(node.features)
+        and (request.external or not node.config.external)
+    )
+
+
+def place(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None:
+    """Return the shares the job would get of these nodes, None when it does not fit."""
+    if request.required:
+        spaces = _required_first(request, spaces)
+    if request.max_nodes is None:
+        return _spread(request, spaces)
+    shares: list[Share] = []
+    for space in spaces:
+        share = share_of(request, space, request.cpus_per_node)
+        if share is not None:
+            shares.append(share)
+            if len(shares) == request.min_nodes:
+                return tuple(shares)
+    return None
+
+
+def share_of(request: Request, space: Space, cpus: int) -> Share | None:
+    """Return what the job would hold there with that many CPUs, None when that is too much."""
+    config = space.config
+    cores = config.cores if request.exclusive else -(-cpus // config.threads_per_core)
+    memory = request.memory_mib or config.memory_mib
+    if cores > config.cores - space.cores_used.bit_count():
+        return None
+    if memory > config.memory_mib - space.memory_used:
+        return None
+    devices = _all_devices(space) if request.exclusive else _devices(request, space)
+    if devices is None:
+        return None
+    cpus = cores * config.threads_per_core
+    return Share(config.name, cpus, _lowest(cores, space.cores_used), memory, devices)
+
+
+def _required_first(request: Request, spaces: Sequence[Space]) -> Sequence[Space]:
+    """Keep the required nodes, and others behind them where the job needs more nodes."""
+    named = [space for space in spaces if space.config.name in request.required]
+    if len(named) < len(request.required):
+        return ()
+    if request.max_nodes is not None and request.min_nodes <= len(named):
+        return named
+    return [*named, *(space for space in spaces if space.config.name not in request.required)]
+
+
+def _spread(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None:
+    """Fill node after node until all CPUs are found: what Slurm does without a node limit."""
+    shares: list[Share] = []
+    missing = request.cpus
+    for space in spaces:
+        free = space.config.cores - space.cores_used.bit_count()
+        cpus = min(missing, free * space.config.threads_per_core)
+        share = share_of(request, space, cpus) if cpus > 0 else None
+        if share is None:
+            continue
+        shares.append(share)
+        missing -= share.cpus
+        if missing <= 0 and len(shares) >= request.min_nodes:
+            return tuple(shares)
+    return None
+
+
+def _devices(request: Request, space: Space) -> tuple[tuple[int, int], ...] | None:
+    """Return the lowest free devices asked for, as (pool, bit set) pairs."""
+    if not request.gres:
+        return ()
+    used = list(space.gres_used)
+    for wanted in request.gres:
+        missing = wanted.count
+        for index, pool in enumerate(space.pools):
+            if pool.name != wanted.name or wanted.type not in ("", pool.type):
+                continue
+            got = _lowest(min(missing, pool.count - used[index].bit_count()), used[index])
+            used[index] |= got
+            missing -= got.bit_count()
+        if missing:
+            return None
+    taken = (bits & ~before for bits, before in zip(used, space.gres_used, strict=True))
+    return tuple((index, bits) for index, bits in enumerate(taken) if bits)
+
+
+def _all_devices(space: Space) -> tuple[tuple[int, int], ...]:
+    return tuple((index, (1 << pool.count) - 1) for index, pool in enumerate(space.pools))
+
+
+def _lowest(count: int, used: int) -> int:
+    """Return the bit set of the ``count`` lowest bits that are not in ``used``."""
+    chosen = 0
+    for _ in range(count):
+        bit = ~used & (used + 1)
+        used |= bit
+        chosen |= bit
+    return chosen

@@ -1,0 +1,258 @@
+"""The records slurmctld keeps: what a job asks for, jobs, nodes and what jobs hold on them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from .config import NodeConfig
+
+
+class State(StrEnum):
+    """Base states of a job, as slurmrestd writes them."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+
+
+ALIVE: Final = frozenset({State.PENDING, State.RUNNING, State.SUSPENDED})
+STARTED: Final = frozenset({State.RUNNING, State.SUSPENDED})
+
+
+class Exit(NamedTuple):
+    """How a job ended: ``status`` is SUCCESS, ERROR or SIGNALED."""
+
+    status: str = "SUCCESS"
+    return_code: int = 0
+    signal: int = 0
+
+
+SUCCESS: Final = Exit()
+
+
+@dataclass(frozen=True, slots=True)
+class GresRequest:
+    """One entry of ``tres_per_node``; an empty type takes any."""
+
+    name: str
+    type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a job asks of nodes; two jobs with equal requests fit in the same places.
+
+    ``cpus`` is the total. ``max_nodes`` None lets it spread over as many nodes as it takes.
+    ``memory_mib`` 0 is the whole node's memory.
+    """
+
+    partition: str
+    cpus: int = 1
+    cpus_per_node: int = 1
+    min_nodes: int = 1
+    max_nodes: int | None = 1
+    memory_mib: int = 0
+    gres: tuple[GresRequest, ...] = ()
+    features: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    excluded: frozenset[str] = frozenset()
+    exclusive: bool = False
+    external: bool = False
+    reservation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Everything a submit asked for; ``described`` is the description it was made of."""
+
+    request: Request
+    user_id: int
+    user_name: str
+    group_id: int
+    name: str = ""
+    script: str | None = None
+    account: str = ""
+    qos: str = ""
+    tres_per_node: str = ""
+    dependency: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
+    tasks: int = 1
+    cpus_per_task: int = 1
+    requeue: bool = True
+    default_partition: bool = False
+    memory_given: bool = True
+    working_directory: str = ""
+    admin_comment: str = ""
+    comment: str = ""
+    extra: str = ""
+    held: bool = False
+    priority: int | None = None
+    begin_time: float = 0.0
+    time_limit_minutes: int | None = None
+    described: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job holds on one node.
+
+    ``cores`` is a bit set, ``devices`` holds (index of the node's pool, bit set) pairs.
+    """
+
+    node: str
+    cpus: int
+    cores: int
+    memory_mib: int
+    devices: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One job record. Times are seconds since the epoch, 0 is "not yet".
+
+    ``misfit`` is the reason why the partition, as configured, can never run the job.
+    """
+
+    id: int
+    asked: Submission
+    name: str
+    sluid: str
+    submit_time: float
+    comment: str = ""
+    admin_comment: str = ""
+    extra: str = ""
+    state: State = State.PENDING
+    completing: bool = False
+    reason: str = "None"
+    reason_text: str = ""
+    priority: int = 1
+    begin_time: float = 0.0
+    eligible_time: float = 0.0
+    start_time: float = 0.0
+    end_time: float = 0.0
+    preempt_time: float = 0.0
+    suspend_time: float = 0.0
+    last_evaluation: float = 0.0
+    time_limit_minutes: int | None = None
+    shares: tuple[Share, ...] = ()
+    exit: Exit = SUCCESS
+    script_ends_at: float | None = None
+    restart_count: int = 0
+    failed_node: str = ""
+    dependency: str = ""
+    misfit: str = ""
+
+    @property
+    def external(self) -> bool:
+        """Whether nothing of this job ever runs on a node."""
+        return self.asked.request.external
+
+    @property
+    def alive(self) -> bool:
+        """Whether the job has not reached an ended state."""
+        return self.state in ALIVE
+
+    @property
+    def held(self) -> bool:
+        """Whether the job waits for somebody to release it."""
+        return self.state is State.PENDING and self.priority == 0
+
+    @property
+    def deadline(self) -> float | None:
+        """Return the moment the time limit is over, None when there is no limit."""
+        if self.time_limit_minutes is None:
+            return None
+        return self.start_time + 60 * self.time_limit_minutes
+
+
+@dataclass(frozen=True, slots=True)
+class GresPool:
+    """The devices of one kind and type on a node; their indices start at ``first``."""
+
+    name: str
+    type: str
+    first: int
+    count: int
+
+
+@dataclass(slots=True)
+class Node:
+    """One node record: its configuration, what is held on it and what operators did to it.
+
+    ``cores_used`` and the entries of ``gres_used``, one for each pool, are bit sets.
+    """
+
+    config: NodeConfig
+    pools: tuple[GresPool, ...] = ()
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    cores_used: int = 0
+    memory_used: int = 0
+    gres_used: list[int] = field(default_factory=list)
+    jobs: set[int] = field(default_factory=set)
+    down: bool = False
+    drain: bool = False
+    reason: str = ""
+    reason_user: str = ""
+    reason_time: float = 0.0
+    comment: str = ""
+    extra: str = ""
+    last_busy: float = 0.0
+
+    @classmethod
+    def of(cls, config: NodeConfig, partitions: tuple[str, ...]) -> "Node":
+        """Return the record of a node nobody has used yet."""
+        pools, first = [], 0
+        for gres in config.gres:
+            pools.append(GresPool(gres.name, gres.type, first, gres.count))
+            first += gres.count
+        return cls(config, tuple(pools), partitions, config.features, gres_used=[0] * len(pools))
+
+    @property
+    def available(self) -> bool:
+        """Whether new jobs may start here."""
+        return not (self.down or self.drain)
+
+    @property
+    def cpus_used(self) -> int:
+        """Return the CPUs (threads) of the cores that are held."""
+        return self.cores_used.bit_count() * self.config.threads_per_core
+
+    def hold(self, job_id: int, share: Share) -> None:
+        """Give the share to the job."""
+        self.jobs.add(job_id)
+        self.cores_used |= share.cores
+        self.memory_used += share.memory_mib
+        for index, bits in share.devices:
+            self.gres_used[index] |= bits
+
+    def release(self, job_id: int, share: Share, *, now: float) -> None:
+        """Take the share back; nothing happens when the job holds nothing here any more."""
+        if job_id not in self.jobs:
+            return
+        self.jobs.discard(job_id)
+        self.cores_used &= ~share.cores
+        self.memory_used -= share.memory_mib
+        for index, bits in share.devices:
+            self.gres_used[index] &= ~bits
+        self.last_busy = now
+
+    @property
+    def states(self) -> list[str]:
+        """Return the base state and flags in slurmrestd's words."""
+        used = self.cores_used.bit_count()
+        base = "ALLOCATED" if used == self.config.cores else "MIXED" if used else "IDLE"
+        names = ["DOWN" if self.down else base]
+        if self.config.external:
+            names.append("EXTERNAL")
+        if self.drain:
+            names.append("DRAIN")
+        return names

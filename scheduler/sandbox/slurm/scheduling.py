@@ -1,0 +1,198 @@
+"""One scheduling pass: who may start, where, whose place it takes, and why the others wait.
+
+The queue is sorted by the partition's PriorityTier, the job's priority and its age (its id). A job
+that does not fit does not hold back later ones that do, which is what sched/backfill comes to when
+no job has a time limit. Preemption is preempt/partition_prio.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from . import lifecycle
+from .cluster import Cluster
+from .config import PartitionConfig
+from .dependencies import Dependency, judge
+from .placement import Room, place, share_of
+from .records import STARTED, Job, Node, Request, Share
+
+_UNAVAILABLE = (
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+)
+
+
+class Pass:
+    """One pass over the queue, with what it has learned about requests that fit nowhere."""
+
+    def __init__(self, cluster: Cluster, *, now: float) -> None:
+        self._cluster = cluster
+        self._now = now
+        self._full: dict[Request, tuple[str, str]] = {}
+        self._first: dict[Request, int] = {}
+        self._blocked: set[str] = set()
+        self._lowest_tier = min(
+            (p.priority_tier for p in cluster.partitions.values() if p.preempt_mode != "OFF"),
+            default=0,
+        )
+
+    def run(self) -> None:
+        """Start what fits and say of every other pending job why it waits."""
+        cluster = self._cluster
+        cluster.counters.cycles += 1
+        for job in sorted((cluster.jobs[i] for i in cluster.pending), key=self._rank):
+            if self._ready(job):
+                self._try(job)
+
+    def _rank(self, job: Job) -> tuple[int, int, int]:
+        tier = self._cluster.partitions[job.asked.request.partition].priority_tier
+        return -tier, -job.priority, job.id
+
+    def _ready(self, job: Job) -> bool:
+        """Whether nothing but resources keeps the job from starting."""
+        job.last_evaluation = self._now
+        if job.priority == 0:
+            return False
+        partition = self._cluster.partitions[job.asked.request.partition]
+        reason = self._waits_for(job) or limit(partition, job)
+        if reason:
+            self._wait(job, reason)
+        if reason == "BadConstraints":
+            job.priority = 0
+        return not reason
+
+    def _waits_for(self, job: Job) -> str:
+        if job.begin_time > self._now:
+            return "BeginTime"
+        if job.dependency:
+            verdict = judge(self._cluster, job)
+            if verdict is not Dependency.FULFILLED:
+                return "Dependency" if verdict is Dependency.WAITING else "DependencyNeverSatisfied"
+            job.dependency = ""
+        if not job.eligible_time:
+            job.eligible_time = self._now
+        return ""
+
+    def _try(self, job: Job) -> None:
+        request = job.asked.request
+        if not self._licensed(job):
+            self._wait(job, "Licenses")
+            return
+        full = self._full.get(request)
+        shares = None if full else self._place(request) or self._take_places(job)
+        if shares is not None:
+            lifecycle.start(self._cluster, job, shares, now=self._now)
+            return
+        reason, text = full or self._full.setdefault(request, self._why_full(request))
+        if reason == "Resources" and request.partition in self._blocked:
+            reason = "Priority"
+        self._blocked.add(request.partition)
+        self._wait(job, reason, text)
+
+    def _place(self, request: Request) -> Sequence[Share] | None:
+        """Find room; within one pass no node gets emptier, so full ones are not asked again."""
+        nodes = self._cluster.candidates(request)
+        if request.min_nodes != 1 or request.max_nodes != 1 or request.required:
+            return place(request, [node for node in nodes if self._open(node, request)])
+        for index in range(self._first.get(request, 0), len(nodes)):
+            if self._open(nodes[index], request):
+                share = share_of(request, nodes[index], request.cpus_per_node)
+                if share is not None:
+                    self._first[request] = index
+                    return (share,)
+        return None
+
+    def _open(self, node: Node, request: Request) -> bool:
+        return self._cluster.may_start(node, request, now=self._now)
+
+    def _take_places(self, job: Job) -> Sequence[Share] | None:
+        """Preempt the fewest jobs of lower tiers that make room; None when it is not there yet."""
+        request = job.asked.request
+        tier = self._cluster.partitions[request.partition].priority_tier
+        if tier <= self._lowest_tier:
+            return None
+        offers = sorted(self._offers(request, tier), key=lambda offer: len(offer[1]))
+        shares = place(request, [room for room, _ in offers])
+        if shares is None:
+            return None
+        chosen = {share.node for share in shares}
+        for room, victims in offers:
+            if room.config.name in chosen:
+                self._preempt(victims)
+        self._full.clear()
+        self._first.clear()
+        return self._place(request)
+
+    def _preempt(self, victims: Sequence[Job]) -> None:
+        for victim in victims:
+            if victim.state in STARTED:
+                lifecycle.preempt(self._cluster, victim, now=self._now)
+
+    def _offers(self, request: Request, tier: int) -> Iterator[tuple[Room, list[Job]]]:
+        """Yield nodes as they would be without jobs of lower tiers, with the jobs to preempt."""
+        for node in self._cluster.candidates(request):
+            if not self._open(node, request):
+                continue
+            leaving, victims = self._lower(node, tier)
+            room = Room.without(node, (_share(job, node) for job in leaving))
+            taken: list[Job] = []
+            while victims and share_of(request, room, request.cpus_per_node) is None:
+                taken.append(victims.pop())
+                room = Room.without(room, [_share(taken[-1], node)])
+            yield room, taken
+
+    def _lower(self, node: Node, tier: int) -> tuple[list[Job], list[Job]]:
+        """Return the jobs that are leaving the node anyway and those that may be preempted.
+
+        The last of the second list is the one to preempt first: lowest tier, youngest.
+        """
+        leaving: list[Job] = []
+        victims: list[tuple[int, float, int, Job]] = []
+        for job in (self._cluster.jobs[job_id] for job_id in node.jobs):
+            partition = self._cluster.partitions[job.asked.request.partition]
+            if job.completing or job.preempt_time:
+                leaving.append(job)
+            elif partition.priority_tier < tier and partition.preempt_mode != "OFF":
+                victims.append((-partition.priority_tier, job.start_time, job.id, job))
+        return leaving, [job for *_, job in sorted(victims, key=lambda victim: victim[:3])]
+
+    def _why_full(self, request: Request) -> tuple[str, str]:
+        nodes = self._cluster.candidates(request)
+        away = [n for n in nodes if not self._open(n, request)]
+        if request.required:
+            names = [n.config.name for n in away if n.config.name in request.required]
+            if names:
+                return "ReqNodeNotAvail", f"ReqNodeNotAvail, UnavailableNodes:{','.join(names)}"
+        elif len(away) == len(nodes):
+            return "Resources", _UNAVAILABLE
+        return "Resources", ""
+
+    def _licensed(self, job: Job) -> bool:
+        if not job.asked.licenses:
+            return True
+        held = licenses_held(self._cluster)
+        total = self._cluster.config.licenses
+        return all(held.get(name, 0) + n <= total[name] for name, n in job.asked.licenses)
+
+    def _wait(self, job: Job, reason: str, text: str = "") -> None:
+        job.reason, job.reason_text = reason, text
+
+
+def limit(partition: PartitionConfig, job: Job) -> str:
+    """Return the reason when the partition as it is now does not take the job."""
+    if not partition.up:
+        return "PartitionDown"
+    most = partition.max_time_minutes
+    if most is not None and job.time_limit_minutes is not None and job.time_limit_minutes > most:
+        return "PartitionTimeLimit"
+    return job.misfit
+
+
+def licenses_held(cluster: Cluster) -> dict[str, int]:
+    """Return how many licenses running jobs hold, by name."""
+    held: dict[str, int] = {}
+    for job_id in cluster.active:
+        for name, count in cluster.jobs[job_id].asked.licenses:
+            held[name] = held.get(name, 0) + count
+    return held
+
+
+def _share(job: Job, node: Node) -> Share:
+    return next(share for share in job.shares if share.node == node.config.name)

@@ -1,0 +1,243 @@
+"""From a parsed job description to a submission slurmctld accepts, or its refusal by number.
+
+The checks, their order and their numbers were measured on 26.05.5 and 24.11.5 without slurmdbd;
+those about accounts and QOS with it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .cluster import Cluster
+from .config import Release
+from .dependencies import check as check_dependency
+from .errors import SlurmError
+from .placement import Room, place
+from .records import GresRequest, Request, Submission
+
+_LONGEST: Final = 1024
+_GRES: Final = re.compile(r"gres/(?P<name>\w+)(?::(?P<type>[A-Za-z]\w*))?(?::(?P<count>\d+))?")
+
+
+def submission(
+    cluster: Cluster, fields: Mapping[str, Any], script: str | None, *, user: str, now: float
+) -> Submission:
+    """Return what the job asks for; raises SlurmError when slurmctld would not make the job."""
+    external = "EXTERNAL_JOB" in fields.get("flags", ())
+    user_name, user_id = _owner(cluster, fields, user=user)
+    _check_texts(fields, operator=user in cluster.config.operators)
+    _check_script(cluster, fields, script, external=external)
+    _check_accounting(cluster, fields)
+    if 0 < fields.get("deadline", 0) <= now:
+        raise SlurmError(2051)
+    check_dependency(cluster, fields.get("dependency", ""))
+    request = _request(cluster, fields, external=external)
+    if external and "tasks" in fields and fields["tasks"] < request.min_nodes:
+        raise SlurmError(2025)
+    return Submission(
+        request=request,
+        user_id=user_id,
+        user_name=user_name,
+        group_id=_id(fields.get("group_id"), user_id),
+        script=script,
+        licenses=_licenses(cluster, fields.get("licenses", "")),
+        tasks=fields.get("tasks", request.min_nodes),
+        cpus_per_task=max(1, fields.get("cpus_per_task", 1)),
+        requeue=fields.get("requeue", True),
+        default_partition="partition" not in fields,
+        memory_given=request.memory_mib > 0 or "memory_per_node" in fields,
+        working_directory=fields.get("current_working_directory", ""),
+        begin_time=fields.get("begin_time") or 0.0,
+        priority=fields.get("priority"),
+        described={**fields, "user_id": str(user_id)},
+        held=bool(fields.get("hold")) and fields.get("priority") is None,
+        time_limit_minutes=_time_limit(cluster, fields, request.partition),
+        **{name: fields.get(name, "") for name in _TEXTS},
+    )
+
+
+_TEXTS: Final = (
+    "name",
+    "account",
+    "qos",
+    "tres_per_node",
+    "dependency",
+    "admin_comment",
+    "comment",
+    "extra",
+)
+
+
+def misfit(cluster: Cluster, request: Request) -> str:
+    """Return the reason when nothing in the partition can ever run this, else the empty string."""
+    return cluster.remembered(request, _misfit)
+
+
+def _misfit(cluster: Cluster, request: Request) -> str:
+    """Judge a request by empty nodes.
+
+    24.11 knows only BadConstraints where 26.05 tells too many CPUs and too many nodes apart and
+    keeps such jobs waiting for a better partition.
+    """
+    nodes = cluster.candidates(request)
+    if place(request, [Room.empty(node) for node in nodes]) is not None:
+        return ""
+    if cluster.config.release is Release.V24_11:
+        return "BadConstraints"
+    partition = list(cluster.partition_nodes(request.partition))
+    if request.min_nodes > len(partition):
+        return "PartitionNodeLimit"
+    if request.cpus > sum(node.config.cpus for node in partition):
+        return "PartitionConfig"
+    return "BadConstraints"
+
+
+def _owner(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> tuple[str, int]:
+    """Return the user the job runs as; only operators may name another one."""
+    users = cluster.config.users
+    if user not in users and cluster.config.release is Release.V26_05:
+        raise SlurmError(6010)
+    asked = fields.get("user_id", "")
+    if not asked:
+        return user, users.get(user, 65534)
+    if not asked.isdigit() and asked not in users:
+        raise SlurmError(2166, f"Unable to resolve user: {asked}", source="#/job/user_id/")
+    user_id = int(asked) if asked.isdigit() else users[asked]
+    if user not in cluster.config.operators and user_id != users.get(user):
+        raise SlurmError(2010)
+    names = {number: name for name, number in users.items()}
+    return names.get(user_id, ""), user_id
+
+
+def _id(text: object, otherwise: int) -> int:
+    return int(str(text)) if str(text).isdigit() else otherwise
+
+
+def _check_texts(fields: Mapping[str, Any], *, operator: bool) -> None:
+    if any(len(fields.get(name, "")) > _LONGEST for name in ("name", "comment", "extra")):
+        raise SlurmError(2012)
+    if fields.get("admin_comment") and not operator:
+        raise SlurmError(2002)
+
+
+def _check_script(
+    cluster: Cluster, fields: Mapping[str, Any], script: str | None, *, external: bool
+) -> None:
+    if external and script is not None:
+        raise SlurmError(2189)
+    if external and fields.get("array"):
+        raise SlurmError(2081)
+    if external:
+        return
+    if not fields.get("environment"):
+        raise SlurmError(2127 if cluster.config.release is Release.V26_05 else 2019)
+    if not fields.get("current_working_directory"):
+        raise SlurmError(2063)
+
+
+def _check_accounting(cluster: Cluster, fields: Mapping[str, Any]) -> None:
+    config = cluster.config
+    if config.qos is not None and fields.get("qos", "") not in config.qos | {""}:
+        raise SlurmError(2066)
+    if config.accounts is not None and fields.get("account", "") not in config.accounts | {""}:
+        raise SlurmError(2045)
+    reservation = fields.get("reservation", "")
+    if reservation and cluster.reservation(reservation) is None:
+        raise SlurmError(2053)
+
+
+def _licenses(cluster: Cluster, text: str) -> tuple[tuple[str, int], ...]:
+    wanted: list[tuple[str, int]] = []
+    for entry in filter(None, text.split(",")):
+        name, _, count = entry.partition(":")
+        if not (count or "1").isdigit() or int(count or 1) > cluster.config.licenses.get(name, 0):
+            raise SlurmError(2048)
+        wanted.append((name, int(count or 1)))
+    return tuple(wanted)
+
+
+def _time_limit(cluster: Cluster, fields: Mapping[str, Any], partition: str) -> int | None:
+    """Return minutes; 0 asks for the longest the partition gives."""
+    asked: int | None = fields.get("time_limit")
+    if asked:
+        return asked
+    settings = cluster.partitions[partition]
+    if asked == 0:
+        return settings.max_time_minutes
+    return settings.default_time_minutes
+
+
+def _request(cluster: Cluster, fields: Mapping[str, Any], *, external: bool) -> Request:
+    partition = _partition(cluster, fields.get("partition", ""))
+    required, excluded = fields.get("required_nodes", ()), fields.get("excluded_nodes", ())
+    if not cluster.nodes.keys() >= {*required, *excluded}:
+        raise SlurmError(2018)
+    least, most = _node_counts(fields)
+    tasks, per_task = fields.get("tasks", least), max(1, fields.get("cpus_per_task", 1))
+    cpus = max(fields.get("minimum_cpus", 1), tasks * per_task, least)
+    return Request(
+        partition=partition,
+        cpus=cpus,
+        cpus_per_node=max(-(-cpus // least), fields.get("minimum_cpus_per_node", 1)),
+        min_nodes=max(least, len(required)),
+        max_nodes=most,
+        memory_mib=_memory(fields, cpus=-(-cpus // least)),
+        gres=_gres(cluster, fields.get("tres_per_node", "")),
+        features=_features(cluster, fields),
+        required=tuple(sorted(required)),
+        excluded=frozenset(excluded),
+        exclusive=fields.get("shared") == ["none"],
+        external=external,
+        reservation=fields.get("reservation", ""),
+    )
+
+
+def _partition(cluster: Cluster, name: str) -> str:
+    if not name:
+        name = next((p.name for p in cluster.partitions.values() if p.default), "")
+    if name not in cluster.partitions:
+        raise SlurmError(2000)
+    return name
+
+
+def _node_counts(fields: Mapping[str, Any]) -> tuple[int, int | None]:
+    """Return the least and the most nodes; without any count a job may spread over many."""
+    least, most = fields.get("minimum_nodes"), fields.get("maximum_nodes")
+    if fields.get("nodes"):
+        low, _, high = str(fields["nodes"]).partition("-")
+        if not low.isdigit() or not (high or low).isdigit():
+            raise SlurmError(9202, source="#/job/nodes/")
+        least, most = int(low), int(high or low)
+    return max(1, least or 1), most
+
+
+def _memory(fields: Mapping[str, Any], *, cpus: int) -> int:
+    per_cpu = fields.get("memory_per_cpu")
+    if per_cpu:
+        return int(per_cpu) * cpus
+    return int(fields.get("memory_per_node") or 0)
+
+
+def _gres(cluster: Cluster, text: str) -> tuple[GresRequest, ...]:
+    """Read tres_per_node; 26.05 takes an entry with ``;;`` in it and gives no device."""
+    if not text or ";;" in text:
+        return ()
+    wanted: list[GresRequest] = []
+    for entry in text.split(","):
+        match = _GRES.fullmatch(entry)
+        if match is None:
+            raise SlurmError(2115)
+        if match["name"] not in cluster.gres_names:
+            raise SlurmError(2072)
+        wanted.append(GresRequest(match["name"], match["type"] or "", int(match["count"] or 1)))
+    return tuple(wanted)
+
+
+def _features(cluster: Cluster, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    known = cluster.features
+    wanted = tuple(filter(None, re.split("[&,]", fields.get("constraints", ""))))
+    if not known.issuperset(wanted):
+        raise SlurmError(2029)
+    if not known.issuperset(filter(None, re.split("[&,]", fields.get("prefer", "")))):
+        raise SlurmError(2133)
+    return wanted

@@ -1,0 +1,127 @@
+"""The Slurm every contract test meets: the sandbox's model and the real servers in turn.
+
+A contract test takes `slurm_peer` and says what must be true of all four. Names differ between them
+(the real 26.05 has 200 nodes, the model a few), so tests ask the peer for nodes and partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scheduler.sandbox.slurm import (
+    Gres,
+    NodeConfig,
+    PartitionConfig,
+    Release,
+    SlurmConfig,
+    SlurmModel,
+    SlurmServer,
+    mint_token,
+)
+
+_GPUS = 8
+_MODEL = {"26.05": "model_slurm_26", "24.11": "model_slurm_24"}
+_LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmPeer:
+    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token."""
+
+    url: str
+    socket: Path | None
+    token_file: Path
+    major: str
+    nodes: tuple[str, ...]
+    partition: str
+    gpus_per_node: int
+    token: Callable[[str], str]
+
+
+@pytest.fixture
+async def model_slurm_26(tmp_path: Path) -> AsyncIterator[SlurmPeer]:
+    """The model of 26.05, in this process."""
+    async with _model_peer(Release.V26_05, tmp_path) as peer:
+        yield peer
+
+
+@pytest.fixture
+async def model_slurm_24(tmp_path: Path) -> AsyncIterator[SlurmPeer]:
+    """The model of 24.11, in this process."""
+    async with _model_peer(Release.V24_11, tmp_path) as peer:
+        yield peer
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(("model", "26.05"), id="model-26.05"),
+        pytest.param(("model", "24.11"), id="model-24.11"),
+        pytest.param(("live", "26.05"), id="live-26.05", marks=pytest.mark.live),
+        pytest.param(("live", "24.11"), id="live-24.11", marks=pytest.mark.live),
+    ]
+)
+def slurm_peer(request: pytest.FixtureRequest) -> SlurmPeer:
+    """A model or a real Slurm of each release."""
+    kind, major = request.param
+    if kind == "model":
+        peer: SlurmPeer = request.getfixturevalue(_MODEL[major])
+        return peer
+    rig = request.getfixturevalue(_LIVE[major])
+    return SlurmPeer(
+        url=rig.url,
+        socket=rig.socket,
+        token_file=rig.token_file,
+        major=rig.major,
+        nodes=rig.nodes,
+        partition=rig.partition,
+        gpus_per_node=rig.gpus_per_node,
+        token=rig.token,
+    )
+
+
+@asynccontextmanager
+async def _model_peer(release: Release, folder: Path) -> AsyncIterator[SlurmPeer]:
+    config = _config(release)
+    model = SlurmModel(config)
+    server = SlurmServer(model)
+    socket, token_file = folder / "slurmrestd.socket", folder / "token"
+    token_file.write_text(mint_token(model.key, "root"))
+    port = await server.start(port=0, unix=socket)
+    try:
+        yield SlurmPeer(
+            url=f"http://127.0.0.1:{port}",
+            socket=socket,
+            token_file=token_file,
+            major=release.value,
+            nodes=tuple(node.name for node in config.nodes),
+            partition="main",
+            gpus_per_node=_GPUS,
+            token=lambda user: mint_token(model.key, user),
+        )
+    finally:
+        await server.stop()
+        model.detach()
+
+
+def _config(release: Release) -> SlurmConfig:
+    """Nodes like those of the rigs: EXTERNAL ones on 26.05, ones with a slurmd on 24.11."""
+    nodes = tuple(
+        NodeConfig(
+            name=f"e-{index:03}",
+            cpus=64,
+            memory_mib=512_000,
+            gres=(Gres("gpu", _GPUS, "h100"),),
+            external=release is Release.V26_05,
+        )
+        for index in range(4)
+    )
+    partitions = (
+        PartitionConfig(name="main", default=True),
+        PartitionConfig(name="high", priority_tier=10),
+    )
+    return SlurmConfig(nodes=nodes, partitions=partitions, release=release)
