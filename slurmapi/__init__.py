@@ -1,0 +1,73 @@
+"""An asyncio client for slurmrestd, Slurm 24.11 to 26.05; knows nothing of Kubernetes."""
+
+from slurmapi.auth import FileToken, StaticToken, TokenSource
+from slurmapi.client import SlurmClient
+from slurmapi.errors import (
+    SlurmBusy,
+    SlurmDenied,
+    SlurmError,
+    SlurmGarbled,
+    SlurmInterrupted,
+    SlurmInvalid,
+    SlurmNoSuchJob,
+    SlurmRefused,
+    SlurmUnreachable,
+)
+from slurmapi.hostlist import HostlistError
+from slurmapi.hostlist import expand as expand_hostlist
+from slurmapi.hostlist import fold as fold_hostlist
+from slurmapi.http1 import Request, Response
+from slurmapi.model import (
+    BaseState,
+    Call,
+    Job,
+    JobState,
+    Node,
+    Partition,
+    Ping,
+    SlurmConfig,
+    Submitted,
+)
+from slurmapi.retry import Persistent, RetryPolicy, once
+from slurmapi.submission import JobSubmission
+from slurmapi.transport import Deadlines, HttpTransport, Transport
+from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
+
+__all__ = [
+    "KNOWN_VERSIONS",
+    "ApiVersion",
+    "BaseState",
+    "Call",
+    "Deadlines",
+    "FileToken",
+    "HostlistError",
+    "HttpTransport",
+    "Job",
+    "JobState",
+    "JobSubmission",
+    "Node",
+    "Partition",
+    "Persistent",
+    "Ping",
+    "Request",
+    "Response",
+    "RetryPolicy",
+    "SlurmBusy",
+    "SlurmClient",
+    "SlurmConfig",
+    "SlurmDenied",
+    "SlurmError",
+    "SlurmGarbled",
+    "SlurmInterrupted",
+    "SlurmInvalid",
+    "SlurmNoSuchJob",
+    "SlurmRefused",
+    "SlurmUnreachable",
+    "StaticToken",
+    "Submitted",
+    "TokenSource",
+    "Transport",
+    "expand_hostlist",
+    "fold_hostlist",
+    "once",
+]

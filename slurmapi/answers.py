@@ -1,0 +1,408 @@
+"""What each call's answer holds, as far as we read it, and its meaning in `model` data."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from slurmapi import hostlist
+from slurmapi.errors import SlurmError, SlurmGarbled, refusal
+from slurmapi.model import BaseState, Job, JobState, Node, Partition, Ping, SlurmConfig
+from slurmapi.wire import MAX_SHOWN, Answer, Number, Words, integer, time_of
+
+_LEADING_ID: Final = re.compile(r"(?P<id>[0-9]{1,10})(?P<rest>[_+.].*)?")
+
+
+class _SubmitResult(msgspec.Struct, frozen=True):
+    job_id: Number = None
+
+
+class SubmitAnswer(Answer, frozen=True):
+    """Of `POST job/submit`; v0.0.40 and v0.0.41 repeat the id in `result`."""
+
+    job_id: Number = None
+    result: _SubmitResult | None = None
+    job_submit_user_msg: str | None = None
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The warnings, and what a site's job_submit plugin has to say."""
+        user_message = self.job_submit_user_msg
+        return (*self.remarks, user_message[:MAX_SHOWN]) if user_message else self.remarks
+
+    @property
+    def id(self) -> int | None:
+        """The id of the job that was made, if one was."""
+        nested = self.result.job_id if self.result else None
+        return integer(self.job_id) or integer(nested) or None
+
+
+class _ExitSignal(msgspec.Struct, frozen=True):
+    id: Number = None
+
+
+class _ExitCode(msgspec.Struct, frozen=True):
+    return_code: Number = None
+    signal: _ExitSignal | None = None
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """One job of `GET job/{id}`."""
+
+    job_id: Number = None
+    name: str | None = None
+    job_state: Words = None
+    state_reason: str | None = None
+    nodes: str | list[str] | None = None
+    admin_comment: str | None = None
+    comment: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    user_name: str | None = None
+    dependency: str | None = None
+    hold: bool | None = None
+    priority: Number = None
+    restart_cnt: Number = None
+    submit_time: Number = None
+    start_time: Number = None
+    end_time: Number = None
+    preempt_time: Number = None
+    time_limit: Number = None
+    exit_code: _ExitCode | int | None = None
+    gres_detail: list[str] | None = None
+    tres_req_str: str | None = None
+    tres_alloc_str: str | None = None
+
+
+class JobsAnswer(Answer, frozen=True):
+    """Of `GET job/{id}`."""
+
+    jobs: list[JobRecord] | None = None
+
+    def job(self, job_id: int) -> Job:
+        """The one record of that id; raises SlurmGarbled when it is not there."""
+        for record in self.jobs or ():
+            if integer(record.job_id) == job_id:
+                return _job(record, job_id)
+        raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+
+
+class _StateRecord(msgspec.Struct, frozen=True):
+    job_id: Number = None
+    state: Words = None
+    job_state: Words = None
+
+
+class StatesAnswer(Answer, frozen=True):
+    """Of `GET jobs/state/`."""
+
+    jobs: list[_StateRecord] | None = None
+
+    def states(self) -> dict[int, JobState]:
+        """State by job id; raises SlurmGarbled when there is no list, since that is not an empty
+        one.
+
+        An id written as part of an array or of a heterogeneous job ("12_3", "12+1") counts for
+        its leading job, unless that one is listed by itself: no job that was mentioned may look
+        absent.
+        """
+        if self.jobs is None:
+            raise SlurmGarbled("the answer about job states holds no list of jobs")
+        listed = [(*_leading_id(record.job_id), record) for record in self.jobs]
+        listed.sort(key=lambda entry: entry[1])
+        return {job_id: JobState.parse(_words(record)) for job_id, _, record in listed}
+
+
+class _KillError(msgspec.Struct, frozen=True):
+    code: Number = None
+    string: str | None = None
+    message: str | None = None
+
+
+class _KillRecord(msgspec.Struct, frozen=True):
+    job_id: Number = None
+    step_id: Number = None
+    error: _KillError | None = None
+
+
+class KillAnswer(Answer, frozen=True):
+    """Of `DELETE jobs/`: one entry for each job that was named, with HTTP 200 whatever became of
+    it.
+    """
+
+    status: list[_KillRecord] | None = None
+
+    def numbers(self) -> dict[int, tuple[int, str]]:
+        """Slurm's error number (0 for success) and text, by job id."""
+        return {_killed_id(record): _kill_error(record.error) for record in self.status or ()}
+
+
+class _UpdateResult(msgspec.Struct, frozen=True):
+    error_code: Number = None
+    error: str | None = None
+    why: str | None = None
+
+
+class UpdateAnswer(Answer, frozen=True):
+    """Of `POST job/{id}`."""
+
+    results: list[_UpdateResult] | None = None
+
+    def failure(self, status: int) -> SlurmError | None:
+        """The first result that is an error."""
+        for result in self.results or ():
+            number = integer(result.error_code) or 0
+            if number:
+                text = result.why or result.error or "the update failed"
+                return refusal(number, status=status, description=text[:MAX_SHOWN])
+        return None
+
+
+class _PingRecord(msgspec.Struct, frozen=True):
+    responding: bool | None = None
+    pinged: str | None = None
+    status: str | None = None
+
+
+class PingAnswer(Answer, frozen=True):
+    """Of `GET ping/`: one entry for each controller; v0.0.40 has `pinged` only."""
+
+    pings: list[_PingRecord] | None = None
+
+    def ping(self) -> Ping:
+        """Responding if any controller is."""
+        if not self.pings:
+            raise SlurmGarbled("the answer to a ping holds no controller")
+        pings = [
+            Ping(_responding(record), record.status or record.pinged or "") for record in self.pings
+        ]
+        return next((ping for ping in pings if ping.responding), pings[0])
+
+
+class _ConfRecord(msgspec.Struct, frozen=True):
+    KillWait: Number = None
+    MinJobAge: Number = None
+    ClusterName: str | None = None
+    PreemptType: str | None = None
+    PreemptMode: Words = None
+    MaxJobCount: Number = None
+    SchedulerParameters: Words = None
+    PrologSlurmctld: Words = None
+
+
+class _ConfMeta(msgspec.Struct, frozen=True):
+    BOOT_TIME: Number = None
+    NEXT_JOB_ID: Number = None
+    SLURM_VERSION: str | None = None
+
+
+class ConfAnswer(Answer, frozen=True):
+    """Of `GET conf` (v0.0.45)."""
+
+    slurm_conf: _ConfRecord | None = None
+    slurm_conf_meta: _ConfMeta | None = None
+
+    def config(self) -> SlurmConfig:
+        """Raises SlurmGarbled when the configuration itself is missing."""
+        if self.slurm_conf is None:
+            raise SlurmGarbled("the answer about the configuration does not hold it")
+        conf, meta = self.slurm_conf, self.slurm_conf_meta or _ConfMeta()
+        return SlurmConfig(
+            kill_wait=integer(conf.KillWait),
+            min_job_age=integer(conf.MinJobAge),
+            cluster_name=conf.ClusterName or "",
+            boot_time=time_of(meta.BOOT_TIME),
+            next_job_id=integer(meta.NEXT_JOB_ID),
+            slurm_version=meta.SLURM_VERSION or "",
+            preempt_type=conf.PreemptType or "",
+            preempt_mode=_joined(conf.PreemptMode),
+            max_job_count=integer(conf.MaxJobCount),
+            scheduler_parameters=_joined(conf.SchedulerParameters),
+            prolog_slurmctld=_joined(conf.PrologSlurmctld),
+        )
+
+
+class _NodeRecord(msgspec.Struct, frozen=True):
+    name: str
+    state: Words = None
+    address: str | None = None
+    reason: str | None = None
+    cpus: Number = None
+    alloc_cpus: Number = None
+    real_memory: Number = None
+    alloc_memory: Number = None
+    gres: str | None = None
+    gres_used: str | None = None
+    partitions: Words = None
+    features: Words = None
+
+
+class NodesAnswer(Answer, frozen=True):
+    """Of `GET nodes/`."""
+
+    nodes: list[_NodeRecord] | None = None
+
+    def all(self) -> tuple[Node, ...]:
+        """Raises SlurmGarbled when there is no list."""
+        if self.nodes is None:
+            raise SlurmGarbled("the answer about nodes holds no list of nodes")
+        return tuple(_node(record) for record in self.nodes)
+
+
+class _PartitionNodes(msgspec.Struct, frozen=True):
+    configured: str | None = None
+    total: Number = None
+
+
+class _PartitionState(msgspec.Struct, frozen=True):
+    state: Words = None
+
+
+class _PartitionPriority(msgspec.Struct, frozen=True):
+    tier: Number = None
+
+
+class _PartitionRecord(msgspec.Struct, frozen=True):
+    name: str
+    nodes: _PartitionNodes | None = None
+    partition: _PartitionState | None = None
+    priority: _PartitionPriority | None = None
+
+
+class PartitionsAnswer(Answer, frozen=True):
+    """Of `GET partitions/`."""
+
+    partitions: list[_PartitionRecord] | None = None
+
+    def all(self) -> tuple[Partition, ...]:
+        """Raises SlurmGarbled when there is no list."""
+        if self.partitions is None:
+            raise SlurmGarbled("the answer about partitions holds no list of partitions")
+        return tuple(_partition(record) for record in self.partitions)
+
+
+def _job(record: JobRecord, job_id: int) -> Job:
+    state = JobState.parse(record.job_state or "")
+    priority = integer(record.priority)
+    limit = integer(record.time_limit)
+    preempted_at = time_of(record.preempt_time)
+    # Slurm fills in an end for jobs that have none: rubbish while PENDING, start + 1 year without
+    # a limit (measured).
+    end_known = state.ended or preempted_at is not None or limit is not None
+    end_known = end_known and state.base is not BaseState.PENDING
+    code, signal = _exit(record.exit_code)
+    return Job(
+        job_id=job_id,
+        name=record.name or "",
+        state=state,
+        state_reason=record.state_reason or "",
+        nodes=_hosts(record.nodes),
+        admin_comment=record.admin_comment or "",
+        comment=record.comment or "",
+        partition=record.partition or "",
+        account=record.account or "",
+        qos=record.qos or "",
+        user_name=record.user_name or "",
+        dependency=record.dependency or "",
+        held=bool(record.hold) or (state.base is BaseState.PENDING and priority == 0),
+        priority=priority,
+        restart_count=integer(record.restart_cnt) or 0,
+        submit_time=time_of(record.submit_time),
+        start_time=time_of(record.start_time),
+        end_time=time_of(record.end_time) if end_known else None,
+        preempt_time=preempted_at,
+        time_limit_minutes=limit,
+        exit_code=code,
+        exit_signal=signal,
+        gres_detail=tuple(record.gres_detail or ()),
+        tres_requested=record.tres_req_str or "",
+        tres_allocated=record.tres_alloc_str or "",
+    )
+
+
+def _exit(value: _ExitCode | int | None) -> tuple[int | None, int | None]:
+    if isinstance(value, _ExitCode):
+        signal = integer(value.signal.id) if value.signal else None
+        return integer(value.return_code), signal
+    return value, None
+
+
+def _hosts(value: str | list[str] | None) -> tuple[str, ...]:
+    text = ",".join(value) if isinstance(value, list) else value or ""
+    try:
+        return hostlist.expand("" if text == "(null)" else text)
+    except hostlist.HostlistError as error:
+        raise SlurmGarbled(str(error)) from error
+
+
+def _leading_id(value: Number) -> tuple[int, bool]:
+    """The job id, and whether it stood alone (sorted last, so that it wins)."""
+    if isinstance(value, str):
+        match = _LEADING_ID.fullmatch(value)
+        if match is not None:
+            return int(match["id"]), match["rest"] is None
+    number = integer(value)
+    if number is None:
+        raise SlurmGarbled(f"job id {str(value)[:40]!r} among the job states")
+    return number, True
+
+
+def _words(record: _StateRecord) -> list[str] | str:
+    return record.state or record.job_state or ""
+
+
+def _killed_id(record: _KillRecord) -> int:
+    return integer(record.job_id) or _leading_id(record.step_id)[0]
+
+
+def _kill_error(error: _KillError | None) -> tuple[int, str]:
+    if error is None:
+        return 0, ""
+    return integer(error.code) or 0, (error.message or error.string or "")[:MAX_SHOWN]
+
+
+def _responding(record: _PingRecord) -> bool:
+    if record.responding is not None:
+        return record.responding
+    return record.pinged == "UP"
+
+
+def _joined(value: Words) -> str:
+    return value if isinstance(value, str) else ",".join(value or ())
+
+
+def _split(value: Words) -> tuple[str, ...]:
+    listed = value.split(",") if isinstance(value, str) else value or ()
+    return tuple(word for word in listed if word)
+
+
+def _node(record: _NodeRecord) -> Node:
+    return Node(
+        name=record.name,
+        states=frozenset(_split(record.state)),
+        address=record.address or "",
+        reason=record.reason or "",
+        cpus=integer(record.cpus) or 0,
+        allocated_cpus=integer(record.alloc_cpus) or 0,
+        memory_mib=integer(record.real_memory) or 0,
+        allocated_memory_mib=integer(record.alloc_memory) or 0,
+        gres=record.gres or "",
+        gres_used=record.gres_used or "",
+        partitions=_split(record.partitions),
+        features=_split(record.features),
+    )
+
+
+def _partition(record: _PartitionRecord) -> Partition:
+    nodes = record.nodes or _PartitionNodes()
+    state = record.partition.state if record.partition else None
+    return Partition(
+        name=record.name,
+        states=frozenset(_split(state)),
+        configured=nodes.configured or "",
+        total_nodes=integer(nodes.total),
+        priority_tier=integer(record.priority.tier) if record.priority else None,
+    )

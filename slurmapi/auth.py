@@ -1,0 +1,127 @@
+"""Where the token of each request comes from: a fixed one, or a file that somebody renews.
+
+A token is never part of a repr, a log line or an error text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from slurmapi.errors import SlurmDenied
+
+_MAX_BYTES: Final = 64 * 1024
+_HEADER_SAFE: Final = re.compile(r"[\x21-\x7e]+")
+# `scontrol token` prints this prefix, and its output is what people put into files.
+_SCONTROL_PREFIX: Final = "SLURM_JWT="
+
+
+class TokenSource(Protocol):
+    """Gives the JWT for `X-SLURM-USER-TOKEN`."""
+
+    async def token(self) -> str:
+        """The token to use now; raises SlurmDenied when there is none."""
+        ...
+
+    def invalidate(self) -> None:
+        """The token was refused: look again before giving it out."""
+        ...
+
+
+class StaticToken:
+    """One token for the life of the process."""
+
+    def __init__(self, token: str) -> None:
+        self._token = _checked(token, origin="the given token")
+
+    def __repr__(self) -> str:
+        return "StaticToken(...)"
+
+    async def token(self) -> str:
+        """The token."""
+        return self._token
+
+    def invalidate(self) -> None:
+        """Nothing to look at again."""
+
+
+class FileToken:
+    """The token in a file, read again when the file changes (time, inode or size) or after a
+    refusal.
+
+    The file is looked at no more often than each `check_seconds`, and off the event loop. A file
+    that cannot be read for a moment (a renewal in progress) leaves the last good token in use,
+    unless that one was refused.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        check_seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._check_seconds = check_seconds
+        self._clock = clock
+        self._token: str | None = None
+        self._signature: tuple[int, int, int] | None = None
+        self._look_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"FileToken({str(self._path)!r})"
+
+    async def token(self) -> str:
+        """The file's token; raises SlurmDenied when there is no readable one."""
+        if self._token is None or self._clock() >= self._look_at:
+            await self._refresh()
+        if self._token is None:
+            raise SlurmDenied(f"token file {self._path} holds no token yet")
+        return self._token
+
+    def invalidate(self) -> None:
+        """Forget the token, so that the next call reads the file."""
+        self._token = None
+        self._signature = None
+
+    async def _refresh(self) -> None:
+        known = self._signature if self._token is not None else None
+        try:
+            read = await asyncio.to_thread(_read_if_changed, self._path, known)
+        except (OSError, SlurmDenied) as error:
+            if self._token is None:
+                raise SlurmDenied(f"token file {self._path}: {_reason(error)}") from None
+            read = None
+        if read is not None:
+            self._signature, self._token = read
+        self._look_at = self._clock() + self._check_seconds
+
+
+def _reason(error: OSError | SlurmDenied) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return error.description
+
+
+def _read_if_changed(
+    path: Path, known: tuple[int, int, int] | None
+) -> tuple[tuple[int, int, int], str] | None:
+    with path.open("rb") as file:
+        stat = os.fstat(file.fileno())
+        signature = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if signature == known:
+            return None
+        raw = file.read(_MAX_BYTES)
+    return signature, _checked(raw.decode("ascii", "replace"), origin="its content")
+
+
+def _checked(text: str, *, origin: str) -> str:
+    token = text.strip().removeprefix(_SCONTROL_PREFIX)
+    if not _HEADER_SAFE.fullmatch(token):
+        raise SlurmDenied(f"{origin} is no token: expected one line of printable ASCII")
+    return token

@@ -1,0 +1,327 @@
+"""SlurmClient: the calls a scheduler makes, and what an answer to each of them is worth.
+
+What is kept: a submit is written once; success is a 2xx status AND a job id AND no errors;
+refusals go by Slurm's error number before the status; nothing but a well-formed answer of the
+controller says that a job does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from slurmapi import answers, wire
+from slurmapi.auth import TokenSource
+from slurmapi.errors import (
+    ALREADY_ENDED,
+    SlurmError,
+    SlurmInterrupted,
+    SlurmInvalid,
+    SlurmNoSuchJob,
+    SlurmRefused,
+    refusal,
+)
+from slurmapi.http1 import Response
+from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConfig, Submitted
+from slurmapi.retry import Persistent, RetryPolicy
+from slurmapi.session import Operation, Session
+from slurmapi.submission import JobSubmission, encode
+from slurmapi.transport import DEFAULT_MAX_BODY, Deadlines, HttpTransport, Transport
+from slurmapi.versions import ApiVersion
+
+T = TypeVar("T")
+
+# 1000 ids take 10 ms, 8000 are refused with "Insane message length" (measured on 26.05.5).
+_STATES_CHUNK: Final = 1000
+# 500 ids take 6 ms, 1000 take 68 ms (measured on 26.05.5).
+_CANCEL_CHUNK: Final = 500
+# What a cancelled job may answer with: done, unknown to Slurm, or ended before.
+_GONE: Final = frozenset({0, 2017}) | ALREADY_ENDED
+
+
+class SlurmClient:
+    """One slurmrestd, seen through one token.
+
+    `base_url` is "http://HOST:PORT", "https://HOST:PORT" (verified with `tls`, by default the
+    system's authorities) or "unix:/PATH". Use it as an async context manager, in one event loop.
+    All methods raise SlurmError; none waits longer than `deadlines` allow, repetitions by `retry`
+    (reads and cancels only) included. `observe` is called after each request. A `transport` given
+    takes the place of the one made from `base_url` and stays its giver's to close.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: TokenSource,
+        deadlines: Deadlines | None = None,
+        connections: int = 16,
+        idle_seconds: float = 10.0,
+        max_body: int = DEFAULT_MAX_BODY,
+        tls: ssl.SSLContext | None = None,
+        retry: RetryPolicy | None = None,
+        observe: Callable[[Call], None] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self._http = HttpTransport(
+            base_url,
+            deadlines=deadlines,
+            connections=connections,
+            idle_seconds=idle_seconds,
+            max_body=max_body,
+            tls=tls,
+        )
+        self._retry = retry or Persistent()
+        self._session = Session(
+            transport or self._http, token=token, retry=self._retry, observe=observe
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    async def negotiate(self, *, again: bool = False) -> ApiVersion:
+        """The newest version both sides speak; cached until the server stops to offer it.
+
+        `again` asks anew: an upgraded slurmrestd still serves the old version, so nothing else
+        would notice a better one.
+        """
+        return await self._retry(partial(self._session.version, again=again))
+
+    async def ping(self) -> Ping:
+        """What slurmrestd says about its controllers.
+
+        With a bad token they look as if they did not respond (measured).
+        """
+        return await self._get(
+            "ping", "ping/", lambda it: wire.settled(it, answers.PingAnswer).ping()
+        )
+
+    async def config(self) -> SlurmConfig | None:
+        """Parts of slurm.conf, or None where the version has no `conf` (before v0.0.45)."""
+        version = await self.negotiate()
+        if not version.supports_conf:
+            return None
+        return await self._get(
+            "config", "conf", lambda it: wire.settled(it, answers.ConfAnswer).config()
+        )
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """All nodes; 1000 of them are 2 MB."""
+        return await self._get(
+            "nodes", "nodes/", lambda it: wire.settled(it, answers.NodesAnswer).all()
+        )
+
+    async def partitions(self) -> tuple[Partition, ...]:
+        """All partitions."""
+        return await self._get(
+            "partitions", "partitions/", lambda it: wire.settled(it, answers.PartitionsAnswer).all()
+        )
+
+    async def job(self, job_id: int) -> Job:
+        """One job; raises SlurmNoSuchJob on Slurm's error 2017 and on nothing else."""
+        return await self._get(
+            "job", f"job/{_id(job_id)}", lambda it: wire.settled(it, answers.JobsAnswer).job(job_id)
+        )
+
+    async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
+        """States by id, of all jobs or of those asked for; ids Slurm does not know are absent.
+
+        Ids are asked for in parallel requests of at most 1000; all of them succeed, or the first
+        error is raised.
+        """
+        if job_ids is None:
+            return await self._states("")
+        wanted = sorted({_id(job_id) for job_id in job_ids})
+        # Repeated, since a comma list is refused (500 on 26.05.5, 400 on 24.11).
+        queries = [
+            "&".join(f"job_id={n}" for n in chunk) for chunk in _chunks(wanted, _STATES_CHUNK)
+        ]
+        told = await _together([self._states(f"?{query}") for query in queries])
+        return {job_id: state for states in told for job_id, state in states.items()}
+
+    async def submit(self, job: JobSubmission) -> Submitted:
+        """Make the job; written to the server at most once.
+
+        Raises SlurmInvalid when it will never work as asked (also when it would do so only in
+        part: a job that Slurm made in spite of errors is cancelled again), SlurmInterrupted when
+        it is not known whether there is a job now.
+        """
+        operation = Operation(
+            name="submit",
+            method="POST",
+            path="job/submit",
+            body=partial(encode, job),
+            read=_submitted,
+        )
+        try:
+            return await self._session.run(operation)
+        except _MadeInSpite as made:
+            failures = await self.cancel([made.job_id])
+            if failures:
+                raise SlurmInterrupted(
+                    f"job {made.job_id} was made in spite of an error and is not cancelled: {made}",
+                    job_id=made.job_id,
+                ) from made
+            raise made.told from None
+
+    async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
+        """End these jobs; the mapping holds those that may still live, and why.
+
+        Never raises SlurmError. Jobs that have ended, or that Slurm does not know, are success.
+        """
+        wanted = sorted({_id(job_id) for job_id in job_ids})
+        failed = await _together([self._cancel(chunk) for chunk in _chunks(wanted, _CANCEL_CHUNK)])
+        return {job_id: error for errors in failed for job_id, error in errors.items()}
+
+    async def update_job(
+        self,
+        job_id: int,
+        *,
+        comment: str | None = None,
+        admin_comment: str | None = None,
+        time_limit_minutes: int | None = None,
+        priority: int | None = None,
+        held: bool | None = None,
+    ) -> None:
+        """Change what is given of a job; None leaves a property as it is."""
+        changes: dict[str, Any] = {
+            "comment": comment,
+            "admin_comment": admin_comment,
+            "time_limit": _number(time_limit_minutes),
+            "priority": _number(priority),
+            "hold": held,
+        }
+        given = {key: value for key, value in changes.items() if value is not None}
+        if not given:
+            raise ValueError("nothing to change: give at least one property")
+        body = msgspec.json.encode(given)
+        operation = Operation(
+            name="update_job",
+            method="POST",
+            path=f"job/{_id(job_id)}",
+            body=lambda _version: body,
+            read=_updated,
+        )
+        await self._session.run(operation)
+
+    async def _get(self, name: str, path: str, read: Callable[[Response], T]) -> T:
+        operation = Operation(name=name, method="GET", path=path, read=read, repeatable=True)
+        return await self._session.run(operation)
+
+    async def _states(self, query: str) -> dict[int, JobState]:
+        return await self._get(
+            "job_states",
+            f"jobs/state/{query}",
+            lambda it: wire.settled(it, answers.StatesAnswer).states(),
+        )
+
+    async def _cancel(self, job_ids: Sequence[int]) -> dict[int, SlurmError]:
+        # Strings, as the API describes them: "123_5" would be a task of an array.
+        body = msgspec.json.encode({"jobs": [str(job_id) for job_id in job_ids]})
+        operation = Operation(
+            name="cancel",
+            method="DELETE",
+            path="jobs/",
+            body=lambda _version: body,
+            read=partial(_cancelled, job_ids),
+            repeatable=True,
+        )
+        try:
+            return await self._session.run(operation)
+        except SlurmError as error:
+            return dict.fromkeys(job_ids, error)
+
+
+class _MadeInSpite(SlurmInvalid):
+    """Errors AND a job id: the job was made and may run (measured: a bad flag, error 9207)."""
+
+    def __init__(self, told: SlurmError, *, job_id: int) -> None:
+        super().__init__(str(told))
+        self.told = told
+        self.job_id = job_id
+
+
+def _submitted(response: Response) -> Submitted:
+    answer = wire.decode(response, answers.SubmitAnswer)
+    error = wire.failure(response, answer)
+    if answer.id is not None and error is not None:
+        raise _MadeInSpite(_final(error, answer.said), job_id=answer.id)
+    if error is not None:
+        raise error
+    if answer.id is None:
+        remarks = "; ".join(answer.said) or "without a reason"
+        raise SlurmInvalid(
+            f"Slurm made no job: {remarks}", status=response.status, warnings=answer.said
+        )
+    return Submitted(answer.id, answer.said)
+
+
+def _final(error: SlurmError, warnings: tuple[str, ...]) -> SlurmError:
+    """What a half successful submit, its job cancelled, comes to: a no, unless Slurm was busy."""
+    if not isinstance(error, SlurmRefused):
+        return error
+    return SlurmInvalid(
+        error.description, error_number=error.error_number, status=error.status, warnings=warnings
+    )
+
+
+def _updated(response: Response) -> None:
+    answer = wire.settled(response, answers.UpdateAnswer)
+    error = answer.failure(response.status)
+    if error is not None:
+        raise error
+
+
+def _cancelled(job_ids: Sequence[int], response: Response) -> dict[int, SlurmError]:
+    answer = wire.decode(response, answers.KillAnswer)
+    overall = wire.failure(response, answer)
+    told = answer.numbers()
+    if overall is not None and not told and not isinstance(overall, SlurmNoSuchJob):
+        raise overall
+    untold = (0, "") if overall is None else (getattr(overall, "error_number", 0), str(overall))
+    failures: dict[int, SlurmError] = {}
+    for job_id in job_ids:
+        number, text = told.get(job_id, untold)
+        if number not in _GONE:
+            failures[job_id] = refusal(number, status=response.status, description=text)
+    return failures
+
+
+def _id(job_id: int) -> int:
+    if type(job_id) is not int or job_id < 1:
+        raise ValueError(f"job id {job_id!r}, expected an integer of at least 1")
+    return job_id
+
+
+def _number(value: int | None) -> dict[str, Any] | None:
+    return None if value is None else {"set": True, "number": value}
+
+
+def _chunks(items: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results in order; the first error ends the other calls and is raised by itself."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call, name="slurmapi chunk") for call in calls]
+    except* SlurmError as errors:
+        first = errors.exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise first

@@ -1,0 +1,219 @@
+"""What can go wrong with a call to slurmrestd, drawn as one tree.
+
+The first split is the question that matters to a scheduler: was the request never sent, maybe
+acted upon, or answered? `retryable` and `retry_after` are decided here once, so that no caller
+interprets numbers.
+
+    SlurmError
+    |- SlurmUnreachable   never sent
+    |- SlurmInterrupted   maybe sent: Slurm may or may not have acted
+    |- SlurmRefused       answered: no
+    |  |- SlurmDenied        the token lacks the right, or is no longer good
+    |  |- SlurmNoSuchJob     Slurm's own error 2017 and nothing else
+    |  `- SlurmInvalid       will never work as asked
+    |- SlurmBusy          answered or known: try later
+    `- SlurmGarbled       an answer that cannot be read
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SlurmError(Exception):
+    """Root of everything this package raises on purpose."""
+
+    retryable: ClassVar[bool] = False
+    outcome: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SlurmUnreachable(SlurmError):  # noqa: N818 - reads as what happened
+    """The request was never sent: repeating it can do nothing twice."""
+
+    retryable = True
+    outcome = "unreachable"
+
+
+class SlurmInterrupted(SlurmError):  # noqa: N818 - reads as what happened
+    """The request may have been acted upon and its answer is lost.
+
+    `job_id` is set when a submit is known to have made a job that could not be cancelled again.
+    """
+
+    retryable = True
+    outcome = "interrupted"
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, job_id: int | None = None
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.job_id = job_id
+
+
+class SlurmBusy(SlurmError):  # noqa: N818 - reads as what happened
+    """Slurm cannot do it now: controller down or overloaded, a limit reached that other jobs'
+    ends lift.
+    """
+
+    retryable = True
+    outcome = "busy"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        error_number: int = 0,
+        status: int = 0,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.error_number = error_number
+        self.status = status
+
+
+class SlurmGarbled(SlurmError):  # noqa: N818 - reads as what happened
+    """The answer is no HTTP, no JSON, or lacks what it must hold; it says nothing about any job."""
+
+    outcome = "garbled"
+
+
+class SlurmRefused(SlurmError):  # noqa: N818 - reads as what happened
+    """Slurm read the request and said no.
+
+    `error_number` is Slurm's own (0 when the answer had none, or nothing was sent), `status` the
+    HTTP status (0 when nothing was sent).
+    """
+
+    outcome = "refused"
+
+    def __init__(self, description: str, *, error_number: int = 0, status: int = 0) -> None:
+        super().__init__(_sentence(description, error_number, status))
+        self.error_number = error_number
+        self.status = status
+        self.description = description
+
+
+class SlurmDenied(SlurmRefused):
+    """The token is missing, expired or wrong, or its user may not do this.
+
+    `authentication` tells the first case, where another token may help, from the second.
+    """
+
+    outcome = "denied"
+
+    @property
+    def authentication(self) -> bool:
+        """Whether it is the token itself that was refused."""
+        return self.status in AUTHENTICATION_STATUSES or self.error_number in _AUTHENTICATION
+
+
+class SlurmNoSuchJob(SlurmRefused):
+    """The controller answered that it knows no such job (error 2017)."""
+
+    outcome = "no_such_job"
+
+
+class SlurmInvalid(SlurmRefused):
+    """The request will never work as asked.
+
+    `warnings` holds what Slurm remarked, which is all it says when it ignored a job of wrong types.
+    """
+
+    outcome = "invalid"
+
+    def __init__(
+        self,
+        description: str,
+        *,
+        error_number: int = 0,
+        status: int = 0,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(description, error_number=error_number, status=status)
+        self.warnings = warnings
+
+
+def _sentence(description: str, error_number: int, status: int) -> str:
+    marks = [f"Slurm error {error_number}"] if error_number else []
+    marks += [f"HTTP {status}"] if status else []
+    return f"{description} ({', '.join(marks)})" if marks else description
+
+
+# Numbers are those of slurm_errno.h, 26.05. 511 is how slurmrestd 26.05.5 passes on slurmctld's
+# "no" (measured).
+AUTHENTICATION_STATUSES = frozenset({401, 511})
+_AUTHENTICATION = frozenset({1007, 6000, 6001, 6004, 6007, 6008, 6009, 6010, 6011, 9008})
+_PERMISSION = frozenset({2002, 2010, 2052, 2129})
+_NO_SUCH_JOB = 2017
+ALREADY_ENDED = frozenset({2021, 2084})
+# The link to slurmctld broke, or slurmctld did not answer: whether it acted is not known.
+_LINK = (
+    frozenset(range(1000, 1026)) - {1005, 1007, 1008}
+    | frozenset(range(1800, 1806))
+    | {
+        5003,
+        5004,
+        5005,
+    }
+)
+_LATER = frozenset({2007, 2016, 2027, 2050, 2059, 2061, 2069, 2074, 2101, 2105, 2125, 2131, 7000})
+_NEVER = frozenset(
+    {
+        2000, 2001, 2003, 2004, 2005, 2006, 2008, 2009, 2012, 2014, 2015, 2018, 2019, 2023, 2025,
+        2029, 2038, 2039, 2040, 2044, 2045, 2048, 2051, 2053, 2054, 2057, 2063, 2066, 2070, 2071,
+        2072, 2073, 2081, 2099, 2102, 2111, 2113, 2114, 2115, 2119, 2122, 2123, 2124, 2127, 2130,
+        2132, 2133, 2134, 2165, 2166, 2167, 2172, 2189,
+    }
+)  # fmt: skip
+_REST_INVALID = range(9000, 9400)
+
+
+def refusal(error_number: int, *, status: int, description: str) -> SlurmError:
+    """The error for Slurm's own number; unknown numbers are plain refusals, since unknown must
+    destroy nothing.
+    """
+    if error_number in _LATER or error_number in _LINK:
+        sentence = _sentence(description, error_number, status)
+        return SlurmBusy(sentence, error_number=error_number, status=status)
+    kind: type[SlurmRefused] = SlurmRefused
+    if error_number == _NO_SUCH_JOB:
+        kind = SlurmNoSuchJob
+    elif error_number in _AUTHENTICATION | _PERMISSION or status in AUTHENTICATION_STATUSES:
+        kind = SlurmDenied
+    elif error_number in _NEVER or error_number in _REST_INVALID:
+        kind = SlurmInvalid
+    return kind(description, error_number=error_number, status=status)
+
+
+def refusal_by_status(status: int, *, text: str, retry_after: float | None) -> SlurmError:
+    """The error for an answer without any number of Slurm's, from slurmrestd itself or a proxy
+    before it.
+    """
+    description = text or "no explanation"
+    if status in AUTHENTICATION_STATUSES or status == 403:
+        return SlurmDenied(description, status=status)
+    if status in {429, 502, 503, 504}:
+        sentence = _sentence(description, 0, status)
+        return SlurmBusy(sentence, retry_after=retry_after, status=status)
+    if status < 400:
+        return SlurmGarbled(f"HTTP {status} is no answer to this request: {description}")
+    return SlurmRefused(description, status=status)
+
+
+def leaves_open(error: SlurmError) -> bool:
+    """Whether a write answered so may still have been carried out: nobody who knows said no.
+
+    Covers the controller not answering (502/1800 after ten seconds of trying, measured), a
+    text-only 5xx of slurmrestd or of a proxy, and answers that cannot be read.
+    """
+    if isinstance(error, SlurmInvalid):
+        return False
+    if isinstance(error, SlurmBusy):
+        return error.error_number in _LINK or (error.error_number == 0 and error.status != 429)
+    if isinstance(error, SlurmRefused):
+        return error.error_number == 0 and error.status >= 500 and error.status != 511
+    return isinstance(error, SlurmGarbled)

@@ -1,0 +1,184 @@
+"""What Slurm tells, as plain immutable data without a trace of its wire format.
+
+Times are epoch seconds, memory is MiB, time limits are minutes. None means "Slurm did not say, or
+said a value known to be meaningless".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final
+
+
+@unique
+class BaseState(StrEnum):
+    """The exclusive part of a job's state, squeue(1) JOB STATE CODES; all else is UNKNOWN."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    UNKNOWN = "UNKNOWN"
+
+
+_LIVE: Final = frozenset(
+    {BaseState.PENDING, BaseState.RUNNING, BaseState.SUSPENDED, BaseState.UNKNOWN}
+)
+_BASES: Final = {state.value: state for state in BaseState if state is not BaseState.UNKNOWN}
+_SEPARATORS: Final = re.compile(r"[,+\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A base state and the flags beside it, such as CONFIGURING or COMPLETING."""
+
+    base: BaseState
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, words: list[str] | str) -> JobState:
+        """From Slurm's list (`["RUNNING", "CONFIGURING"]`) or a comma-separated string.
+
+        Never raises: no base state, or two that contradict each other, give UNKNOWN, which ends
+        nothing.
+        """
+        listed = _SEPARATORS.split(words) if isinstance(words, str) else words
+        tokens = dict.fromkeys(word.strip().upper() for word in listed if word.strip())
+        bases = [token for token in tokens if token in _BASES]
+        if len(bases) != 1:
+            return cls(BaseState.UNKNOWN, frozenset(tokens) - {BaseState.UNKNOWN.value})
+        return cls(_BASES[bases[0]], frozenset(tokens) - {bases[0]})
+
+    @property
+    def configuring(self) -> bool:
+        """Allocated, but PrologSlurmctld or a powering-up node still holds it back."""
+        return "CONFIGURING" in self.flags
+
+    @property
+    def completing(self) -> bool:
+        """Ended, but its epilog or its processes still linger."""
+        return "COMPLETING" in self.flags
+
+    @property
+    def ended(self) -> bool:
+        """Whether the base state is a final one."""
+        return self.base not in _LIVE
+
+    def __str__(self) -> str:
+        return "+".join([self.base.value, *sorted(self.flags)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job record. `nodes` are expanded, in rank order."""
+
+    job_id: int
+    name: str
+    state: JobState
+    state_reason: str = ""
+    nodes: tuple[str, ...] = ()
+    admin_comment: str = ""
+    comment: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    user_name: str = ""
+    dependency: str = ""
+    held: bool = False
+    priority: int | None = None
+    restart_count: int = 0
+    submit_time: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    preempt_time: int | None = None
+    time_limit_minutes: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    gres_detail: tuple[str, ...] = ()
+    tres_requested: str = ""
+    tres_allocated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A submit that made exactly this job; `warnings` are Slurm's remarks about it."""
+
+    job_id: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Whether a controller answers slurmrestd, and what slurmrestd said about it."""
+
+    responding: bool
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmConfig:
+    """The parts of slurm.conf a client may want to compare its own settings with; seconds where
+    nothing else is said.
+    """
+
+    kill_wait: int | None = None
+    min_job_age: int | None = None
+    cluster_name: str = ""
+    slurm_version: str = ""
+    boot_time: int | None = None
+    next_job_id: int | None = None
+    preempt_type: str = ""
+    preempt_mode: str = ""
+    max_job_count: int | None = None
+    scheduler_parameters: str = ""
+    prolog_slurmctld: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One Slurm node. `states` holds base state and flags alike, ("IDLE", "DRAIN")."""
+
+    name: str
+    states: frozenset[str]
+    address: str = ""
+    reason: str = ""
+    cpus: int = 0
+    allocated_cpus: int = 0
+    memory_mib: int = 0
+    allocated_memory_mib: int = 0
+    gres: str = ""
+    gres_used: str = ""
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition. `configured` is its Nodes= setting as written, a hostlist or "ALL"."""
+
+    name: str
+    states: frozenset[str]
+    configured: str = ""
+    total_nodes: int | None = None
+    priority_tier: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request that was made, for the observer: its outcome is "ok", "cancelled" or an error's
+    `outcome`.
+    """
+
+    operation: str
+    outcome: str
+    seconds: float

@@ -1,0 +1,209 @@
+"""One request after the other: version, token, repetition and observation. What is asked, and
+why, is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
+
+from slurmapi import wire
+from slurmapi.auth import TokenSource
+from slurmapi.errors import (
+    SlurmDenied,
+    SlurmError,
+    SlurmGarbled,
+    SlurmInterrupted,
+    SlurmRefused,
+    SlurmUnreachable,
+    leaves_open,
+)
+from slurmapi.http1 import Request, Response
+from slurmapi.model import Call
+from slurmapi.retry import RetryPolicy
+from slurmapi.transport import Transport
+from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
+
+T = TypeVar("T")
+
+_HEADERS: Final = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "slurmapi",
+}
+# Error texts come in small bodies; searching a list of a thousand nodes for the token would cost
+# for nothing.
+_SCRUBBED_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[T]):
+    """One call: its path below `/slurm/VERSION/` and how to read its answer.
+
+    `read` raises SlurmError for a refusal. `repeatable` says that carrying the call out twice
+    does no harm.
+    """
+
+    name: str
+    method: str
+    path: str
+    read: Callable[[Response], T]
+    body: Callable[[ApiVersion], bytes] | None = field(default=None, repr=False)
+    repeatable: bool = False
+
+
+class _VersionGone(SlurmRefused):
+    """404 in plain text: slurmrestd knows no such path, so nothing has looked at the request."""
+
+
+class Session:
+    """Carries operations out in the newest version that server and client share."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        token: TokenSource,
+        retry: RetryPolicy,
+        observe: Callable[[Call], None] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._token = token
+        self._retry = retry
+        self._observe = observe
+        self._negotiating = asyncio.Lock()
+        self._negotiations = 0
+        self._version: ApiVersion | None = None
+        self._failure: SlurmError | None = None
+
+    async def run(self, operation: Operation[T]) -> T:
+        """The operation's answer; repeated as the policy says where that does no harm."""
+
+        async def attempt() -> T:
+            return await self._in_some_version(operation)
+
+        return await (self._retry(attempt) if operation.repeatable else attempt())
+
+    async def version(self, *, again: bool = False) -> ApiVersion:
+        """The version in use; asks the server on first need, and when `again` is set.
+
+        Callers that come while one is asking get what that one gets. Never raises
+        SlurmInterrupted, since what the version was wanted for has not been sent.
+        """
+        if self._version is not None and not again:
+            return self._version
+        seen = self._negotiations
+        async with self._negotiating:
+            if self._negotiations == seen:
+                await self._negotiate()
+            if self._version is None:
+                raise self._failure or SlurmUnreachable("no version is agreed on")
+            return self._version
+
+    async def _negotiate(self) -> None:
+        try:
+            self._version, self._failure = await self._probe(), None
+        except SlurmError as error:
+            self._version, self._failure = None, error
+        self._negotiations += 1
+
+    async def _probe(self) -> ApiVersion:
+        """Pings, newest version first: unknown ones are refused at once, and the whole of OpenAPI
+        would be 900 kB.
+        """
+        for version in KNOWN_VERSIONS:
+            try:
+                await self._with_token(_PROBE, version)
+            except _VersionGone:
+                continue
+            except (SlurmInterrupted, SlurmGarbled) as error:
+                raise SlurmUnreachable(f"no version is agreed on: {error}") from error
+            return version
+        span = f"{KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
+        raise SlurmRefused(f"the server has none of the versions {span}", status=404)
+
+    async def _in_some_version(self, operation: Operation[T]) -> T:
+        version = await self.version()
+        try:
+            return await self._with_token(operation, version)
+        except _VersionGone:
+            newer = await self.version(again=True)
+            if newer == version:
+                raise
+            return await self._with_token(operation, newer)
+
+    async def _with_token(self, operation: Operation[T], version: ApiVersion) -> T:
+        """Once, and once more when the token was refused and there is another one by now: a
+        refusal does nothing.
+        """
+        token = await self._token.token()
+        try:
+            return await self._observed(operation, version, token)
+        except SlurmDenied as denied:
+            if not denied.authentication:
+                raise
+            self._token.invalidate()
+            renewed = await self._token.token()
+            if renewed == token:
+                raise
+        return await self._observed(operation, version, renewed)
+
+    async def _observed(self, operation: Operation[T], version: ApiVersion, token: str) -> T:
+        request = _request(operation, version, token)
+        started_at = time.monotonic()
+        outcome = "cancelled"
+        try:
+            answer = await self._answered(operation, request, token)
+            outcome = "ok"
+        except SlurmError as error:
+            outcome = error.outcome
+            raise
+        finally:
+            if self._observe is not None:
+                self._observe(Call(operation.name, outcome, time.monotonic() - started_at))
+        return answer
+
+    async def _answered(self, operation: Operation[T], request: Request, token: str) -> T:
+        try:
+            response = _scrubbed(await self._transport.exchange(request), token)
+            if response.status == 404 and not wire.is_json(response):
+                raise _VersionGone(f"no such path: {request.target[:100]}", status=404)
+            return operation.read(response)
+        except SlurmError as error:
+            if operation.repeatable or not leaves_open(error):
+                raise
+            raise SlurmInterrupted(f"{operation.name}: {error}") from error
+
+
+def _request(operation: Operation[T], version: ApiVersion, token: str) -> Request:
+    body = operation.body(version) if operation.body is not None else None
+    headers = _HEADERS | {"X-SLURM-USER-TOKEN": token}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    return Request(
+        method=operation.method,
+        target=f"/slurm/{version}/{operation.path}",
+        headers=headers,
+        body=body,
+        repeatable=operation.repeatable,
+    )
+
+
+def _scrubbed(response: Response, token: str) -> Response:
+    """Without the token, should the peer echo our headers: its words go into error texts."""
+    secret = token.encode("ascii")
+    if len(response.body) > _SCRUBBED_BYTES or secret not in response.body:
+        return response
+    return replace(response, body=response.body.replace(secret, b"***"))
+
+
+def _any_json(response: Response) -> None:
+    wire.decode(response, wire.Answer)
+
+
+_PROBE: Final = Operation(
+    name="negotiate", method="GET", path="ping/", read=_any_json, repeatable=True
+)

@@ -1,0 +1,256 @@
+"""Connections to one slurmrestd: a bounded keep-alive pool over TCP, TLS or a unix socket, every
+wait under a deadline.
+
+What is kept: a request that may change something is written to at most one connection, ever;
+errors say whether it was never sent or maybe sent; whatever goes wrong, cancellation included,
+closes the connection it happened on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from slurmapi.errors import SlurmInterrupted, SlurmUnreachable
+from slurmapi.http1 import MAX_HEAD_BYTES, CutShort, Request, Response, ResponseReader, written
+
+DEFAULT_MAX_BODY: Final = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds until a wait is given up: opening a connection, silence of the peer, one request in
+    all.
+
+    slurmrestd itself waits up to ten seconds for slurmctld before it answers 502 (measured), so
+    shorter values of `silence` turn a clear answer into an unclear one.
+    """
+
+    connect: float = 5.0
+    silence: float = 15.0
+    total: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "silence", "total"):
+            value = getattr(self, name)
+            if not (0 < value < math.inf):
+                raise ValueError(f"{name} deadline is {value}, expected seconds above 0")
+
+
+class Transport(Protocol):
+    """What the client needs below it."""
+
+    async def exchange(self, request: Request) -> Response:
+        """The first response to `request`.
+
+        Raises SlurmUnreachable (never sent), SlurmInterrupted (maybe sent) or SlurmGarbled.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Endpoint:
+    """Where slurmrestd listens: a unix socket, or host and port with TLS or without."""
+
+    host_header: str
+    prefix: str = ""
+    socket: str | None = None
+    host: str = ""
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.socket is not None:
+            return await asyncio.open_unix_connection(self.socket, limit=MAX_HEAD_BYTES)
+        return await asyncio.open_connection(
+            self.host, self.port, ssl=self.tls, limit=MAX_HEAD_BYTES
+        )
+
+    def __str__(self) -> str:
+        return self.socket or self.host_header
+
+
+def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
+    """From "http://host:port", "https://host:port" (a path prefix may follow) or "unix:/path"."""
+    parts = urlsplit(base_url)
+    if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
+        return _Endpoint(host_header="localhost", socket=parts.path)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(
+            f"base_url is {_without_user(base_url)!r}, "
+            "expected http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("base_url must hold neither user, query nor fragment")
+    secure = parts.scheme == "https"
+    return _Endpoint(
+        host_header=parts.netloc,
+        prefix=parts.path.rstrip("/"),
+        host=parts.hostname,
+        port=parts.port or (443 if secure else 80),
+        tls=(tls or ssl.create_default_context()) if secure else None,
+    )
+
+
+def _without_user(url: str) -> str:
+    return url.rpartition("@")[2]
+
+
+class _Connection:
+    """One open stream pair."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.expiry: asyncio.TimerHandle | None = None
+
+    async def quiet(self) -> bool:
+        """Whether the idle connection is still open and holds no byte that nobody asked for."""
+        try:
+            # One turn of the event loop, in which an end of the connection already received is
+            # noticed.
+            async with asyncio.timeout(0):
+                await self._reader.read(1)
+        except TimeoutError:
+            return not self._reader.at_eof() and not self._writer.is_closing()
+        except OSError:
+            return False
+        return False
+
+    async def exchange(self, raw: bytes, *, silence: float, max_body: int) -> tuple[Response, bool]:
+        """Raises CutShort, TimeoutError or SlurmGarbled."""
+        try:
+            self._writer.write(raw)
+            async with asyncio.timeout(silence):
+                await self._writer.drain()
+            return await ResponseReader(self._reader, silence=silence, max_body=max_body).read()
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise CutShort(answered=False) from error
+
+    def abort(self) -> None:
+        """Close at once, unsent and unread bytes included."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self._writer.transport.abort()
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What is known about one request while it is under way."""
+
+    sent: bool = False
+
+
+class HttpTransport:
+    """A Transport over a pool of at most `connections` keep-alive connections.
+
+    Idle ones are used again last in, first out, and dropped after `idle_seconds`; callers wait
+    first come, first served. Keep the pool small: above slurmrestd's own limit (124) surplus
+    connections starve for half a minute (measured).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        deadlines: Deadlines | None = None,
+        connections: int = 16,
+        idle_seconds: float = 10.0,
+        max_body: int = DEFAULT_MAX_BODY,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if connections < 1:
+            raise ValueError(f"connections is {connections}, expected at least 1")
+        self._endpoint = _endpoint(base_url, tls)
+        self._deadlines = deadlines or Deadlines()
+        self._slots = asyncio.Semaphore(connections)
+        self._idle_seconds = idle_seconds
+        self._max_body = max_body
+        self._idle: list[_Connection] = []
+        self._closed = False
+
+    async def exchange(self, request: Request) -> Response:
+        """See Transport."""
+        progress = _Progress()
+        what = f"{request.method} {request.target[:100]}"
+        try:
+            async with asyncio.timeout(self._deadlines.total), self._slots:
+                return await self._exchange(request, progress)
+        except TimeoutError:
+            kind = SlurmInterrupted if progress.sent else SlurmUnreachable
+            raise kind(f"{what}: no answer from {self._endpoint} in time") from None
+        except CutShort as cut:
+            raise SlurmInterrupted(f"{what}: {self._endpoint} closed the connection") from cut
+
+    def close(self) -> None:
+        """Drop all idle connections; those in use are dropped when their request ends."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().abort()
+
+    async def _exchange(self, request: Request, progress: _Progress) -> Response:
+        if self._closed:
+            raise SlurmUnreachable("this client is closed")
+        connection = await self._reusable()
+        if connection is not None:
+            try:
+                return await self._on(connection, request, progress)
+            except CutShort as cut:
+                # The usual end of an idle connection: the peer dropped it while the request was
+                # on its way.
+                if cut.answered or not request.repeatable:
+                    raise
+        return await self._on(await self._opened(), request, progress)
+
+    async def _on(self, connection: _Connection, request: Request, progress: _Progress) -> Response:
+        raw = written(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
+        keep = False
+        progress.sent = True
+        try:
+            response, keep = await connection.exchange(
+                raw, silence=self._deadlines.silence, max_body=self._max_body
+            )
+        finally:
+            if keep and not self._closed:
+                self._put_back(connection)
+            else:
+                connection.abort()
+        return response
+
+    async def _opened(self) -> _Connection:
+        try:
+            async with asyncio.timeout(self._deadlines.connect):
+                return _Connection(*await self._endpoint.open())
+        except (OSError, UnicodeError) as error:
+            reason = str(error) or "timed out"
+            raise SlurmUnreachable(f"cannot connect to {self._endpoint}: {reason}") from error
+
+    async def _reusable(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.expiry is not None:
+                connection.expiry.cancel()
+            usable = False
+            try:
+                usable = await connection.quiet()
+            finally:
+                if not usable:
+                    connection.abort()
+            if usable:
+                return connection
+        return None
+
+    def _put_back(self, connection: _Connection) -> None:
+        self._idle.append(connection)
+        loop = asyncio.get_running_loop()
+        connection.expiry = loop.call_later(self._idle_seconds, self._expire, connection)
+
+    def _expire(self, connection: _Connection) -> None:
+        self._idle.remove(connection)
+        connection.abort()

@@ -1,0 +1,149 @@
+"""Reading any answer of slurmrestd: JSON or not, errors, warnings, and its ways to write a number.
+
+Versions differ in spelling: ids come as integers, strings or {"set","infinite","number"} triples,
+states as a list or a string, absent things as null, "" or 0. Unknown fields are skipped. What
+must be there and is not makes an answer garbled; it never becomes an empty result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, TypeVar
+
+import msgspec
+
+from slurmapi.errors import SlurmError, SlurmGarbled, refusal, refusal_by_status
+from slurmapi.http1 import Response
+
+MAX_SHOWN: Final = 300
+# Later than any real time of a job; PENDING jobs were seen with an end_time of 6121712804.
+_TIME_MAX: Final = 2**32 - 2
+_WEIGHTS: Final = {2017: 1, 0: 2}
+
+
+class _Triple(msgspec.Struct, frozen=True):
+    set: bool | None = True
+    infinite: bool | None = False
+    number: int | float | None = None
+
+
+Number = int | float | str | _Triple | None
+Words = list[str] | str | None
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    """One entry of `errors`."""
+
+    error_number: Number = None
+    error: str | None = None
+    description: str | None = None
+    source: str | None = None
+
+    @property
+    def number(self) -> int:
+        """Slurm's error number, 0 when it gave none."""
+        return integer(self.error_number) or 0
+
+    @property
+    def text(self) -> str:
+        """What Slurm wrote, its general and its particular words."""
+        words = dict.fromkeys(word for word in (self.error, self.description) if word)
+        return ": ".join(words)[:MAX_SHOWN]
+
+
+class _Warning(msgspec.Struct, frozen=True):
+    description: str | None = None
+    source: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What every JSON answer has."""
+
+    errors: list[ApiError] | None = None
+    warnings: list[_Warning | str] | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The warnings as text."""
+        texts = (
+            item if isinstance(item, str) else item.description for item in self.warnings or ()
+        )
+        return tuple(text[:MAX_SHOWN] for text in texts if text)
+
+    def refusal(self, status: int) -> SlurmError | None:
+        """The error that weighs most: "no such job" only counts when nothing else is wrong."""
+        listed = sorted(self.errors or (), key=lambda error: _WEIGHTS.get(error.number, 0))
+        if not listed:
+            return None
+        return refusal(listed[0].number, status=status, description=listed[0].text)
+
+
+A = TypeVar("A", bound=Answer)
+
+
+def is_json(response: Response) -> bool:
+    """Whether the body is a JSON object; slurmrestd's own complaints are plain text."""
+    return response.body[:64].lstrip()[:1] == b"{"
+
+
+def decode(response: Response, kind: type[A]) -> A:
+    """The answer as `kind`, whatever its status.
+
+    Raises SlurmGarbled, or what the status means when the body is no JSON object.
+    """
+    if not is_json(response):
+        text = response.body[:MAX_SHOWN].decode("utf-8", "replace").strip()
+        if response.ok:
+            raise SlurmGarbled(f"HTTP {response.status} without JSON: {text[:80]!r}")
+        raise refusal_by_status(response.status, text=text, retry_after=response.retry_after)
+    try:
+        return msgspec.json.decode(response.body, type=kind)
+    except msgspec.ValidationError as error:
+        raise SlurmGarbled(f"unexpected shape of an answer: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_leniently(response.body, kind)
+
+
+def failure(response: Response, answer: Answer) -> SlurmError | None:
+    """The error an answer tells of: by its `errors` whatever the status, else by the status."""
+    told = answer.refusal(response.status)
+    if told is not None or response.ok:
+        return told
+    return refusal_by_status(
+        response.status, text="no explanation", retry_after=response.retry_after
+    )
+
+
+def settled(response: Response, kind: type[A]) -> A:
+    """The answer as `kind`, once nothing in it says no; raises what it tells of otherwise."""
+    answer = decode(response, kind)
+    error = failure(response, answer)
+    if error is not None:
+        raise error
+    return answer
+
+
+def _decode_leniently(body: bytes, kind: type[A]) -> A:
+    """For what Slurm may write and msgspec refuses: text that is no UTF-8, NaN and Infinity."""
+    try:
+        return msgspec.convert(json.loads(body.decode("utf-8", "replace")), type=kind)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise SlurmGarbled(f"an answer that is no JSON: {str(error)[:80]}") from None
+
+
+def integer(value: Number) -> int | None:
+    """The whole number, or None for null, "not set", infinite, and what is no number."""
+    if isinstance(value, _Triple):
+        return integer(value.number) if value.set and not value.infinite else None
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
+    if isinstance(value, float):
+        return int(value) if abs(value) < 2**53 else None
+    return value
+
+
+def time_of(value: Number) -> int | None:
+    """Epoch seconds, or None for 0 and for times no job can have."""
+    seconds = integer(value)
+    return seconds if seconds is not None and 0 < seconds <= _TIME_MAX else None

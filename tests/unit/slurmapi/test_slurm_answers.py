@@ -1,0 +1,229 @@
+"""Answers are read whatever way a version spells them, and anything else is garbled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmapi import BaseState, Job, JobState, Response, SlurmError, SlurmGarbled
+from slurmapi.answers import (
+    ConfAnswer,
+    JobsAnswer,
+    KillAnswer,
+    NodesAnswer,
+    PartitionsAnswer,
+    PingAnswer,
+    StatesAnswer,
+    SubmitAnswer,
+    UpdateAnswer,
+)
+from slurmapi.wire import Answer, decode, settled
+
+ALL = [
+    ConfAnswer, JobsAnswer, KillAnswer, NodesAnswer, PartitionsAnswer, PingAnswer, StatesAnswer,
+    SubmitAnswer, UpdateAnswer,
+]  # fmt: skip
+
+
+def response(body: Any, status: int = 200) -> Response:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Response(status=status, headers={}, body=raw)
+
+
+def job(**fields: Any) -> Job:
+    answer = settled(response({"jobs": [{"job_id": 5} | fields]}), JobsAnswer)
+    return answer.job(5)
+
+
+def number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+UNSET = {"set": False, "infinite": False, "number": 0}
+INFINITE = {"set": False, "infinite": True, "number": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "base", "flags"),
+    [
+        (["RUNNING"], BaseState.RUNNING, set()),
+        ("RUNNING", BaseState.RUNNING, set()),
+        (["RUNNING", "CONFIGURING"], BaseState.RUNNING, {"CONFIGURING"}),
+        (["COMPLETING", "NODE_FAIL"], BaseState.NODE_FAIL, {"COMPLETING"}),
+        ("CANCELLED,COMPLETING", BaseState.CANCELLED, {"COMPLETING"}),
+        ("running+signaling", BaseState.RUNNING, {"SIGNALING"}),
+        ([], BaseState.UNKNOWN, set()),
+        ("", BaseState.UNKNOWN, set()),
+        (["FROZEN"], BaseState.UNKNOWN, {"FROZEN"}),
+        (["RUNNING", "CANCELLED"], BaseState.UNKNOWN, {"RUNNING", "CANCELLED"}),
+        (["RUNNING", "RUNNING"], BaseState.RUNNING, set()),
+    ],
+)
+def test_state_is_a_base_and_flags(words: Any, base: BaseState, flags: set[str]) -> None:
+    assert JobState.parse(words) == JobState(base, frozenset(flags))
+
+
+@given(st.one_of(st.text(), st.lists(st.text())))
+def test_any_state_parses_and_unknown_ends_nothing(words: Any) -> None:
+    state = JobState.parse(words)
+    assert not (state.base is BaseState.UNKNOWN and state.ended)
+
+
+def test_states_that_are_final_end() -> None:
+    live = {BaseState.PENDING, BaseState.RUNNING, BaseState.SUSPENDED, BaseState.UNKNOWN}
+    assert {base for base in BaseState if not JobState(base).ended} == live
+
+
+def test_running_job_is_read() -> None:
+    read = job(
+        name="n",
+        job_state=["RUNNING", "CONFIGURING"],
+        state_reason="None",
+        nodes="e[0003-0004],n1",
+        admin_comment="{}",
+        priority=number(100),
+        restart_cnt=1,
+        start_time=number(1_700_000_000),
+        end_time=number(1_700_000_600),
+        preempt_time=UNSET,
+        time_limit=number(10),
+        gres_detail=["gpu:h100:1(IDX:0)"],
+        exit_code={"return_code": number(0), "signal": {"id": UNSET, "name": ""}},
+    )
+    assert read.nodes == ("e0003", "e0004", "n1")
+    assert read.state.configuring
+    assert (read.priority, read.restart_count, read.time_limit_minutes) == (100, 1, 10)
+    assert (read.start_time, read.end_time, read.preempt_time) == (1700000000, 1700000600, None)
+    assert (read.exit_code, read.exit_signal) == (0, None)
+    assert read.gres_detail == ("gpu:h100:1(IDX:0)",)
+
+
+@pytest.mark.parametrize(
+    "spelling", [7, "7", 7.0, number(7), {"number": 7}, {"set": True, "number": 7.0}]
+)
+def test_number_is_read_in_every_spelling(spelling: Any) -> None:
+    assert job(priority=spelling).priority == 7
+
+
+@pytest.mark.parametrize(
+    "spelling", [None, "", "INFINITE", UNSET, INFINITE, {"set": True, "number": None}]
+)
+def test_number_that_says_nothing_is_none(spelling: Any) -> None:
+    assert job(time_limit=spelling).time_limit_minutes is None
+
+
+def test_absent_and_null_fields_are_empty() -> None:
+    fields = dict.fromkeys(("name", "nodes", "comment", "exit_code", "gres_detail"))
+    assert job(**fields) == job()
+    assert (job().nodes, job().comment, job().exit_code) == ((), "", None)
+
+
+@pytest.mark.parametrize("end", [6121712804, 1_800_000_000])
+def test_end_of_a_pending_job_is_rubbish(end: int) -> None:
+    pending = job(job_state=["PENDING"], end_time=number(end), time_limit=number(10))
+    assert pending.end_time is None
+
+
+def test_end_of_an_unlimited_running_job_is_fake_unless_it_is_preempted() -> None:
+    fields = {"job_state": ["RUNNING"], "time_limit": INFINITE, "end_time": number(1_800_000_000)}
+    assert job(**fields).end_time is None
+    assert job(**fields, preempt_time=number(1_799_999_995)).end_time == 1_800_000_000
+    assert job(**fields | {"job_state": ["CANCELLED"]}).end_time == 1_800_000_000
+
+
+def test_held_job_shows_in_its_priority_too() -> None:
+    assert job(job_state=["PENDING"], priority=number(0)).held
+    assert job(hold=True).held
+    assert not job(job_state=["RUNNING"], priority=number(0)).held
+
+
+def test_exit_code_may_be_a_plain_number() -> None:
+    assert job(exit_code=9).exit_code == 9
+    killed = job(exit_code={"return_code": UNSET, "signal": {"id": number(15)}})
+    assert (killed.exit_code, killed.exit_signal) == (None, 15)
+
+
+def test_node_list_that_is_no_hostlist_is_garbled() -> None:
+    with pytest.raises(SlurmGarbled, match="hostlist"):
+        job(nodes="n[1-")
+
+
+def test_job_is_picked_by_its_id_among_several_records() -> None:
+    records = [{"job_id": 6, "name": "other"}, {"job_id": "5", "name": "mine"}]
+    assert settled(response({"jobs": records}), JobsAnswer).job(5).name == "mine"
+
+
+def test_leading_job_of_an_array_is_not_hidden_by_its_tasks() -> None:
+    jobs = [
+        {"job_id": "12", "state": ["RUNNING"]},
+        {"job_id": "12_1", "state": ["PENDING"]},
+        {"job_id": "13+1", "job_state": "PENDING"},
+    ]
+    states = settled(response({"jobs": jobs}), StatesAnswer).states()
+    assert states == {12: JobState(BaseState.RUNNING), 13: JobState(BaseState.PENDING)}
+
+
+def test_nodes_and_partitions_are_read() -> None:
+    node = {
+        "name": "n1",
+        "state": ["IDLE", "DRAIN"],
+        "cpus": 64,
+        "real_memory": number(1000),
+        "partitions": ["main", "high"],
+        "features": "a,b",
+        "gres": "gpu:h100:8",
+        "reason": None,
+    }
+    (read,) = settled(response({"nodes": [node]}), NodesAnswer).all()
+    assert (read.states, read.cpus, read.memory_mib) == (frozenset({"IDLE", "DRAIN"}), 64, 1000)
+    assert (read.partitions, read.features, read.reason) == (("main", "high"), ("a", "b"), "")
+    partition = {
+        "name": "main",
+        "nodes": {"configured": "n[1-2]", "total": 2},
+        "partition": {"state": ["UP"]},
+        "priority": {"tier": 10},
+    }
+    (part,) = settled(response({"partitions": [partition]}), PartitionsAnswer).all()
+    assert (part.states, part.configured, part.priority_tier) == (frozenset({"UP"}), "n[1-2]", 10)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["jobs", "job_id", "state", "errors", "error_number", "status", "error", "code",
+             "nodes", "pings", "set", "number", "results", "name", "warnings", "slurm_conf"]
+        ) | st.text(max_size=5),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JSON, st.sampled_from(ALL), st.sampled_from([200, 304, 404, 422, 500, 502, 511]))
+def test_any_json_is_read_or_raises_an_error_of_ours(
+    body: Any, kind: type[Answer], status: int
+) -> None:
+    try:
+        answer = settled(response(json.dumps(body).encode(), status), kind)
+        for reading in ("states", "numbers", "ping", "config", "all"):
+            getattr(answer, reading, dict)()
+        if isinstance(answer, JobsAnswer):
+            answer.job(1)
+    except SlurmError:
+        return
+    assert status == 200
+
+
+@given(st.binary(max_size=40), st.sampled_from(ALL))
+def test_any_bytes_are_read_or_raise_an_error_of_ours(body: bytes, kind: type[Answer]) -> None:
+    try:
+        decode(response(b"{" + body), kind)
+    except SlurmError:
+        return

@@ -1,0 +1,94 @@
+"""Hostlist expressions survive a round trip and refuse what is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmapi import HostlistError, expand_hostlist, fold_hostlist
+from slurmapi.hostlist import MAX_HOSTS
+
+HOST = st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-ib[0-9]?)?", fullmatch=True)
+NUMBERED = st.builds(
+    lambda prefix, first, count, width: [
+        f"{prefix}{n:0{width}d}" for n in range(first, first + count)
+    ],
+    st.sampled_from(["n", "gpu-", "a1b"]),
+    st.integers(0, 1200),
+    st.integers(1, 30),
+    st.integers(1, 5),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ()),
+        ("n1", ("n1",)),
+        ("n[1-3]", ("n1", "n2", "n3")),
+        ("e[0003-0005]", ("e0003", "e0004", "e0005")),
+        ("n[08-10]", ("n08", "n09", "n10")),
+        ("n[9-11]", ("n9", "n10", "n11")),
+        ("n[1-2,7],gpu01", ("n1", "n2", "n7", "gpu01")),
+        ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
+        ("n[1-2]-ib", ("n1-ib", "n2-ib")),
+        ("b,a", ("b", "a")),
+    ],
+)
+def test_expands_in_rank_order(text: str, names: tuple[str, ...]) -> None:
+    assert expand_hostlist(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-3",
+        "n1-3]",
+        "n[]",
+        "n[3-1]",
+        "n[a-b]",
+        "n[1-]",
+        "n[-1]",
+        "a,,b",
+        ",a",
+        "a,",
+        "n[1 2]",
+        " a",
+        "n[1[2]]",
+    ],
+)
+def test_refuses_what_is_no_hostlist(text: str) -> None:
+    with pytest.raises(HostlistError):
+        expand_hostlist(text)
+
+
+@pytest.mark.parametrize("text", ["n[0-999999999]", "a[1-1000]b[1-1000]", "n[1-60000],m[1-60000]"])
+def test_refuses_more_hosts_than_the_bound(text: str) -> None:
+    with pytest.raises(HostlistError, match=str(MAX_HOSTS)[:2]):
+        expand_hostlist(text)
+
+
+def test_folds_neighbours_and_keeps_order() -> None:
+    assert fold_hostlist(["n1", "n2", "n3", "a", "n08", "n09", "n10"]) == "n[1-3],a,n[08-10]"
+
+
+@pytest.mark.parametrize("name", ["", "n[1]", "a,b", "a b"])
+def test_folds_no_name_that_would_expand_to_something_else(name: str) -> None:
+    with pytest.raises(HostlistError):
+        fold_hostlist([name])
+
+
+@given(st.lists(st.one_of(HOST.map(lambda name: [name]), NUMBERED), max_size=12))
+def test_fold_and_expand_are_inverse(groups: list[list[str]]) -> None:
+    names = [name for group in groups for name in group]
+    assert list(expand_hostlist(fold_hostlist(names))) == names
+
+
+@given(st.text(alphabet="n01,[]-x ", max_size=30))
+def test_any_text_expands_or_is_refused(text: str) -> None:
+    try:
+        names = expand_hostlist(text)
+    except HostlistError:
+        return
+    assert expand_hostlist(fold_hostlist(names)) == names

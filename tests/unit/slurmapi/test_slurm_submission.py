@@ -1,0 +1,175 @@
+"""Submissions have the verified shape, and nothing of a wrong type is ever sent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slurmapi import ApiVersion, JobSubmission, SlurmInvalid
+from slurmapi.submission import encode
+
+NEW = ApiVersion(45)
+OLD = ApiVersion(42)
+SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
+
+
+def shape(job: JobSubmission, version: ApiVersion = NEW) -> dict[str, Any]:
+    body = json.loads(encode(job, version))
+    assert set(body) == {"job"}
+    fields: dict[str, Any] = body["job"]
+    return fields
+
+
+def test_external_job_has_the_verified_shape(placeholder: JobSubmission) -> None:
+    assert shape(placeholder) == {
+        "name": "default.web-0.01234567",
+        "admin_comment": '{"v":1}',
+        "flags": ["EXTERNAL_JOB"],
+        "partition": "main",
+        "current_working_directory": "/tmp",
+        "environment": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+        "nodes": "1",
+        "tasks": 1,
+        "cpus_per_task": 4,
+        "minimum_cpus": 4,
+        "memory_per_node": {"set": True, "number": 2048},
+        "tres_per_node": "gres/gpu:2",
+        "dependency": "singleton",
+        "requeue": False,
+        "kill_on_node_fail": True,
+    }
+
+
+def test_batch_job_has_script_and_environment_and_no_flag(placeholder: JobSubmission) -> None:
+    job = replace(placeholder, external=False, script=SCRIPT, environment={"A": "b=c"})
+    fields = shape(job, OLD)
+    assert (fields["script"], fields["environment"]) == (SCRIPT, ["A=b=c"])
+    assert "flags" not in fields
+
+
+def test_optional_fields_are_written_in_slurms_types(placeholder: JobSubmission) -> None:
+    job = replace(
+        placeholder,
+        account="a",
+        qos="q",
+        reservation="r",
+        comment="two words",
+        time_limit_minutes=90,
+        required_nodes=("n1", "n2"),
+        excluded_nodes=("n3",),
+        user_id=2001,
+        group_id=0,
+        held=True,
+        singleton=False,
+    )
+    fields = shape(job)
+    assert fields["time_limit"] == {"set": True, "number": 90}
+    assert (fields["required_nodes"], fields["excluded_nodes"]) == (["n1", "n2"], ["n3"])
+    assert (fields["user_id"], fields["group_id"], fields["hold"]) == ("2001", "0", True)
+    assert (fields["account"], fields["qos"], fields["reservation"]) == ("a", "q", "r")
+    assert "dependency" not in fields
+
+
+def test_shared_is_never_sent_since_it_means_exclusive(placeholder: JobSubmission) -> None:
+    assert "shared" not in shape(placeholder)
+
+
+def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
+    fields = shape(replace(placeholder, nodes=3))
+    assert (fields["nodes"], fields["tasks"]) == ("3", 3)
+    assert (fields["cpus_per_task"], fields["minimum_cpus"]) == (4, 12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("name", "x" * 1025),
+        ("name", "two words"),
+        ("name", 5),
+        ("external", "yes"),
+        ("admin_comment", None),
+        ("admin_comment", "a\0b"),
+        ("cpus", 0),
+        ("cpus", "many"),
+        ("cpus", 1.5),
+        ("cpus", True),
+        ("cpus", 2**31),
+        ("memory_mib", 0),
+        ("memory_mib", "1G"),
+        ("nodes", 0),
+        ("gres", "gpu:1"),
+        ("gres", "gpu;;1"),
+        ("gres", "gres/gpu"),
+        ("gres", "gres/gpu:0"),
+        ("gres", "gres/gpu:1;gres/x:1"),
+        ("gres", ""),
+        ("partition", ""),
+        ("account", 7),
+        ("qos", "a b"),
+        ("comment", "x" * 1025),
+        ("time_limit_minutes", 0),
+        ("time_limit_minutes", "01:00:00"),
+        ("required_nodes", "n1"),
+        ("required_nodes", ("n[1-2]",)),
+        ("excluded_nodes", ("n1,n2",)),
+        ("singleton", 1),
+        ("environment", ["A=b"]),
+        ("environment", {"A=": "b"}),
+        ("environment", {"": "b"}),
+        ("working_directory", "relative"),
+        ("user_id", -1),
+        ("group_id", "users"),
+        ("kill_on_node_fail", None),
+        ("requeue", "no"),
+        ("script", SCRIPT),
+    ],
+)
+def test_field_that_would_not_do_is_named(
+    placeholder: JobSubmission, field: str, value: object
+) -> None:
+    job = replace(placeholder, **{field: value})  # type: ignore[arg-type]
+    with pytest.raises(SlurmInvalid, match=field):
+        encode(job, NEW)
+
+
+@pytest.mark.parametrize(
+    "gres", [None, "gres/gpu:1", "gres/gpu:h100:8", "gres/gpu:1g.10gb:1", "gres/gpu:1,gres/nic:2"]
+)
+def test_gres_that_slurm_understands_passes(placeholder: JobSubmission, gres: str | None) -> None:
+    assert shape(replace(placeholder, gres=gres)).get("tres_per_node") == gres
+
+
+@pytest.mark.parametrize("script", [None, "", "echo no shebang", 5])
+def test_batch_job_without_a_script_is_not_sent(placeholder: JobSubmission, script: Any) -> None:
+    with pytest.raises(SlurmInvalid, match="script"):
+        encode(replace(placeholder, external=False, script=script), NEW)
+
+
+def test_batch_job_without_an_environment_is_not_sent(placeholder: JobSubmission) -> None:
+    with pytest.raises(SlurmInvalid, match="environment"):
+        encode(replace(placeholder, external=False, script=SCRIPT, environment={}), NEW)
+
+
+def test_external_job_may_do_without_an_environment(placeholder: JobSubmission) -> None:
+    assert shape(replace(placeholder, environment={}))["environment"] == []
+
+
+def test_external_job_is_not_sent_to_a_version_that_lacks_it(placeholder: JobSubmission) -> None:
+    with pytest.raises(SlurmInvalid, match=r"v0\.0\.43"):
+        encode(placeholder, OLD)
+
+
+def test_all_problems_are_named_at_once(placeholder: JobSubmission) -> None:
+    with pytest.raises(SlurmInvalid) as invalid:
+        encode(replace(placeholder, cpus=0, memory_mib=0, name=""), OLD)
+    for field in ("cpus", "memory_mib", "name", "external"):
+        assert field in str(invalid.value)
+
+
+def test_text_that_is_no_unicode_is_not_sent(placeholder: JobSubmission) -> None:
+    with pytest.raises(SlurmInvalid, match="UTF-8"):
+        encode(replace(placeholder, admin_comment="\ud800"), NEW)

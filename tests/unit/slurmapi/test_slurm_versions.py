@@ -1,0 +1,184 @@
+"""The newest common version is found, kept, and given up when the server has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from slurmapi import (
+    ApiVersion,
+    Call,
+    JobSubmission,
+    SlurmBusy,
+    SlurmClient,
+    SlurmDenied,
+    SlurmInvalid,
+    SlurmRefused,
+    SlurmUnreachable,
+)
+from tests.unit.slurmapi.server import Server, cut, error, fail, ok, raw
+
+PING = "GET ping/"
+
+
+@pytest.mark.parametrize(
+    ("served", "version", "external", "conf"),
+    [
+        ({42, 43, 44, 45}, "v0.0.45", True, True),
+        ({41, 42, 43}, "v0.0.43", True, False),
+        ({40, 41, 42}, "v0.0.42", False, False),
+        ({39, 40}, "v0.0.40", False, False),
+        ({44, 45, 46}, "v0.0.45", True, True),
+    ],
+    ids=["26.05", "25.05", "24.11", "23.11", "future"],
+)
+async def test_newest_common_version_is_taken(
+    server: Server, client: SlurmClient, served: set[int], version: str, external: bool, conf: bool
+) -> None:
+    server.versions = served
+    agreed = await client.negotiate()
+    assert (agreed.text, agreed.supports_external, agreed.supports_conf) == (
+        version,
+        external,
+        conf,
+    )
+
+
+async def test_version_is_asked_for_once(server: Server, client: SlurmClient) -> None:
+    server.versions = {42}
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(client.negotiate())
+    assert len(server.calls(PING)) == 4
+
+
+async def test_those_who_waited_get_the_failure_of_the_one_who_asked(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on(PING, cut())
+
+    async def ask() -> str:
+        with pytest.raises(SlurmUnreachable) as failed:
+            await client.negotiate()
+        return str(failed.value)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask()) for _ in range(5)]
+    assert len({task.result() for task in tasks}) == 1
+    assert len(server.calls(PING)) == 1
+
+
+async def test_failed_negotiation_is_tried_again_by_the_next_call(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on(PING, cut(), ok({"pings": []}))
+    with pytest.raises(SlurmUnreachable):
+        await client.negotiate()
+    assert await client.negotiate() == ApiVersion(45)
+
+
+async def test_bad_token_does_not_look_like_an_unknown_version(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on(PING, fail(401, "Authentication failure"))
+    with pytest.raises(SlurmDenied):
+        await client.negotiate()
+    assert len(server.calls(PING)) == 1
+
+
+async def test_error_in_json_still_shows_that_the_version_is_served(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on(PING, error(1007, status=511))
+    assert await client.negotiate() == ApiVersion(45)
+
+
+async def test_busy_proxy_settles_no_version(server: Server, client: SlurmClient) -> None:
+    server.on(PING, fail(503, "starting"))
+    with pytest.raises(SlurmBusy):
+        await client.negotiate()
+
+
+async def test_server_of_none_of_our_versions_is_refused(
+    server: Server, client: SlurmClient
+) -> None:
+    server.versions = {36, 37, 38}
+    with pytest.raises(SlurmRefused, match=r"v0\.0\.45 to v0\.0\.40"):
+        await client.negotiate()
+
+
+async def test_version_that_has_gone_is_replaced_and_the_request_repeated(
+    server: Server, client: SlurmClient, placeholder: JobSubmission
+) -> None:
+    server.on("POST job/submit", ok({"job_id": 3}))
+    assert (await client.submit(placeholder)).job_id == 3
+    server.versions = {43, 44}
+    assert (await client.submit(placeholder)).job_id == 3
+    assert [seen.version for seen in server.calls("POST job/submit")] == [45, 45, 44]
+
+
+async def test_version_without_external_jobs_stops_an_external_job_before_it_is_sent(
+    server: Server, client: SlurmClient, placeholder: JobSubmission
+) -> None:
+    server.versions = {42}
+    server.on("POST job/submit", ok({"job_id": 3}))
+    with pytest.raises(SlurmInvalid, match=r"EXTERNAL_JOB needs v0\.0\.43 .* v0\.0\.42"):
+        await client.submit(placeholder)
+    assert server.calls("POST job/submit") == []
+
+
+async def test_path_unknown_in_a_version_that_is_there_is_refused(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on("GET partitions/", fail(404, "Unable find requested URL"))
+    with pytest.raises(SlurmRefused) as refused:
+        await client.partitions()
+    assert refused.value.status == 404
+    assert len(server.calls("GET partitions/")) == 1
+
+
+async def test_asking_again_finds_an_upgraded_server(server: Server, client: SlurmClient) -> None:
+    server.versions = {41, 42}
+    assert await client.negotiate() == ApiVersion(42)
+    server.versions = {42, 43, 44, 45}
+    assert await client.negotiate() == ApiVersion(42)
+    assert await client.negotiate(again=True) == ApiVersion(45)
+
+
+async def test_config_is_read_where_the_version_has_it(server: Server, client: SlurmClient) -> None:
+    conf = {"KillWait": 30, "MinJobAge": 300, "ClusterName": "rig", "PreemptMode": ["CANCEL"]}
+    meta = {"BOOT_TIME": 1_700_000_000, "NEXT_JOB_ID": {"set": True, "number": 9}}
+    server.on("GET conf", ok({"slurm_conf": conf, "slurm_conf_meta": meta}))
+    config = await client.config()
+    assert config is not None
+    assert (config.kill_wait, config.min_job_age, config.cluster_name) == (30, 300, "rig")
+    assert (config.boot_time, config.next_job_id) == (1_700_000_000, 9)
+    assert config.preempt_mode == "CANCEL"
+
+
+async def test_config_is_none_where_the_version_lacks_it(
+    server: Server, client: SlurmClient
+) -> None:
+    server.versions = {42}
+    assert await client.config() is None
+    assert server.calls("GET conf") == []
+
+
+async def test_negotiation_is_observed_as_an_operation_of_its_own(
+    server: Server, client_of: Callable[..., SlurmClient]
+) -> None:
+    heard: list[Call] = []
+    server.versions = {44}
+    await client_of(server, observe=heard.append).negotiate()
+    assert [(call.operation, call.outcome) for call in heard] == [
+        ("negotiate", "refused"),
+        ("negotiate", "ok"),
+    ]
+
+
+async def test_garbage_settles_no_version(server: Server, client: SlurmClient) -> None:
+    server.on(PING, raw(b"nonsense\r\n\r\n", close=True))
+    with pytest.raises(SlurmUnreachable, match="no version"):
+        await client.negotiate()
