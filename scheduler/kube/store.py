@@ -100,3 +100,26 @@ class Store(Generic[T]):
         known = self._items.get(item.metadata.uid)
         version = item.metadata.resource_version
         return known is not None and bool(version) and known.metadata.resource_version == version
+
+
+class Joined(Generic[T]):
+    """Several stores of one kind read as one: each reflector replaces only what is its own."""
+
+    def __init__(self) -> None:
+        self._stores: list[Store[T]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._stores))
+
+    def __contains__(self, uid: object) -> bool:
+        return any(uid in store for store in self._stores)
+
+    def new(self) -> Store[T]:
+        """One more store, read along from now on."""
+        store = Store[T]()
+        self._stores.append(store)
+        return store
+
+    def get(self, uid: str) -> T | None:
+        """The object of that uid."""
+        return next((item for store in self._stores if (item := store.get(uid))), None)

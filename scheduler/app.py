@@ -1,0 +1,320 @@
+"""The composition root: builds the parts, wires them, runs them, and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from time import monotonic
+from typing import Any, Final
+
+import structlog
+
+import scheduler
+from annotations import Rules
+from scheduler import probes
+from scheduler.census import Census
+from scheduler.controller import Controller, run_workers
+from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
+from scheduler.core.naming import Owner
+from scheduler.execute import Executor
+from scheduler.kube.api import KubeApi
+from scheduler.kube.errors import KubeError
+from scheduler.kube.recorder import Recorder
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.session import KubeSession
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import NODES, PODS, Node, Pod
+from scheduler.look import Look
+from scheduler.loopwatch import watch_loop
+from scheduler.metrics import Metrics
+from scheduler.retry import retry_policy
+from scheduler.settings import Settings
+from scheduler.slurmwatch import SlurmWatch
+from scheduler.units import Unit, Units
+from scheduler.workqueue import WorkQueue
+from slurmapi import Call, FileToken, SlurmClient, SlurmError
+
+log = structlog.get_logger(__name__)
+
+# Without an answer of Slurm for this long the scheduler is not ready; it works on regardless.
+_SLURM_SILENT_SECONDS: Final = 60.0
+_UNIT_GAUGE_SECONDS: Final = 5.0
+_FIRST_ANSWER_SECONDS: Final = 2.0
+
+
+class App:
+    """One scheduler process."""
+
+    def __init__(self, settings: Settings, kube: KubeSession, *, owner: Owner) -> None:
+        self._settings = settings
+        self._metrics = metrics = Metrics()
+        self._queue = WorkQueue[str](metrics=metrics, first_seconds=0.05)
+        self._units = Units()
+        api = KubeApi(kube, policy=retry_policy(KubeError))
+        self._slurm = SlurmClient(
+            settings.slurm_api_base,
+            token=FileToken(settings.slurm_auth_token_file),
+            connections=settings.slurm_connections,
+            retry=retry_policy(SlurmError, total_seconds=5.0),
+            observe=self._slurm_called,
+        )
+        self._recorder = Recorder(
+            api,
+            component="slurm-pod-scheduler",
+            instance=socket.gethostname(),
+            qps=settings.events_per_second,
+        )
+        self._pods = self._pod_reflectors(kube)
+        self._nodes = Reflector(
+            kube,
+            "/api/v1/nodes",
+            decode=NODES,
+            store=Store[Node](),
+            on_change=lambda _old, _new: None,
+            name="nodes",
+        )
+        self._watch = SlurmWatch(
+            self._slurm,
+            units=self._units,
+            on_change=self._queue.add,
+            clock=monotonic,
+            fast_seconds=settings.poll_interval,
+            idle_seconds=settings.idle_poll_interval,
+            metrics=metrics,
+        )
+        self._census = Census(
+            self._slurm,
+            units=self._units,
+            owner=owner,
+            known_uids=self._pod_store,
+            in_scope=lambda namespace: (
+                not settings.watch_namespace or namespace in settings.watch_namespace
+            ),
+            on_change=self._queue.add,
+            clock=monotonic,
+            metrics=metrics,
+        )
+        self._controller = self._build_controller(api, owner)
+        self._faces = probes.Faces()
+
+    def _pod_reflectors(self, kube: KubeSession) -> tuple[Reflector[Pod], ...]:
+        """One for each namespace in scope, or one for all."""
+        self._pod_store = Joined[Pod]()
+        namespaces = self._settings.watch_namespace
+        paths = [f"/api/v1/namespaces/{name}/pods" for name in namespaces] or ["/api/v1/pods"]
+        return tuple(
+            Reflector(
+                kube,
+                path,
+                decode=PODS,
+                store=self._pod_store.new(),
+                on_change=self._pod_changed,
+                name="pods",
+                query={"fieldSelector": f"spec.schedulerName={self._settings.scheduler_name}"},
+            )
+            for path in paths
+        )
+
+    def _build_controller(self, api: KubeApi, owner: Owner) -> Controller:
+        settings = self._settings
+        look = Look(
+            pods=self._pod_store,
+            nodes=self._nodes.store,
+            units=self._units,
+            owner=owner,
+            rules=Rules(
+                kill_wait_seconds=int(settings.slurm_kill_wait),
+                termination_offset_seconds=int(settings.termination_offset),
+            ),
+            clock=monotonic,
+            doubtful=lambda _pod: self._census.completed_at is None,
+        )
+        executor = Executor(
+            kube=api,
+            slurm=self._slurm,
+            units=self._units,
+            recorder=self._recorder,
+            owner=owner,
+            placeholder_mode=settings.placeholder_mode,
+            watch=self._watch,
+            census=self._census,
+            metrics=self._metrics,
+            clock=monotonic,
+        )
+        return Controller(
+            queue=self._queue, look=look, executor=executor, metrics=self._metrics, clock=monotonic
+        )
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT. A part that ends unexpectedly ends the process."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with self._slurm:
+            try:
+                await self._open_faces()
+                async with asyncio.TaskGroup() as group:
+                    tasks = self._start(group)
+                    await stop.wait()
+                    await self._shut_down(tasks)
+            finally:
+                await self._faces.close()
+
+    async def _open_faces(self) -> None:
+        settings = self._settings
+        served = {
+            "probes": (settings.health_probe_bind_address, probes.probes(self.not_ready)),
+            "metrics": (settings.metrics_bind_address, probes.metrics(self._metrics.registry)),
+            "hooks": (settings.hooks_api_bind_address, probes.hints(self._hinted)),
+        }
+        ports = {name: await self._faces.open(*face) for name, face in served.items()}
+        log.info("listening", **ports)
+
+    def _start(self, group: asyncio.TaskGroup) -> dict[str, asyncio.Task[None]]:
+        parts: dict[str, Coroutine[Any, Any, None]] = {
+            "pods": self._guard("pods", self._reflect_pods()),
+            "nodes": self._guard("nodes", self._nodes.run()),
+            "pulse": self._guard("pulse", self._after_sync(self._watch.run())),
+            "census": self._guard("census", self._after_sync(self._census.run())),
+            "recorder": self._recorder.run(),
+            "loop": self._guard("loop", watch_loop(self._metrics)),
+            "gauges": self._guard("gauges", self._gauges()),
+            "workers": self._work(),
+        }
+        return {name: group.create_task(part, name=name) for name, part in parts.items()}
+
+    async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
+        """Intake first, then what is being done, then what was to be told."""
+        log.info("shutting down")
+        for name in ("pods", "nodes", "pulse", "census", "gauges", "loop"):
+            tasks[name].cancel()
+        self._queue.shut_down()
+        _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
+        for task in late:
+            log.warning("work was cut off at shutdown", grace_s=self._settings.shutdown_grace)
+            task.cancel()
+        self._recorder.stop()
+
+    async def _guard(self, name: str, part: Coroutine[Any, Any, None]) -> None:
+        """A part that must not end: its end is the end of the process."""
+        try:
+            await part
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("a part has failed", part=name)
+            raise
+        raise RuntimeError(f"{name} has ended unexpectedly")
+
+    async def _reflect_pods(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._pods:
+                group.create_task(reflector.run(), name="reflector")
+
+    async def _after_sync(self, part: Coroutine[Any, Any, None]) -> None:
+        """What judges jobs by their pods must know the pods."""
+        async with AsyncExitStack() as stack:
+            stack.callback(part.close)
+            await self._synced()
+            stack.pop_all()
+        await part
+
+    async def _work(self) -> None:
+        await self._synced()
+        log.info("caches synced", pods=len(self._pod_store), nodes=len(self._nodes.store))
+        await run_workers(self._controller, self._settings.workers)
+
+    async def _synced(self) -> None:
+        for reflector in (*self._pods, self._nodes):
+            await reflector.synced.wait()
+
+    async def _gauges(self) -> None:
+        while True:
+            counts = dict.fromkeys(_STATES, 0)
+            for unit in self._units:
+                counts[_state_of(unit)] += 1
+            for state, count in counts.items():
+                self._metrics.units.labels(state).set(count)
+            self._metrics.ready.set(not self.not_ready())
+            await asyncio.sleep(_UNIT_GAUGE_SECONDS)
+
+    def not_ready(self) -> list[str]:
+        """All reasons why this process cannot do its work now."""
+        reasons = [
+            f"{reflector.name} are not listed yet"
+            for reflector in (*self._pods, self._nodes)
+            if not reflector.synced.is_set()
+        ]
+        answered = self._watch.last_answer_at
+        if answered is None:
+            reasons.append("Slurm has not answered yet")
+        elif monotonic() - answered > _SLURM_SILENT_SECONDS:
+            reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s")
+        return reasons
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is not None:
+            self._queue.add(pod.metadata.uid)
+
+    def _hinted(self, job_id: int) -> None:
+        unit = self._units.by_job(job_id)
+        if unit is not None:
+            self._watch.hurry()
+
+    def _slurm_called(self, call: Call) -> None:
+        self._metrics.slurm_call(call.operation, call.outcome, call.seconds)
+
+
+_STATES: Final = ("none", "in_doubt", "vanished", "unknown", "pending", "running", "ended")
+
+
+def _state_of(unit: Unit) -> str:
+    match unit.job_facts():
+        case NoJob():
+            return "none"
+        case InDoubt():
+            return "in_doubt"
+        case Vanished():
+            return "vanished"
+        case Tracked(state=None):
+            return "unknown"
+        case Tracked(state=state) if state.ended:
+            return "ended"
+        case Tracked(state=state):
+            return state.base.value.lower() if state.base.value.lower() in _STATES else "unknown"
+
+
+async def run(settings: Settings) -> None:
+    """Connect, find out who we are, and schedule until told to stop."""
+    agent = f"slurm-pod-scheduler/{scheduler.__version__}"
+    async with await KubeSession.open(settings.kubeconfig, user_agent=agent) as kube:
+        owner = Owner(await _cluster_id(settings, kube), settings.scheduler_name)
+        log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
+        await App(settings, kube, owner=owner).run()
+
+
+async def _cluster_id(settings: Settings, kube: KubeSession) -> str:
+    """The uid of kube-system; waits for an API server that is not there yet."""
+    while not settings.cluster_id:
+        try:
+            uid = await KubeApi(kube).get_namespace_uid("kube-system")
+        except KubeError as error:
+            log.warning("the kubernetes API server does not answer", error=str(error))
+            await asyncio.sleep(_FIRST_ANSWER_SECONDS)
+            continue
+        if uid is None:
+            raise ClusterIdError(
+                "--cluster-id: '': namespace kube-system cannot be read, so give this cluster "
+                "a name that no other cluster on the same Slurm has"
+            )
+        return uid
+    return settings.cluster_id
+
+
+class ClusterIdError(Exception):
+    """Nothing tells this Kubernetes cluster from others."""

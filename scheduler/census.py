@@ -1,0 +1,155 @@
+"""Finds placeholders that no pod accounts for, without ever listing all jobs in full.
+
+All ids and states come in one cheap answer; live ids that nobody here knows are looked at one by
+one, newest first and a few at a time. Those that carry our owner tag are adopted by their unit,
+ended as duplicates, or ended as orphans. Anything else is foreign and never looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container
+from typing import Final
+
+import structlog
+
+from scheduler.core.naming import Owner, OwnerTag, read_tag
+from scheduler.metrics import Metrics
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import BaseState, Job, SlurmClient, SlurmError, SlurmNoSuchJob
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 4
+_PERIOD_SECONDS: Final = 300.0
+_RETRY_SECONDS: Final = 2.0
+# Between two censuses that were asked for: the answer with all ids costs Slurm more than a pulse.
+_SHORTEST_SECONDS: Final = 1.0
+
+
+class Census:
+    """Runs when asked and every few minutes; `completed_at` tells when the last full one began."""
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        *,
+        units: Units,
+        owner: Owner,
+        known_uids: Container[object],
+        in_scope: Callable[[str], bool],
+        on_change: Callable[[str], None],
+        clock: Callable[[], float],
+        metrics: Metrics,
+    ) -> None:
+        self._client = client
+        self._units = units
+        self._owner = owner
+        self._known_uids = known_uids
+        self._in_scope = in_scope
+        self._on_change = on_change
+        self._clock = clock
+        self._metrics = metrics
+        self._foreign: set[int] = set()
+        self._asked = asyncio.Event()
+        self.completed_at: float | None = None
+
+    def ask(self) -> None:
+        """Have one made soon."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """For ever; end it by cancelling."""
+        while True:
+            self._asked.clear()
+            pause = _PERIOD_SECONDS if await self._attempt() else _RETRY_SECONDS
+            await asyncio.sleep(_SHORTEST_SECONDS)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._asked.wait()
+            except TimeoutError:
+                continue
+
+    async def _attempt(self) -> bool:
+        began = self._clock()
+        doubtful = [unit for unit in self._units if unit.in_doubt]
+        try:
+            await self._look_through()
+        except SlurmError as error:
+            log.warning("jobs could not be looked through", error=str(error))
+            return False
+        self.completed_at = began
+        for unit in doubtful:
+            unit.in_doubt = False
+            self._on_change(unit.key)
+        return True
+
+    async def _look_through(self) -> None:
+        states = await self._client.job_states()
+        live = [job_id for job_id, state in states.items() if not state.ended]
+        self._foreign &= set(live)
+        unknown = [
+            job_id
+            for job_id in sorted(live, reverse=True)
+            if job_id not in self._foreign and self._units.by_job(job_id) is None
+        ]
+        for start in range(0, len(unknown), _AT_ONCE):
+            found = await asyncio.gather(*map(self._job, unknown[start : start + _AT_ONCE]))
+            for job in found:
+                if job is not None:
+                    await self._found(job)
+
+    async def _job(self, job_id: int) -> Job | None:
+        try:
+            return await self._client.job(job_id)
+        except SlurmNoSuchJob:
+            return None
+
+    async def _found(self, job: Job) -> None:
+        tag = read_tag(job.admin_comment)
+        if tag is None or tag.owner != self._owner or not self._in_scope(tag.namespace):
+            self._foreign.add(job.job_id)
+            return
+        if job.state.ended or self._units.by_job(job.job_id) is not None:
+            return  # ended meanwhile, or just recorded by its own submit
+        unit = self._units.get(tag.uids[0])
+        if unit is None:
+            self._orphan(job, tag)
+        elif unit.job is None:
+            self._adopt(unit, job)
+        else:
+            await self._duplicate(unit, unit.job, job)
+
+    def _orphan(self, job: Job, tag: OwnerTag) -> None:
+        """No unit: its pod went while nobody watched (or is about to be looked at)."""
+        unit = self._units.add(Unit(tag.uids[0], tag.namespace, tag.unit, seen_at=self._clock()))
+        if unit.key not in self._known_uids:
+            self._metrics.leftovers.labels("orphan").inc()
+        self._adopt(unit, job)
+
+    def _adopt(self, unit: Unit, job: Job) -> None:
+        placeholder = Placeholder(job.job_id, state=job.state, record=job, record_at=self._clock())
+        self._units.set_job(unit, placeholder)
+        self._metrics.leftovers.labels("adopted").inc()
+        log.info("placeholder found", pod=unit.name, uid=unit.key, job_id=job.job_id)
+        self._on_change(unit.key)
+
+    async def _duplicate(self, unit: Unit, held: Placeholder, found: Job) -> None:
+        """Two jobs for one unit: the one that runs stays, else the older."""
+        keep_found = found.state.base is BaseState.RUNNING and (
+            held.state is None or held.state.base is not BaseState.RUNNING
+        )
+        if held.state is not None and held.state.ended:
+            keep_found = True
+        loser = held.job_id if keep_found else found.job_id
+        if keep_found:
+            self._adopt(unit, found)
+        failures = await self._client.cancel([loser])
+        self._metrics.leftovers.labels("duplicate").inc()
+        log.warning(
+            "duplicate placeholder",
+            pod=unit.name,
+            uid=unit.key,
+            job_id=loser,
+            failed=bool(failures),
+        )

@@ -1,0 +1,109 @@
+"""What may be done about a unit. Actions are data; `scheduler.execute` carries them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from annotations import JobRequest, Problem
+from scheduler.core.facts import PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Make the placeholder. `node` pins it to where the pod already runs; `replaces` is a job of
+    ours that the new one takes the place of, cancelled once the new one is recorded.
+    """
+
+    request: JobRequest
+    node: str = ""
+    replaces: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Look at the whole job record once."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookForTwins:
+    """Have Slurm's jobs looked through for placeholders that were never recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind the pod to the Node its placeholder holds."""
+
+    pod: PodFacts
+    node: str
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the placeholder."""
+
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropJob:
+    """The job is over or lost before the pod was bound: forget it, a new one will be submitted."""
+
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Delete the pod with its own grace, after saying why: Slurm has taken its resources."""
+
+    pod: PodFacts
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Tell the owner all that is wrong; final for this pod object."""
+
+    pod: PodFacts
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Mirror on the pod why it waits."""
+
+    pod: PodFacts
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Look again after so many seconds, if nothing else brings the unit up before."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The unit has no pods and no job: drop what is remembered of it."""
+
+
+Action = (
+    Submit
+    | Inspect
+    | LookForTwins
+    | Bind
+    | Cancel
+    | DropJob
+    | Evict
+    | Reject
+    | Tell
+    | Again
+    | Forget
+)

@@ -1,0 +1,305 @@
+"""The heart: every combination of pods and placeholder has an answer here.
+
+Three questions in order. Is no pod left that could run? Then the placeholder goes. Does a pod run?
+Then its placeholder is kept, and the pod goes only on positive evidence that Slurm has ended it.
+Else a pod waits for a Node, and gets the one its placeholder holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from annotations import JobRequest
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Forget,
+    Inspect,
+    LookForTwins,
+    Reject,
+    Submit,
+    Tell,
+)
+from scheduler.core.endings import ending_of, sentence
+from scheduler.core.facts import (
+    InDoubt,
+    NodeFitness,
+    NoJob,
+    PodFacts,
+    PodStage,
+    Tracked,
+    UnitFacts,
+    Vanished,
+)
+from scheduler.core.naming import read_tag
+from slurmapi.model import BaseState, Job
+
+# A bind must rest on a look at the job that is no older than this (I2).
+FRESH_SECONDS: Final = 2.0
+# An allocation on a Node that stays unfit is given back after this long.
+UNFIT_SECONDS: Final = 60.0
+# A safety net: whatever is missed by watches and pulses is found this late.
+SLOW_LOOK_SECONDS: Final = 300.0
+# How soon an unconfirmed or half-finished matter is looked at again.
+SOON_SECONDS: Final = 1.0
+
+_RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
+_WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
+
+
+def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
+    """What to do about a unit, in order. Total: raises nothing for any facts."""
+    if not any(pod.stage in _RUNS | _WANTS for pod in facts.pods):
+        return _release(facts)
+    if any(pod.stage in _RUNS for pod in facts.pods):
+        return _keep(facts, now)
+    return _place(facts, now)
+
+
+def _release(facts: UnitFacts) -> tuple[Action, ...]:
+    """No pod can run any more: nothing may be left in Slurm."""
+    match facts.job:
+        case NoJob():
+            return (Forget(),)
+        case InDoubt():
+            return (LookForTwins(), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed):
+            return (Forget(),) if confirmed else (Inspect(job_id), Again(SOON_SECONDS))
+        case Tracked() as job:
+            return _end(facts, job)
+        case _:
+            assert_never(facts.job)
+
+
+def _end(facts: UnitFacts, job: Tracked) -> tuple[Action, ...]:
+    if job.record is None:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))  # only what is proven ours is cancelled
+    if not _ours(facts, job.record):
+        return (Forget(),)
+    if job.record.state.ended or (job.state is not None and job.state.ended):
+        return (Forget(),)
+    if job.cancelled:
+        return (Again(SOON_SECONDS),)
+    return (Cancel(job.job_id, "its pod is gone"), Again(SOON_SECONDS))
+
+
+def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
+    """A pod waits for a Node."""
+    pods = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
+    if not pods:
+        return (Again(SLOW_LOOK_SECONDS),)
+    if not isinstance(facts.request, JobRequest):
+        return tuple(Reject(pod, facts.request) for pod in pods)
+    match facts.job:
+        case NoJob():
+            if now < facts.submit_at:
+                return (Again(facts.submit_at - now),)
+            return (Submit(facts.request), Again(SLOW_LOOK_SECONDS))
+        case InDoubt():
+            return (LookForTwins(), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed):
+            if not confirmed:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            return (DropJob(job_id, "Slurm no longer knows it"), Again(0.0))
+        case Tracked() as job:
+            return _follow(facts, pods, job, now)
+        case _:
+            assert_never(facts.job)
+
+
+def _follow(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    """A pod waits, and its placeholder is somewhere between queued and over."""
+    if job.state is None:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if job.record is not None and not _ours(facts, job.record):
+        return (DropJob(job.job_id, "the id is another's job now"), Again(0.0))
+    match job.state.base:
+        case BaseState.PENDING:
+            return _wait(pods, job)
+        case BaseState.RUNNING:
+            return _allocated(facts, pods, job, now)
+        case BaseState.SUSPENDED | BaseState.UNKNOWN:
+            told = f"Slurm job {job.job_id} is {job.state}"
+            return (*(Tell(pod, "SlurmPending", told) for pod in pods), Again(SLOW_LOOK_SECONDS))
+        case (
+            BaseState.COMPLETED
+            | BaseState.CANCELLED
+            | BaseState.FAILED
+            | BaseState.TIMEOUT
+            | BaseState.NODE_FAIL
+            | BaseState.PREEMPTED
+            | BaseState.BOOT_FAIL
+            | BaseState.DEADLINE
+            | BaseState.OUT_OF_MEMORY
+        ):
+            return _ended_before_bind(pods, job)
+        case _:
+            assert_never(job.state.base)
+
+
+def _wait(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
+    message = pending_text(job)
+    tell = tuple(Tell(pod, "SlurmPending", message) for pod in pods)
+    twin = job.record is not None and job.record.state_reason == "Dependency"
+    return (*tell, *((LookForTwins(),) if twin else ()), Again(SLOW_LOOK_SECONDS))
+
+
+def pending_text(job: Tracked) -> str:
+    """Why the job waits, in Slurm's words, as far as it has been looked at."""
+    record = job.record
+    if record is None or record.state.base is not BaseState.PENDING:
+        return f"Slurm job {job.job_id} is pending"
+    details = [f"partition {record.partition}"] if record.partition else []
+    if record.priority is not None:
+        details.insert(0, f"priority {record.priority}")
+    told = f" ({', '.join(details)})" if details else ""
+    return f"Slurm job {job.job_id} is pending: {record.state_reason or 'no reason yet'}{told}"
+
+
+def _allocated(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    record = job.record
+    if (
+        record is None
+        or record.state.base is not BaseState.RUNNING
+        or now - job.record_at > FRESH_SECONDS
+    ):
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if record.state.configuring:
+        told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
+        return (*(Tell(pod, "SlurmPending", told) for pod in pods), Again(SOON_SECONDS))
+    placed = _places(facts.pods, record.nodes)
+    if placed is None:
+        return (
+            Cancel(job.job_id, f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"),
+            DropJob(job.job_id, "its allocation does not fit"),
+            Again(0.0),
+        )
+    unfit = {n: facts.nodes.get(n, NodeFitness.ABSENT) for n in placed.values()}
+    unfit = {node: fitness for node, fitness in unfit.items() if fitness is not NodeFitness.GOOD}
+    if unfit:
+        return _unfit(facts, pods, job, unfit, now)
+    binds = tuple(Bind(pod, placed[pod.uid], job.job_id) for pod in pods)
+    return (*binds, Again(SLOW_LOOK_SECONDS))
+
+
+def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
+    """Pod uid to node, rank by rank; None where there are not as many nodes as pods."""
+    if len(pods) != len(nodes):
+        return None
+    return {pod.uid: node for pod, node in zip(pods, nodes, strict=True)}
+
+
+def _unfit(
+    facts: UnitFacts,
+    pods: tuple[PodFacts, ...],
+    job: Tracked,
+    unfit: dict[str, NodeFitness],
+    now: float,
+) -> tuple[Action, ...]:
+    what = "; ".join(f"Kubernetes Node {node} is {fitness}" for node, fitness in unfit.items())
+    told = f"Slurm job {job.job_id} is allocated, but {what}; the pod is bound once that changes"
+    tell = tuple(Tell(pod, "NodeUnavailable", told) for pod in pods)
+    if facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS:
+        return (*tell, Again(SOON_SECONDS))
+    given_back = Cancel(job.job_id, f"{what} for over {UNFIT_SECONDS:.0f} s")
+    return (*tell, given_back, DropJob(job.job_id, what), Again(0.0))
+
+
+def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
+    if job.record is None or not job.record.state.ended:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    ending = ending_of(job.record)
+    told = sentence(job.record, ending)
+    if ending.again:
+        return (DropJob(job.job_id, told), Again(0.0))
+    return (*(Evict(pod, ending.reason, told) for pod in pods), Again(SOON_SECONDS))
+
+
+def _keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
+    """A pod runs, or may. What departs already is left alone, and its placeholder with it."""
+    bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
+    if not bound or not all(pod.placed_by_us for pod in bound):
+        return (Again(SLOW_LOOK_SECONDS),)
+    match facts.job:
+        case NoJob():
+            return _reacquire(facts, bound, now, replaces=None)
+        case InDoubt():
+            return (LookForTwins(), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed):
+            if not confirmed:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            return _reacquire(facts, bound, now, replaces=None)
+        case Tracked() as job:
+            return _guard(facts, bound, job, now)
+        case _:
+            assert_never(facts.job)
+
+
+def _guard(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    """A pod runs and its placeholder's id is known: does it still hold the node?"""
+    record = job.record
+    if job.state is None or record is None or record.state.base is not job.state.base:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if not _ours(facts, record):
+        return _reacquire(facts, bound, now, replaces=None)
+    if record.state.ended:
+        ending = ending_of(record)
+        told = sentence(record, ending)
+        return (*(Evict(pod, ending.reason, told) for pod in bound), Again(SOON_SECONDS))
+    match record.state.base:
+        case BaseState.PENDING:
+            return _pending_again(facts, bound, record, now)
+        case BaseState.RUNNING:
+            return _running(facts, bound, record, job, now)
+        case _:
+            return (Again(SLOW_LOOK_SECONDS),)  # suspended: kept; unknown destroys nothing
+
+
+def _pending_again(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
+) -> tuple[Action, ...]:
+    if record.restart_count > 0:
+        told = f"Slurm job {record.job_id} was requeued and has lost its node"
+        return (*(Evict(pod, "Requeued", told) for pod in bound), Again(SOON_SECONDS))
+    tag = read_tag(record.admin_comment)
+    if tag is not None and tag.node == bound[0].node:
+        return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue
+    # A crash of slurmctld forgets that a job was started (measured): Slurm would start it anywhere.
+    return _reacquire(facts, bound, now, replaces=record.job_id)
+
+
+def _running(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, job: Tracked, now: float
+) -> tuple[Action, ...]:
+    if any(pod.node not in record.nodes for pod in bound):
+        return _reacquire(facts, bound, now, replaces=record.job_id)
+    waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
+    if waiting:
+        return _allocated(facts, waiting, job, now)
+    return (Again(SLOW_LOOK_SECONDS),)
+
+
+def _reacquire(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], now: float, *, replaces: int | None
+) -> tuple[Action, ...]:
+    """The pod is healthy and Slurm has forgotten it: ask for the very node it runs on."""
+    if not isinstance(facts.request, JobRequest):
+        return (Again(SLOW_LOOK_SECONDS),)
+    if now < facts.submit_at:
+        return (Again(facts.submit_at - now),)
+    return (Submit(facts.request, node=bound[0].node, replaces=replaces), Again(SLOW_LOOK_SECONDS))
+
+
+def _ours(facts: UnitFacts, record: Job) -> bool:
+    tag = read_tag(record.admin_comment)
+    return tag is not None and tag.owner == facts.owner and facts.key in tag.uids

@@ -1,0 +1,111 @@
+"""What is known of one unit, and of the Slurm job that stands for it, at one moment.
+
+A unit is what gets ONE Slurm job: one pod, or later the pods of one gang, in rank order.
+All times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum, unique
+
+from annotations import JobRequest, Problem
+from scheduler.core.naming import Owner
+from slurmapi.model import Job, JobState
+
+
+@unique
+class PodStage(StrEnum):
+    """How far a pod has come; exactly one holds."""
+
+    GATED = "gated"
+    """Unbound, and its scheduling gates say not yet."""
+    WAITING = "waiting"
+    """Unbound, and wants a Node."""
+    WITHDRAWN = "withdrawn"
+    """Unbound, and no longer wanted: no container of it can start."""
+    BOUND = "bound"
+    """On a Node: its containers may run."""
+    DEPARTING = "departing"
+    """Being deleted, but its containers may still run."""
+    FINISHED = "finished"
+    """Succeeded or Failed: its containers have stopped for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """One pod. `placed_by_us` is false where somebody else gave it its Node."""
+
+    uid: str
+    namespace: str
+    name: str
+    stage: PodStage
+    node: str = ""
+    placed_by_us: bool = True
+
+
+@unique
+class NodeFitness(StrEnum):
+    """Whether a Node of that name may get a pod now."""
+
+    GOOD = "good"
+    ABSENT = "absent"
+    NOT_READY = "not ready"
+    CORDONED = "cordoned"
+
+
+@dataclass(frozen=True, slots=True)
+class NoJob:
+    """Slurm has nothing for this unit, as far as we know, and we know all we asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """There may be a job that was never recorded: a submit of unknown outcome, or of a former
+    process. Nothing is submitted until Slurm's jobs have been looked through.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracked:
+    """A job we know the id of.
+
+    `state` is the last pulse, None before the first. `record` is the last full look, made at
+    `record_at`.
+    """
+
+    job_id: int
+    state: JobState | None = None
+    record: Job | None = None
+    record_at: float = 0.0
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """Slurm no longer lists the job. `confirmed`: it also said error 2017 twice, or that the id
+    is another's job now, while the controller answered.
+    """
+
+    job_id: int
+    confirmed: bool
+
+
+JobFacts = NoJob | InDoubt | Tracked | Vanished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFacts:
+    """All that `decide` may look at. `nodes` holds the fitness of the Nodes of the allocation."""
+
+    key: str
+    owner: Owner
+    pods: tuple[PodFacts, ...]
+    request: JobRequest | tuple[Problem, ...]
+    job: JobFacts
+    nodes: Mapping[str, NodeFitness]
+    submit_at: float = 0.0
+    """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
+    unfit_since: float | None = None
+    """Since when the allocated Node has not been fit."""

@@ -1,0 +1,62 @@
+"""Who owns a placeholder, and what it is called.
+
+A job id alone is no identity, since slurmctld gives ids out again after a crash (measured). A
+placeholder is ours when its `admin_comment`, which only Slurm operators can write, says so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+JOB_ID = "slurm-pod-scheduler/job-id"
+NODES = "slurm-pod-scheduler/nodes"
+
+VERSION = 1
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """One scheduler of one Kubernetes cluster."""
+
+    cluster: str
+    scheduler: str
+
+
+class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of a placeholder's `admin_comment`.
+
+    `node` is set when the job was asked for on that very node, for a pod that already runs there.
+    """
+
+    v: int
+    cluster: str
+    scheduler: str
+    namespace: str
+    unit: str
+    uids: tuple[str, ...]
+    node: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose it is."""
+        return Owner(self.cluster, self.scheduler)
+
+    def encode(self) -> str:
+        """Compact JSON."""
+        return msgspec.json.encode(self).decode()
+
+
+_decoder = msgspec.json.Decoder(OwnerTag)
+
+
+def read_tag(admin_comment: str) -> OwnerTag | None:
+    """The tag, or None for anything that is not one of this version."""
+    try:
+        tag = _decoder.decode(admin_comment)
+    except msgspec.MsgspecError:
+        return None
+    return tag if tag.v == VERSION and tag.uids else None
+
+
+def job_name(namespace: str, name: str, uid: str) -> str:
+    """Readable in squeue and unique per pod uid: `<namespace>.<name>.<first 8 of uid>`."""
+    return f"{namespace}.{name}.{uid[:8]}"

@@ -1,0 +1,338 @@
+"""Carries out actions: data in, calls on Kubernetes and Slurm out, what came of them remembered."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal, assert_never
+
+import structlog
+
+from annotations import Problem
+from scheduler.census import Census
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Forget,
+    Inspect,
+    LookForTwins,
+    Reject,
+    Submit,
+    Tell,
+)
+from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
+from scheduler.kube.recorder import ObjectRef, Recorder
+from scheduler.metrics import Metrics
+from scheduler.placeholder import mode_for, submission
+from scheduler.slurmwatch import SlurmWatch, look
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import (
+    SlurmClient,
+    SlurmDenied,
+    SlurmError,
+    SlurmInterrupted,
+    SlurmRefused,
+    Submitted,
+)
+
+log = structlog.get_logger(__name__)
+
+# A condition that only changes its wording is patched no more often than this.
+_TELL_SECONDS: Final = 10.0
+# After a refusal or an early end the next submit waits, doubling up to the longest.
+_FIRST_SETBACK_SECONDS: Final = 1.0
+_REFUSED_SECONDS: Final = 30.0
+_LONGEST_SETBACK_SECONDS: Final = 300.0
+# An eviction that the watch does not show by then is repeated.
+_EVICT_AGAIN_SECONDS: Final = 10.0
+
+Result = float | None
+"""Seconds after which the unit should be looked at again; None leaves it to events."""
+
+
+class Executor:
+    """The hands of the scheduler."""
+
+    def __init__(
+        self,
+        *,
+        kube: KubeApi,
+        slurm: SlurmClient,
+        units: Units,
+        recorder: Recorder,
+        owner: Owner,
+        placeholder_mode: str,
+        watch: SlurmWatch,
+        census: Census,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._units = units
+        self._recorder = recorder
+        self._owner = owner
+        self._mode = placeholder_mode
+        self._watch = watch
+        self._census = census
+        self._metrics = metrics
+        self._clock = clock
+
+    async def do(self, unit: Unit, action: Action) -> Result:
+        """Carry out one action. Raises KubeError and SlurmError on the unexpected."""
+        match action:
+            case Submit():
+                return await self._submit(unit, action)
+            case Inspect(job_id=job_id):
+                return await self._inspect(unit, job_id)
+            case LookForTwins():
+                self._census.ask()
+            case Bind():
+                return await self._bind(unit, action)
+            case Cancel():
+                return await self._cancel(unit, action)
+            case DropJob():
+                self._drop(unit, action)
+            case Evict():
+                return await self._evict(unit, action)
+            case Reject():
+                await self._reject(unit, action)
+            case Tell():
+                await self._tell(unit, action.reason, action.message)
+            case Again(seconds=seconds):
+                return seconds
+            case Forget():
+                self._units.remove(unit.key)
+            case _:
+                assert_never(action)
+        return None
+
+    async def _submit(self, unit: Unit, action: Submit) -> Result:
+        try:
+            version = await self._slurm.negotiate()
+            submitted = await self._slurm.submit(
+                submission(
+                    action.request,
+                    owner=self._owner,
+                    mode=mode_for(self._mode, version),
+                    namespace=unit.namespace,
+                    name=unit.name,
+                    uids=(unit.key,),
+                    node=action.node,
+                )
+            )
+        except SlurmInterrupted as error:
+            unit.in_doubt = True
+            self._census.ask()
+            return await self._unavailable(unit, error)
+        except SlurmDenied as error:
+            if error.authentication:
+                return await self._unavailable(unit, error)
+            return await self._refused(unit, error)
+        except SlurmRefused as error:
+            return await self._refused(unit, error)
+        except SlurmError as error:
+            return await self._unavailable(unit, error)
+        await self._submitted(unit, submitted, action)
+        return None
+
+    async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
+        now = self._clock()
+        job = Placeholder(submitted.job_id, submitted_at=now)
+        self._units.set_job(unit, job)
+        self._watch.hurry()
+        self._count("submit", "ok")
+        self._metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
+        self._event(unit, "Normal", "PlaceholderSubmitted", _submitted_text(submitted, action))
+        condition = () if action.node else (_not_scheduled("SlurmPending", _queued(submitted)),)
+        unit.told, unit.told_at = ("SlurmPending", _queued(submitted)), now
+        log.info(
+            "placeholder submitted", job_id=job.job_id, pod=unit.name, node=action.node or None
+        )
+        await self._kube.patch_pod_status(
+            unit.namespace,
+            unit.name,
+            unit.key,
+            conditions=condition,
+            annotations={JOB_ID: str(submitted.job_id)},
+        )
+        if action.replaces is not None:
+            await self._slurm.cancel([action.replaces])
+
+    async def _refused(self, unit: Unit, error: SlurmRefused) -> Result:
+        self._count("submit", "refused")
+        seconds = self._set_back(unit, first=_REFUSED_SECONDS)
+        message = (
+            f"Slurm refused the job: {error}; correct the pod's annotations or resources, or "
+            f"Slurm's configuration (tried again in {seconds:.0f} s)"
+        )
+        self._event(unit, "Warning", "SlurmRejected", f"Slurm refused the job: {error}")
+        await self._tell_waiting(unit, "SlurmRejected", message)
+        return seconds
+
+    async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
+        self._count("submit", error.outcome)
+        seconds = max(self._set_back(unit, first=_FIRST_SETBACK_SECONDS, longest=15.0), 0.5)
+        await self._tell_waiting(unit, "SlurmUnavailable", f"Slurm cannot be asked now: {error}")
+        return max(seconds, error.retry_after or 0.0)
+
+    def _set_back(
+        self, unit: Unit, *, first: float, longest: float = _LONGEST_SETBACK_SECONDS
+    ) -> float:
+        seconds = min(first * 2.0 ** min(unit.setbacks, 16), longest)
+        seconds *= 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
+        unit.setbacks += 1
+        unit.submit_at = self._clock() + seconds
+        return seconds
+
+    async def _inspect(self, unit: Unit, job_id: int) -> Result:
+        job = unit.job
+        if job is None or job.job_id != job_id:
+            return 0.0
+        missed = job.missing
+        await look(self._slurm, unit, job, clock=self._clock)
+        # Two answers of one instant are one look: the confirming one comes a little later.
+        return 0.5 if job.missing > missed and job.missing < 3 else 0.0
+
+    async def _bind(self, unit: Unit, action: Bind) -> Result:
+        pod = action.pod
+        outcome = await self._kube.bind(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            node=action.node,
+            annotations={JOB_ID: str(action.job_id), NODES: action.node},
+        )
+        self._count("bind", type(outcome).__name__.lower())
+        match outcome:
+            case Bound():
+                self._bound(unit, action)
+            case AlreadyBound(node=node):
+                unit.bound[pod.uid] = node
+                return 0.0
+            case Gone():
+                return 1.0  # the watch is about to say so
+            case _:
+                assert_never(outcome)
+        return None
+
+    def _bound(self, unit: Unit, action: Bind) -> None:
+        unit.bound[action.pod.uid] = action.node
+        unit.setbacks, unit.unfit_since = 0, None
+        if unit.job is not None and unit.job.allocated_at:
+            seconds = self._clock() - unit.job.allocated_at
+            self._metrics.stage_seconds.labels("bound").observe(seconds)
+        text = (
+            f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.node} "
+            f"(Slurm job {action.job_id})"
+        )
+        self._event(unit, "Normal", "Scheduled", text)
+        log.info("pod bound", pod=unit.name, node=action.node, job_id=action.job_id)
+
+    async def _cancel(self, unit: Unit, action: Cancel) -> Result:
+        failures = await self._slurm.cancel([action.job_id])
+        if failures:
+            self._count("cancel", failures[action.job_id].outcome)
+            raise failures[action.job_id]
+        if unit.job is not None and unit.job.job_id == action.job_id:
+            unit.job.cancelled = True
+        self._count("cancel", "ok")
+        log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
+        return None
+
+    def _drop(self, unit: Unit, action: DropJob) -> None:
+        self._units.set_job(unit, None)
+        unit.unfit_since = None
+        seconds = self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        self._event(
+            unit,
+            "Warning",
+            "PlaceholderLost",
+            f"Slurm job {action.job_id} is no use any more: {action.why}; "
+            f"a new one is submitted in {seconds:.0f} s",
+        )
+
+    async def _evict(self, unit: Unit, action: Evict) -> Result:
+        pod, now = action.pod, self._clock()
+        again_in = unit.evicted_at.get(pod.uid, -1e9) + _EVICT_AGAIN_SECONDS - now
+        if again_in > 0:
+            return again_in
+        disrupted = Condition("DisruptionTarget", "True", action.reason, action.message, _now())
+        patched = await self._kube.patch_pod_status(
+            pod.namespace, pod.name, pod.uid, conditions=(disrupted,)
+        )
+        if isinstance(patched, Gone):
+            return 1.0
+        self._event(unit, "Warning", action.reason, f"{action.message}; the pod is deleted")
+        deleted = await self._kube.delete_pod(pod.namespace, pod.name, pod.uid)
+        unit.evicted_at[pod.uid] = now
+        if isinstance(deleted, Deleted):
+            self._metrics.evictions.labels(action.reason).inc()
+        log.warning("pod evicted", pod=pod.name, reason=action.reason, message=action.message)
+        return _EVICT_AGAIN_SECONDS
+
+    async def _reject(self, unit: Unit, action: Reject) -> None:
+        if unit.rejected:
+            return
+        message = problems_text(action.problems)
+        self._event(unit, "Warning", "SchedulingFailed", message)
+        await self._tell(unit, "SchedulingFailed", message)
+        unit.rejected = True
+        self._count("reject", "ok")
+
+    async def _tell_waiting(self, unit: Unit, reason: str, message: str) -> None:
+        if not unit.bound:
+            await self._tell(unit, reason, message)
+
+    async def _tell(self, unit: Unit, reason: str, message: str) -> None:
+        now = self._clock()
+        if reason == "NodeUnavailable" and unit.unfit_since is None:
+            unit.unfit_since = now
+            self._event(unit, "Warning", reason, message)
+        if unit.told == (reason, message):
+            return
+        if unit.told[0] == reason and now - unit.told_at < _TELL_SECONDS:
+            return
+        await self._kube.patch_pod_status(
+            unit.namespace, unit.name, unit.key, conditions=(_not_scheduled(reason, message),)
+        )
+        unit.told, unit.told_at = (reason, message), now
+
+    def _event(
+        self, unit: Unit, kind: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None:
+        ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
+        self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
+
+    def _count(self, action: str, outcome: str) -> None:
+        self._metrics.actions.labels(action, outcome).inc()
+
+
+def problems_text(problems: Sequence[Problem]) -> str:
+    """All problems of a pod in one message; the pod object itself cannot be put right."""
+    listed = "; ".join(problem.text for problem in problems)
+    return f"{listed}. Correct and recreate the pod"
+
+
+def _submitted_text(submitted: Submitted, action: Submit) -> str:
+    where = f", asking for node {action.node}, where the pod runs" if action.node else ""
+    warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
+    return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
+
+
+def _queued(submitted: Submitted) -> str:
+    return f"Slurm job {submitted.job_id} is pending"
+
+
+def _not_scheduled(reason: str, message: str) -> Condition:
+    return Condition("PodScheduled", "False", reason, message, _now())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,169 @@
+"""From the caches to the facts of one unit: what `decide` gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
+from scheduler.core.facts import NodeFitness, PodFacts, PodStage, UnitFacts
+from scheduler.core.naming import JOB_ID, Owner
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import Container, Node, Pod, Quantity
+from scheduler.units import Placeholder, Unit, Units
+
+_TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+class Look:
+    """Reads the two stores and what is remembered, and says how things stand."""
+
+    def __init__(
+        self,
+        *,
+        pods: Joined[Pod],
+        nodes: Store[Node],
+        units: Units,
+        owner: Owner,
+        rules: Rules,
+        clock: Callable[[], float],
+        doubtful: Callable[[Pod], bool],
+    ) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._units = units
+        self._owner = owner
+        self._clock = clock
+        self._doubtful = doubtful
+        self._parse = lru_cache(maxsize=4096)(_Parser(rules))
+
+    def unit(self, key: str) -> Unit | None:
+        """The unit of that key; one that is new to us is made from its pod."""
+        unit = self._units.get(key)
+        pod = self._pods.get(key)
+        if unit is not None or pod is None:
+            return unit
+        meta = pod.metadata
+        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock())
+        job_id = recorded_job(pod)
+        if job_id is not None:
+            unit.job = Placeholder(job_id)
+        else:
+            unit.in_doubt = not pod.spec.node_name and self._doubtful(pod)
+        return self._units.add(unit)
+
+    def facts(self, unit: Unit) -> UnitFacts:
+        """Everything known of the unit now."""
+        pod = self._pods.get(unit.key)
+        record = unit.job.record if unit.job is not None else None
+        return UnitFacts(
+            key=unit.key,
+            owner=self._owner,
+            pods=() if pod is None else (_pod_facts(pod, unit),),
+            request=() if pod is None else self._parse(_Spec.of(pod)),
+            job=unit.job_facts(),
+            nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
+            submit_at=unit.submit_at,
+            unfit_since=unit.unfit_since,
+        )
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod of that uid, as last seen."""
+        return self._pods.get(uid)
+
+    def _fitness(self, name: str) -> NodeFitness:
+        node = self._nodes.by_name(name)
+        if node is None:
+            return NodeFitness.ABSENT
+        if node.spec.unschedulable:
+            return NodeFitness.CORDONED
+        return NodeFitness.GOOD if node.ready else NodeFitness.NOT_READY
+
+
+def recorded_job(pod: Pod) -> int | None:
+    """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
+    text = pod.metadata.annotations.get(JOB_ID, "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+
+def stage_of(pod: Pod, *, bound: bool) -> PodStage:
+    """How far the pod has come; `bound` when a binding was made that the watch may not show yet."""
+    if pod.status.phase in _TERMINAL:
+        return PodStage.FINISHED
+    going = pod.metadata.deletion_timestamp is not None
+    if pod.spec.node_name or bound:
+        return PodStage.DEPARTING if going else PodStage.BOUND
+    if going:
+        return PodStage.WITHDRAWN
+    return PodStage.GATED if pod.spec.scheduling_gates else PodStage.WAITING
+
+
+def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
+    meta = pod.metadata
+    bound = unit.bound.get(meta.uid, "")
+    return PodFacts(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        stage=stage_of(pod, bound=bool(bound)),
+        node=pod.spec.node_name or bound,
+        placed_by_us=bool(bound) or recorded_job(pod) is not None,
+    )
+
+
+class _Spec:
+    """A pod's part that the parser reads, hashed by identity of the pod's version."""
+
+    __slots__ = ("_key", "pod")
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        # Resources and grace are immutable; annotations are not, but ours change them often.
+        self._key = (pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
+
+    @classmethod
+    def of(cls, pod: Pod) -> _Spec:
+        return cls(pod)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Spec) and other._key == self._key
+
+
+def _foreign(found: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [item for item in found.items() if not item[0].startswith("slurm-pod-scheduler/")]
+
+
+class _Parser:
+    """`annotations.parse` for a pod as Kubernetes sends it."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def __call__(self, spec: _Spec) -> JobRequest | tuple[Problem, ...]:
+        pod = spec.pod
+        return parse(
+            PodSpec(
+                annotations=pod.metadata.annotations,
+                containers=tuple(map(_resources, pod.spec.containers)),
+                init_containers=tuple(map(_resources, pod.spec.init_containers)),
+                overhead=_texts(pod.spec.overhead),
+                termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+            ),
+            self._rules,
+        )
+
+
+def _resources(container: Container) -> ContainerResources:
+    return ContainerResources(
+        name=container.name,
+        requests=_texts(container.resources.requests),
+        limits=_texts(container.resources.limits),
+        restartable=container.restart_policy == "Always",
+    )
+
+
+def _texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in quantities.items()}

@@ -1,0 +1,83 @@
+"""The HTTP faces: /healthz and /readyz for probes, /metrics for Prometheus, hints from Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from scheduler.settings import Address
+
+LARGEST_BODY: Final = 4096
+_STOP_SECONDS: Final = 0.5
+
+
+class Faces:
+    """Listeners that are opened together and closed together."""
+
+    def __init__(self) -> None:
+        self._runners: list[web.AppRunner] = []
+
+    async def open(self, address: Address | None, app: web.Application) -> int | None:
+        """Serve the app there; returns the port, or None where nothing shall listen.
+
+        Raises OSError when the address cannot be had.
+        """
+        if address is None:
+            return None
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
+        await runner.setup()
+        self._runners.append(runner)
+        site = web.TCPSite(runner, address.host, address.port)
+        await site.start()
+        return int(runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        for runner in reversed(self._runners):
+            await runner.cleanup()
+
+
+def probes(not_ready: Callable[[], Sequence[str]]) -> web.Application:
+    """/healthz says that the loop turns; /readyz names everything that is missing.
+
+    Being alive does not depend on Slurm or Kubernetes: a restart would mend neither.
+    """
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        missing = not_ready()
+        text = "".join(f"{reason}\n" for reason in missing) or "ok\n"
+        return web.Response(text=text, status=503 if missing else 200)
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    return app
+
+
+def metrics(registry: CollectorRegistry) -> web.Application:
+    """/metrics in Prometheus' and OpenMetrics' format."""
+    app = web.Application()
+    app.router.add_get("/metrics", make_aiohttp_handler(registry))
+    return app
+
+
+def hints(job_changed: Callable[[int], None]) -> web.Application:
+    """POST /hints/jobs/{id}: "look at this job now". Anybody may say so, and it is only a hint."""
+
+    async def hint(request: web.Request) -> web.Response:
+        text = request.match_info["job"]
+        if not (text.isascii() and text.isdigit() and len(text) <= 10):
+            return web.Response(text=f"job id {text[:20]!r}: expected a number\n", status=400)
+        job_changed(int(text))
+        return web.Response(status=202)
+
+    app = web.Application(client_max_size=LARGEST_BODY)
+    app.router.add_post("/hints/jobs/{job}", hint)
+    return app

@@ -1,0 +1,1 @@
+"""The controllers without which objects would not do what their kinds promise."""

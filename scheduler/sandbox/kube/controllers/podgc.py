@@ -1,0 +1,66 @@
+"""Pod garbage collection: pods bound to a Node that does not exist are removed after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import monotonic
+
+from scheduler.sandbox.kube.agents import Key
+from scheduler.sandbox.kube.deletion import DeleteOptions
+from scheduler.sandbox.kube.meta import is_finished, with_condition
+from scheduler.sandbox.kube.model import KubeModel
+from scheduler.sandbox.kube.resources import NODES, PODS, Body
+from scheduler.sandbox.kube.store import Change
+
+QUARANTINE_SECONDS = 40.0  # as in kube-controller-manager
+
+
+class PodGarbageCollector:
+    """Removes pods whose Node is gone; a Node that comes back in time saves them."""
+
+    def __init__(self, model: KubeModel, *, quarantine_seconds: float = QUARANTINE_SECONDS) -> None:
+        self._model = model
+        self._quarantine_seconds = quarantine_seconds
+        self._missing_since: dict[str, float] = {}
+
+    def concerns(self, storage: str, change: Change) -> Iterable[Key]:
+        """Nodes by name: those that change, and those that a pod is bound to and nobody knows."""
+        if storage == NODES.storage:
+            yield (change.key[1],)
+        elif storage == PODS.storage and change.after is not None:
+            node = change.after.body["spec"].get("nodeName")
+            if node and self._model.find(NODES, "", node) is None:
+                yield (node,)
+
+    def reconcile(self, key: Key) -> float | None:
+        """Wait until the Node has been missing for long enough, then remove its pods."""
+        node = key[0]
+        if self._model.find(NODES, "", node) is not None:
+            self._missing_since.pop(node, None)
+            return None
+        since = self._missing_since.setdefault(node, monotonic())
+        if (left := since + self._quarantine_seconds - monotonic()) > 0:
+            return left
+        for pod in self._model.bodies(PODS):
+            if pod["spec"].get("nodeName") == node:
+                self._remove(pod)
+        return None
+
+    def _remove(self, pod: Body) -> None:
+        metadata = pod["metadata"]
+        if not is_finished(pod):
+            self._model.modify(PODS, pod, _orphaned)
+        options = DeleteOptions(grace_seconds=0, uid=metadata["uid"])
+        self._model.delete(PODS, metadata["namespace"], metadata["name"], options)
+
+
+def _orphaned(pod: Body) -> Body:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists",
+    }
+    status = pod["status"]
+    conditions = with_condition(status.get("conditions"), condition)
+    return {**pod, "status": {**status, "phase": "Failed", "conditions": conditions}}

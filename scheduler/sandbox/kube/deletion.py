@@ -1,0 +1,117 @@
+"""Deletion: preconditions, grace, propagation and finalizers.
+
+A pod that was never bound, or has come to its end, goes at once; a bound one gets a
+deletionTimestamp and waits for its kubelet. Anything with finalizers waits for those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.sandbox.kube.errors import precondition
+from scheduler.sandbox.kube.meta import is_finished, is_leaving, now
+from scheduler.sandbox.kube.resources import Body, Resource
+from scheduler.sandbox.kube.store import Key, Store, Stored
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+DEFAULT_GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """What a deletion was asked with; None where nothing was said."""
+
+    grace_seconds: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The object's last state so far, and whether it is gone."""
+
+    stored: Stored
+    finished: bool
+
+
+def delete(store: Store, resource: Resource, key: Key, options: DeleteOptions) -> Deletion:
+    """Delete the object, which is there, or begin to. Raises ApiError 409."""
+    old = store[resource.storage].objects[key]
+    _check(resource, key[1], old.body["metadata"], options)
+    grace = _grace(resource, old.body, options)
+    if grace > 0 and is_leaving(old.body) and grace >= _remaining(old.body):
+        return Deletion(old, finished=False)
+    new = _leaving(resource, old.body, grace=grace, options=options)
+    if options.dry_run:
+        return Deletion(Stored(new, old.version), finished=False)
+    if needs_removal(resource, new):
+        return Deletion(store.remove(resource.storage, key), finished=True)
+    if new == old.body:
+        return Deletion(old, finished=False)
+    return Deletion(store.put(resource.storage, key, new), finished=False)
+
+
+def needs_removal(resource: Resource, body: Body) -> bool:
+    """The object is being deleted and nothing holds it any more."""
+    metadata = body["metadata"]
+    if not is_leaving(body) or metadata.get("finalizers"):
+        return False
+    if resource.kind == "Namespace" and body["spec"].get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _check(resource: Resource, name: str, metadata: Body, options: DeleteOptions) -> None:
+    wanted = (("UID", options.uid, "uid"), ("ResourceVersion", options.resource_version, ""))
+    for label, value, field in wanted:
+        found = metadata[field or "resourceVersion"]
+        if value is not None and value != found:
+            raise precondition(
+                resource.plural, name, label, wanted=value, found=found, group=resource.group
+            )
+
+
+def _grace(resource: Resource, body: Body, options: DeleteOptions) -> int:
+    if resource.kind != "Pod":
+        return 0
+    if not body["spec"].get("nodeName") or is_finished(body):
+        return 0
+    grace = options.grace_seconds
+    if grace is None:
+        grace = body["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
+    return 1 if grace < 0 else int(grace)
+
+
+def _remaining(body: Body) -> int:
+    return int(body["metadata"].get("deletionGracePeriodSeconds") or 0)
+
+
+def _leaving(resource: Resource, body: Body, *, grace: int, options: DeleteOptions) -> Body:
+    metadata = dict(body["metadata"])
+    if "deletionTimestamp" not in metadata or grace < _remaining(body):
+        if resource.tracks_generation and "deletionTimestamp" not in metadata:
+            metadata["generation"] = metadata.get("generation", 0) + 1
+        metadata["deletionTimestamp"] = now(after_seconds=grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+    if finalizer := _propagation_finalizer(resource, options):
+        others = [f for f in metadata.get("finalizers") or () if f not in {FOREGROUND, ORPHAN}]
+        metadata["finalizers"] = [*others, finalizer]
+    new = {**body, "metadata": metadata}
+    if resource.kind == "Namespace":
+        new["status"] = {**body["status"], "phase": "Terminating"}
+    return new
+
+
+def _propagation_finalizer(resource: Resource, options: DeleteOptions) -> str | None:
+    match options.propagation:
+        case "Foreground":
+            return FOREGROUND
+        case "Orphan":
+            return ORPHAN
+        case None if resource.orphans_by_default:
+            return ORPHAN
+        case _:
+            return None

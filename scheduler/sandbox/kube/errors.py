@@ -1,0 +1,199 @@
+"""What the API server answers when it says no: one exception, and a maker for each reason.
+
+Wordings are those of Kubernetes 1.36; where clients decide by them they were measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+TOO_LARGE = "ResourceVersionTooLarge"
+
+
+class ApiError(Exception):
+    """A refusal: an HTTP status code, and the Status object that is its body."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+
+    def status(self) -> dict[str, Any]:
+        """The Status object."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details:
+            body["details"] = self.details
+        body["code"] = self.code
+        return body
+
+
+def unauthorized() -> ApiError:
+    """No token, or one that is not ours."""
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def bad_request(message: str) -> ApiError:
+    """The request itself makes no sense."""
+    return ApiError(400, "BadRequest", message)
+
+
+def path_not_found() -> ApiError:
+    """There is nothing at that path."""
+    message = "the server could not find the requested resource"
+    return ApiError(404, "NotFound", message, details={})
+
+
+def not_found(resource: str, name: str, *, group: str = "") -> ApiError:
+    """There is no object of that name."""
+    return ApiError(
+        404,
+        "NotFound",
+        f"{_qualified(resource, group)} {_quoted(name)} not found",
+        details=_details(name, group, resource),
+    )
+
+
+def already_exists(resource: str, name: str, *, group: str = "") -> ApiError:
+    """There is an object of that name."""
+    return ApiError(
+        409,
+        "AlreadyExists",
+        f"{_qualified(resource, group)} {_quoted(name)} already exists",
+        details=_details(name, group, resource),
+    )
+
+
+def conflict(resource: str, name: str, why: str, *, group: str = "") -> ApiError:
+    """The object is not in the state that the caller thought."""
+    return ApiError(
+        409,
+        "Conflict",
+        f"Operation cannot be fulfilled on {_qualified(resource, group)} {_quoted(name)}: {why}",
+        details=_details(name, group, resource),
+    )
+
+
+def modified(resource: str, name: str, *, group: str = "") -> ApiError:
+    """The resourceVersion given is not the present one."""
+    why = (
+        "the object has been modified; please apply your changes to the latest version "
+        "and try again"
+    )
+    return conflict(resource, name, why, group=group)
+
+
+def precondition(
+    resource: str, name: str, field: str, *, wanted: str, found: str, group: str = ""
+) -> ApiError:
+    """A precondition of a delete, an update or a binding does not hold."""
+    label = f"{field} in precondition: {wanted}, {field} in object meta: {found}"
+    return conflict(resource, name, f"Precondition failed: {label}", group=group)
+
+
+def invalid(kind: str, name: str, causes: list[tuple[str, str]], *, group: str = "") -> ApiError:
+    """The object breaks rules of its kind; `causes` are pairs of field and what is wrong."""
+    listed = [f"{field}: {text}" for field, text in causes]
+    text = listed[0] if len(listed) == 1 else "[" + ", ".join(listed) + "]"
+    details = _details(name, group, kind)
+    details["causes"] = [
+        {"reason": _cause_reason(text), "message": text, "field": field} for field, text in causes
+    ]
+    qualified = f"{kind}.{group}" if group else kind
+    return ApiError(
+        422, "Invalid", f"{qualified} {_quoted(name)} is invalid: {text}", details=details
+    )
+
+
+def expired(message: str, *, metadata: dict[str, Any] | None = None) -> ApiError:
+    """The version asked for is no longer remembered."""
+    return ApiError(410, "Expired", message, metadata=metadata)
+
+
+def too_large_version(wanted: int, current: int) -> ApiError:
+    """The version asked for has not happened yet."""
+    details = {
+        "causes": [{"reason": TOO_LARGE, "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return ApiError(504, "Timeout", message, details=details)
+
+
+def disruption_budget(budget: str, needed: int, healthy: int) -> ApiError:
+    """An eviction that a PodDisruptionBudget forbids at present."""
+    message = (
+        f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
+    )
+    return ApiError(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        details={"causes": [{"reason": "DisruptionBudget", "message": message}]},
+    )
+
+
+def forbidden(resource: str, name: str, why: str, *, group: str = "") -> ApiError:
+    """Not allowed, whoever asks."""
+    return ApiError(
+        403,
+        "Forbidden",
+        f"{_qualified(resource, group)} {_quoted(name)} is forbidden: {why}",
+        details=_details(name, group, resource),
+    )
+
+
+def method_not_allowed() -> ApiError:
+    """The path exists, but not with this method."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, details={})
+
+
+def unsupported_media_type(given: str, accepted: str) -> ApiError:
+    """The body is in a format that is not read here."""
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        f"{accepted}"
+    )
+    return ApiError(415, "UnsupportedMediaType", f"{message} (not {given or 'none'})")
+
+
+def _cause_reason(text: str) -> str:
+    known = {
+        "Required value": "FieldValueRequired",
+        "Forbidden": "FieldValueForbidden",
+        "Unsupported value": "FieldValueNotSupported",
+        "Duplicate value": "FieldValueDuplicate",
+    }
+    return known.get(text.partition(":")[0], "FieldValueInvalid")
+
+
+def _details(name: str, group: str, resource: str) -> dict[str, Any]:
+    details = {"name": name, "group": group, "kind": resource}
+    return {key: value for key, value in details.items() if value}
+
+
+def _qualified(resource: str, group: str) -> str:
+    plural, slash, sub = resource.partition("/")
+    return f"{plural}.{group}{slash}{sub}" if group else resource
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'

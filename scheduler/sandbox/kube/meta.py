@@ -1,0 +1,106 @@
+"""Small things every object has: times, names, labels, owners."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Body = dict[str, Any]
+
+# no vowels, so that no words appear by chance; as in the real server
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+LONGEST_PREFIX = 58
+
+
+def now(*, after_seconds: float = 0.0) -> str:
+    """The wall time as metav1.Time: whole seconds, UTC."""
+    moment = datetime.now(UTC)
+    if after_seconds:
+        moment += timedelta(seconds=after_seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_now() -> str:
+    """The wall time as metav1.MicroTime."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> datetime:
+    """A metav1.Time or MicroTime as an aware datetime; raises ValueError."""
+    return datetime.fromisoformat(text)
+
+
+def new_uid() -> str:
+    """A fresh uid."""
+    return str(uuid.uuid4())
+
+
+def generated_name(prefix: str) -> str:
+    """The prefix, cut where needed, and five random letters."""
+    suffix = "".join(random.choices(SUFFIX_LETTERS, k=SUFFIX_LENGTH))
+    return prefix[:LONGEST_PREFIX] + suffix
+
+
+def controller_of(body: Body) -> Body | None:
+    """The owner reference marked as the controller, where there is one."""
+    for owner in body["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return dict(owner)
+    return None
+
+
+def owner_uids(body: Body) -> Iterator[str]:
+    """The uids of all owners."""
+    for owner in body["metadata"].get("ownerReferences") or ():
+        yield owner["uid"]
+
+
+def controller_reference(owner: Body) -> Body:
+    """An owner reference that marks the owner as the controller."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def condition_of(body: Body, kind: str) -> Body | None:
+    """The status condition of that type, where there is one."""
+    for condition in body.get("status", {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            return dict(condition)
+    return None
+
+
+def with_condition(conditions: list[Body] | None, condition: Body) -> list[Body]:
+    """The conditions with this one in the place of its type; times follow the status."""
+    kept = list(conditions or ())
+    for index, old in enumerate(kept):
+        if old["type"] == condition["type"]:
+            since = old.get("lastTransitionTime") if old["status"] == condition["status"] else None
+            kept[index] = {"lastTransitionTime": since or now(), **condition}
+            return kept
+    return [*kept, {"lastTransitionTime": now(), **condition}]
+
+
+def is_ready(pod: Body) -> bool:
+    """The pod's Ready condition is True."""
+    condition = condition_of(pod, "Ready")
+    return condition is not None and condition["status"] == "True"
+
+
+def is_finished(pod: Body) -> bool:
+    """The pod has come to its end; its containers will not run again."""
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def is_leaving(body: Body) -> bool:
+    """The object is being deleted."""
+    return "deletionTimestamp" in body["metadata"]

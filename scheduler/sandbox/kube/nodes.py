@@ -1,0 +1,157 @@
+"""Node objects as their kubelets write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.sandbox.kube.meta import condition_of, micro_now, now, with_condition
+from scheduler.sandbox.kube.resources import Body
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+LONGEST_PODS = 250
+KUBELET_VERSION = "v1.36.3"
+
+_PRESSURES = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShape:
+    """What a Node offers; `devices` are counts of extended resources by name."""
+
+    name: str
+    cpus: int
+    memory_mib: int
+    devices: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def node(shape: NodeShape) -> Body:
+    """A Node that is Ready."""
+    offered = {
+        "cpu": str(shape.cpus),
+        "memory": f"{shape.memory_mib}Mi",
+        "pods": str(LONGEST_PODS),
+        **{name: str(count) for name, count in shape.devices.items()},
+    }
+    labels = {
+        "kubernetes.io/hostname": shape.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        **shape.labels,
+    }
+    return ready(
+        {
+            "kind": "Node",
+            "apiVersion": "v1",
+            "metadata": {"name": shape.name, "labels": labels},
+            "spec": {},
+            "status": {
+                "capacity": offered,
+                "allocatable": offered,
+                "addresses": [
+                    {"type": "InternalIP", "address": "127.0.0.1"},
+                    {"type": "Hostname", "address": shape.name},
+                ],
+                "nodeInfo": _info(shape.name),
+            },
+        }
+    )
+
+
+def _info(name: str) -> Body:
+    return {
+        "machineID": name,
+        "systemUUID": name,
+        "bootID": name,
+        "kernelVersion": "sandbox",
+        "osImage": "sandbox",
+        "containerRuntimeVersion": "sandbox://1",
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    }
+
+
+def ready(body: Body) -> Body:
+    """The Node with a kubelet that has just reported."""
+    conditions = (body.get("status") or {}).get("conditions")
+    for kind, (reason, message) in _PRESSURES.items():
+        conditions = _reported(conditions, kind, "False", reason, message)
+    message = "kubelet is posting ready status"
+    conditions = _reported(conditions, "Ready", "True", "KubeletReady", message)
+    return {**body, "status": {**body["status"], "conditions": conditions}}
+
+
+def unreachable(body: Body) -> Body:
+    """The Node after its kubelet has been silent for too long."""
+    conditions = body["status"].get("conditions")
+    for kind in (*_PRESSURES, "Ready"):
+        message = "Kubelet stopped posting node status."
+        conditions = _reported(conditions, kind, "Unknown", "NodeStatusUnknown", message)
+    return {**body, "status": {**body["status"], "conditions": conditions}}
+
+
+def tainted(body: Body) -> Body:
+    """The Node with the taints of one that is unreachable."""
+    taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    spec = body.get("spec") or {}
+    return {**body, "spec": {**spec, "taints": [*_other_taints(spec), *taints]}}
+
+
+def untainted(body: Body) -> Body:
+    """The Node without those taints."""
+    spec = {key: value for key, value in (body.get("spec") or {}).items() if key != "taints"}
+    if kept := _other_taints(body.get("spec") or {}):
+        spec["taints"] = kept
+    return {**body, "spec": spec}
+
+
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def _other_taints(spec: Body) -> list[Body]:
+    return [taint for taint in spec.get("taints") or () if taint.get("key") != _UNREACHABLE]
+
+
+def _reported(
+    conditions: list[Body] | None, kind: str, status: str, reason: str, message: str
+) -> list[Body]:
+    condition = {
+        "type": kind,
+        "status": status,
+        "lastHeartbeatTime": now(),
+        "reason": reason,
+        "message": message,
+    }
+    return with_condition(conditions, condition)
+
+
+def lease(name: str) -> Body:
+    """The Lease that a kubelet renews to show that it lives."""
+    return {
+        "kind": "Lease",
+        "apiVersion": "coordination.k8s.io/v1",
+        "metadata": {"name": name, "namespace": LEASE_NAMESPACE},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": micro_now(),
+        },
+    }
+
+
+def renewed(body: Body) -> Body:
+    """The Lease, renewed now."""
+    return {**body, "spec": {**body["spec"], "renewTime": micro_now()}}
+
+
+def is_node_ready(body: Body) -> bool:
+    """The Node's Ready condition is True."""
+    condition = condition_of(body, "Ready")
+    return condition is not None and condition["status"] == "True"

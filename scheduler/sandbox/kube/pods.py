@@ -1,0 +1,98 @@
+"""What can be done to pods besides changing them: binding and eviction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.sandbox.kube import budgets
+from scheduler.sandbox.kube.deletion import DeleteOptions
+from scheduler.sandbox.kube.errors import bad_request, conflict, disruption_budget, precondition
+from scheduler.sandbox.kube.meta import is_finished, is_leaving, with_condition
+from scheduler.sandbox.kube.model import KubeModel
+from scheduler.sandbox.kube.resources import PODS, Body
+from scheduler.sandbox.kube.store import Stored
+
+# of a bound pod and of one in any other phase than these, the budget is asked
+BEFORE_RUNNING = frozenset({"Pending"})
+
+
+def bind(model: KubeModel, namespace: str, name: str, binding: Body) -> None:
+    """Put the pod on a Node; annotations of the binding are copied onto the pod.
+
+    The Node need not exist (measured on Kubernetes 1.36.3). Raises ApiError 409 when the pod is
+    bound, leaving or another one.
+    """
+    metadata = binding.get("metadata") or {}
+    if metadata.get("name", name) != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    if not target.get("name") or target.get("kind", "Node") not in {"", "Node"}:
+        raise bad_request(f"target: Invalid value: {target}: must name a Node")
+    pod = model.get(PODS, namespace, name)
+    _check_binding(pod, name, metadata)
+    bound = _bound(pod.body, node=target["name"], annotations=metadata.get("annotations") or {})
+    model.store.put(PODS.storage, (namespace, name), bound)
+
+
+def _check_binding(pod: Stored, name: str, wanted: Body) -> None:
+    found = pod.body["metadata"]
+    for label, field in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+        if wanted.get(field) and wanted[field] != found[field]:
+            raise precondition("pods", name, label, wanted=wanted[field], found=found[field])
+    spec = pod.body["spec"]
+    if is_leaving(pod.body):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+        raise conflict("pods/binding", name, why)
+    if spec.get("nodeName"):
+        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        raise conflict("pods/binding", name, why)
+    if spec.get("schedulingGates"):
+        raise conflict("pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _bound(pod: Body, *, node: str, annotations: Body) -> Body:
+    metadata, status = pod["metadata"], pod["status"]
+    if annotations:
+        merged = {**(metadata.get("annotations") or {}), **annotations}
+        metadata = {**metadata, "annotations": merged}
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    conditions = with_condition(status.get("conditions"), scheduled)
+    return {
+        **pod,
+        "metadata": metadata,
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": {**status, "conditions": conditions},
+    }
+
+
+def evict(
+    model: KubeModel, namespace: str, name: str, options: DeleteOptions, *, dry_run: bool
+) -> None:
+    """Delete the pod if its disruption budget allows; raises ApiError 429 when it does not."""
+    pod = model.get(PODS, namespace, name).body
+    if not (is_finished(pod) or is_leaving(pod) or pod["status"]["phase"] in BEFORE_RUNNING):
+        _ask_budgets(model, pod)
+    model.delete(PODS, namespace, name, replace(options, dry_run=True))  # the preconditions
+    if dry_run:
+        return
+    model.modify(PODS, pod, _disrupted)
+    model.delete(PODS, namespace, name, replace(options, resource_version=None))
+
+
+def _ask_budgets(model: KubeModel, pod: Body) -> None:
+    for budget in budgets.covering(model, pod):
+        state = budgets.state(model, budget)
+        if state.allowed <= 0:
+            raise disruption_budget(budget["metadata"]["name"], state.desired, state.healthy)
+
+
+def _disrupted(pod: Body) -> Body:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status = pod["status"]
+    conditions = with_condition(status.get("conditions"), condition)
+    return {**pod, "status": {**status, "conditions": conditions}}

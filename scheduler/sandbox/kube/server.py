@@ -1,0 +1,150 @@
+"""The API server: the model behind HTTP on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
+from secrets import compare_digest
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+
+from scheduler.sandbox.kube import reviews
+from scheduler.sandbox.kube.answers import JSON, Answer, refusal
+from scheduler.sandbox.kube.calls import call_of
+from scheduler.sandbox.kube.errors import ApiError, unauthorized
+from scheduler.sandbox.kube.model import KubeModel
+from scheduler.sandbox.kube.routes import Api
+from scheduler.sandbox.kube.watching import BOOKMARK_SECONDS, Watch
+
+LONGEST_BODY = 3 * 1024 * 1024
+DRAIN_SECONDS = 1.0
+PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+
+
+class KubeServer:
+    """Serves a model; may be stopped and started again, the model keeps the state.
+
+    `token` is the bearer token of the cluster's one user. It is also taken as the password of basic
+    authentication: over plain HTTP kubectl sends no token, but does send what stands in the URL.
+    """
+
+    def __init__(
+        self, model: KubeModel, *, token: str, bookmark_seconds: float = BOOKMARK_SECONDS
+    ) -> None:
+        self.model = model
+        self._token = token.encode()
+        self._bookmark_seconds = bookmark_seconds
+        self._api = Api(model, users={token: reviews.ADMIN})
+        self._runner: web.ServerRunner | None = None
+        self._server: web.Server | None = None
+        self.serving = asyncio.Event()
+        """Set while the server answers; kubelets and controllers wait for it."""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it is; the port stays the same over restarts."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(
+        self, host: str = "127.0.0.1", port: int = 0, *, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        """Begin to answer; port 0 takes the former port, at first a free one. Raises OSError."""
+        self._server = web.Server(
+            self._handle, request_factory=_request, handler_cancellation=True, access_log=None
+        )
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=DRAIN_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, host, port or self.port, ssl_context=ssl_context, reuse_address=True
+        )
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self.serving.set()
+
+    async def stop(self, *, kill: bool = False) -> None:
+        """End: watches are closed in order and requests finished, or with `kill` all cut."""
+        self.serving.clear()
+        runner, self._runner = self._runner, None
+        if runner is None or self._server is None:
+            return
+        if kill:
+            for protocol in self._server.connections:
+                if protocol.transport is not None:
+                    protocol.transport.abort()
+        self.model.store.close_watches()
+        await runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            self._authenticate(request.path, request.headers)
+            call = call_of(request, await request.read())
+            answer = self._api.answer(call, bookmark_seconds=self._bookmark_seconds)
+        except ApiError as error:
+            answer = refusal(error)
+        if isinstance(answer, Watch):
+            return await _stream(request, answer)
+        return _response(answer)
+
+    def _authenticate(self, path: str, headers: Mapping[str, str]) -> None:
+        if path in PUBLIC:
+            return
+        scheme, _, value = headers.get("Authorization", "").partition(" ")
+        given = value.encode() if scheme == "Bearer" else _password(scheme, value)
+        if not compare_digest(given, self._token):
+            raise unauthorized()
+
+
+def free_port() -> int:
+    """A TCP port on the loopback address that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """aiohttp's own way to make a request, with the limit of a real API server."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=LONGEST_BODY
+    )
+
+
+def _password(scheme: str, value: str) -> bytes:
+    if scheme != "Basic":
+        return b""
+    try:
+        return base64.b64decode(value).partition(b":")[2]
+    except binascii.Error:
+        return b""
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(
+        body=answer.body, status=answer.status, headers={"Content-Type": answer.content_type}
+    )
+
+
+async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": JSON})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    with suppress(ConnectionResetError):  # the watcher has left
+        async with aclosing(watch.chunks()) as chunks:
+            async for chunk in chunks:
+                await response.write(chunk)
+        await response.write_eof()
+    return response

@@ -1,0 +1,268 @@
+"""Versioned objects in memory: one counter for all, a bounded history, and those who watch.
+
+Objects are never changed in place; a change stores a new one. So an object's JSON is made once, and
+the same bytes serve every reader and every watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import msgspec
+
+Body = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace (empty for what has none) and name."""
+Test = Callable[[Body], bool]
+Render = Callable[[Body], Body]
+
+FIRST_VERSION = 1
+HISTORY = 20_000
+LONGEST_BACKLOG = 50_000
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+
+_TYPE = b'{"kind":"%s","apiVersion":"%s",'
+_encode = msgspec.json.Encoder().encode
+
+
+class Stored:
+    """One state of one object, with its JSON once someone has asked for it."""
+
+    __slots__ = ("_raw", "body", "version")
+
+    def __init__(self, body: Body, version: int) -> None:
+        self.body = body
+        self.version = version
+        self._raw: bytes | None = None
+
+    @property
+    def raw(self) -> bytes:
+        """The object as JSON."""
+        if self._raw is None:
+            self._raw = _encode(self.body)
+        return self._raw
+
+    @property
+    def item(self) -> bytes:
+        """The object as JSON within a list: lists do not repeat the kind."""
+        raw = self.raw
+        prefix = _TYPE % (self.body["kind"].encode(), self.body["apiVersion"].encode())
+        return b"{" + raw[len(prefix) :] if raw.startswith(prefix) else raw
+
+    def at(self, version: int) -> Stored:
+        """The same state under another resourceVersion, as the last word on a deleted object."""
+        metadata = {**self.body["metadata"], "resourceVersion": str(version)}
+        return Stored({**self.body, "metadata": metadata}, version)
+
+
+class Change:
+    """What one write did to one object."""
+
+    __slots__ = ("_gone", "_lines", "after", "before", "key", "version")
+
+    def __init__(self, key: Key, version: int, before: Stored | None, after: Stored | None) -> None:
+        self.key = key
+        self.version = version
+        self.before = before
+        self.after = after
+        self._gone: Stored | None = None
+        self._lines: dict[str, bytes] = {}
+
+    def seen_by(self, test: Test | None) -> str | None:
+        """The type of the event for a watcher with that selector; None when it sees nothing."""
+        was = self.before is not None and (test is None or test(self.before.body))
+        now = self.after is not None and (test is None or test(self.after.body))
+        if now:
+            return MODIFIED if was else ADDED
+        return DELETED if was else None
+
+    def object(self, kind: str) -> Stored:
+        """The object that goes with an event of that type."""
+        if self.after is not None and kind != DELETED:
+            return self.after
+        if self._gone is None:
+            self._gone = cast("Stored", self.before).at(self.version)
+        return self._gone
+
+    def line(self, kind: str) -> bytes:
+        """The watch event as a line of JSON, made once."""
+        line = self._lines.get(kind)
+        if line is None:
+            line = self._lines[kind] = event_line(kind, self.object(kind).raw)
+        return line
+
+
+def event_line(kind: str, raw: bytes) -> bytes:
+    """One watch event around an object's JSON."""
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), raw)
+
+
+class Watcher:
+    """A queue of lines for one watch request; woken when there is something to send."""
+
+    __slots__ = ("_backlog", "_namespace", "_render", "_test", "_wake", "ended")
+
+    def __init__(self, *, namespace: str, test: Test | None, render: Render | None) -> None:
+        self._namespace = namespace
+        self._test = test
+        self._render = render
+        self._backlog: list[bytes] = []
+        self._wake = asyncio.Event()
+        self.ended = False
+
+    def offer(self, change: Change) -> None:
+        """Queue the change, where it concerns this watch; one that reads too slowly is ended."""
+        if self.ended or (self._namespace and change.key[0] != self._namespace):
+            return
+        kind = change.seen_by(self._test)
+        if kind is None:
+            return
+        self._backlog.append(self._line(change, kind))
+        if len(self._backlog) > LONGEST_BACKLOG:
+            self.close()
+        self._wake.set()
+
+    def take(self) -> list[bytes]:
+        """The lines so far, which are the caller's from now on."""
+        lines, self._backlog = self._backlog, []
+        return lines
+
+    async def wait(self, *, until: float) -> None:
+        """Return at the next line, the end, or that time of the loop's clock."""
+        self._wake.clear()
+        if self._backlog or self.ended:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._wake.wait()
+
+    def close(self) -> None:
+        """End the watch in order, as a server does that stops."""
+        self.ended = True
+        self._wake.set()
+
+    def _line(self, change: Change, kind: str) -> bytes:
+        if self._render is None:
+            return change.line(kind)
+        return event_line(kind, _encode(self._render(change.object(kind).body)))
+
+
+class Collection:
+    """The objects of one resource, and their recent past."""
+
+    def __init__(self, history: int) -> None:
+        self.objects: dict[Key, Stored] = {}
+        self.history: deque[Change] = deque()
+        self.watchers: set[Watcher] = set()
+        self.compacted = 0
+        self._longest = history
+        self._order: list[Key] | None = None
+
+    def keys(self) -> list[Key]:
+        """All keys in the order of lists."""
+        if self._order is None:
+            self._order = sorted(self.objects)
+        return self._order
+
+    def record(self, change: Change) -> None:
+        """Take the change into the present and into the history, and tell the watchers."""
+        if change.after is None:
+            del self.objects[change.key]
+            self._order = None
+        else:
+            if change.before is None:
+                self._order = None
+            self.objects[change.key] = change.after
+        self.history.append(change)
+        if len(self.history) > self._longest:
+            self.compacted = self.history.popleft().version
+        for watcher in self.watchers:
+            watcher.offer(change)
+
+    def since(self, version: int) -> Iterator[Change]:
+        """The changes after that version, oldest first; the caller looks at `compacted`."""
+        newest: list[Change] = []
+        for change in reversed(self.history):
+            if change.version <= version:
+                break
+            newest.append(change)
+        return reversed(newest)
+
+    def at(self, version: int) -> list[tuple[Key, Stored]]:
+        """The objects as they were at that version, in the order of lists."""
+        undone: dict[Key, Stored | None] = {}
+        for change in reversed(self.history):
+            if change.version <= version:
+                break
+            undone[change.key] = change.before
+        if not undone:
+            return [(key, self.objects[key]) for key in self.keys()]
+        past: dict[Key, Stored | None] = {**self.objects, **undone}
+        return [(key, stored) for key in sorted(past) if (stored := past[key]) is not None]
+
+
+class Store:
+    """All collections under one version counter."""
+
+    def __init__(self, *, history: int = HISTORY) -> None:
+        self.version = FIRST_VERSION
+        self._history = history
+        self._collections: dict[str, Collection] = {}
+        self._observers: list[Callable[[str, Change], None]] = []
+
+    def __getitem__(self, storage: str) -> Collection:
+        collection = self._collections.get(storage)
+        if collection is None:
+            collection = self._collections[storage] = Collection(self._history)
+        return collection
+
+    def get(self, storage: str, key: Key) -> Stored | None:
+        """The object's present state."""
+        return self[storage].objects.get(key)
+
+    def put(self, storage: str, key: Key, body: Body) -> Stored:
+        """Store a state under the next version, which is written into its metadata."""
+        version = self._next()
+        metadata = {**body["metadata"], "resourceVersion": str(version)}
+        kind = {"kind": body["kind"], "apiVersion": body["apiVersion"]}  # first, for `item`
+        stored = Stored({**kind, **body, "metadata": metadata}, version)
+        self._record(storage, Change(key, version, self.get(storage, key), stored))
+        return stored
+
+    def remove(self, storage: str, key: Key) -> Stored:
+        """Remove the object; gives its last state, under the version of the removal."""
+        change = Change(key, self._next(), self[storage].objects[key], None)
+        self._record(storage, change)
+        return change.object(DELETED)
+
+    def observe(self, observer: Callable[[str, Change], None]) -> None:
+        """Call this with every change, at once, for ever."""
+        self._observers.append(observer)
+
+    def compact(self) -> None:
+        """Forget the past, as etcd does every five minutes."""
+        for collection in self._collections.values():
+            collection.history.clear()
+            collection.compacted = self.version
+
+    def close_watches(self) -> None:
+        """End all watches."""
+        for collection in self._collections.values():
+            for watcher in collection.watchers:
+                watcher.close()
+
+    def _next(self) -> int:
+        self.version += 1
+        return self.version
+
+    def _record(self, storage: str, change: Change) -> None:
+        self[storage].record(change)
+        for observer in self._observers:
+            observer(storage, change)

@@ -1,0 +1,219 @@
+"""One frozen tree of settings, from flags, environment variables and a file, in that order.
+
+Flag names are those of the SUNK Pod Scheduler where it has them. The environment variable of
+`--slurm-api-base` is `SLURM_POD_SCHEDULER_SLURM_API_BASE`, its key in the file `slurm-api-base`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
+
+ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
+
+
+class SettingsError(Exception):
+    """What is wrong with the settings, one line a problem."""
+
+
+class Address(BaseModel):
+    """Where to listen: `:8081`, `127.0.0.1:8081`, `[::1]:8081`; `0` listens nowhere."""
+
+    model_config = ConfigDict(frozen=True)
+    host: str | None
+    port: int
+
+
+def _seconds(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("expected a duration such as 30s, 500ms or 2m")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _address(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value == "0":
+        return None
+    match = _ADDRESS.fullmatch(value)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("expected HOST:PORT or :PORT, or 0 for none")
+    return Address(host=match["host"].strip("[]") or None, port=int(match["port"]))
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Listen = Annotated[Address | None, BeforeValidator(_address)]
+
+
+class Settings(BaseModel):
+    """Everything a site can set. Each field is a flag; its description is the flag's help."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    scheduler_name: str = Field("slurm-scheduler", description="serve pods of this schedulerName")
+    watch_namespace: tuple[str, ...] = Field(
+        (), description="serve these namespaces, comma-separated; all when empty"
+    )
+    kubeconfig: Path | None = Field(
+        None, description="kubeconfig file; default: $KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    cluster_id: str = Field(
+        "", description="identity of this Kubernetes cluster; default: uid of kube-system"
+    )
+    slurm_api_base: str = Field(
+        "http://127.0.0.1:6820", description="slurmrestd: http(s)://HOST:PORT or unix:/PATH"
+    )
+    slurm_auth_token_file: Path = Field(
+        Path("/var/run/secrets/slurm/auth-token"),
+        description="file with the JWT of a Slurm operator, read again when it changes",
+    )
+    slurm_kill_wait: Seconds = Field(30.0, gt=0, description="Slurm's KillWait")
+    termination_offset: Seconds = Field(
+        5.0, ge=0, description="a pod's grace must be below KillWait by more than this"
+    )
+    placeholder_mode: Literal["auto", "external", "script"] = Field(
+        "auto", description="how pods are represented in Slurm"
+    )
+    slurm_connections: int = Field(16, ge=1, le=64, description="connections to slurmrestd")
+    poll_interval: Seconds = Field(
+        0.25, gt=0, description="how often job states are asked for while pods wait"
+    )
+    idle_poll_interval: Seconds = Field(
+        2.0, gt=0, description="how often job states are asked for while none waits"
+    )
+    workers: int = Field(48, ge=1, le=512, description="units worked on at the same time")
+    events_per_second: float = Field(50.0, gt=0, description="recorded Events, at most")
+    health_probe_bind_address: Listen = Field(
+        Address(host=None, port=8081), description="/healthz and /readyz"
+    )
+    metrics_bind_address: Listen = Field(Address(host=None, port=8080), description="/metrics")
+    hooks_api_bind_address: Listen = Field(
+        Address(host=None, port=8000), description="hints from Slurm's hook scripts"
+    )
+    zap_log_level: Literal["debug", "info", "warn", "error"] = Field(
+        "info", description="log level"
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="json, or console for terminals"
+    )
+    components: tuple[Literal["scheduler"], ...] = Field(
+        ("scheduler",), description="roles to run; there is one"
+    )
+    shutdown_grace: Seconds = Field(10.0, ge=0, description="time to finish what is being done")
+
+    @field_validator("watch_namespace", "components", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("scheduler_name")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("expected a name, as pods give it in spec.schedulerName")
+        return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Every field as a flag, and `--config` for the file."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file of settings, flag names as keys"
+    )
+    for name, field in Settings.model_fields.items():
+        default = _shown(field.default)
+        parser.add_argument(
+            f"--{_flag(name)}",
+            dest=name,
+            default=argparse.SUPPRESS,
+            metavar=name.rsplit("_", 1)[-1].upper(),
+            help=f"{field.description} (default: {default})".replace("%", "%%"),
+        )
+
+
+def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings; raises SettingsError naming flag, value and what is accepted."""
+    given = vars(arguments)
+    values: dict[str, Any] = _from_file(given.get("config"))
+    values |= _from_environment(environ)
+    values |= {
+        _flag(name): given[name] for name in Settings.model_fields if given.get(name) is not None
+    }
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_problem(part) for part in error.errors())) from None
+
+
+def describe() -> Sequence[tuple[str, str, str]]:
+    """Flag, default and meaning of each setting, for the documentation."""
+    return [
+        (f"--{_flag(name)}", _shown(field.default), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Address):
+        return f"{value.host or ''}:{value.port}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return ",".join(value) or "none"
+    return "none" if value in (None, "") else str(value)
+
+
+def _from_file(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"--config {path}: {error}") from None
+    if not isinstance(content, dict | None):
+        raise SettingsError(f"--config {path}: expected keys and values, such as scheduler-name: x")
+    return dict(content or {})
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    known = {ENV_PREFIX + name.upper(): _flag(name) for name in Settings.model_fields}
+    ours = [name for name in environ if name.startswith(ENV_PREFIX)]
+    unknown = sorted(name for name in ours if name not in known)
+    if unknown:
+        raise SettingsError(f"environment variables without a meaning: {', '.join(unknown)}")
+    return {known[name]: environ[name] for name in ours}
+
+
+def _problem(error: Any) -> str:
+    flag = "--" + ".".join(str(part) for part in error["loc"][:1])
+    if error["type"] == "extra_forbidden":
+        return f"{flag}: there is no such setting"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{flag}: {error['input']!r}: {message}"

@@ -1,0 +1,184 @@
+"""The pulse: one shared look at the states of all placeholders, and paced looks at why they wait.
+
+Costs of Slurm do not grow with the number of waiting pods (I10): a pulse is one request for each
+1000 placeholders, its interval grows with the requests it takes and with Slurm's own slowness, and
+full looks for pending reasons have a fixed budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from scheduler.metrics import Metrics
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJob
+
+log = structlog.get_logger(__name__)
+
+_CHUNK: Final = 1000
+_REQUESTS_PER_SECOND: Final = 8.0
+# A slow Slurm is asked again only after this many times the duration of its last answer.
+_REST_FACTOR: Final = 4.0
+_LONGEST_SECONDS: Final = 30.0
+# Full looks at pending jobs: at most so many a second in all, and each job no more often than so.
+_REASONS_PER_SECOND: Final = 4.0
+_REASON_AGE_SECONDS: Final = 10.0
+
+
+class SlurmWatch:
+    """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key."""
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        *,
+        units: Units,
+        on_change: Callable[[str], None],
+        clock: Callable[[], float],
+        fast_seconds: float,
+        idle_seconds: float,
+        metrics: Metrics,
+    ) -> None:
+        self._client = client
+        self._units = units
+        self._on_change = on_change
+        self._clock = clock
+        self._fast = fast_seconds
+        self._idle = idle_seconds
+        self._metrics = metrics
+        self._hurry = asyncio.Event()
+        self._failures = 0
+        self._cursor = 0.0
+        self.last_answer_at: float | None = None
+
+    def hurry(self) -> None:
+        """A unit has begun to wait: do not sit out an idle interval."""
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Pulse for ever; end it by cancelling."""
+        while True:
+            took = await self._pulse()
+            await self._rest(took)
+
+    async def _rest(self, took: float) -> None:
+        seconds = self._interval(took)
+        self._metrics.tick_seconds.set(seconds)
+        self._hurry.clear()
+        waiting = self._waiting()
+        try:
+            async with asyncio.timeout(seconds):
+                if waiting:
+                    await asyncio.sleep(seconds + 1.0)  # a crowd in a hurry must not speed us up
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(min(self._fast, seconds))
+
+    def _interval(self, took: float) -> float:
+        if self._failures:
+            return float(min(self._idle * 2.0 ** min(self._failures, 8), _LONGEST_SECONDS))
+        wanted = self._fast if self._waiting() else self._idle
+        chunks = 1 + len(self._units.job_ids()) // _CHUNK
+        return min(
+            max(wanted, chunks / _REQUESTS_PER_SECOND, took * _REST_FACTOR), _LONGEST_SECONDS
+        )
+
+    def _waiting(self) -> bool:
+        return any(unit.waiting and unit.job is not None for unit in self._units)
+
+    async def _pulse(self) -> float:
+        began = self._clock()
+        ids = self._units.job_ids()
+        try:
+            if ids:
+                self._take(ids, await self._client.job_states(ids))
+                await self._reasons()
+            else:
+                ping = await self._client.ping()
+                if not ping.responding:
+                    self._failed(ping.status)
+                    return self._clock() - began
+        except SlurmError as error:
+            self._failed(str(error))
+            return self._clock() - began
+        self._failures = 0
+        self.last_answer_at = self._clock()
+        return self._clock() - began
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        if self._failures == 1 or self._failures % 20 == 0:
+            log.warning("slurm does not answer", error=why, attempt=self._failures)
+
+    def _take(self, ids: list[int], states: dict[int, JobState]) -> None:
+        for job_id in ids:
+            unit = self._units.by_job(job_id)
+            if unit is None or unit.job is None:
+                continue
+            state = states.get(job_id)
+            if state is None:
+                self._absent(unit, unit.job)
+            elif state != unit.job.state or unit.job.missing:
+                self._changed(unit, unit.job, state)
+
+    def _absent(self, unit: Unit, job: Placeholder) -> None:
+        """The list lacks it: a hint only, which a full look must confirm twice."""
+        if job.missing == 0:
+            job.missing = 1
+            self._on_change(unit.key)
+
+    def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
+        job.state = state
+        job.missing = 0
+        if state.base is BaseState.RUNNING and not job.allocated_at:
+            job.allocated_at = self._clock()
+            if job.submitted_at:
+                seconds = job.allocated_at - job.submitted_at
+                self._metrics.stage_seconds.labels("allocated").observe(seconds)
+        self._on_change(unit.key)
+
+    async def _reasons(self) -> None:
+        """Look at the few pending jobs that were not looked at for longest."""
+        now = self._clock()
+        budget = int((now - self._cursor) * _REASONS_PER_SECOND)
+        if budget < 1:
+            return
+        self._cursor = now
+        for unit in self._stale(now)[: min(budget, int(_REASONS_PER_SECOND))]:
+            if unit.job is not None:
+                await look(self._client, unit, unit.job, clock=self._clock)
+                self._on_change(unit.key)
+
+    def _stale(self, now: float) -> list[Unit]:
+        pending = [
+            unit
+            for unit in self._units
+            if unit.job is not None
+            and unit.job.state is not None
+            and unit.job.state.base is BaseState.PENDING
+            and now - max(unit.job.record_at, unit.job.submitted_at) > _REASON_AGE_SECONDS
+        ]
+        return sorted(pending, key=lambda unit: unit.job.record_at if unit.job else 0.0)
+
+
+async def look(
+    client: SlurmClient, unit: Unit, job: Placeholder, *, clock: Callable[[], float]
+) -> None:
+    """A full look at one job, into its placeholder; raises SlurmError where it told nothing.
+
+    "No such job" counts towards `missing`: the pulse's hint and two of these are evidence (I6).
+    """
+    try:
+        record = await client.job(job.job_id)
+    except SlurmNoSuchJob:
+        if unit.job is job:
+            job.missing += 1
+        return
+    if unit.job is job:
+        job.record, job.record_at, job.missing = record, clock(), 0
+        job.state = record.state

@@ -1,0 +1,112 @@
+"""What the process remembers of each unit. All of it can be rebuilt from the two servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
+from slurmapi.model import Job, JobState
+
+
+@dataclass(slots=True)
+class Placeholder:
+    """The job of a unit. `state` is kept by the pulse, `record` by full looks."""
+
+    job_id: int
+    state: JobState | None = None
+    record: Job | None = None
+    record_at: float = 0.0
+    missing: int = 0
+    """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
+    cancelled: bool = False
+    submitted_at: float = 0.0
+    allocated_at: float = 0.0
+
+
+@dataclass(slots=True)
+class Unit:
+    """One unit. `key` is the uid of its first pod."""
+
+    key: str
+    namespace: str
+    name: str
+    seen_at: float
+    job: Placeholder | None = None
+    in_doubt: bool = False
+    submit_at: float = 0.0
+    setbacks: int = 0
+    """Early ends and refusals in a row; they space out the next submits."""
+    unfit_since: float | None = None
+    waiting: bool = True
+    """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
+    told: tuple[str, str] = ("", "")
+    told_at: float = -1e9
+    rejected: bool = False
+    bound: dict[str, str] = field(default_factory=dict)
+    """Pod uid to Node of bindings that were made, until the watch shows them."""
+    evicted_at: dict[str, float] = field(default_factory=dict)
+
+    def job_facts(self) -> JobFacts:
+        """The placeholder as `decide` sees it."""
+        job = self.job
+        if job is None:
+            return InDoubt() if self.in_doubt else NoJob()
+        if job.missing:
+            return Vanished(job.job_id, confirmed=job.missing > 2)
+        return Tracked(
+            job_id=job.job_id,
+            state=job.state,
+            record=job.record,
+            record_at=job.record_at,
+            cancelled=job.cancelled,
+        )
+
+
+class Units:
+    """Units by key, with an index of their job ids."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, Unit] = {}
+        self._by_job: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __iter__(self) -> Iterator[Unit]:
+        return iter(tuple(self._units.values()))
+
+    def get(self, key: str) -> Unit | None:
+        """The unit of that key."""
+        return self._units.get(key)
+
+    def add(self, unit: Unit) -> Unit:
+        """Remember a unit."""
+        self._units[unit.key] = unit
+        if unit.job is not None:
+            self._by_job[unit.job.job_id] = unit.key
+        return unit
+
+    def remove(self, key: str) -> None:
+        """Forget a unit and its job."""
+        unit = self._units.pop(key, None)
+        if unit is not None and unit.job is not None:
+            self._by_job.pop(unit.job.job_id, None)
+
+    def set_job(self, unit: Unit, job: Placeholder | None) -> None:
+        """Give the unit another placeholder, or none."""
+        if unit.job is not None:
+            self._by_job.pop(unit.job.job_id, None)
+        unit.job = job
+        unit.in_doubt = False
+        if job is not None:
+            self._by_job[job.job_id] = unit.key
+
+    def by_job(self, job_id: int) -> Unit | None:
+        """The unit that holds this job."""
+        key = self._by_job.get(job_id)
+        return None if key is None else self._units.get(key)
+
+    def job_ids(self) -> list[int]:
+        """The ids of all placeholders that are followed."""
+        return list(self._by_job)
