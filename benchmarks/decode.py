@@ -21,8 +21,9 @@ from kubernetes_asyncio.client.rest import RESTResponse
 
 from benchmarks import payloads
 from scheduler.kube.wire import PODS
+from slurmapi.answers import StatesAnswer
 from slurmapi.http1 import Response
-from slurmapi.wire import StatesAnswer, settled
+from slurmapi.wire import settled
 
 _REPEATS = 3
 # Generated models are slow: a sample shows their pace as well as all pods would.

@@ -15,6 +15,7 @@ import structlog
 import scheduler
 from annotations import Rules
 from scheduler import probes
+from scheduler.canceller import Canceller
 from scheduler.census import Census
 from scheduler.controller import Controller, run_workers
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
@@ -61,6 +62,7 @@ class App:
             retry=retry_policy(SlurmError, total_seconds=5.0),
             observe=self._slurm_called,
         )
+        self._canceller = Canceller(self._slurm)
         self._recorder = Recorder(
             api,
             component="slurm-pod-scheduler",
@@ -135,6 +137,7 @@ class App:
         executor = Executor(
             kube=api,
             slurm=self._slurm,
+            canceller=self._canceller,
             units=self._units,
             recorder=self._recorder,
             owner=owner,
@@ -180,6 +183,7 @@ class App:
             "nodes": self._guard("nodes", self._nodes.run()),
             "pulse": self._guard("pulse", self._after_sync(self._watch.run())),
             "census": self._guard("census", self._after_sync(self._census.run())),
+            "canceller": self._guard("canceller", self._canceller.run()),
             "recorder": self._recorder.run(),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges()),
@@ -197,6 +201,7 @@ class App:
         for task in late:
             log.warning("work was cut off at shutdown", grace_s=self._settings.shutdown_grace)
             task.cancel()
+        tasks["canceller"].cancel()
         self._recorder.stop()
 
     async def _guard(self, name: str, part: Coroutine[Any, Any, None]) -> None:
@@ -229,8 +234,11 @@ class App:
         await run_workers(self._controller, self._settings.workers)
 
     async def _synced(self) -> None:
-        for reflector in (*self._pods, self._nodes):
+        for reflector in self._reflectors():
             await reflector.synced.wait()
+
+    def _reflectors(self) -> tuple[Reflector[Pod] | Reflector[Node], ...]:
+        return (*self._pods, self._nodes)
 
     async def _gauges(self) -> None:
         while True:
@@ -246,7 +254,7 @@ class App:
         """All reasons why this process cannot do its work now."""
         reasons = [
             f"{reflector.name} are not listed yet"
-            for reflector in (*self._pods, self._nodes)
+            for reflector in self._reflectors()
             if not reflector.synced.is_set()
         ]
         answered = self._watch.last_answer_at
@@ -270,7 +278,10 @@ class App:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)
 
 
-_STATES: Final = ("none", "in_doubt", "vanished", "unknown", "pending", "running", "ended")
+_STATES: Final = (
+    *("none", "in_doubt", "vanished", "unknown"),
+    *("pending", "running", "suspended", "ended"),
+)
 
 
 def _state_of(unit: Unit) -> str:
@@ -281,12 +292,10 @@ def _state_of(unit: Unit) -> str:
             return "in_doubt"
         case Vanished():
             return "vanished"
-        case Tracked(state=None):
-            return "unknown"
-        case Tracked(state=state) if state.ended:
-            return "ended"
         case Tracked(state=state):
-            return state.base.value.lower() if state.base.value.lower() in _STATES else "unknown"
+            if state is None:
+                return "unknown"
+            return "ended" if state.ended else state.base.value.lower()
 
 
 async def run(settings: Settings) -> None:

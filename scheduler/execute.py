@@ -10,6 +10,7 @@ from typing import Final, Literal, assert_never
 import structlog
 
 from annotations import Problem
+from scheduler.canceller import Canceller
 from scheduler.census import Census
 from scheduler.core.actions import (
     Action,
@@ -64,6 +65,7 @@ class Executor:
         *,
         kube: KubeApi,
         slurm: SlurmClient,
+        canceller: Canceller,
         units: Units,
         recorder: Recorder,
         owner: Owner,
@@ -75,6 +77,7 @@ class Executor:
     ) -> None:
         self._kube = kube
         self._slurm = slurm
+        self._canceller = canceller
         self._units = units
         self._recorder = recorder
         self._owner = owner
@@ -163,7 +166,7 @@ class Executor:
             annotations={JOB_ID: str(submitted.job_id)},
         )
         if action.replaces is not None:
-            await self._slurm.cancel([action.replaces])
+            await self._canceller.cancel(action.replaces)
 
     async def _refused(self, unit: Unit, error: SlurmRefused) -> Result:
         self._count("submit", "refused")
@@ -236,10 +239,7 @@ class Executor:
         log.info("pod bound", pod=unit.name, node=action.node, job_id=action.job_id)
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
-        failures = await self._slurm.cancel([action.job_id])
-        if failures:
-            self._count("cancel", failures[action.job_id].outcome)
-            raise failures[action.job_id]
+        await self._canceller.cancel(action.job_id)
         if unit.job is not None and unit.job.job_id == action.job_id:
             unit.job.cancelled = True
         self._count("cancel", "ok")

@@ -12,6 +12,9 @@ from slurmapi.errors import SlurmError, SlurmGarbled, refusal
 from slurmapi.model import BaseState, Job, JobState, Node, Partition, Ping, SlurmConfig
 from slurmapi.wire import MAX_SHOWN, Answer, Number, Words, integer, time_of
 
+# A job without a limit that the backfill scheduler starts shows a limit of 365 days (seen on
+# 26.05.5, not each time), and an end to match.
+_BACKFILL_YEAR: Final = 365 * 24 * 60
 _LEADING_ID: Final = re.compile(r"(?P<id>[0-9]{1,10})(?P<rest>[_+.].*)?")
 
 
@@ -287,7 +290,7 @@ class PartitionsAnswer(Answer, frozen=True):
 def _job(record: JobRecord, job_id: int) -> Job:
     state = JobState.parse(record.job_state or "")
     priority = integer(record.priority)
-    limit = integer(record.time_limit)
+    limit = _limit(record.time_limit)
     preempted_at = time_of(record.preempt_time)
     # Slurm fills in an end for jobs that have none: rubbish while PENDING, start + 1 year without
     # a limit (measured).
@@ -321,6 +324,11 @@ def _job(record: JobRecord, job_id: int) -> Job:
         tres_requested=record.tres_req_str or "",
         tres_allocated=record.tres_alloc_str or "",
     )
+
+
+def _limit(value: Number) -> int | None:
+    minutes = integer(value)
+    return None if minutes == _BACKFILL_YEAR else minutes
 
 
 def _exit(value: _ExitCode | int | None) -> tuple[int | None, int | None]:

@@ -147,18 +147,17 @@ def _sentence(description: str, error_number: int, status: int) -> str:
 # "no" (measured).
 AUTHENTICATION_STATUSES = frozenset({401, 511})
 _AUTHENTICATION = frozenset({1007, 6000, 6001, 6004, 6007, 6008, 6009, 6010, 6011, 9008})
-_PERMISSION = frozenset({2002, 2010, 2052, 2129})
+# 1 and 13 are EPERM and EACCES of errno(3).
+_PERMISSION = frozenset({1, 13, 2002, 2010, 2052, 2129})
 _NO_SUCH_JOB = 2017
 ALREADY_ENDED = frozenset({2021, 2084})
-# The link to slurmctld broke, or slurmctld did not answer: whether it acted is not known.
+# The link to slurmctld broke, or slurmctld did not answer: whether it acted is not known. -1 is
+# what a controller that hangs gives some calls after ten seconds (measured); below 1000 they are
+# of errno(3).
 _LINK = (
-    frozenset(range(1000, 1026)) - {1005, 1007, 1008}
+    frozenset({-1, 4, 11, 32, 104, 110, 111, 113, 5003, 5004, 5005})
+    | frozenset(range(1000, 1026)) - {1005, 1007, 1008}
     | frozenset(range(1800, 1806))
-    | {
-        5003,
-        5004,
-        5005,
-    }
 )
 _LATER = frozenset({2007, 2016, 2027, 2050, 2059, 2061, 2069, 2074, 2101, 2105, 2125, 2131, 7000})
 _NEVER = frozenset(

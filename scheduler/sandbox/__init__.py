@@ -1,0 +1,1 @@
+"""The embedded cluster: models of Kubernetes and of Slurm behind their real wire formats."""

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from scheduler.sandbox.kube import patches
+from scheduler.sandbox.kube import patches, protobuf
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.errors import bad_request, unsupported_media_type
 from scheduler.sandbox.kube.resources import Body
@@ -43,6 +43,8 @@ class Call:
 
     def document(self) -> Any:
         """The body, decoded; raises ApiError 400 or 415."""
+        if self.content_type == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
         if self.content_type and self.content_type not in {*READ_TYPES, *patches.PATCH_TYPES}:
             raise unsupported_media_type(self.content_type, ", ".join(READ_TYPES))
         try:

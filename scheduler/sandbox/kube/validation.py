@@ -1,6 +1,7 @@
 """What a kind demands of its objects: the rules that people and schedulers run into.
 
-Each check gives pairs of field and complaint, in the API server's words; unknown fields pass.
+Each check gives pairs of field and complaint, in the API server's words; unknown fields pass. What
+a real server cannot even decode is an ApiError 400 at once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scheduler.sandbox.kube import quantities, selectors
-from scheduler.sandbox.kube.errors import invalid
+from scheduler.sandbox.kube.errors import bad_request, invalid
 from scheduler.sandbox.kube.resources import Resource
 
 Body = dict[str, Any]
@@ -31,6 +32,9 @@ _LABEL_RULE = (
     "used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _LABEL_VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
+_QUANTITY_RULE = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 _LONGEST_NAME = 253
 _LONGEST_LABEL = 63
 _LONGEST_ANNOTATIONS = 256 * 1024
@@ -117,7 +121,8 @@ def pod_spec(spec: Body, at: str) -> Iterator[Complaint]:
         yield f"{at}.restartPolicy", f'Unsupported value: "{policy}": supported values: {supported}'
     grace = spec.get("terminationGracePeriodSeconds")
     if not isinstance(grace, int):
-        yield f"{at}.terminationGracePeriodSeconds", f"Invalid value: {grace!r}: must be an integer"
+        here = f"{at}.terminationGracePeriodSeconds"
+        raise bad_request(f"{here}: cannot unmarshal {grace!r} into a field of type int64")
 
 
 def _containers(containers: Any, at: str) -> Iterator[Complaint]:
@@ -144,8 +149,8 @@ def _resources(resources: Body, at: str) -> Iterator[Complaint]:
             here = f"{at}.{kind}[{name}]"
             amount = quantities.parse(value)
             if amount is None:
-                yield here, f'Invalid value: "{value}": must be a quantity like 500m, 2 or 1Gi'
-            elif amount < 0:
+                raise bad_request(f"{here}: {value!r}: {_QUANTITY_RULE}")
+            if amount < 0:
                 yield here, f'Invalid value: "{value}": must be greater than or equal to 0'
             elif kind == "requests":
                 yield from _request(name, value, limits, at=here)

@@ -113,9 +113,14 @@ def _id(text: object, otherwise: int) -> int:
     return int(str(text)) if str(text).isdigit() else otherwise
 
 
-def _check_texts(fields: Mapping[str, Any], *, operator: bool) -> None:
+def check_lengths(fields: Mapping[str, Any]) -> None:
+    """Refuse texts that are too long for slurmctld; raises SlurmError 2012."""
     if any(len(fields.get(name, "")) > _LONGEST for name in ("name", "comment", "extra")):
         raise SlurmError(2012)
+
+
+def _check_texts(fields: Mapping[str, Any], *, operator: bool) -> None:
+    check_lengths(fields)
     if fields.get("admin_comment") and not operator:
         raise SlurmError(2002)
 

@@ -8,7 +8,7 @@ from .cluster import Cluster
 from .config import Release
 from .errors import SlurmError
 from .records import STARTED, Job, Node
-from .submitting import misfit, submission
+from .submitting import check_lengths, misfit, submission
 
 _PENDING_ONLY: Final = frozenset(
     {"minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "partition", "nodes"}
@@ -19,9 +19,10 @@ _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
 def update_job(
     cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool, now: float
 ) -> None:
-    """Change a job; raises SlurmError 2084, 2073, 2042 or 2002. Nothing is changed then."""
+    """Change a job; raises SlurmError 2084, 2012, 2073, 2042 or 2002. Nothing is changed then."""
     if not job.alive:
         raise SlurmError(2084)
+    check_lengths(fields)
     if job.state in STARTED and not _PENDING_ONLY.isdisjoint(fields):
         raise SlurmError(2073)
     if "admin_comment" in fields and not operator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,12 +10,6 @@ from aiohttp import web
 
 from scheduler.kube.session import KubeSession
 from tests.unit.kube.server import ApiStub, write_kubeconfig
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_stray_loop() -> None:
-    """Below 3.14 asking for the loop makes one, which looptime does for each sync test."""
-    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(autouse=True)

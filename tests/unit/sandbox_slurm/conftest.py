@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +10,6 @@ import pytest
 
 from scheduler.sandbox.slurm import Release, SlurmServer
 from tests.unit.sandbox_slurm.harness import Lab, Wire, config
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_implicit_event_loop() -> None:
-    """Before a test that is not asynchronous, looptime asks for an event loop: do not make one."""
-    asyncio.set_event_loop(None)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,12 +10,6 @@ import pytest
 
 from slurmapi import Deadlines, JobSubmission, SlurmClient, StaticToken, once
 from tests.unit.slurmapi.server import Server
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_implicit_event_loop() -> None:
-    """Before a test that is not asynchronous, looptime asks for an event loop: do not make one."""
-    asyncio.set_event_loop(None)
 
 
 @pytest.fixture

@@ -135,6 +135,12 @@ def test_end_of_an_unlimited_running_job_is_fake_unless_it_is_preempted() -> Non
     assert job(**fields | {"job_state": ["CANCELLED"]}).end_time == 1_800_000_000
 
 
+def test_year_that_backfill_writes_is_no_limit() -> None:
+    fields = {"job_state": ["RUNNING"], "time_limit": number(525600)}
+    started = job(**fields, start_time=number(1_800_000_000), end_time=number(1_831_536_000))
+    assert (started.time_limit_minutes, started.end_time) == (None, None)
+
+
 def test_held_job_shows_in_its_priority_too() -> None:
     assert job(job_state=["PENDING"], priority=number(0)).held
     assert job(hold=True).held

@@ -381,6 +381,26 @@ async def test_state_without_a_slash_query_takes_every_job(
     assert server.calls(STATES)[0].query == ""
 
 
+async def test_cancel_tells_of_unknown_jobs_by_step_id_and_of_good_ones_not_at_all(
+    server: Server, client: SlurmClient
+) -> None:
+    unset = {"set": False, "infinite": False, "number": 0}
+    unknown = {"job_id": unset, "step_id": "2", "error": {"code": 2017}}
+    refused = {"job_id": unset, "step_id": "3", "error": {"code": 2002, "message": "not yours"}}
+    server.on(CANCEL, ok({"status": [unknown, refused], "errors": []}))
+    failures = await client.cancel([1, 2, 3])
+    assert set(failures) == {3}
+    assert "not yours" in str(failures[3])
+
+
+async def test_cancel_without_the_right_to_is_denied(server: Server, client: SlurmClient) -> None:
+    entry = {"error_number": 1, "error": "Operation not permitted"}
+    server.on(CANCEL, fail(403, {"status": [], "errors": [entry]}))
+    failures = await client.cancel([1])
+    assert isinstance(failures[1], SlurmDenied)
+    assert not failures[1].authentication
+
+
 async def test_cancel_of_ended_and_unknown_jobs_succeeds(
     server: Server, client: SlurmClient
 ) -> None:
@@ -426,8 +446,11 @@ async def test_read_is_repeated_a_few_times(
     assert len(server.calls("GET job/5")) == 3
 
 
-async def test_controller_down_makes_reads_busy(server: Server, client: SlurmClient) -> None:
-    server.on(STATES, fail(502, {"jobs": [], "errors": [{"error_number": 1800}]}))
+@pytest.mark.parametrize(("status", "number"), [(502, 1800), (504, 5004), (500, -1), (500, 1000)])
+async def test_controller_that_is_down_or_hangs_makes_reads_busy(
+    server: Server, client: SlurmClient, status: int, number: int
+) -> None:
+    server.on(STATES, fail(status, {"jobs": None, "errors": [{"error_number": number}]}))
     with pytest.raises(SlurmBusy):
         await client.job_states([1])
 

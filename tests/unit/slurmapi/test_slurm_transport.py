@@ -260,20 +260,18 @@ async def test_slow_but_complete_answer_is_taken(server: Server, transport_of: M
     assert (await transport_of(server.url).exchange(get())).body == b"slow"
 
 
-async def test_waiting_for_a_free_connection_is_never_sent(
+async def test_waiting_in_vain_for_a_free_connection_is_never_sent(
     server: Server, transport_of: Make
 ) -> None:
-    release = asyncio.Event()
-    server.on("GET x", hang(release))
+    server.on("POST x", hang())
     transport = transport_of(
-        server.url, connections=1, deadlines=Deadlines(connect=1, silence=0.3, total=0.1)
+        server.url, connections=1, deadlines=Deadlines(connect=1, silence=1, total=0.1)
     )
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(outcome(transport, get()))
-        await server.until(lambda: len(server.seen) == 1)
-        second = group.create_task(outcome(transport, post()))
-    assert isinstance(first.result(), SlurmInterrupted)
-    assert len(server.calls("POST x")) == 0 or isinstance(second.result(), SlurmInterrupted)
+        tasks = [group.create_task(outcome(transport, post())) for _ in range(20)]
+    unsent = [task for task in tasks if isinstance(task.result(), SlurmUnreachable)]
+    assert unsent
+    assert len(server.seen) <= len(tasks) - len(unsent)
 
 
 async def outcome(transport: HttpTransport, request: Request) -> Response | Exception:

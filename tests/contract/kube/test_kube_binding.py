@@ -1,0 +1,81 @@
+"""pods/binding: what it does, and how it refuses."""
+
+from __future__ import annotations
+
+from tests.contract.kube.client import JSON_PATCH, KubeClient, Namespace, binding, condition
+
+
+async def test_binding_puts_the_pod_on_the_node_and_marks_it_scheduled(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    await namespace.pod()
+    answer = await namespace.bind(node="n-x")
+    assert answer.status == 201
+    assert (answer.body["kind"], answer.body["status"]) == ("Status", "Success")
+    pod = (await kube.get(namespace.path("pods", "p1"))).body
+    assert pod["spec"]["nodeName"] == "n-x"
+    assert condition(pod, "PodScheduled")["status"] == "True"
+
+
+async def test_binding_copies_its_annotations_onto_the_pod(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    await namespace.pod(metadata={"annotations": {"mine": "1", "both": "old"}})
+    await namespace.bind(metadata={"annotations": {"both": "new", "theirs": "2"}})
+    pod = (await kube.get(namespace.path("pods", "p1"))).body
+    assert pod["metadata"]["annotations"] == {"mine": "1", "both": "new", "theirs": "2"}
+
+
+async def test_binding_to_a_node_that_does_not_exist_is_accepted(namespace: Namespace) -> None:
+    await namespace.pod()
+    assert (await namespace.bind(node="there-is-no-such-node")).status == 201
+
+
+async def test_binding_twice_conflicts_and_names_the_first_node(namespace: Namespace) -> None:
+    await namespace.pod()
+    await namespace.bind(node="n1")
+    for node in ("n2", "n1"):
+        refusal = (await namespace.bind(node=node)).refused(409, "Conflict")
+        assert 'pod p1 is already assigned to node "n1"' in refusal["message"]
+
+
+async def test_binding_of_another_uid_conflicts(kube: KubeClient, namespace: Namespace) -> None:
+    pod = await namespace.pod()
+    other = "11111111-2222-3333-4444-555555555555"
+    refusal = (await namespace.bind(metadata={"uid": other})).refused(409, "Conflict")
+    assert "Precondition failed: UID in precondition" in refusal["message"]
+    assert "nodeName" not in (await kube.get(namespace.path("pods", "p1"))).body["spec"]
+    assert (await namespace.bind(metadata={"uid": pod.uid})).status == 201
+
+
+async def test_binding_of_a_pod_that_is_not_there_is_not_found(namespace: Namespace) -> None:
+    (await namespace.bind("never-was")).refused(404, "NotFound")
+
+
+async def test_binding_of_a_pod_that_is_being_deleted_conflicts(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    await namespace.pod(metadata={"finalizers": ["example.com/hold"]})
+    await kube.delete(namespace.path("pods", "p1"))
+    refusal = (await namespace.bind()).refused(409, "Conflict")
+    assert "is being deleted, cannot be assigned to a host" in refusal["message"]
+
+
+async def test_binding_of_a_gated_pod_conflicts_until_the_gate_is_gone(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    pod = await namespace.pod(schedulingGates=[{"name": "example.com/wait"}])
+    assert condition(pod.body, "PodScheduled")["reason"] == "SchedulingGated"
+    refusal = (await namespace.bind()).refused(409, "Conflict")
+    assert "has non-empty .spec.schedulingGates" in refusal["message"]
+    remove = [{"op": "remove", "path": "/spec/schedulingGates"}]
+    assert (await kube.patch(namespace.path("pods", "p1"), remove, JSON_PATCH)).status == 200
+    assert (await namespace.bind()).status == 201
+
+
+async def test_binding_must_name_the_pod_of_its_path(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    await namespace.pod()
+    path = namespace.path("pods", "p1/binding")
+    (await kube.post(path, binding("p2"))).refused(400, "BadRequest")

@@ -1,0 +1,1 @@
+"""The real servers, started for a test session: Kubernetes and Slurm."""

@@ -1,0 +1,215 @@
+"""One real Kubernetes control plane on this machine: etcd, kube-apiserver, controller manager.
+
+RBAC, admission, service accounts, garbage collection and the audit log are real. There is no
+kube-scheduler: pods are bound by whom a test puts in that place.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import ssl
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tests.rigs import kube_files
+from tests.rigs.kube_build import KubeBinaries
+from tests.rigs.process import Daemon
+from tests.support.ports import free_ports
+
+_COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
+_ASK_SECONDS: Final = 10.0
+_JSON: Final = "application/json"
+_CONTENT: Final = {"PATCH": "application/merge-patch+json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API server said, a refusal included."""
+
+    status: int
+    text: str
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The object in it."""
+        return dict(json.loads(self.text))
+
+
+class KubeRig:
+    """A control plane; a context manager that starts and ends it.
+
+    `url`, `token` (of a cluster admin) and `ca`, or `kubeconfig`, are the way in. `audit_log` holds
+    a JSON line for each request. `kubelets` names the Nodes that will have a real kubelet.
+    """
+
+    def __init__(self, binaries: KubeBinaries, *, kubelets: Sequence[str] = ()) -> None:
+        self.binaries = binaries
+        self._run = Path(tempfile.mkdtemp(prefix="kube-rig-"))
+        self._etcd, self._etcd_peer, self._port, self._manager = free_ports(4)
+        self.url = f"https://127.0.0.1:{self._port}"
+        self.files = kube_files.write(self._run / "files", url=self.url, kubelets=kubelets)
+        self.token = self.files.tokens[kube_files.ADMIN]
+        self.ca = self.files.ca
+        self._context = ssl.create_default_context(cafile=str(self.ca))
+        self.kubeconfig = self.files.kubeconfig(kube_files.ADMIN)
+        self.log_directory = self._run / "log"
+        self.audit_log = self.log_directory / "audit.log"
+        self.log_directory.mkdir()
+        self._daemons: dict[str, Daemon] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            for component in _COMPONENTS:
+                self.start(component)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def stop(self, component: str, *, kill: bool = False) -> None:
+        """End "etcd", "kube-apiserver" or "kube-controller-manager" by SIGTERM, or by SIGKILL."""
+        self._daemons.pop(component).stop(kill=kill)
+
+    def start(self, component: str) -> None:
+        """Start a stopped component with its old port and data; returns when it answers."""
+        command = {
+            "etcd": self._etcd_command,
+            "kube-apiserver": self._apiserver_command,
+            "kube-controller-manager": self._manager_command,
+        }[component]()
+        daemon = Daemon(command, log=self.log_directory / f"{component}.log")
+        self._daemons[component] = daemon
+        daemon.wait_until(lambda: self._answers(component), what=component)
+
+    def pid(self, component: str) -> int:
+        """The process id of a running component."""
+        return self._daemons[component].pid
+
+    def close(self) -> None:
+        """End all processes and remove the files."""
+        for component in reversed(_COMPONENTS):
+            if component in self._daemons:
+                # Nothing is kept, so nothing has to be closed in good order.
+                self.stop(component, kill=True)
+        shutil.rmtree(self._run, ignore_errors=True)
+
+    def ask(self, method: str, path: str, body: object = None, *, token: str = "") -> Answer:
+        """One request, as admin or with `token`. Raises OSError where there is no answer."""
+        return _ask(self.url + path, self._context, method, body, token=token or self.token)
+
+    def ready_nodes(self) -> set[str]:
+        """Names of the Nodes that are Ready and without a taint."""
+        nodes = self.ask("GET", "/api/v1/nodes").body["items"]
+        return {it["metadata"]["name"] for it in nodes if _is_ready(it)}
+
+    def _answers(self, component: str) -> bool:
+        # Without its service account the API server refuses every pod of a namespace.
+        base, path = {
+            "etcd": (f"http://127.0.0.1:{self._etcd}", "/health"),
+            "kube-apiserver": (self.url, "/readyz"),
+            "kube-controller-manager": (
+                self.url,
+                "/api/v1/namespaces/default/serviceaccounts/default",
+            ),
+        }[component]
+        try:
+            return _ask(base + path, self._context, "GET", None, token=self.token).status == 200
+        except OSError:
+            return False
+
+    def _etcd_command(self) -> tuple[str, ...]:
+        client = f"http://127.0.0.1:{self._etcd}"
+        peer = f"http://127.0.0.1:{self._etcd_peer}"
+        return (
+            str(self.binaries.etcd),
+            "--name=rig",
+            f"--data-dir={self._run / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=rig={peer}",
+            # The data outlives a process here, never the machine.
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        )
+
+    def _apiserver_command(self) -> tuple[str, ...]:
+        files = self.files
+        return (
+            str(self.binaries.kube_apiserver),
+            f"--etcd-servers=http://127.0.0.1:{self._etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            # A machine without a route has no other address.
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={files.server_certificate}",
+            f"--tls-private-key-file={files.server_certificate}",
+            f"--client-ca-file={files.ca}",
+            f"--kubelet-client-certificate={files.client_certificate}",
+            f"--kubelet-client-key={files.client_certificate}",
+            f"--token-auth-file={files.token_file}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={files.service_account_key}",
+            f"--service-account-signing-key-file={files.service_account_key}",
+            f"--audit-policy-file={files.audit_policy}",
+            f"--audit-log-path={self.audit_log}",
+            # Without it a SIGTERM waits up to a minute for watches that nobody ends.
+            "--shutdown-watch-termination-grace-period=1s",
+            # Twice the defaults: hundreds of played kubelets are not what is tested here.
+            "--max-requests-inflight=800",
+            "--max-mutating-requests-inflight=400",
+        )
+
+    def _manager_command(self) -> tuple[str, ...]:
+        return (
+            str(self.binaries.kube_controller_manager),
+            f"--kubeconfig={self.files.kubeconfig(kube_files.CONTROLLER_MANAGER)}",
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={self.files.service_account_key}",
+            f"--root-ca-file={self.files.ca}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._manager}",
+            f"--cert-dir={self._run / 'manager'}",
+            # At the default of 20/s a Deployment of 1000 pods takes a minute to appear.
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+        )
+
+
+def _ask(url: str, context: ssl.SSLContext, method: str, body: object, *, token: str) -> Answer:
+    request = urllib.request.Request(
+        url,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": _CONTENT.get(method, _JSON)},
+    )
+    secure = context if url.startswith("https") else None
+    try:
+        with urllib.request.urlopen(request, timeout=_ASK_SECONDS, context=secure) as answer:
+            return Answer(answer.status, answer.read().decode())
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return Answer(refusal.code, refusal.read().decode())
+    except http.client.HTTPException as garbled:
+        raise ConnectionError(f"no whole answer from {url}") from garbled
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = {it["type"]: it["status"] for it in node["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True" and not node["spec"].get("taints")

@@ -1,0 +1,133 @@
+"""A process tree that cannot outlive the test session: own mounts, pids and host name.
+
+An anchor process holds the namespaces and reads from a pipe of ours. When the pipe closes, by
+`close()` or because this process died in whatever way, the anchor ends, and with the first process
+of a pid namespace the kernel ends all others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+# `cat` in the background with `wait` in front, because the first process has to bury orphans.
+_ANCHOR: Final = r"""
+set -e
+root=$1 run=$2
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount -t proc proc "$root/proc"
+mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs tmpfs "$root/tmp"
+mount --bind "$run" "$root/rig"
+mount --bind "$run/etc" "$root/etc/slurm"
+echo rig > /proc/sys/kernel/hostname
+mkdir "$root/run/fakegpu"
+for index in 0 1 2 3 4 5 6 7; do mknod "$root/run/fakegpu/g$index" c 1 3; done
+echo ready
+exec 3<&0
+cat <&3 > /dev/null &
+wait
+"""
+_READY_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.01
+
+
+class Namespace:
+    """The namespaces of one rig, with `root` mounted read-only and `run` as /rig in it."""
+
+    def __init__(self, root: Path, run: Path) -> None:
+        self._root = root
+        self._anchor = subprocess.Popen(
+            ("unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child",
+             "--propagation", "private", "sh", "-c", _ANCHOR, "anchor", str(root), str(run)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        assert self._anchor.stdout is not None
+        if self._anchor.stdout.readline() != "ready\n":
+            self.close()
+            raise RuntimeError(f"no namespaces for {root}: unshare or mount failed, see stderr")
+        self._first = _only_child(self._anchor.pid)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        user: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Daemon:
+        """Start `command` in the chroot, as `user` ("name:group") or as root."""
+        userspec = (f"--userspec={user}",) if user else ()
+        entry = ("nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--")
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                (*entry, "chroot", *userspec, str(self._root), *command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"} | dict(environment or {}),
+            )
+        return Daemon(process, log=log)
+
+    def close(self) -> None:
+        """End every process in the namespaces and wait until they are gone."""
+        assert self._anchor.stdin is not None
+        self._anchor.stdin.close()
+        try:
+            self._anchor.wait(5)
+        except subprocess.TimeoutExpired:
+            self._anchor.kill()
+            self._anchor.wait(5)
+        if self._anchor.stdout is not None:
+            self._anchor.stdout.close()
+
+
+class Daemon:
+    """One server in a namespace; what we started is nsenter, the server is its only child."""
+
+    def __init__(self, process: subprocess.Popen[bytes], *, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        """The server's pid as seen from outside."""
+        return _only_child(self._process.pid)
+
+    def stop(self, *, kill: bool, seconds: float = 20.0) -> None:
+        """End it with SIGTERM or SIGKILL and wait until it is gone."""
+        if self._process.poll() is None:
+            os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            self._process.wait(seconds)
+
+    def wait_until(self, ready: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
+        """Poll `ready`; RuntimeError with the log's end on early death or after `seconds`."""
+        until = time.monotonic() + seconds
+        while not ready():
+            status = self._process.poll()
+            if status is not None:
+                raise RuntimeError(f"{what}: ended with status {status}\n{self._tail()}")
+            if time.monotonic() > until:
+                raise RuntimeError(f"{what}: not ready after {seconds} s\n{self._tail()}")
+            time.sleep(_POLL_SECONDS)
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-2000:]
+
+
+def _only_child(pid: int) -> int:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    until = time.monotonic() + _READY_SECONDS
+    while not (children := path.read_text().split()):
+        if time.monotonic() > until:
+            raise RuntimeError(f"process {pid} has no child after {_READY_SECONDS} s")
+        time.sleep(_POLL_SECONDS)
+    return int(children[0])

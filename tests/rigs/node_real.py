@@ -1,0 +1,250 @@
+"""One real Node: a kubelet with containerd and runc, that runs real containers on this machine.
+
+All of it lives in a mount and a pid namespace of its own. The first process there waits on a pipe
+of ours; when the pipe closes, by `close()` or because this process died in whatever way, the kernel
+ends the kubelet, containerd, every shim and every container, and takes their mounts away. Only
+empty cgroups can be left after a crash; the next rig removes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tests.rigs import busybox_image
+from tests.rigs.kube import KubeRig
+from tests.rigs.kube_files import kubelet_user
+from tests.support.ports import free_ports
+
+_SCRIPT: Final = Path(__file__).with_name("node_real.sh")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_CGROUP_PREFIX: Final = "slurm-pod-rig-"
+_READY_SECONDS: Final = 60.0
+_END_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.1
+
+
+class RealNode:
+    """The Node `name` of `kube`; a context manager that has it Ready inside.
+
+    It offers the CPUs and the memory of the machine, and runs only the image `image`, which is a
+    busybox, with `imagePullPolicy: Never`. Pods reach the machine itself and nothing beyond.
+    """
+
+    image: Final = busybox_image.BUSYBOX
+
+    def __init__(self, kube: KubeRig, name: str) -> None:
+        self.name = name
+        self._kube = kube
+        self._run = Path(tempfile.mkdtemp(prefix="node-rig-"))
+        self.cgroup = f"{_CGROUP_PREFIX}{os.getpid()}-{self._run.name}"
+        self._anchor: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def log_directory(self) -> Path:
+        """Where kubelet and containerd write their logs."""
+        return self._run / "log"
+
+    def close(self) -> None:
+        """End everything on the Node; the Node object stays in the API, as after a crash."""
+        if self._anchor is not None:
+            _end(self._anchor)
+        _remove_cgroups(self.cgroup)
+        shutil.rmtree(self._run, ignore_errors=True)
+
+    def _start(self) -> None:
+        self._write()
+        _remove_cgroups_of_the_dead()
+        _make_cgroups(self.cgroup)
+        with (self.log_directory / "node.log").open("ab") as log:
+            self._anchor = subprocess.Popen(
+                ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation",
+                 "private", "--", "sh", str(_SCRIPT), str(self._run), self.name),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+                env=self._environment(),
+            )  # fmt: skip
+        self._wait_until_ready(self._anchor)
+
+    def _wait_until_ready(self, anchor: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + _READY_SECONDS
+        while self.name not in self._kube.ready_nodes():
+            if anchor.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"Node {self.name} does not become Ready\n{self._tails()}")
+            time.sleep(_POLL_SECONDS)
+
+    def _environment(self) -> dict[str, str]:
+        tools = self._kube.binaries.containers
+        folders = [str(tools / folder) for folder in ("usr/bin", "usr/sbin")]
+        return {
+            "PATH": ":".join((*folders, "/usr/sbin:/usr/bin:/sbin:/bin")),
+            "KUBELET": str(self._kube.binaries.kubelet),
+        }
+
+    def _write(self) -> None:
+        for folder in ("log", "var-lib", "var-log", "cni", "sys"):
+            (self._run / folder).mkdir()
+        for name, value in _KERNEL_SETTINGS.items():
+            (self._run / "sys" / name.replace("/", ".")).write_text(value + "\n")
+        tools = self._kube.binaries.containers
+        busybox_image.write(self._run / "images.tar", tools / "bin/busybox")
+        (self._run / "containerd.toml").write_text(_containerd(self._run, tools))
+        (self._run / "cni/rig.conflist").write_text(json.dumps(_network(self._run)))
+        shutil.copy(self._kube.files.kubeconfig(kubelet_user(self.name)), self._run / "kubeconfig")
+        (self._run / "kubelet.json").write_text(json.dumps(self._kubelet()))
+
+    def _kubelet(self) -> dict[str, Any]:
+        port = free_ports(1)[0]
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "port": port,
+            "readOnlyPort": 0,
+            "healthzPort": 0,
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True},
+                "x509": {"clientCAFile": str(self._kube.ca)},
+            },
+            "authorization": {"mode": "Webhook"},
+            "containerRuntimeEndpoint": f"unix://{self._run}/containerd.sock",
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{self.cgroup}",
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "enforceNodeAllocatable": [],
+            "evictionHard": {},
+            "oomScoreAdj": 0,
+            "makeIPTablesUtilChains": False,
+            "resolvConf": "",
+        }
+
+    def _tails(self) -> str:
+        logs = sorted(self.log_directory.glob("*.log"))
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-2000:]}" for log in logs)
+
+
+# What a kubelet and a CNI plugin want of the kernel. They find it in these files, mounted over the
+# real settings, which stay as the machine's owner has set them; nothing is forwarded for pods.
+_KERNEL_SETTINGS: Final = {
+    "kernel/keys/root_maxbytes": "25000000",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "net/ipv4/ip_forward": "1",
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+}
+
+
+def _containerd(run: Path, tools: Path) -> str:
+    """containerd's configuration; without restrict_oom_score_adj runc needs CAP_SYS_RESOURCE."""
+    cri = 'plugins."io.containerd.grpc.v1.cri"'
+    return f"""\
+version = 2
+root = "{run}/containerd"
+state = "/run/containerd-rig"
+[grpc]
+address = "{run}/containerd.sock"
+[{cri}]
+sandbox_image = "{busybox_image.PAUSE}"
+restrict_oom_score_adj = true
+[{cri}.containerd]
+snapshotter = "overlayfs"
+[{cri}.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[{cri}.containerd.runtimes.runc.options]
+BinaryName = "{tools}/usr/sbin/runc"
+[{cri}.cni]
+bin_dir = "{tools}/usr/lib/cni"
+conf_dir = "{run}/cni"
+"""
+
+
+def _network(run: Path) -> dict[str, Any]:
+    """A link from each pod to the machine, in addresses reserved for tests (RFC 2544)."""
+    return {
+        "cniVersion": "0.4.0",
+        "name": "rig",
+        "plugins": [
+            {
+                "type": "ptp",
+                "ipam": {
+                    "type": "host-local",
+                    "dataDir": f"{run}/addresses",
+                    "subnet": f"198.18.{os.getpid() % 256}.0/24",
+                },
+            }
+        ],
+    }
+
+
+def _end(anchor: subprocess.Popen[bytes]) -> None:
+    assert anchor.stdin is not None
+    anchor.stdin.close()
+    try:
+        anchor.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        anchor.kill()
+        anchor.wait(_END_SECONDS)
+
+
+def _hierarchies() -> Iterator[Path]:
+    """The roots of all cgroup trees: one with cgroup v2, one for each controller with v1."""
+    if (_CGROUPS / "cgroup.controllers").exists():
+        yield _CGROUPS
+    else:
+        yield from (path for path in _CGROUPS.iterdir() if path.is_dir())
+
+
+def _make_cgroups(name: str) -> None:
+    for root in _hierarchies():
+        (root / name).mkdir()
+
+
+def _remove_cgroups(name: str) -> None:
+    """Remove what is empty, from the leaves up; processes that are ending may need a moment."""
+    until = time.monotonic() + _END_SECONDS
+    for root in _hierarchies():
+        while (root / name).exists() and not _removed(root / name):
+            if time.monotonic() > until:
+                raise RuntimeError(f"cgroup {root / name} is still in use")
+            time.sleep(_POLL_SECONDS)
+
+
+def _removed(top: Path) -> bool:
+    try:
+        for folder, _, _ in os.walk(top, topdown=False):
+            Path(folder).rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def _remove_cgroups_of_the_dead() -> None:
+    names = {path.name for root in _hierarchies() for path in root.glob(_CGROUP_PREFIX + "*")}
+    for name in names:
+        owner = re.match(r"\d+", name.removeprefix(_CGROUP_PREFIX))
+        if owner and not Path("/proc", owner[0]).exists():
+            _remove_cgroups(name)

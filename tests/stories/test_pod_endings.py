@@ -1,0 +1,88 @@
+"""Story 2: whatever ends a pod ends its job, and never before the containers have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.slurm import Record
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_pod_deleted_while_pending_cancels_job(world: World) -> None:
+    await world.fill()
+    await world.create()
+    job = await world.placeholder(await world.waiting())
+    await world.delete()
+    await world.gone()
+    await world.job_ended(job.job_id, state="CANCELLED")
+    await world.nothing_left()
+
+
+async def test_pod_deleted_before_it_has_a_job_leaves_none(world: World) -> None:
+    await world.create()
+    await world.delete()
+    await world.gone()
+    await world.nothing_left()
+
+
+async def test_pod_deleted_while_running_cancels_job_after_its_containers(world: World) -> None:
+    await world.create(grace=10, annotations={"sandbox/stop-seconds": "3"})
+    job = await world.placeholder(await world.running())
+    await world.delete()
+    await _ends_in_order(world, job)
+
+
+async def test_recreated_pod_of_the_same_name_gets_a_job_of_its_own(world: World) -> None:
+    await world.create()
+    first = await world.placeholder(await world.running())
+    await world.delete()
+    await world.gone()
+    await world.create()
+    second = await world.placeholder(await world.running())
+    assert first.name != second.name
+    await world.job_ended(first.job_id)
+    assert [it.job_id for it in await world.slurm.live_placeholders(world.namespace)] == [
+        second.job_id
+    ]
+
+
+@pytest.mark.parametrize(("exit_code", "phase"), [(0, "Succeeded"), (1, "Failed")])
+async def test_finished_pod_leaves_no_job(world: World, exit_code: int, phase: str) -> None:
+    await world.create(
+        restartPolicy="Never",
+        annotations={"sandbox/run-seconds": "1", "sandbox/exit-code": str(exit_code)},
+    )
+    job = await world.placeholder(await world.bound())
+    await world.pod_that(f"has {phase}", lambda it: pods.phase(it) == phase)
+    await world.job_ended(job.job_id, state="CANCELLED")
+
+
+async def _ends_in_order(world: World, job: Record) -> None:
+    """Follow the end: while the pod is there with running containers, so is its job."""
+    containers_seen_at = time.monotonic()
+    while True:
+        record = await world.slurm.job(job.job_id)
+        job_seen_at = time.monotonic()
+        pod = await world.kube.find("pods", "train", namespace=world.namespace)
+        if pod is not None and _containers_run(pod):
+            assert record is not None
+            assert record.live, f"job ended while containers ran: {pods.summary(pod)}"
+            containers_seen_at = time.monotonic()
+        elif record is None or not record.live:
+            break
+        assert job_seen_at - containers_seen_at < 30, await world.picture()
+        await asyncio.sleep(0.1)
+    await world.gone()
+    await world.nothing_left()
+
+
+def _containers_run(pod: Object) -> bool:
+    states = [it["state"] for it in pod["status"].get("containerStatuses", ())]
+    return not states or any("terminated" not in state for state in states)

@@ -1,0 +1,92 @@
+"""Story 4: a pod that cannot be served says why in one place, and the scheduler goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.support import pods
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A pod that cannot be served, and the words that must say so."""
+
+    pod: dict[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+
+_INVALID = {
+    "no cpu request": Wrong({"cpus": None}, ("cpu",)),
+    "no memory request": Wrong({"memory": None}, ("memory",)),
+    "grace of 25 s": Wrong({"grace": 25}, ("terminationGracePeriodSeconds", "25", "24")),
+    "timeout in words": Wrong({"slurm": {"timeout": "soon"}}, ("timeout", "soon", "seconds")),
+    "unknown annotation": Wrong({"slurm": {"partion": "x"}}, ("partion", "partition")),
+    "unsupported annotation": Wrong({"slurm": {"required-nodes": "n1"}}, ("required-nodes",)),
+}
+_REJECTED = {
+    "no such partition": Wrong({"slurm": {"partition": "nowhere"}}, ("nowhere",)),
+    "more GPUs than any node": Wrong({"gpus": 1000}, ("1000",)),
+}
+
+
+@pytest.mark.parametrize("wrong", _INVALID.values(), ids=_INVALID.keys())
+async def test_invalid_pod_is_told_and_not_submitted(world: World, wrong: Wrong) -> None:
+    await world.create(**wrong.pod)
+    await _told(world, "SchedulingFailed", wrong.words)
+    await _goes_on(world)
+    assert not [it for it in await world.slurm.placeholders(world.namespace) if "train" in it.name]
+
+
+async def test_all_problems_are_told_at_once(world: World) -> None:
+    await world.create(cpus=None, grace=600, slurm={"timeout": "-3"})
+    await _told(world, "SchedulingFailed", ("cpu", "600", "timeout", "-3"))
+
+
+@pytest.mark.parametrize("wrong", _REJECTED.values(), ids=_REJECTED.keys())
+async def test_pod_refused_by_slurm_is_told_and_leaves_nothing(world: World, wrong: Wrong) -> None:
+    await world.create(**wrong.pod)
+    await _told(world, "SlurmRejected", wrong.words)
+    await _goes_on(world)
+    live = await world.slurm.live_placeholders(world.namespace)
+    assert not [it for it in live if ".train." in it.name]
+
+
+async def test_more_cpus_than_any_node_is_told(world: World) -> None:
+    """26.05 takes such a job and leaves it pending for ever, 24.11 refuses it: the pod tells."""
+    await world.create(cpus="100000")
+
+    async def told() -> bool:
+        pod = await world.kube.get("pods", "train", namespace=world.namespace)
+        condition = pods.condition(pod, "PodScheduled")
+        return condition is not None and condition["reason"] in {"SlurmPending", "SlurmRejected"}
+
+    await world.until("the pod says that Slurm will not start it", told)
+    await _goes_on(world)
+
+
+async def _told(world: World, reason: str, words: tuple[str, ...]) -> None:
+    """One Event and the condition, both with all the words."""
+    pod = await world.pod_that(
+        f"is told {reason}",
+        lambda it: (pods.condition(it, "PodScheduled") or {}).get("reason") == reason,
+    )
+    condition = pods.condition(pod, "PodScheduled")
+    assert condition is not None
+    assert condition["status"] == "False"
+    assert not [word for word in words if word not in condition["message"]], condition
+    event = await world.event(reason)
+    assert not [word for word in words if word not in event["message"]], event
+    assert event["type"] == "Warning"
+    events = await world.kube.events_of("train", namespace=world.namespace)
+    assert len([it for it in events if it["reason"] == reason]) == 1
+
+
+async def _goes_on(world: World) -> None:
+    await world.create("healthy")
+    await world.running("healthy")

@@ -1,0 +1,163 @@
+"""Story 5: any server may go away in mid-work; pods end where they should, no job is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(240)
+
+_RUNNING = ("runs-0", "runs-1")
+_WAITING = ("waits-0", "waits-1")
+_RESTARTS = [
+    pytest.param(component, kill, id=f"{component}-{'killed' if kill else 'stopped'}")
+    for component in ("slurmrestd", "slurmctld", "kube-apiserver")
+    for kill in (False, True)
+]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Some pods run, some wait behind a native job."""
+
+    filler: int
+    running: tuple[Object, ...]
+
+
+@pytest.mark.parametrize(("component", "kill"), _RESTARTS)
+async def test_restarted_server_harms_and_doubles_nothing(
+    world: World, component: str, kill: bool
+) -> None:
+    scene = await _scene(world)
+    await world.cluster.stop(component, kill=kill)
+    await world.cluster.start(component)
+    await _all_end_well(world, scene)
+
+
+@pytest.mark.parametrize("component", ["slurmrestd", "slurmctld"])
+async def test_pod_made_while_slurm_is_away_is_served_later(world: World, component: str) -> None:
+    await world.cluster.stop(component)
+    try:
+        await world.create()
+        await world.create("second")
+    finally:
+        await world.cluster.start(component)
+    await world.running()
+    await world.running("second")
+    await world.one_placeholder_each()
+
+
+async def test_pod_deleted_while_slurm_is_away_leaves_no_job(world: World) -> None:
+    await world.create()
+    job = await world.placeholder(await world.running())
+    await world.cluster.stop("slurmrestd")
+    try:
+        await world.delete()
+        await world.gone()
+    finally:
+        await world.cluster.start("slurmrestd")
+    await world.job_ended(job.job_id)
+
+
+async def test_killed_scheduler_finds_waiting_and_bound_pods_as_they_were(world: World) -> None:
+    scene = await _scene(world)
+    before = await world.one_placeholder_each()
+    world.scheduler.kill()
+    world.scheduler.start()
+    await _all_end_well(world, scene)
+    after = await world.one_placeholder_each()
+    assert {uid: it.job_id for uid, it in after.items()} == {
+        uid: it.job_id for uid, it in before.items()
+    }
+
+
+async def test_pods_allocated_while_the_scheduler_is_dead_are_bound_later(world: World) -> None:
+    scene = await _scene(world)
+    before = await world.one_placeholder_each()
+    world.scheduler.kill()
+    await world.end_native(scene.filler)
+    await world.until("all jobs run", lambda: _all_jobs_run(world))
+    world.scheduler.start()
+    await _all_end_well(world, scene)
+    after = await world.one_placeholder_each()
+    assert {it.job_id for it in after.values()} == {it.job_id for it in before.values()}
+
+
+async def test_pods_deleted_while_the_scheduler_is_dead_leave_no_job(world: World) -> None:
+    await _scene(world)
+    world.scheduler.kill()
+    for name in (_RUNNING[0], _WAITING[0]):
+        await world.delete(name)
+        await world.gone(name)
+    world.scheduler.start()
+    left = await world.one_placeholder_each()
+    assert {it.tag["unit"] for it in left.values()} == {_RUNNING[1], _WAITING[1]}
+
+
+async def test_scheduler_killed_again_and_again_doubles_nothing(world: World) -> None:
+    names = [f"burst-{index}" for index in range(12)]
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(world.create(name))
+    for _ in range(3):
+        await asyncio.to_thread(world.scheduler.kill)
+        await asyncio.to_thread(world.scheduler.start)
+    for name in names:
+        await world.running(name)
+    placeholders = await world.one_placeholder_each()
+    assert len(placeholders) == len(names)
+    ever = await world.slurm.placeholders(world.namespace)
+    started = [it.tag["unit"] for it in ever if it.nodes]
+    assert sorted(started) == sorted(names), "a unit had two placeholders with nodes"
+
+
+async def test_stopped_scheduler_ends_in_order_and_leaves_pods_alone(world: World) -> None:
+    scene = await _scene(world)
+    assert await asyncio.to_thread(world.scheduler.stop) == 0
+    world.unharmed(*scene.running)
+    await asyncio.to_thread(world.scheduler.start)
+    await _all_end_well(world, scene)
+
+
+async def _scene(world: World) -> Scene:
+    filler = await world.fill(leave_cpus=8)
+    for name in _RUNNING:
+        await world.create(name)
+    for name in _WAITING:
+        await world.create(name, cpus="32")
+    running = [await world.running(name) for name in _RUNNING]
+    for name in _WAITING:
+        await world.waiting(name)
+    return Scene(filler, tuple(running))
+
+
+async def _all_end_well(world: World, scene: Scene) -> None:
+    await world.end_native(scene.filler)
+    for name in (*_RUNNING, *_WAITING):
+        await world.running(name)
+    world.unharmed(*scene.running)
+    await world.until("each runs where its job does", lambda: _side_by_side(world))
+
+
+async def _side_by_side(world: World) -> bool:
+    """Each pod's only placeholder runs, on the pod's Node, and is the one in its annotation."""
+    placeholders = await world.one_placeholder_each()
+    found = await world.kube.items("pods", namespace=world.namespace)
+    return all(
+        (job := placeholders.get(pod["metadata"]["uid"])) is not None
+        and job.states == ("RUNNING",)
+        and job.nodes == pods.node_of(pod)
+        and pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
+        for pod in found
+    )
+
+
+async def _all_jobs_run(world: World) -> bool:
+    live = await world.slurm.live_placeholders(world.namespace)
+    return all(record.states == ("RUNNING",) for record in live)

@@ -1,0 +1,51 @@
+"""The seam of the story tests: a Kubernetes and a Slurm that are one cluster, modelled or real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+
+class Cluster(Protocol):
+    """`name` is KIND-RELEASE, as in "live-24.11"; `placeholder_mode` is "external" or "script".
+
+    `nodes` are names of a Node and a node each. `real_node`, where there is one, has a kubelet with
+    real containers; pods get there through the partition `real_partition`.
+    """
+
+    name: str
+    placeholder_mode: str
+    kubeconfig: Path
+    kube_token: str
+    kube_ca: Path | None
+    slurm_socket: Path | None
+    slurm_token_file: Path
+    nodes: tuple[str, ...]
+    cpus_per_node: int
+    gpus_per_node: int
+    real_node: str | None
+    real_partition: str
+    partition: str
+    high_partition: str
+
+    @property
+    def kube_url(self) -> str:
+        """The API server."""
+
+    @property
+    def slurm_url(self) -> str:
+        """slurmrestd over TCP."""
+
+    async def stop(self, component: str, *, kill: bool = False) -> None:
+        """End "slurmctld", "slurmrestd" or "kube-apiserver"; with `kill` as a crash would."""
+
+    async def start(self, component: str) -> None:
+        """Start it again; returns when it answers."""
+
+    def slurm_token(self, user: str) -> str:
+        """A Slurm token of "root" (an operator) or of an ordinary user, "alice" or "bob"."""
+
+
+def release(cluster: Cluster) -> str:
+    """The Slurm release of a cluster, as in "24.11"."""
+    return cluster.name.partition("-")[2]

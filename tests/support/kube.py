@@ -1,0 +1,162 @@
+"""A small Kubernetes client for the hands of a test; no code of the product."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+
+Object = dict[str, Any]
+
+_GROUPS: Final = {
+    "pods": "/api/v1",
+    "events": "/api/v1",
+    "nodes": "/api/v1",
+    "namespaces": "/api/v1",
+    "serviceaccounts": "/api/v1",
+    "deployments": "/apis/apps/v1",
+    "replicasets": "/apis/apps/v1",
+    "jobs": "/apis/batch/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+}
+_MERGE: Final = "application/merge-patch+json"
+_SECONDS: Final = 20.0
+
+
+class KubeAnswerError(Exception):
+    """The API server refused; `status` is the HTTP status, `reason` the Kubernetes reason."""
+
+    def __init__(self, status: int, body: Object) -> None:
+        super().__init__(f"{status} {body.get('reason', '')}: {body.get('message', body)}")
+        self.status = status
+        self.reason = str(body.get("reason", ""))
+
+
+class Kube:
+    """The API server at `url`; an async context manager.
+
+    `kind` is a plural as in URLs ("pods"). Methods raise KubeAnswerError for a refusal, and
+    aiohttp.ClientError or TimeoutError when there is no answer within 20 s.
+    """
+
+    def __init__(self, url: str, *, token: str, ca: Path | None = None) -> None:
+        context = ssl.create_default_context(cafile=str(ca)) if ca else None
+        self._session = aiohttp.ClientSession(
+            url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=aiohttp.ClientTimeout(total=_SECONDS),
+            connector=aiohttp.TCPConnector(ssl=context if context else True, limit=64),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def create(self, kind: str, body: Object, *, namespace: str = "") -> Object:
+        """Store a new object."""
+        return await self._ask("POST", _path(kind, namespace), body)
+
+    async def get(self, kind: str, name: str, *, namespace: str = "") -> Object:
+        """One object."""
+        return await self._ask("GET", _path(kind, namespace, name))
+
+    async def find(self, kind: str, name: str, *, namespace: str = "") -> Object | None:
+        """One object, or None where there is none."""
+        try:
+            return await self.get(kind, name, namespace=namespace)
+        except KubeAnswerError as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    async def items(self, kind: str, *, namespace: str = "") -> list[Object]:
+        """All objects, or those of one namespace."""
+        answer = await self._ask("GET", _path(kind, namespace))
+        return list(answer["items"])
+
+    async def delete(
+        self, kind: str, name: str, *, namespace: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """Ask for an object's deletion; one that is not there is fine."""
+        options: Object = {"propagationPolicy": "Background"}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        try:
+            await self._ask("DELETE", _path(kind, namespace, name), options)
+        except KubeAnswerError as refusal:
+            if refusal.status != 404:
+                raise
+
+    async def patch(
+        self, kind: str, name: str, patch: Object, *, namespace: str = "", subresource: str = ""
+    ) -> Object:
+        """Change an object, or its subresource ("status"), by a merge patch."""
+        path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        return await self._ask("PATCH", path, patch, content_type=_MERGE)
+
+    async def events_of(self, pod: str, *, namespace: str) -> list[Object]:
+        """The Events about a pod, oldest first."""
+        every = await self.items("events", namespace=namespace)
+        mine = [it for it in every if it["involvedObject"].get("name") == pod]
+        return sorted(mine, key=lambda it: it["metadata"]["creationTimestamp"])
+
+    async def watch(
+        self, kind: str, *, namespace: str, since: str
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """Changes after the resourceVersion `since` as (ADDED|MODIFIED|DELETED|ERROR, object)."""
+        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true"}
+        async with self._session.get(
+            _path(kind, namespace), params=query, timeout=aiohttp.ClientTimeout(sock_connect=5)
+        ) as response:
+            if response.status != 200:
+                raise KubeAnswerError(response.status, await _decoded(response))
+            async for line in response.content:
+                change = msgspec.json.decode(line)
+                yield change["type"], change["object"]
+
+    async def resource_version(self, kind: str, *, namespace: str) -> str:
+        """Where a watch may begin."""
+        answer = await self._ask("GET", _path(kind, namespace))
+        return str(answer["metadata"]["resourceVersion"])
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = "application/json",
+    ) -> Object:
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"Content-Type": content_type}
+        async with self._session.request(method, path, data=data, headers=headers) as response:
+            answer = await _decoded(response)
+            if response.status >= 300:
+                raise KubeAnswerError(response.status, answer)
+            return answer
+
+
+async def _decoded(response: aiohttp.ClientResponse) -> Object:
+    data = await response.read()
+    try:
+        body = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return {"message": data.decode(errors="replace")}
+    return body if isinstance(body, dict) else {"message": str(body)}
+
+
+def _path(kind: str, namespace: str, name: str = "") -> str:
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"{_GROUPS[kind]}{within}/{kind}" + (f"/{name}" if name else "")

@@ -1,0 +1,77 @@
+"""A real cluster: the Kubernetes of one rig and the Slurm of another, with Nodes of equal names."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from tests.rigs.kube import KubeRig
+from tests.rigs.simulator.nodes import NodeShape
+from tests.rigs.slurm import SlurmRig
+from tests.rigs.slurm_conf import CPUS_PER_NODE, MEMORY_MIB_PER_NODE, REAL_PARTITION
+
+_GPU_RESOURCE: Final = "nvidia.com/gpu"
+
+
+class LiveCluster:
+    """`kube` and `slurm` joined. `real_node` names the Node with a real kubelet, if there is one.
+
+    The rigs are started and ended by their owners, and so are the Nodes of `node_shapes`.
+    """
+
+    def __init__(self, kube: KubeRig, slurm: SlurmRig, *, real_node: str | None = None) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self.name = f"live-{slurm.major}"
+        self.placeholder_mode = "script" if slurm.major == "24.11" else "external"
+        self.kubeconfig = kube.kubeconfig
+        self.kube_token = kube.token
+        self.kube_ca: Path | None = kube.ca
+        self.slurm_socket: Path | None = slurm.socket
+        self.slurm_token_file = slurm.token_file
+        self.nodes = slurm.nodes
+        self.gpus_per_node = slurm.gpus_per_node
+        self.cpus_per_node = CPUS_PER_NODE
+        self.real_node = real_node
+        self.real_partition = REAL_PARTITION
+        self.partition = slurm.partition
+        self.high_partition = slurm.high_partition
+
+    @property
+    def kube_url(self) -> str:
+        """The API server."""
+        return self._kube.url
+
+    @property
+    def slurm_url(self) -> str:
+        """slurmrestd over TCP."""
+        return self._slurm.url
+
+    def slurm_token(self, user: str) -> str:
+        """A token of that user."""
+        return self._slurm.token(user)
+
+    async def stop(self, component: str, *, kill: bool = False) -> None:
+        """End a component; as in Cluster."""
+        await asyncio.to_thread(self._rig_of(component).stop, component, kill=kill)
+
+    async def start(self, component: str) -> None:
+        """Start it again; as in Cluster."""
+        await asyncio.to_thread(self._rig_of(component).start, component)
+
+    def _rig_of(self, component: str) -> KubeRig | SlurmRig:
+        return self._kube if component == "kube-apiserver" else self._slurm
+
+
+def node_shapes(slurm: SlurmRig) -> tuple[NodeShape, ...]:
+    """The Nodes to play beside the nodes of a Slurm."""
+    return tuple(
+        NodeShape(
+            name=name,
+            cpus=CPUS_PER_NODE,
+            memory_mib=MEMORY_MIB_PER_NODE,
+            devices={_GPU_RESOURCE: slurm.gpus_per_node},
+        )
+        for name in slurm.nodes
+    )

@@ -1,0 +1,93 @@
+"""Pods as a test writes and reads them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.support.kube import Object
+from tests.support.scheduler import SCHEDULER_NAME
+
+PREFIX: Final = "sunk.coreweave.com/"
+JOB_ID: Final = "slurm-pod-scheduler/job-id"
+NODES: Final = "slurm-pod-scheduler/nodes"
+
+
+def pod(
+    name: str,
+    *,
+    cpus: str | None = "2",
+    memory: str | None = "1Gi",
+    gpus: int = 0,
+    grace: int = 3,
+    scheduler: str = SCHEDULER_NAME,
+    slurm: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    container: Object | None = None,
+    **spec: Any,
+) -> Object:
+    """A pod with one container; `slurm` are annotations without their prefix.
+
+    `container` and `spec` are fields to set or replace in the container and in the pod's spec.
+    """
+    requests = {k: v for k, v in (("cpu", cpus), ("memory", memory)) if v is not None}
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    main = {
+        "name": "main",
+        "image": "registry.invalid/anything:1",
+        "resources": {"requests": requests | limits, "limits": limits},
+    } | (container or {})
+    prefixed = {PREFIX + key: value for key, value in (slurm or {}).items()}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"app": name},
+            "annotations": prefixed | (annotations or {}),
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "terminationGracePeriodSeconds": grace,
+            "automountServiceAccountToken": False,
+            "containers": [main],
+        }
+        | spec,
+    }
+
+
+def condition(pod: Object, kind: str) -> Object | None:
+    """A condition of a pod by its type, None where it has none of that type."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((it for it in conditions if it["type"] == kind), None)
+
+
+def annotation(pod: Object, key: str) -> str | None:
+    """An annotation of a pod, None where it has none of that name."""
+    value = pod["metadata"].get("annotations", {}).get(key)
+    return None if value is None else str(value)
+
+
+def phase(pod: Object) -> str:
+    """The phase, "Pending" before anyone wrote one."""
+    return str(pod.get("status", {}).get("phase", "Pending"))
+
+
+def node_of(pod: Object) -> str | None:
+    """The Node it is bound to."""
+    name = pod["spec"].get("nodeName")
+    return None if name is None else str(name)
+
+
+def leaving(pod: Object) -> bool:
+    """Whether its deletion was asked for."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def summary(pod: Object) -> str:
+    """One line about a pod, for people."""
+    conditions = " ".join(
+        f"{it['type']}={it['status']}({it.get('reason', '')}: {it.get('message', '')})"
+        for it in pod.get("status", {}).get("conditions", ())
+    )
+    return (
+        f"{pod['metadata']['name']} uid={pod['metadata']['uid'][:8]} phase={phase(pod)} "
+        f"node={node_of(pod)} job={annotation(pod, JOB_ID)} leaving={leaving(pod)} {conditions}"
+    )

@@ -1,0 +1,92 @@
+"""The sandbox as tests meet it: on sockets only, in a thread and an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from scheduler.sandbox.cluster import Sandbox, SandboxShape
+
+T = TypeVar("T")
+
+# 200 nodes without a process each, or two, as on the real clusters.
+_NODES: Final = {"26.05": 200, "24.11": 2}
+_CALL_SECONDS: Final = 30.0
+
+
+class SandboxCluster:
+    """A sandbox with Slurm `major` ("26.05" or "24.11"); a context manager that runs it."""
+
+    def __init__(self, major: str, *, nodes: int | None = None) -> None:
+        shape = SandboxShape(release=major, nodes=nodes or _NODES[major])
+        self._sandbox = Sandbox(shape)
+        self.name = self._sandbox.name
+        self.placeholder_mode = self._sandbox.placeholder_mode
+        self.nodes = self._sandbox.nodes
+        self.gpus_per_node = self._sandbox.gpus_per_node
+        self.cpus_per_node = shape.cpus_per_node
+        self.partition = self._sandbox.partition
+        self.high_partition = self._sandbox.high_partition
+        self.real_node: str | None = None
+        self.real_partition = self._sandbox.real_partition
+        self.kube_ca: Path | None = None
+        self.kube_token = self._sandbox.kube_token
+        self.kubeconfig = self.slurm_token_file = Path()
+        self.slurm_socket: Path | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._call(self._sandbox.__aenter__())
+        except BaseException:
+            self._end_loop()
+            raise
+        self.kubeconfig = self._sandbox.kubeconfig
+        self.slurm_token_file = self._sandbox.slurm_token_file
+        self.slurm_socket = self._sandbox.slurm_socket
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._call(self._sandbox.__aexit__(None, None, None))
+        finally:
+            self._end_loop()
+
+    @property
+    def kube_url(self) -> str:
+        """The API server."""
+        return self._sandbox.kube_url
+
+    @property
+    def slurm_url(self) -> str:
+        """slurmrestd over TCP."""
+        return self._sandbox.slurm_url
+
+    def slurm_token(self, user: str) -> str:
+        """A token of that user."""
+        return self._sandbox.slurm_token(user)
+
+    async def stop(self, component: str, *, kill: bool = False) -> None:
+        """End a component; as in Cluster."""
+        await asyncio.to_thread(self._call, self._sandbox.stop(component, kill=kill))
+
+    async def start(self, component: str) -> None:
+        """Start it again; as in Cluster."""
+        await asyncio.to_thread(self._call, self._sandbox.start(component))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CALL_SECONDS)
+        self._loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_SECONDS)

@@ -1,0 +1,142 @@
+"""An operator's hand on Slurm: native jobs, node states, a look at our placeholders."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from tests.support.slurm_rest import Answer, SlurmRest
+
+# Base states of jobs that may still run or run (slurm.h).
+LIVE: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One job as slurmrestd shows it; `raw` has the rest."""
+
+    job_id: int
+    name: str
+    states: tuple[str, ...]
+    reason: str
+    nodes: str
+    tag: dict[str, Any]
+    raw: dict[str, Any]
+
+    @property
+    def live(self) -> bool:
+        """Whether it may still run."""
+        return self.states[0] in LIVE
+
+    def number(self, field: str) -> int | None:
+        """A numeric field of Slurm's set/infinite/number kind, or None where it is not set."""
+        value = self.raw[field]
+        if isinstance(value, dict):
+            return int(value["number"]) if value["set"] else None
+        return int(value)
+
+
+class SlurmHand:
+    """Slurm through slurmrestd, with any user's token; AssertionError where it refuses."""
+
+    def __init__(self, url: str, *, major: str, token: Callable[[str], str]) -> None:
+        self._url = url
+        self._major = major
+        self._token = token
+
+    @property
+    def external(self) -> bool:
+        """Whether jobs can be without a process (Slurm >= 25.05)."""
+        return self._major != "24.11"
+
+    async def ask(
+        self, method: str, path: str, *, body: dict[str, Any] | None = None, user: str = "root"
+    ) -> Answer:
+        """One request; repeated while nothing answers, for at most 30 s."""
+        rest = SlurmRest(self._url, major=self._major, token=self._token(user))
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    return await asyncio.to_thread(rest.request, method, path, body=body)
+                except (OSError, http.client.HTTPException):
+                    await asyncio.sleep(0.1)
+
+    async def submit(self, name: str, *, user: str = "root", **fields: Any) -> int:
+        """Submit a native job that runs until it is cancelled; returns its id."""
+        job: dict[str, Any] = {
+            "name": name,
+            "current_working_directory": "/tmp",
+            "environment": ["PATH=/usr/bin:/bin"],
+            "nodes": "1",
+            "tasks": 1,
+            "cpus_per_task": 1,
+            "memory_per_node": {"set": True, "number": 100},
+        }
+        if self.external:
+            job["flags"] = ["EXTERNAL_JOB"]
+        else:
+            job["script"] = "#!/bin/sh\nexec sleep 3600\n"
+        answer = await self.ask("POST", "job/submit", body={"job": job | fields}, user=user)
+        assert answer.ok, f"submit of {name}: {answer}"
+        return int(answer.body["job_id"])
+
+    async def job(self, job_id: int) -> Record | None:
+        """One job, or None when Slurm does not know it."""
+        answer = await self.ask("GET", f"job/{job_id}")
+        if any(error.get("error_number") == 2017 for error in answer.body.get("errors", ())):
+            return None
+        assert answer.ok, f"job {job_id}: {answer}"
+        return _record(answer.body["jobs"][0])
+
+    async def jobs(self) -> list[Record]:
+        """All jobs."""
+        answer = await self.ask("GET", "jobs/")
+        assert answer.ok, f"jobs: {answer}"
+        return [_record(raw) for raw in answer.body["jobs"]]
+
+    async def placeholders(self, namespace: str) -> list[Record]:
+        """The jobs whose owner tag names `namespace`, ended ones included, by id."""
+        mine = [it for it in await self.jobs() if it.tag.get("namespace") == namespace]
+        return sorted(mine, key=lambda it: it.job_id)
+
+    async def live_placeholders(self, namespace: str) -> list[Record]:
+        """Those of them that may still run."""
+        return [it for it in await self.placeholders(namespace) if it.live]
+
+    async def cancel(self, job_id: int) -> None:
+        """What scancel does; a job that has ended already is fine."""
+        answer = await self.ask("DELETE", f"job/{job_id}")
+        gone = {0, 2017, 2021}
+        errors = [it for it in answer.body.get("errors", ()) if it["error_number"] not in gone]
+        assert not errors, f"cancel of {job_id}: {answer}"
+
+    async def set_node(self, node: str, state: str) -> None:
+        """Set a node DOWN, DRAIN or RESUME."""
+        body = {"state": [state], "reason": "a test"}
+        answer = await self.ask("POST", f"node/{node}", body=body)
+        assert answer.ok, f"node {node} to {state}: {answer}"
+
+
+def _record(raw: dict[str, Any]) -> Record:
+    return Record(
+        job_id=int(raw["job_id"]),
+        name=raw["name"],
+        states=tuple(raw["job_state"]),
+        reason=raw["state_reason"],
+        nodes=raw["nodes"],
+        tag=_tag(raw["admin_comment"]),
+        raw=raw,
+    )
+
+
+def _tag(text: str) -> dict[str, Any]:
+    try:
+        tag = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return tag if isinstance(tag, dict) else {}

@@ -1,0 +1,254 @@
+"""One test's corner of a cluster: a namespace, hands on both sides, and the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import aiohttp
+
+from tests.support import pods
+from tests.support.cluster import Cluster
+from tests.support.history import History
+from tests.support.kube import Kube, KubeAnswerError, Object
+from tests.support.scheduler import SchedulerProcess
+from tests.support.slurm import Record, SlurmHand
+
+T = TypeVar("T")
+
+# Real Slurm schedules once a second; the rest is a machine that has other work.
+SECONDS: Final = 40.0
+_POLL_SECONDS: Final = 0.1
+
+
+@dataclass(slots=True)
+class World:
+    """What a story acts with. All waits are bounded and explain themselves when they fail."""
+
+    cluster: Cluster
+    kube: Kube
+    slurm: SlurmHand
+    scheduler: SchedulerProcess
+    namespace: str
+    history: History
+    _native: dict[int, str] = field(default_factory=dict)
+    _nodes_set: list[str] = field(default_factory=list)
+
+    # --- acting ---
+
+    async def create(self, name: str = "train", **more: Any) -> Object:
+        """Create a pod of ours; `more` as in tests.support.pods.pod."""
+        body = pods.pod(name, **more)
+        return await self.kube.create("pods", body, namespace=self.namespace)
+
+    async def delete(self, name: str = "train") -> None:
+        """Delete a pod with its own grace."""
+        await self.kube.delete("pods", name, namespace=self.namespace)
+
+    async def native_job(self, name: str = "native", **fields: Any) -> int:
+        """A job of Slurm's own users, ended after the test."""
+        job_id = await self.slurm.submit(name, **fields)
+        self._native[job_id] = name
+        return job_id
+
+    async def end_native(self, job_id: int) -> None:
+        """Cancel a native job, unless a crash of slurmctld has given its id to another."""
+        record = await self.slurm.job(job_id)
+        if record is not None and record.name == self._native[job_id]:
+            await self.slurm.cancel(job_id)
+
+    async def fill(self, *, leave_cpus: int = 0) -> int:
+        """A native job on all nodes of an empty cluster, so that pods wait until it is cancelled.
+
+        `leave_cpus` are left free on each node, for pods that shall run meanwhile.
+        """
+        count = len(self.cluster.nodes)
+        job_id = await self.native_job(
+            "filler",
+            partition=self.cluster.partition,
+            nodes=str(count),
+            tasks=count,
+            cpus_per_task=self.cluster.cpus_per_node - leave_cpus,
+        )
+        await self.until("the filler runs", lambda: self._has_state(job_id, "RUNNING"))
+        return job_id
+
+    async def set_node(self, node: str, state: str) -> None:
+        """Set a Slurm node DOWN or the like, back to service after the test."""
+        self._nodes_set.append(node)
+        await self.slurm.set_node(node, state)
+
+    # --- waiting ---
+
+    async def bound(self, name: str = "train") -> Object:
+        """The pod once it has a Node."""
+        return await self.pod_that("is bound", lambda it: pods.node_of(it) is not None, name=name)
+
+    async def running(self, name: str = "train") -> Object:
+        """The pod once its containers run."""
+        return await self.pod_that("runs", lambda it: pods.phase(it) == "Running", name=name)
+
+    async def waiting(self, name: str = "train") -> Object:
+        """The pod once it says which Slurm job it waits for."""
+        return await self.pod_that("waits for Slurm", waits_for_slurm, name=name)
+
+    async def pod_that(
+        self, what: str, holds: Callable[[Object], bool], *, name: str = "train"
+    ) -> Object:
+        """The pod once `holds` is true of it."""
+
+        async def look() -> Object | None:
+            found = await self.kube.find("pods", name, namespace=self.namespace)
+            return found if found is not None and holds(found) else None
+
+        return await self.until(f"pod {name} {what}", look)
+
+    async def gone(self, name: str = "train") -> None:
+        """Wait until there is no pod of that name."""
+
+        async def look() -> bool:
+            return await self.kube.find("pods", name, namespace=self.namespace) is None
+
+        await self.until(f"pod {name} is gone", look)
+
+    async def placeholder(self, pod: Object) -> Record:
+        """The job a pod's annotation names."""
+        job_id = pods.annotation(pod, pods.JOB_ID)
+        assert job_id is not None, f"no {pods.JOB_ID} on {pods.summary(pod)}"
+        record = await self.slurm.job(int(job_id))
+        assert record is not None, f"Slurm does not know job {job_id}"
+        return record
+
+    async def job_ended(self, job_id: int, *, state: str | None = None) -> Record:
+        """The job once it has ended, in that base state if one is given."""
+
+        async def look() -> Record | None:
+            record = await self.slurm.job(job_id)
+            assert record is not None, f"Slurm does not know job {job_id}"
+            return None if record.live or "COMPLETING" in record.states else record
+
+        record = await self.until(f"job {job_id} has ended", look)
+        assert state in {None, record.states[0]}, record
+        return record
+
+    async def nothing_left(self) -> None:
+        """Wait until no placeholder of this namespace may still run."""
+
+        async def look() -> bool:
+            return not await self.slurm.live_placeholders(self.namespace)
+
+        await self.until("no placeholder is left", look)
+
+    async def one_placeholder_each(self) -> dict[str, Record]:
+        """Wait until every pod has exactly one live placeholder; gives them by uid."""
+
+        async def look() -> dict[str, Record] | None:
+            found = await self.kube.items("pods", namespace=self.namespace)
+            live = await self.slurm.live_placeholders(self.namespace)
+            owners = sorted(uid for record in live for uid in record.tag["uids"])
+            wanted = sorted(pod["metadata"]["uid"] for pod in found)
+            return {it.tag["uids"][0]: it for it in live} if owners == wanted else None
+
+        return await self.until("every pod has exactly one live placeholder", look)
+
+    def unharmed(self, *pods_before: Object) -> None:
+        """AssertionError if one of those pods was ever ended, or told that it would be."""
+        for before in pods_before:
+            for seen in self.history.of(before["metadata"]["name"]):
+                assert seen.pod["metadata"]["uid"] == before["metadata"]["uid"]
+                assert not pods.leaving(seen.pod), pods.summary(seen.pod)
+                assert not pods.condition(seen.pod, "DisruptionTarget"), pods.summary(seen.pod)
+
+    async def event(self, reason: str, *, name: str = "train") -> Object:
+        """The Event of that reason about the pod."""
+
+        async def look() -> Object | None:
+            events = await self.kube.events_of(name, namespace=self.namespace)
+            return next((it for it in events if it["reason"] == reason), None)
+
+        return await self.until(f"Event {reason} about {name}", look)
+
+    async def until(
+        self, what: str, look: Callable[[], Awaitable[T | None]], *, seconds: float = SECONDS
+    ) -> T:
+        """Ask `look` until it gives something true; AssertionError with the whole picture."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    if found := await _answer(look):
+                        return found
+                    await asyncio.sleep(_POLL_SECONDS)
+        raise AssertionError(f"not within {seconds} s: {what}\n{await self.picture()}")
+
+    # --- explaining and cleaning ---
+
+    async def picture(self) -> str:
+        """Pods, Events, placeholders and the scheduler's last words."""
+        found = await self.kube.items("pods", namespace=self.namespace)
+        events = await self.kube.items("events", namespace=self.namespace)
+        jobs = await self.slurm.placeholders(self.namespace)
+        return "\n".join(
+            (
+                f"-- {self.cluster.name}, pods of {self.namespace}",
+                *(pods.summary(it) for it in found[:20]),
+                "-- Events",
+                *(
+                    f"{it['involvedObject'].get('name')} {it['reason']}: {it.get('message')}"
+                    for it in events[-20:]
+                ),
+                "-- placeholders",
+                *(f"{it.job_id} {it.name} {it.states} {it.reason} {it.nodes}" for it in jobs[-20:]),
+                "-- scheduler",
+                self.scheduler.log_tail(),
+            )
+        )
+
+    async def clean(self) -> None:
+        """Remove what the test made; AssertionError when a placeholder outlives its pod."""
+        for node in self._nodes_set:
+            await self.slurm.set_node(node, "RESUME")
+        for job_id in self._native:
+            await self.end_native(job_id)
+        for kind in ("deployments", "jobs", "pods"):
+            for it in await self.kube.items(kind, namespace=self.namespace):
+                name = it["metadata"]["name"]
+                await self.kube.delete(kind, name, namespace=self.namespace)
+        try:
+            await self.until("all pods are gone", self._is_empty)
+            await self.nothing_left()
+        finally:
+            for record in await self.slurm.live_placeholders(self.namespace):
+                await self.slurm.cancel(record.job_id)
+            await self.kube.delete("namespaces", self.namespace)
+
+    async def _is_empty(self) -> bool:
+        return not await self.kube.items("pods", namespace=self.namespace)
+
+    async def _has_state(self, job_id: int, state: str) -> bool:
+        record = await self.slurm.job(job_id)
+        return record is not None and record.states == (state,)
+
+
+def waits_for_slurm(pod: Object) -> bool:
+    """Whether the pod's condition names the job and Slurm's reason."""
+    scheduled = pods.condition(pod, "PodScheduled")
+    return (
+        scheduled is not None
+        and scheduled["status"] == "False"
+        and "is pending: " in scheduled.get("message", "")
+    )
+
+
+async def _answer(look: Callable[[], Awaitable[T | None]]) -> T | None:
+    """What `look` gives, None while an API server is being restarted."""
+    try:
+        return await look()
+    except aiohttp.ClientError:
+        return None
+    except KubeAnswerError as refusal:
+        if refusal.status < 429:
+            raise
+        return None
