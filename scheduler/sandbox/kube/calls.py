@@ -13,6 +13,7 @@ from aiohttp import web
 from scheduler.sandbox.kube import patches, protobuf
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.errors import bad_request, unsupported_media_type
+from scheduler.sandbox.kube.listing import number
 from scheduler.sandbox.kube.resources import Body
 
 READ_TYPES = ("application/json", "application/yaml")
@@ -46,7 +47,7 @@ class Call:
         if self.content_type == protobuf.MEDIA_TYPE:
             return protobuf.decode(self.body)
         if self.content_type and self.content_type not in {*READ_TYPES, *patches.PATCH_TYPES}:
-            raise unsupported_media_type(self.content_type, ", ".join(READ_TYPES))
+            raise unsupported_media_type(", ".join(READ_TYPES))
         try:
             return _decode(self.body)
         except msgspec.DecodeError as error:
@@ -87,7 +88,7 @@ def options_of(body: Body, query: Mapping[str, str]) -> DeleteOptions:
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     if grace is None and "gracePeriodSeconds" in query:
-        grace = int(query["gracePeriodSeconds"])
+        grace = number("gracePeriodSeconds", query["gracePeriodSeconds"])
     if grace is not None and not isinstance(grace, int):
         raise bad_request(f"gracePeriodSeconds: Invalid value: {grace!r}: must be an integer")
     return DeleteOptions(

@@ -39,6 +39,17 @@ def initial_status(resource: Resource, body: Body) -> Body:
             return {**body, "status": {}}
 
 
+def status_as_stored(resource: Resource, status: Body) -> Body:
+    """The status as a Go server stores it: a pod condition always has both times, or nulls."""
+    conditions = status.get("conditions")
+    if resource.kind != "Pod" or not conditions:
+        return status
+    return {**status, "conditions": [{**_NO_TIMES, **each} for each in conditions]}
+
+
+_NO_TIMES = {"lastProbeTime": None, "lastTransitionTime": None}
+
+
 def qos_class(spec: Body) -> str:
     """Guaranteed, Burstable or BestEffort, by the CPU and memory of all containers."""
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
@@ -70,7 +81,7 @@ def _pod_status(spec: Body) -> Body:
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
-        status["conditions"] = with_condition(None, gated)
+        status["conditions"] = [{**_NO_TIMES, **each} for each in with_condition(None, gated)]
     status["qosClass"] = qos_class(spec)
     return status
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.sandbox.kube.errors import precondition
+from scheduler.sandbox.kube.errors import delete_precondition
 from scheduler.sandbox.kube.meta import is_finished, is_leaving, now
 from scheduler.sandbox.kube.resources import Body, Resource
 from scheduler.sandbox.kube.store import Key, Store, Stored
@@ -47,11 +47,14 @@ def delete(store: Store, resource: Resource, key: Key, options: DeleteOptions) -
     new = _leaving(resource, old.body, grace=grace, options=options)
     if options.dry_run:
         return Deletion(Stored(new, old.version), finished=False)
-    if needs_removal(resource, new):
-        return Deletion(store.remove(resource.storage, key), finished=True)
-    if new == old.body:
-        return Deletion(old, finished=False)
-    return Deletion(store.put(resource.storage, key, new), finished=False)
+    removed = needs_removal(resource, new)
+    stored = old
+    if new != old.body and (not removed or resource.kind == "Pod"):
+        # a pod is marked before it goes, even if it goes at once: watchers see both
+        stored = store.put(resource.storage, key, new)
+    if removed:
+        stored = store.remove(resource.storage, key)
+    return Deletion(stored, finished=removed)
 
 
 def needs_removal(resource: Resource, body: Body) -> bool:
@@ -69,8 +72,8 @@ def _check(resource: Resource, name: str, metadata: Body, options: DeleteOptions
     for label, value, field in wanted:
         found = metadata[field or "resourceVersion"]
         if value is not None and value != found:
-            raise precondition(
-                resource.plural, name, label, wanted=value, found=found, group=resource.group
+            raise delete_precondition(
+                resource.kind, name, label, wanted=value, found=found, group=resource.group
             )
 
 

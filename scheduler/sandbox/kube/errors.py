@@ -101,11 +101,31 @@ def modified(resource: str, name: str, *, group: str = "") -> ApiError:
 
 
 def precondition(
-    resource: str, name: str, field: str, *, wanted: str, found: str, group: str = ""
+    resource: str, key: tuple[str, str], field: str, *, wanted: str, found: str, group: str = ""
 ) -> ApiError:
-    """A precondition of a delete, an update or a binding does not hold."""
-    label = f"{field} in precondition: {wanted}, {field} in object meta: {found}"
-    return conflict(resource, name, f"Precondition failed: {label}", group=group)
+    """An update or a binding is for another UID or ResourceVersion than the object's."""
+    namespace, name = key
+    path = (
+        f"/registry/{resource}/{namespace}/{name}" if namespace else f"/registry/{resource}/{name}"
+    )
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: {field} in precondition: {wanted}, "
+        f"{field} in object meta: {found}"
+    )
+    return conflict(resource, name, why, group=group)
+
+
+def delete_precondition(
+    kind: str, name: str, field: str, *, wanted: str, found: str, group: str = ""
+) -> ApiError:
+    """A deletion is for another UID or ResourceVersion than the object's."""
+    cause = "deleted and then recreated" if field == "UID" else "modified"
+    why = (
+        f"the {field} in the precondition ({wanted}) does not match the {field} in record "
+        f"({found}). The object might have been {cause}"
+    )
+    return conflict(kind, name, why, group=group)
 
 
 def invalid(kind: str, name: str, causes: list[tuple[str, str]], *, group: str = "") -> ApiError:
@@ -166,13 +186,13 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, details={})
 
 
-def unsupported_media_type(given: str, accepted: str) -> ApiError:
+def unsupported_media_type(accepted: str) -> ApiError:
     """The body is in a format that is not read here."""
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         f"{accepted}"
     )
-    return ApiError(415, "UnsupportedMediaType", f"{message} (not {given or 'none'})")
+    return ApiError(415, "UnsupportedMediaType", message)
 
 
 def _cause_reason(text: str) -> str:

@@ -73,14 +73,14 @@ def list_query(namespace: str, parameters: Mapping[str, str]) -> ListQuery:
         fields=parameters.get("fieldSelector", ""),
         version=parameters.get("resourceVersion", ""),
         match=parameters.get("resourceVersionMatch", ""),
-        limit=_number("limit", parameters.get("limit") or "0"),
+        limit=number("limit", parameters.get("limit") or "0"),
         token=parameters.get("continue", ""),
     )
 
 
 def parse_version(text: str) -> int:
     """A resourceVersion parameter; 0 for none. Raises ApiError 400."""
-    return _number("resourceVersion", text or "0")
+    return number("resourceVersion", text or "0")
 
 
 def list_page(model: KubeModel, resource: Resource, query: ListQuery) -> Page:
@@ -158,10 +158,11 @@ def _decode_token(text: str) -> tuple[int, Key]:
         namespace, _, name = token["start"].partition("/")
         return int(token["rv"]), (namespace, name)
     except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
 
 
-def _number(name: str, text: str) -> int:
+def number(name: str, text: str) -> int:
+    """A query parameter that must be a number; raises ApiError 400."""
     if not text.isdecimal():
         raise bad_request(f"{name}: Invalid value: {text!r}: must be a number")
     return int(text)

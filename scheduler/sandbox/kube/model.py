@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from scheduler.sandbox.kube import events, meta, patches, validation
-from scheduler.sandbox.kube.defaults import apply_defaults, initial_status
+from scheduler.sandbox.kube.defaults import apply_defaults, initial_status, status_as_stored
 from scheduler.sandbox.kube.deletion import DeleteOptions, Deletion, delete, needs_removal
 from scheduler.sandbox.kube.errors import (
     already_exists,
@@ -94,7 +94,7 @@ class KubeModel:
                 f"the name of the object ({metadata['name']}) does not match the name on the "
                 f"URL ({name})"
             )
-        _check_uid(resource, name, wanted=metadata.get("uid"), found=old)
+        _check_uid(resource, (namespace, name), wanted=metadata.get("uid"), found=old)
         if not metadata.get("resourceVersion") and resource.kind in UNCONDITIONAL_UPDATES_REFUSED:
             cause = (
                 "metadata.resourceVersion",
@@ -122,6 +122,7 @@ class KubeModel:
             new = events.to_core(patched)
         else:
             new = patches.apply_patch(content_type, old.body, patch)
+        _check_shape(resource, new)
         return self._replace(resource, old, new, subresource=subresource, dry_run=dry_run)
 
     def apply(
@@ -257,25 +258,57 @@ def check_kind(resource: Resource, body: Any) -> None:
         raise bad_request("the object provided is unrecognized (must be of type map)")
     if body.get("kind", resource.kind) != resource.kind:
         raise bad_request(
-            f"{body['kind']} in version {body.get('apiVersion', '')!r} cannot be handled as a "
-            f"{resource.kind}: the kind does not match the path"
+            f'{body["kind"]} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}: unknown conversion"
         )
     if body.get("apiVersion", resource.api_version) != resource.api_version:
         raise bad_request(
             f"the API version in the data ({body['apiVersion']}) does not match the expected API "
             f"version ({resource.api_version})"
         )
+    _check_shape(resource, body)
+
+
+def _check_shape(resource: Resource, body: Body) -> None:
+    metadata = body.get("metadata")
+    for field, value, kind in (
+        ("metadata", metadata, dict),
+        *((field, body.get(field), dict) for field in ("spec", "status")),
+        *((f"metadata.{field}", _field(metadata, field), kind) for field, kind in _SHAPES.items()),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+                f"{resource.kind}: json: cannot unmarshal {value!r} into field {field}"
+            )
+
+
+_SHAPES = {
+    "name": str,
+    "generateName": str,
+    "namespace": str,
+    "uid": str,
+    "resourceVersion": str,
+    "labels": dict,
+    "annotations": dict,
+    "finalizers": list,
+    "ownerReferences": list,
+}
+
+
+def _field(metadata: Any, field: str) -> Any:
+    return metadata.get(field) if isinstance(metadata, dict) else None
 
 
 def _stored_version(resource: Resource) -> str:
     return "v1" if resource.stored_as else resource.api_version
 
 
-def _check_uid(resource: Resource, name: str, *, wanted: str | None, found: Stored) -> None:
+def _check_uid(resource: Resource, key: Key, *, wanted: str | None, found: Stored) -> None:
     uid = found.body["metadata"]["uid"]
     if wanted and wanted != uid:
         raise precondition(
-            resource.plural, name, "UID", wanted=wanted, found=uid, group=resource.group
+            resource.plural, key, "UID", wanted=wanted, found=uid, group=resource.group
         )
 
 
@@ -290,7 +323,8 @@ def _merged(resource: Resource, old: Body, new: Body, *, subresource: str) -> Bo
     merged = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"]}
     merged["metadata"] = _merged_metadata(resource, old["metadata"], new.get("metadata") or {})
     if subresource == "status":
-        merged = {**old, "metadata": merged["metadata"], "status": new.get("status") or {}}
+        status = status_as_stored(resource, new.get("status") or {})
+        merged = {**old, "metadata": merged["metadata"], "status": status}
         if owners := old["metadata"].get("ownerReferences"):
             merged["metadata"]["ownerReferences"] = owners
         return apply_defaults(resource, merged) if resource.kind == "Node" else merged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.sandbox.kube.meta import condition_of, micro_now, now, with_condition
+from scheduler.sandbox.kube.meta import micro_now, now, with_condition
 from scheduler.sandbox.kube.resources import Body
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -149,9 +149,3 @@ def lease(name: str) -> Body:
 def renewed(body: Body) -> Body:
     """The Lease, renewed now."""
     return {**body, "spec": {**body["spec"], "renewTime": micro_now()}}
-
-
-def is_node_ready(body: Body) -> bool:
-    """The Node's Ready condition is True."""
-    condition = condition_of(body, "Ready")
-    return condition is not None and condition["status"] == "True"

@@ -25,7 +25,7 @@ def apply_patch(content_type: str, target: Body, patch: Any) -> Body:
     if content_type == JSON_PATCH:
         return _json_patch(target, patch)
     if content_type not in PATCH_TYPES:
-        raise unsupported_media_type(content_type, ", ".join(PATCH_TYPES))
+        raise unsupported_media_type(", ".join(PATCH_TYPES))
     if not isinstance(patch, dict):
         raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map")
     if content_type == MERGE_PATCH:

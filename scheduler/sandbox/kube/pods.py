@@ -10,7 +10,7 @@ from scheduler.sandbox.kube.errors import bad_request, conflict, disruption_budg
 from scheduler.sandbox.kube.meta import is_finished, is_leaving, with_condition
 from scheduler.sandbox.kube.model import KubeModel
 from scheduler.sandbox.kube.resources import PODS, Body
-from scheduler.sandbox.kube.store import Stored
+from scheduler.sandbox.kube.store import Key, Stored
 
 # of a bound pod and of one in any other phase than these, the budget is asked
 BEFORE_RUNNING = frozenset({"Pending"})
@@ -29,16 +29,16 @@ def bind(model: KubeModel, namespace: str, name: str, binding: Body) -> None:
     if not target.get("name") or target.get("kind", "Node") not in {"", "Node"}:
         raise bad_request(f"target: Invalid value: {target}: must name a Node")
     pod = model.get(PODS, namespace, name)
-    _check_binding(pod, name, metadata)
+    _check_binding(pod, (namespace, name), metadata)
     bound = _bound(pod.body, node=target["name"], annotations=metadata.get("annotations") or {})
     model.store.put(PODS.storage, (namespace, name), bound)
 
 
-def _check_binding(pod: Stored, name: str, wanted: Body) -> None:
-    found = pod.body["metadata"]
+def _check_binding(pod: Stored, key: Key, wanted: Body) -> None:
+    name, found = key[1], pod.body["metadata"]
     for label, field in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
         if wanted.get(field) and wanted[field] != found[field]:
-            raise precondition("pods", name, label, wanted=wanted[field], found=found[field])
+            raise precondition("pods", key, label, wanted=wanted[field], found=found[field])
     spec = pod.body["spec"]
     if is_leaving(pod.body):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -55,7 +55,7 @@ def _bound(pod: Body, *, node: str, annotations: Body) -> Body:
     if annotations:
         merged = {**(metadata.get("annotations") or {}), **annotations}
         metadata = {**metadata, "annotations": merged}
-    scheduled = {"type": "PodScheduled", "status": "True"}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
     conditions = with_condition(status.get("conditions"), scheduled)
     return {
         **pod,

@@ -97,15 +97,6 @@ def compile_test(resource: Resource, *, labels: str = "", fields: str = "") -> T
     return lambda body: all(test(body) for test in tests)
 
 
-def exact_field(fields: str, name: str) -> str | None:
-    """The value that a field selector demands of that field, where it does."""
-    for part in fields.split(","):
-        match = _EQUAL.match(part)
-        if match and match[1] == name and match[2] != "!=":
-            return match[3]
-    return None
-
-
 def _field_test(resource: Resource, text: str) -> Test:
     match = _EQUAL.match(text)
     if match is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import socket
-import ssl
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from secrets import compare_digest
@@ -53,18 +51,14 @@ class KubeServer:
         """Where it is; the port stays the same over restarts."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def start(
-        self, host: str = "127.0.0.1", port: int = 0, *, ssl_context: ssl.SSLContext | None = None
-    ) -> None:
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Begin to answer; port 0 takes the former port, at first a free one. Raises OSError."""
         self._server = web.Server(
             self._handle, request_factory=_request, handler_cancellation=True, access_log=None
         )
         self._runner = web.ServerRunner(self._server, shutdown_timeout=DRAIN_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, host, port or self.port, ssl_context=ssl_context, reuse_address=True
-        )
+        site = web.TCPSite(self._runner, host, port or self.port, reuse_address=True)
         await site.start()
         self.port = self._runner.addresses[0][1]
         self.serving.set()
@@ -100,13 +94,6 @@ class KubeServer:
         given = value.encode() if scheme == "Bearer" else _password(scheme, value)
         if not compare_digest(given, self._token):
             raise unauthorized()
-
-
-def free_port() -> int:
-    """A TCP port on the loopback address that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _request(

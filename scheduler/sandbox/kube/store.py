@@ -21,7 +21,7 @@ Test = Callable[[Body], bool]
 Render = Callable[[Body], Body]
 
 FIRST_VERSION = 1
-HISTORY = 20_000
+HISTORY = 10_000
 LONGEST_BACKLOG = 50_000
 
 ADDED: Final = "ADDED"

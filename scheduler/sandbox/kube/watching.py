@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.sandbox.kube import events
 from scheduler.sandbox.kube.errors import ApiError, expired, invalid, too_large_version
-from scheduler.sandbox.kube.listing import ListQuery, list_query, parse_version
+from scheduler.sandbox.kube.listing import ListQuery, list_query, number, parse_version
 from scheduler.sandbox.kube.model import KubeModel
 from scheduler.sandbox.kube.resources import Body, Resource
 from scheduler.sandbox.kube.store import Change, Collection, Watcher, event_line
@@ -47,7 +47,7 @@ class WatchQuery:
 def watch_query(namespace: str, parameters: Mapping[str, str]) -> WatchQuery:
     """The watch parameters of a request; raises ApiError 400 or 422."""
     initial = parameters.get("sendInitialEvents")
-    timeout = float(parameters.get("timeoutSeconds") or 0.0)
+    timeout = number("timeoutSeconds", parameters.get("timeoutSeconds") or "0")
     query = WatchQuery(
         list=list_query(namespace, parameters),
         bookmarks=_flag(parameters.get("allowWatchBookmarks")),

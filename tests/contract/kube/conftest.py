@@ -10,11 +10,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scheduler.sandbox.kube import KubeCluster, NodeShape
 from tests.contract.kube.client import KubeClient, Namespace
+from tests.rigs.fixtures import SIMULATED
+
+if TYPE_CHECKING:
+    from tests.rigs.kube import KubeRig
 
 _TOKEN = "a-token-for-tests"
 _NODES = ("n-0", "n-1")
@@ -32,18 +37,24 @@ class KubePeer:
 
 @pytest.fixture(
     params=[
-        pytest.param("model_kube", id="model"),
-        pytest.param("live_kube", id="live", marks=pytest.mark.live),
+        pytest.param("model_peer", id="model"),
+        pytest.param("live_peer", id="live", marks=pytest.mark.live),
     ]
 )
 def kube_peer(request: pytest.FixtureRequest) -> KubePeer:
     """The model, or a real kube-apiserver with kube-controller-manager."""
-    found = request.getfixturevalue(request.param)
-    return KubePeer(url=found.url, token=found.token, ca=found.ca, nodes=tuple(found.nodes))
+    found: KubePeer = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture
-async def model_kube() -> AsyncIterator[KubePeer]:
+def live_peer(live_kube: KubeRig) -> KubePeer:
+    """The rig's API server."""
+    return KubePeer(url=live_kube.url, token=live_kube.token, ca=live_kube.ca, nodes=SIMULATED)
+
+
+@pytest.fixture
+async def model_peer() -> AsyncIterator[KubePeer]:
     """The model, in this process."""
     shapes = [NodeShape(name=name, cpus=64, memory_mib=262_144) for name in _NODES]
     async with KubeCluster(token=_TOKEN, nodes=shapes) as cluster:

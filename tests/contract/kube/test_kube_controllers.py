@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.kube.client import NOBODY, Body, KubeClient, Namespace, eventually
+from tests.contract.kube.client import MERGE, NOBODY, Body, KubeClient, Namespace, eventually
 
 APPS = "/apis/apps/v1"
 BATCH = "/apis/batch/v1"
@@ -57,8 +57,8 @@ async def test_deployment_scales(kube: KubeClient, namespace: Namespace) -> None
     await _pods(kube, namespace, 1)
     scale = await kube.get(f"{path}/scale")
     assert scale.body["spec"]["replicas"] == 1
-    scale.body["spec"]["replicas"] = 3
-    assert (await kube.put(f"{path}/scale", scale.body)).status == 200
+    answer = await kube.patch(f"{path}/scale", {"spec": {"replicas": 3}}, MERGE)
+    assert answer.body["spec"]["replicas"] == 3
     await _pods(kube, namespace, 3)
 
 

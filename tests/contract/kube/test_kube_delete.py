@@ -75,7 +75,8 @@ async def test_deletion_of_another_uid_conflicts(kube: KubeClient, namespace: Na
     path = namespace.path("pods", "p1")
     answer = await kube.delete(path, preconditions={"uid": OTHER_UID})
     message = answer.refused(409, "Conflict")["message"]
-    assert "UID in precondition" in message
+    assert "the UID in the precondition" in message
+    assert "does not match the UID in record" in message
     assert (await kube.delete(path, preconditions={"uid": pod.uid})).status == 200
 
 
@@ -86,7 +87,8 @@ async def test_deletion_of_another_version_conflicts(
     path = namespace.path("pods", "p1")
     await kube.patch(path, {"metadata": {"labels": {"a": "b"}}})
     answer = await kube.delete(path, preconditions={"resourceVersion": pod.version})
-    assert "ResourceVersion in precondition" in answer.refused(409, "Conflict")["message"]
+    message = answer.refused(409, "Conflict")["message"]
+    assert "the ResourceVersion in the precondition" in message
 
 
 async def test_deletion_of_what_is_not_there_is_not_found(

@@ -32,6 +32,14 @@ async def test_status_patch_stores_annotations_and_condition_together(
     assert int(answer.version) > int(pod.version)
 
 
+async def test_times_that_were_not_given_are_null(kube: KubeClient, namespace: Namespace) -> None:
+    await namespace.pod()
+    await namespace.set_status("p1", conditions=[WAITING])
+    pod = (await kube.get(namespace.path("pods", "p1"))).body
+    found = condition(pod, "PodScheduled")
+    assert found == {**WAITING, "lastProbeTime": None, "lastTransitionTime": None}
+
+
 async def test_strategic_merge_keeps_conditions_of_other_types(
     kube: KubeClient, namespace: Namespace
 ) -> None:

@@ -20,8 +20,10 @@ async def test_watch_from_a_list_sees_what_happens_after_it(
         kind, changed = await watch.next()
         assert (kind, changed["metadata"]["labels"]) == ("MODIFIED", {"a": "b"})
         await kube.delete(f"{pods}/before")
+        assert await watch.named() == ("MODIFIED", "before")  # marked, though it goes at once
         kind, gone = await watch.next()
         assert (kind, gone["metadata"]["name"]) == ("DELETED", "before")
+        assert gone["metadata"]["deletionTimestamp"]
         assert int(gone["metadata"]["resourceVersion"]) > int(
             changed["metadata"]["resourceVersion"]
         )
@@ -121,6 +123,7 @@ async def test_streaming_list_ends_with_an_annotated_bookmark(
 
 
 async def test_bookmark_comes_before_the_timeout(kube: KubeClient, namespace: Namespace) -> None:
+    # 2 s before, where something has happened that the bookmark can speak of
     listed = await kube.get(namespace.path("pods"))
     query = {
         "resourceVersion": listed.version,
@@ -128,11 +131,12 @@ async def test_bookmark_comes_before_the_timeout(kube: KubeClient, namespace: Na
         "timeoutSeconds": "5",
     }
     async with kube.watch(namespace.path("pods"), **query) as watch:
-        events = await watch.rest()
-    assert events
-    assert {kind for kind, _ in events} == {"BOOKMARK"}
-    for _, mark in events:
-        assert int(mark["metadata"]["resourceVersion"]) >= int(listed.version)
+        pod = await namespace.pod()
+        assert await watch.named() == ("ADDED", "p1")
+        marks = await watch.rest()
+    assert {kind for kind, _ in marks} == {"BOOKMARK"}
+    for _, mark in marks:
+        assert int(mark["metadata"]["resourceVersion"]) >= int(pod.version)
         assert "name" not in mark["metadata"]
 
 

@@ -1,4 +1,4 @@
-"""Namespaces: one that is being deleted is emptied, and then goes."""
+"""Namespaces: a new one gets its service account, one that is being deleted is emptied and goes."""
 
 from __future__ import annotations
 
@@ -8,42 +8,49 @@ from scheduler.sandbox.kube.agents import Key
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.meta import is_leaving
 from scheduler.sandbox.kube.model import KubeModel
-from scheduler.sandbox.kube.resources import NAMESPACES, STORED, Body
+from scheduler.sandbox.kube.resources import NAMESPACES, SERVICE_ACCOUNTS, STORED, Body
 from scheduler.sandbox.kube.store import Change
 
+DEFAULT_ACCOUNT = "default"
 BACKGROUND = DeleteOptions(propagation="Background")
 
 
 class NamespaceController:
-    """Finishes the deletion of namespaces."""
+    """Begins and ends namespaces."""
 
     def __init__(self, model: KubeModel) -> None:
         self._model = model
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """A namespace that is leaving, at first and whenever one of its objects has gone."""
+        """A namespace that has changed, or out of which an object has gone."""
         if storage == NAMESPACES.storage:
-            if change.after is not None and is_leaving(change.after.body):
-                yield (change.key[1],)
+            yield (change.key[1],)
         elif change.after is None and change.key[0]:
             yield (change.key[0],)
 
     def reconcile(self, key: Key) -> float | None:
-        """Delete what is left; let the namespace go when nothing is."""
+        """See that the account is there; of a leaving namespace, that nothing is."""
         namespace = self._model.find(NAMESPACES, "", key[0])
-        if namespace is None or not is_leaving(namespace):
+        if namespace is None:
             return None
+        if is_leaving(namespace):
+            self._empty(namespace, key[0])
+        elif self._model.find(SERVICE_ACCOUNTS, key[0], DEFAULT_ACCOUNT) is None:
+            account = {"metadata": {"name": DEFAULT_ACCOUNT}}
+            self._model.create(SERVICE_ACCOUNTS, key[0], account)
+        return None
+
+    def _empty(self, namespace: Body, name: str) -> None:
         left = False
         for resource in STORED:
             if not resource.namespaced:
                 continue
-            for body in self._model.bodies(resource, key[0]):
+            for body in self._model.bodies(resource, name):
                 if not is_leaving(body):
-                    self._model.delete(resource, key[0], body["metadata"]["name"], BACKGROUND)
-            left = left or any(True for _ in self._model.bodies(resource, key[0]))
+                    self._model.delete(resource, name, body["metadata"]["name"], BACKGROUND)
+            left = left or any(True for _ in self._model.bodies(resource, name))
         if not left:
             self._model.modify(NAMESPACES, namespace, _released, subresource="")
-        return None
 
 
 def _released(body: Body) -> Body:
