@@ -27,6 +27,7 @@ from scheduler.core.actions import (
     Tell,
 )
 from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.refusals import refusal_text
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
@@ -34,6 +35,8 @@ from scheduler.placeholder import mode_for, submission
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import (
+    BaseState,
+    JobState,
     SlurmClient,
     SlurmDenied,
     SlurmError,
@@ -52,6 +55,8 @@ _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
 # An eviction that the watch does not show by then is repeated.
 _EVICT_AGAIN_SECONDS: Final = 10.0
+
+_QUEUED: Final = JobState(BaseState.PENDING)
 
 Result = float | None
 """Seconds after which the unit should be looked at again; None leaves it to events."""
@@ -107,6 +112,7 @@ class Executor:
             case Reject():
                 await self._reject(unit, action)
             case Tell():
+                self._announce(unit, action)
                 await self._tell(unit, action.reason, action.message)
             case Again(seconds=seconds):
                 return seconds
@@ -137,9 +143,9 @@ class Executor:
         except SlurmDenied as error:
             if error.authentication:
                 return await self._unavailable(unit, error)
-            return await self._refused(unit, error)
+            return await self._refused(unit, action, error)
         except SlurmRefused as error:
-            return await self._refused(unit, error)
+            return await self._refused(unit, action, error)
         except SlurmError as error:
             return await self._unavailable(unit, error)
         await self._submitted(unit, submitted, action)
@@ -147,36 +153,39 @@ class Executor:
 
     async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
         now = self._clock()
-        job = Placeholder(submitted.job_id, submitted_at=now)
+        job = Placeholder(submitted.job_id, state=_QUEUED, submitted_at=now)
         self._units.set_job(unit, job)
         self._watch.hurry()
         self._count("submit", "ok")
         self._metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
         self._event(unit, "Normal", "PlaceholderSubmitted", _submitted_text(submitted, action))
-        condition = () if action.node else (_not_scheduled("SlurmPending", _queued(submitted)),)
-        unit.told, unit.told_at = ("SlurmPending", _queued(submitted)), now
         log.info(
             "placeholder submitted", job_id=job.job_id, pod=unit.name, node=action.node or None
         )
+        await self._record_job(unit, job, action)
+        if action.replaces is not None:
+            await self._canceller.cancel(action.replaces)
+
+    async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
+        """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
+        told = ("SlurmPending", f"Slurm job {job.job_id} is pending")
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
             unit.key,
-            conditions=condition,
-            annotations={JOB_ID: str(submitted.job_id)},
+            conditions=() if action.node else (_not_scheduled(*told),),
+            annotations={JOB_ID: str(job.job_id)},
         )
-        if action.replaces is not None:
-            await self._canceller.cancel(action.replaces)
+        unit.told = told  # told_at stays: the cause may follow at once
 
-    async def _refused(self, unit: Unit, error: SlurmRefused) -> Result:
+    async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
         self._count("submit", "refused")
         seconds = self._set_back(unit, first=_REFUSED_SECONDS)
-        message = (
-            f"Slurm refused the job: {error}; correct the pod's annotations or resources, or "
-            f"Slurm's configuration (tried again in {seconds:.0f} s)"
+        message = refusal_text(
+            action.request, error_number=error.error_number, description=str(error)
         )
-        self._event(unit, "Warning", "SlurmRejected", f"Slurm refused the job: {error}")
-        await self._tell_waiting(unit, "SlurmRejected", message)
+        self._event(unit, "Warning", "SlurmRejected", message)
+        await self._tell_waiting(unit, "SlurmRejected", f"{message} (tried again now and then)")
         return seconds
 
     async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
@@ -241,7 +250,7 @@ class Executor:
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
         await self._canceller.cancel(action.job_id)
         if unit.job is not None and unit.job.job_id == action.job_id:
-            unit.job.cancelled = True
+            unit.job.cancelled_at = self._clock()
         self._count("cancel", "ok")
         log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
         return None
@@ -278,13 +287,18 @@ class Executor:
         return _EVICT_AGAIN_SECONDS
 
     async def _reject(self, unit: Unit, action: Reject) -> None:
-        if unit.rejected:
-            return
         message = problems_text(action.problems)
+        if unit.told == ("SchedulingFailed", message):
+            return
         self._event(unit, "Warning", "SchedulingFailed", message)
         await self._tell(unit, "SchedulingFailed", message)
-        unit.rejected = True
         self._count("reject", "ok")
+
+    def _announce(self, unit: Unit, action: Tell) -> None:
+        """An Event where Slurm has a new cause."""
+        if action.cause not in {"", "None", unit.cause}:
+            unit.cause = action.cause
+            self._event(unit, "Normal", action.reason, action.message)
 
     async def _tell_waiting(self, unit: Unit, reason: str, message: str) -> None:
         if not unit.bound:
@@ -300,7 +314,11 @@ class Executor:
         if unit.told[0] == reason and now - unit.told_at < _TELL_SECONDS:
             return
         await self._kube.patch_pod_status(
-            unit.namespace, unit.name, unit.key, conditions=(_not_scheduled(reason, message),)
+            unit.namespace,
+            unit.name,
+            unit.key,
+            conditions=(_not_scheduled(reason, message),),
+            annotations={JOB_ID: str(unit.job.job_id)} if unit.job is not None else {},
         )
         unit.told, unit.told_at = (reason, message), now
 
@@ -324,10 +342,6 @@ def _submitted_text(submitted: Submitted, action: Submit) -> str:
     where = f", asking for node {action.node}, where the pod runs" if action.node else ""
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
     return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
-
-
-def _queued(submitted: Submitted) -> str:
-    return f"Slurm job {submitted.job_id} is pending"
 
 
 def _not_scheduled(reason: str, message: str) -> Condition:

@@ -44,7 +44,7 @@ class Look:
         if unit is not None or pod is None:
             return unit
         meta = pod.metadata
-        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock())
+        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock(), told=_told(pod))
         job_id = recorded_job(pod)
         if job_id is not None:
             unit.job = Placeholder(job_id)
@@ -96,6 +96,12 @@ def stage_of(pod: Pod, *, bound: bool) -> PodStage:
     if going:
         return PodStage.WITHDRAWN
     return PodStage.GATED if pod.spec.scheduling_gates else PodStage.WAITING
+
+
+def _told(pod: Pod) -> tuple[str, str]:
+    """What a former process told last, so that it is not told again."""
+    scheduled = pod.condition("PodScheduled")
+    return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
 
 
 def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:

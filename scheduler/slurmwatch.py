@@ -26,6 +26,7 @@ _REST_FACTOR: Final = 4.0
 _LONGEST_SECONDS: Final = 30.0
 # Full looks at pending jobs: at most so many a second in all, and each job no more often than so.
 _REASONS_PER_SECOND: Final = 4.0
+_FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
 
 
@@ -161,9 +162,15 @@ class SlurmWatch:
             if unit.job is not None
             and unit.job.state is not None
             and unit.job.state.base is BaseState.PENDING
-            and now - max(unit.job.record_at, unit.job.submitted_at) > _REASON_AGE_SECONDS
+            and _due_at(unit.job) <= now
         ]
         return sorted(pending, key=lambda unit: unit.job.record_at if unit.job else 0.0)
+
+
+def _due_at(job: Placeholder) -> float:
+    if job.record is None:
+        return job.submitted_at + _FIRST_REASON_SECONDS
+    return job.record_at + _REASON_AGE_SECONDS
 
 
 async def look(

@@ -19,7 +19,7 @@ class Placeholder:
     record_at: float = 0.0
     missing: int = 0
     """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
-    cancelled: bool = False
+    cancelled_at: float | None = None
     submitted_at: float = 0.0
     allocated_at: float = 0.0
 
@@ -41,8 +41,9 @@ class Unit:
     waiting: bool = True
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
     told: tuple[str, str] = ("", "")
+    """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
     told_at: float = -1e9
-    rejected: bool = False
+    cause: str = ""
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     evicted_at: dict[str, float] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Unit:
             state=job.state,
             record=job.record,
             record_at=job.record_at,
-            cancelled=job.cancelled,
+            cancelled_at=job.cancelled_at,
         )
 
 

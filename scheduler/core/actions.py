@@ -75,11 +75,14 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Mirror on the pod why it waits."""
+    """Mirror on the pod why it waits. `cause`, Slurm's own word for it, is worth an Event when it
+    changes; the message holds numbers that change all the time.
+    """
 
     pod: PodFacts
     reason: str
     message: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ FRESH_SECONDS: Final = 2.0
 UNFIT_SECONDS: Final = 60.0
 # A safety net: whatever is missed by watches and pulses is found this late.
 SLOW_LOOK_SECONDS: Final = 300.0
+# A cancel that was taken, and is not seen by then, is repeated: a crash of slurmctld forgets it.
+CANCEL_AGAIN_SECONDS: Final = 10.0
 # How soon an unconfirmed or half-finished matter is looked at again.
 SOON_SECONDS: Final = 1.0
 
@@ -54,13 +56,13 @@ _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """What to do about a unit, in order. Total: raises nothing for any facts."""
     if not any(pod.stage in _RUNS | _WANTS for pod in facts.pods):
-        return _release(facts)
-    if any(pod.stage in _RUNS for pod in facts.pods):
+        return _release(facts, now)
+    if _any_runs(facts):
         return _keep(facts, now)
     return _place(facts, now)
 
 
-def _release(facts: UnitFacts) -> tuple[Action, ...]:
+def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """No pod can run any more: nothing may be left in Slurm."""
     match facts.job:
         case NoJob():
@@ -70,19 +72,19 @@ def _release(facts: UnitFacts) -> tuple[Action, ...]:
         case Vanished(job_id=job_id, confirmed=confirmed):
             return (Forget(),) if confirmed else (Inspect(job_id), Again(SOON_SECONDS))
         case Tracked() as job:
-            return _end(facts, job)
+            return _end(facts, job, now)
         case _:
             assert_never(facts.job)
 
 
-def _end(facts: UnitFacts, job: Tracked) -> tuple[Action, ...]:
+def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if job.record is None:
         return (Inspect(job.job_id), Again(SOON_SECONDS))  # only what is proven ours is cancelled
     if not _ours(facts, job.record):
         return (Forget(),)
     if job.record.state.ended or (job.state is not None and job.state.ended):
         return (Forget(),)
-    if job.cancelled:
+    if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
     return (Cancel(job.job_id, "its pod is gone"), Again(SOON_SECONDS))
 
@@ -125,6 +127,8 @@ def _follow(
         case BaseState.RUNNING:
             return _allocated(facts, pods, job, now)
         case BaseState.SUSPENDED | BaseState.UNKNOWN:
+            if job.record is None:
+                return (Inspect(job.job_id), Again(SOON_SECONDS))
             told = f"Slurm job {job.job_id} is {job.state}"
             return (*(Tell(pod, "SlurmPending", told) for pod in pods), Again(SLOW_LOOK_SECONDS))
         case (
@@ -145,9 +149,10 @@ def _follow(
 
 def _wait(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
     message = pending_text(job)
-    tell = tuple(Tell(pod, "SlurmPending", message) for pod in pods)
-    twin = job.record is not None and job.record.state_reason == "Dependency"
-    return (*tell, *((LookForTwins(),) if twin else ()), Again(SLOW_LOOK_SECONDS))
+    cause = job.record.state_reason if job.record is not None else ""
+    tell = tuple(Tell(pod, "SlurmPending", message, cause) for pod in pods)
+    twins = (LookForTwins(),) if cause == "Dependency" else ()
+    return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
 
 
 def pending_text(job: Tracked) -> str:
@@ -177,6 +182,8 @@ def _allocated(
         return (*(Tell(pod, "SlurmPending", told) for pod in pods), Again(SOON_SECONDS))
     placed = _places(facts.pods, record.nodes)
     if placed is None:
+        if _any_runs(facts):
+            return (Again(SLOW_LOOK_SECONDS),)
         return (
             Cancel(job.job_id, f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"),
             DropJob(job.job_id, "its allocation does not fit"),
@@ -207,7 +214,8 @@ def _unfit(
     what = "; ".join(f"Kubernetes Node {node} is {fitness}" for node, fitness in unfit.items())
     told = f"Slurm job {job.job_id} is allocated, but {what}; the pod is bound once that changes"
     tell = tuple(Tell(pod, "NodeUnavailable", told) for pod in pods)
-    if facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS:
+    patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
+    if patient or _any_runs(facts):
         return (*tell, Again(SOON_SECONDS))
     given_back = Cancel(job.job_id, f"{what} for over {UNFIT_SECONDS:.0f} s")
     return (*tell, given_back, DropJob(job.job_id, what), Again(0.0))
@@ -298,6 +306,10 @@ def _reacquire(
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
     return (Submit(facts.request, node=bound[0].node, replaces=replaces), Again(SLOW_LOOK_SECONDS))
+
+
+def _any_runs(facts: UnitFacts) -> bool:
+    return any(pod.stage in _RUNS for pod in facts.pods)
 
 
 def _ours(facts: UnitFacts, record: Job) -> bool:

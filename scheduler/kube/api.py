@@ -212,4 +212,6 @@ def _look_first(error: KubeError) -> bool:
 
 
 def _about_uid(error: KubeRefused) -> bool:
-    return "metadata.uid" in error.message or "UID in precondition" in error.message
+    """Bindings say "UID in precondition", deletions "the UID in the precondition" (measured)."""
+    told = error.message
+    return "metadata.uid" in told or ("UID in" in told and "precondition" in told)

@@ -97,7 +97,8 @@ class KubeSession:
             "Accept": "application/json",
             "Accept-Encoding": "identity",  # unpacking on the loop costs more than the bytes
         }
-        self.server = str(client.configuration.host)
+        self._base = str(client.configuration.host)
+        self.server = str(URL(self._base).with_user(None))  # fit for a log: no password
         rest = client.rest_client
         self._route: dict[str, Any] = {
             "proxy": rest.proxy or _proxy_from_environment(URL(self.server)),
@@ -244,7 +245,7 @@ class KubeSession:
 
     def _url(self, path: str, query: Query | None) -> URL:
         ending = "?" + urlencode(query) if query else ""
-        return URL(self.server + path + ending, encoded=True)
+        return URL(self._base + path + ending, encoded=True)
 
     @contextmanager
     def _observed(self, operation: str) -> Iterator[None]:
