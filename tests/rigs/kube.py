@@ -159,6 +159,8 @@ class KubeRig:
             f"--client-ca-file={files.ca}",
             f"--kubelet-client-certificate={files.client_certificate}",
             f"--kubelet-client-key={files.client_certificate}",
+            # No name service knows the names of Nodes.
+            "--kubelet-preferred-address-types=InternalIP",
             f"--token-auth-file={files.token_file}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",

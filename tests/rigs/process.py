@@ -6,11 +6,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 _POLL_SECONDS: Final = 0.02
 _TAIL_CHARACTERS: Final = 2000
+# The kernel's death signal is about the thread that forked (prctl(2)), so this one forks them all.
+_FORKER: Final = ThreadPoolExecutor(1, thread_name_prefix="forker")
 
 
 class Daemon:
@@ -29,14 +32,15 @@ class Daemon:
     ) -> None:
         self._log = log
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
+            self._process = _FORKER.submit(
+                subprocess.Popen[bytes],
                 ("setpriv", "--pdeathsig", "KILL", *command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 process_group=0,
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"} | dict(environment or {}),
-            )
+            ).result()
 
     @property
     def pid(self) -> int:

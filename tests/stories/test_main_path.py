@@ -28,7 +28,7 @@ async def test_pod_becomes_a_job_with_its_name_tag_and_resources(world: World) -
     assert job.number("cpus") == 4
     assert job.number("node_count") == 1
     assert job.number("memory_per_node") == 2048
-    assert f"gres/gpu={gpus}" in job.raw["tres_alloc_str"]
+    assert job.raw["tres_per_node"] == f"gres/gpu:{gpus}"
     assert job.raw["partition"] == world.cluster.partition
     assert job.raw["account"] == "physics"
     assert job.raw["comment"] == "hello"

@@ -59,7 +59,7 @@ async def test_pod_refused_by_slurm_is_told_and_leaves_nothing(world: World, wro
 
 async def test_more_cpus_than_any_node_is_told(world: World) -> None:
     """26.05 takes such a job and leaves it pending for ever, 24.11 refuses it: the pod tells."""
-    await world.create(cpus="100000")
+    await world.create(cpus="60000")
 
     async def told() -> bool:
         pod = await world.kube.get("pods", "train", namespace=world.namespace)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.sandbox import SandboxCluster
+
+if TYPE_CHECKING:
+    from tests.rigs.kube import KubeRig
+    from tests.rigs.node_real import RealNode
+    from tests.rigs.slurm import SlurmRig
 
 
 @pytest.fixture(scope="session")
 def sandbox_26() -> Iterator[Cluster]:
     """The model with Slurm 26.05 and 200 nodes."""
+    from tests.support.sandbox import SandboxCluster
+
     with SandboxCluster("26.05") as cluster:
         yield cluster
 
@@ -20,5 +27,31 @@ def sandbox_26() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def sandbox_24() -> Iterator[Cluster]:
     """The model with Slurm 24.11 and two nodes."""
+    from tests.support.sandbox import SandboxCluster
+
     with SandboxCluster("24.11") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def live_26(live_kube: KubeRig, live_slurm_26: SlurmRig) -> Cluster:
+    """Real servers, Slurm 26.05 and 200 played Nodes."""
+    from tests.support.live import LiveCluster
+
+    return LiveCluster(live_kube, live_slurm_26)
+
+
+@pytest.fixture(scope="session")
+def live_24(live_kube: KubeRig, live_slurm_24: SlurmRig) -> Cluster:
+    """Real servers, Slurm 24.11 and two played Nodes."""
+    from tests.support.live import LiveCluster
+
+    return LiveCluster(live_kube, live_slurm_24)
+
+
+@pytest.fixture(scope="session")
+def live_26_real(live_kube: KubeRig, live_slurm_26: SlurmRig, live_real_node: RealNode) -> Cluster:
+    """As live_26, and a Node with real containers."""
+    from tests.support.live import LiveCluster
+
+    return LiveCluster(live_kube, live_slurm_26, real_node=live_real_node.name)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Final
 
 from tests.rigs.kube import KubeRig
-from tests.rigs.simulator.nodes import NodeShape
 from tests.rigs.slurm import SlurmRig
-from tests.rigs.slurm_conf import CPUS_PER_NODE, MEMORY_MIB_PER_NODE, REAL_PARTITION
-
-_GPU_RESOURCE: Final = "nvidia.com/gpu"
+from tests.rigs.slurm_conf import CPUS_PER_NODE, REAL_PARTITION
 
 
 class LiveCluster:
     """`kube` and `slurm` joined. `real_node` names the Node with a real kubelet, if there is one.
 
-    The rigs are started and ended by their owners, and so are the Nodes of `node_shapes`.
+    The rigs and the Nodes are started and ended by their owners.
     """
 
     def __init__(self, kube: KubeRig, slurm: SlurmRig, *, real_node: str | None = None) -> None:
@@ -62,16 +58,3 @@ class LiveCluster:
 
     def _rig_of(self, component: str) -> KubeRig | SlurmRig:
         return self._kube if component == "kube-apiserver" else self._slurm
-
-
-def node_shapes(slurm: SlurmRig) -> tuple[NodeShape, ...]:
-    """The Nodes to play beside the nodes of a Slurm."""
-    return tuple(
-        NodeShape(
-            name=name,
-            cpus=CPUS_PER_NODE,
-            memory_mib=MEMORY_MIB_PER_NODE,
-            devices={_GPU_RESOURCE: slurm.gpus_per_node},
-        )
-        for name in slurm.nodes
-    )
