@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import pytest
+
+# The first live test of a session has whole clusters started within its own time.
+_LIVE_SECONDS: Final = 120.0
 
 pytest_plugins = [
     "tests.rigs.fixtures",
     "tests.rigs.slurm_fixtures",
     "tests.support.cluster_fixtures",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give live tests the time they need, unless they say it themselves."""
+    for item in items:
+        if item.get_closest_marker("live") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_LIVE_SECONDS))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -79,7 +79,7 @@ def write(directory: Path, *, url: str, kubelets: Sequence[str]) -> KubeFiles:
     files.token_file.write_text("".join(_token_line(*item) for item in files.tokens.items()))
     files.audit_policy.write_text(json.dumps(_AUDIT_POLICY))
     for user, token in files.tokens.items():
-        files.kubeconfig(user).write_text(json.dumps(_kubeconfig(files.ca, url, token)))
+        files.kubeconfig(user).write_text(json.dumps(kubeconfig(files.ca, url, token)))
         files.kubeconfig(user).chmod(0o600)
     return files
 
@@ -112,11 +112,13 @@ def _new_key() -> bytes:
     )
 
 
-def _kubeconfig(ca: Path, url: str, token: str) -> dict[str, object]:
+def kubeconfig(ca: Path | None, url: str, token: str) -> dict[str, object]:
+    """What a kubeconfig holds, for a user with a token."""
+    authority = {} if ca is None else {"certificate-authority": str(ca)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "rig", "cluster": {"server": url, "certificate-authority": str(ca)}}],
+        "clusters": [{"name": "rig", "cluster": {"server": url, **authority}}],
         "users": [{"name": "rig", "user": {"token": token}}],
         "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": "rig"}}],
         "current-context": "rig",

@@ -114,12 +114,13 @@ class Daemon:
         while not ready():
             status = self._process.poll()
             if status is not None:
-                raise RuntimeError(f"{what}: ended with status {status}\n{self._tail()}")
+                raise RuntimeError(f"{what}: ended with status {status}\n{self.tail()}")
             if time.monotonic() > until:
-                raise RuntimeError(f"{what}: not ready after {seconds} s\n{self._tail()}")
+                raise RuntimeError(f"{what}: not ready after {seconds} s\n{self.tail()}")
             time.sleep(_POLL_SECONDS)
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
+        """The end of its log."""
         return self._log.read_text(errors="replace")[-2000:]
 
 

@@ -9,6 +9,7 @@ import os
 import pwd
 import secrets
 import shutil
+import socket
 import tempfile
 from pathlib import Path
 from typing import Final, Self
@@ -89,11 +90,18 @@ class SlurmRig:
         """Write the configuration, start every daemon, and wait until nodes take jobs."""
         self._write()
         self._namespace = Namespace(self._chroot.root, self._run)
-        self._daemons["slurmctld"] = self._launch("slurmctld")
+        controller = self._daemons["slurmctld"] = self._launch("slurmctld")
+        # A slurmd that finds no controller tries again late: it may miss the wait for its node.
+        controller.wait_until(self._controller_listens, what=f"slurmctld of {self._run}")
         for name in self.shape.slurmd:
             self._daemons[f"slurmd.{name}"] = self._launch(f"slurmd.{name}")
         self.start("slurmrestd")
-        self._daemons["slurmctld"].wait_until(self._nodes_up, what=f"nodes of {self._run}")
+        try:
+            controller.wait_until(self._nodes_up, what=f"nodes of {self._run}")
+        except RuntimeError as error:
+            for name in self.shape.slurmd:
+                error.add_note(f"{name}: {self._daemons[f'slurmd.{name}'].tail()}")
+            raise
 
     def stop(self, component: str, *, kill: bool = False) -> None:
         """End "slurmctld", "slurmrestd" or "slurmd.NODE" with SIGTERM, or with SIGKILL."""
@@ -136,6 +144,10 @@ class SlurmRig:
         plugins = ("-s", "openapi/slurmctld") if self.major == "24.11" else ()
         listen = (f"127.0.0.1:{self._rest_port}", "unix:/rig/rest/socket")
         return ("slurmrestd", "-a", "rest_auth/jwt", *plugins, *listen)
+
+    def _controller_listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._controller_port)) == 0
 
     def _nodes_up(self) -> bool:
         nodes = self.rest().request("GET", "nodes/").body.get("nodes", ())

@@ -23,7 +23,10 @@ _GROUPS: Final = {
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
     "leases": "/apis/coordination.k8s.io/v1",
+    "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
+    "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1",
 }
+_APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 _SECONDS: Final = 20.0
 
@@ -67,6 +70,19 @@ class Kube:
     async def create(self, kind: str, body: Object, *, namespace: str = "") -> Object:
         """Store a new object."""
         return await self._ask("POST", _path(kind, namespace), body)
+
+    async def apply(self, body: Object) -> None:
+        """Store what a manifest gives, in place of what was there (server-side apply)."""
+        metadata = body["metadata"]
+        path = _path(f"{body['kind'].lower()}s", metadata.get("namespace", ""), metadata["name"])
+        await self._ask("PATCH", f"{path}?fieldManager=tests&force=true", body, content_type=_APPLY)
+
+    async def service_account_token(self, name: str, *, namespace: str) -> str:
+        """A token of a service account, good for an hour."""
+        wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        path = f"{_path('serviceaccounts', namespace, name)}/token"
+        answer = await self._ask("POST", path, wanted)
+        return str(answer["status"]["token"])
 
     async def get(self, kind: str, name: str, *, namespace: str = "") -> Object:
         """One object."""

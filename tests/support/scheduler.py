@@ -23,7 +23,8 @@ _STOP_SECONDS: Final = 20.0
 class SchedulerProcess:
     """`python -m scheduler run` against `cluster`; a context manager that starts and ends it.
 
-    `folder` gets the log, which goes on over restarts. `flags` are added to the command line.
+    `folder` gets the log, which goes on over restarts. `flags` are added to the command line, and
+    win over what stands there already.
     """
 
     def __init__(self, cluster: Cluster, *, folder: Path, flags: tuple[str, ...] = ()) -> None:
