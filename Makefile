@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: help venv demo test test-live lint format bench bench-smoke lock clean
+.PHONY: help venv demo test test-live lint format docs bench bench-smoke lock clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -37,6 +37,11 @@ lint: $(STAMP) ## format, lint, types, layers
 format: $(STAMP) ## rewrite to the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## rewrite the tables that come from the code
+	$(BIN)/python -m annotations
+	$(BIN)/python -m scheduler.core
+	$(BIN)/python -m scheduler.docs
 
 bench: $(STAMP) ## the benchmarks, full size, on the sandbox
 	$(BIN)/python -m benchmarks.decode

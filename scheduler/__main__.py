@@ -6,20 +6,34 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import scheduler
 from scheduler import app, logs, settings
+from scheduler.demo import main as demo
 from scheduler.kube.session import KubeConfigError
+from scheduler.sandbox import main as sandbox
 
-COMMANDS = ("run", "sandbox", "demo")
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without repeating all flags. Flags are never abbreviated."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "--version"}):
+    if not words or (words[0].startswith("-") and words[0] not in {"-h", "--help", "--version"}):
         words.insert(0, "run")  # SUNK's flags stand alone
-    arguments = _parser().parse_args(words)
+    arguments, unknown = parser().parse_known_args(words)
+    if unknown:
+        arguments.parser.error(f"there is no {' '.join(unknown)}")
     try:
         status: int = arguments.command(arguments)
     except KeyboardInterrupt:
@@ -27,32 +41,62 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The whole command line."""
+    root = Parser(
         prog="slurm-pod-scheduler",
         description="A Kubernetes scheduler whose decisions Slurm makes.",
+        epilog="Without a command, flags are those of `run`.",
     )
-    parser.add_argument("--version", action="version", version=scheduler.__version__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="schedule pods (the default)")
+    root.add_argument("--version", action="version", version=scheduler.__version__)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="schedule pods (the default)",
+        description="Schedule pods until SIGTERM or SIGINT.",
+        epilog="Each flag is also an environment variable (--slurm-api-base is "
+        f"{settings.ENV_PREFIX}SLURM_API_BASE) and a key of the --config file.",
+    )
     settings.add_arguments(run)
-    run.set_defaults(command=_run)
-    return parser
+    run.set_defaults(command=_run, parser=run)
+    embedded = commands.add_parser(
+        "sandbox",
+        help="an embedded Kubernetes and Slurm to try it on",
+        description="Run an embedded Kubernetes and Slurm until Ctrl-C; nothing is installed, "
+        "only loopback addresses are used.",
+    )
+    sandbox.add_arguments(embedded)
+    embedded.set_defaults(command=_sandbox, parser=embedded)
+    told = commands.add_parser(
+        "demo",
+        help="see pods go through Slurm, in half a minute",
+        description="Play a story on the sandbox, with the real scheduler in a process of its "
+        "own, and check that every promise is kept (exit status 0).",
+    )
+    told.set_defaults(command=_demo, parser=told)
+    return root
 
 
 def _run(arguments: argparse.Namespace) -> int:
     try:
         given = settings.load(arguments)
+        logs.set_up(given.zap_log_level, given.log_format)
+        asyncio.run(app.run(given))
     except settings.SettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    logs.set_up(given.zap_log_level, given.log_format)
-    try:
-        asyncio.run(app.run(given))
     except (KubeConfigError, app.ClusterIdError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _sandbox(arguments: argparse.Namespace) -> int:
+    return asyncio.run(sandbox.run(arguments))
+
+
+def _demo(_arguments: argparse.Namespace) -> int:
+    return asyncio.run(demo.run())
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
 from scheduler.retry import retry_policy
-from scheduler.settings import Settings
+from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Unit, Units
 from scheduler.workqueue import WorkQueue
@@ -49,9 +49,11 @@ _FIRST_ANSWER_SECONDS: Final = 2.0
 class App:
     """One scheduler process."""
 
-    def __init__(self, settings: Settings, kube: KubeSession, *, owner: Owner) -> None:
+    def __init__(
+        self, settings: Settings, kube: KubeSession, *, owner: Owner, metrics: Metrics
+    ) -> None:
         self._settings = settings
-        self._metrics = metrics = Metrics()
+        self._metrics = metrics
         self._queue = WorkQueue[str](metrics=metrics, first_seconds=0.05)
         self._units = Units()
         api = KubeApi(kube, policy=retry_policy(KubeError))
@@ -170,12 +172,17 @@ class App:
     async def _open_faces(self) -> None:
         settings = self._settings
         served = {
-            "probes": (settings.health_probe_bind_address, probes.probes(self.not_ready)),
+            "health-probe": (settings.health_probe_bind_address, probes.probes(self.not_ready)),
             "metrics": (settings.metrics_bind_address, probes.metrics(self._metrics.registry)),
-            "hooks": (settings.hooks_api_bind_address, probes.hints(self._hinted)),
+            "hooks-api": (settings.hooks_api_bind_address, probes.hints(self._hinted)),
         }
-        ports = {name: await self._faces.open(*face) for name, face in served.items()}
-        log.info("listening", **ports)
+        for name, (address, face) in served.items():
+            try:
+                port = await self._faces.open(address, face)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
+            log.info("listening", face=name, port=port)
 
     def _start(self, group: asyncio.TaskGroup) -> dict[str, asyncio.Task[None]]:
         parts: dict[str, Coroutine[Any, Any, None]] = {
@@ -301,10 +308,12 @@ def _state_of(unit: Unit) -> str:
 async def run(settings: Settings) -> None:
     """Connect, find out who we are, and schedule until told to stop."""
     agent = f"slurm-pod-scheduler/{scheduler.__version__}"
-    async with await KubeSession.open(settings.kubeconfig, user_agent=agent) as kube:
+    metrics = Metrics()
+    opening = KubeSession.open(settings.kubeconfig, user_agent=agent, observe=metrics.kube_call)
+    async with await opening as kube:
         owner = Owner(await _cluster_id(settings, kube), settings.scheduler_name)
         log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
-        await App(settings, kube, owner=owner).run()
+        await App(settings, kube, owner=owner, metrics=metrics).run()
 
 
 async def _cluster_id(settings: Settings, kube: KubeSession) -> str:

@@ -15,6 +15,7 @@ import structlog
 
 from scheduler.core.naming import Owner, OwnerTag, read_tag
 from scheduler.metrics import Metrics
+from scheduler.slurmwatch import look
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, SlurmClient, SlurmError, SlurmNoSuchJob
 
@@ -52,6 +53,7 @@ class Census:
         self._metrics = metrics
         self._foreign: set[int] = set()
         self._asked = asyncio.Event()
+        self._failures = 0
         self.completed_at: float | None = None
 
     def ask(self) -> None:
@@ -76,8 +78,11 @@ class Census:
         try:
             await self._look_through()
         except SlurmError as error:
-            log.warning("jobs could not be looked through", error=str(error))
+            self._failures += 1
+            if self._failures == 1 or self._failures % 20 == 0:
+                log.warning("jobs cannot be looked through", error=str(error))
             return False
+        self._failures = 0
         self.completed_at = began
         for unit in doubtful:
             unit.in_doubt = False
@@ -128,14 +133,25 @@ class Census:
         self._adopt(unit, job)
 
     def _adopt(self, unit: Unit, job: Job) -> None:
-        placeholder = Placeholder(job.job_id, state=job.state, record=job, record_at=self._clock())
+        placeholder = Placeholder(
+            job.job_id, state=job.state, record=job, record_at=self._clock(), proven=True
+        )
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
         log.info("placeholder found", pod=unit.name, uid=unit.key, job_id=job.job_id)
         self._on_change(unit.key)
 
     async def _duplicate(self, unit: Unit, held: Placeholder, found: Job) -> None:
-        """Two jobs for one unit: the one that runs stays, else the older."""
+        """Two jobs for one unit: the one that runs stays, else the older.
+
+        The id of the one that is held may be a pod's word only, so that is looked at first.
+        """
+        await look(self._client, unit, held, clock=self._clock)
+        if unit.job is not held:
+            return
+        if held.record is None or held.missing or not self._stands_for(unit, held.record):
+            self._adopt(unit, found)
+            return
         keep_found = found.state.base is BaseState.RUNNING and (
             held.state is None or held.state.base is not BaseState.RUNNING
         )
@@ -153,3 +169,7 @@ class Census:
             job_id=loser,
             failed=bool(failures),
         )
+
+    def _stands_for(self, unit: Unit, job: Job) -> bool:
+        tag = read_tag(job.admin_comment)
+        return tag is not None and tag.owner == self._owner and unit.key in tag.uids

@@ -83,10 +83,10 @@ class Controller:
         return min(given, default=None)
 
     def _later(self, key: str, error: Exception) -> None:
-        seconds = self._queue.add_rate_limited(key)
-        asked = getattr(error, "retry_after", None)
+        asked = getattr(error, "retry_after", None) or 0.0
+        seconds = self._queue.add_rate_limited(key, at_least=asked)
         self._metrics.actions.labels("reconcile", getattr(error, "outcome", "error")).inc()
-        log.info("unit is tried again", error=str(error), after_s=round(asked or seconds, 3))
+        log.info("unit is tried again", error=str(error), after_s=round(seconds, 3))
 
 
 async def run_workers(controller: Controller, count: int) -> None:

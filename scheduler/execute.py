@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal, assert_never
+from typing import Final, assert_never
 
 import structlog
 
@@ -27,6 +27,7 @@ from scheduler.core.actions import (
     Tell,
 )
 from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
@@ -158,7 +159,7 @@ class Executor:
         self._watch.hurry()
         self._count("submit", "ok")
         self._metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
-        self._event(unit, "Normal", "PlaceholderSubmitted", _submitted_text(submitted, action))
+        self._event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
         log.info(
             "placeholder submitted", job_id=job.job_id, pod=unit.name, node=action.node or None
         )
@@ -168,7 +169,7 @@ class Executor:
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
         """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
-        told = ("SlurmPending", f"Slurm job {job.job_id} is pending")
+        told = (Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending")
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
@@ -184,14 +185,18 @@ class Executor:
         message = refusal_text(
             action.request, error_number=error.error_number, description=str(error)
         )
-        self._event(unit, "Warning", "SlurmRejected", message)
-        await self._tell_waiting(unit, "SlurmRejected", f"{message} (tried again now and then)")
+        self._event(unit, Reason.SLURM_REJECTED, message)
+        await self._tell_waiting(
+            unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
+        )
         return seconds
 
     async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
         self._count("submit", error.outcome)
         seconds = max(self._set_back(unit, first=_FIRST_SETBACK_SECONDS, longest=15.0), 0.5)
-        await self._tell_waiting(unit, "SlurmUnavailable", f"Slurm cannot be asked now: {error}")
+        await self._tell_waiting(
+            unit, Reason.SLURM_UNAVAILABLE, f"Slurm cannot be asked now: {error}"
+        )
         return max(seconds, error.retry_after or 0.0)
 
     def _set_back(
@@ -244,7 +249,7 @@ class Executor:
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.node} "
             f"(Slurm job {action.job_id})"
         )
-        self._event(unit, "Normal", "Scheduled", text)
+        self._event(unit, Reason.SCHEDULED, text)
         log.info("pod bound", pod=unit.name, node=action.node, job_id=action.job_id)
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
@@ -261,8 +266,7 @@ class Executor:
         seconds = self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         self._event(
             unit,
-            "Warning",
-            "PlaceholderLost",
+            Reason.PLACEHOLDER_LOST,
             f"Slurm job {action.job_id} is no use any more: {action.why}; "
             f"a new one is submitted in {seconds:.0f} s",
         )
@@ -278,7 +282,7 @@ class Executor:
         )
         if isinstance(patched, Gone):
             return 1.0
-        self._event(unit, "Warning", action.reason, f"{action.message}; the pod is deleted")
+        self._event(unit, action.reason, f"{action.message}; the pod is deleted")
         deleted = await self._kube.delete_pod(pod.namespace, pod.name, pod.uid)
         unit.evicted_at[pod.uid] = now
         if isinstance(deleted, Deleted):
@@ -288,27 +292,27 @@ class Executor:
 
     async def _reject(self, unit: Unit, action: Reject) -> None:
         message = problems_text(action.problems)
-        if unit.told == ("SchedulingFailed", message):
+        if unit.told == (Reason.SCHEDULING_FAILED, message):
             return
-        self._event(unit, "Warning", "SchedulingFailed", message)
-        await self._tell(unit, "SchedulingFailed", message)
+        self._event(unit, Reason.SCHEDULING_FAILED, message)
+        await self._tell(unit, Reason.SCHEDULING_FAILED, message)
         self._count("reject", "ok")
 
     def _announce(self, unit: Unit, action: Tell) -> None:
         """An Event where Slurm has a new cause."""
         if action.cause not in {"", "None", unit.cause}:
             unit.cause = action.cause
-            self._event(unit, "Normal", action.reason, action.message)
+            self._event(unit, action.reason, action.message)
 
-    async def _tell_waiting(self, unit: Unit, reason: str, message: str) -> None:
+    async def _tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
         if not unit.bound:
             await self._tell(unit, reason, message)
 
-    async def _tell(self, unit: Unit, reason: str, message: str) -> None:
+    async def _tell(self, unit: Unit, reason: Reason, message: str) -> None:
         now = self._clock()
-        if reason == "NodeUnavailable" and unit.unfit_since is None:
+        if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
             unit.unfit_since = now
-            self._event(unit, "Warning", reason, message)
+            self._event(unit, reason, message)
         if unit.told == (reason, message):
             return
         if unit.told[0] == reason and now - unit.told_at < _TELL_SECONDS:
@@ -322,9 +326,8 @@ class Executor:
         )
         unit.told, unit.told_at = (reason, message), now
 
-    def _event(
-        self, unit: Unit, kind: Literal["Normal", "Warning"], reason: str, message: str
-    ) -> None:
+    def _event(self, unit: Unit, reason: Reason, message: str) -> None:
+        kind = MEANINGS[reason].kind
         ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
         self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
 

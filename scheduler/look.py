@@ -12,6 +12,7 @@ from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Container, Node, Pod, Quantity
 from scheduler.units import Placeholder, Unit, Units
 
+_LONGEST_JOB_ID = len(str(2**32))
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -83,7 +84,8 @@ class Look:
 def recorded_job(pod: Pod) -> int | None:
     """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
     text = pod.metadata.annotations.get(JOB_ID, "")
-    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
+    return (int(text) or None) if plain else None
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:

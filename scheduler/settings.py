@@ -23,9 +23,16 @@ from pydantic import (
     field_validator,
 )
 
+from slurmapi import check_base_url
+
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+# Kubernetes gives every pod these for each Service of its namespace; ours may bear our own name.
+_SERVICE_VARIABLE: Final = re.compile(
+    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)"
+)
+_PART: Final = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
+_DURATION: Final = re.compile(rf"\d+(?:\.\d+)?|(?:{_PART})+")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
 
@@ -40,21 +47,25 @@ class Address(BaseModel):
     host: str | None
     port: int
 
+    def __str__(self) -> str:
+        return f"{self.host or ''}:{self.port}"
+
 
 def _seconds(value: object) -> object:
     if not isinstance(value, str):
         return value
-    match = _DURATION.fullmatch(value.strip())
-    if match is None:
-        raise ValueError("expected a duration such as 30s, 500ms or 2m")
-    return float(match[1]) * _UNITS[match[2]]
+    text = value.strip()
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError("expected a duration such as 30s, 500ms or 1m30s")
+    parts = re.findall(_PART, text)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts) if parts else float(text)
 
 
 def _address(value: object) -> object:
+    if value in ("0", 0):
+        return None
     if not isinstance(value, str):
         return value
-    if value == "0":
-        return None
     match = _ADDRESS.fullmatch(value)
     if match is None or int(match["port"]) > 65535:
         raise ValueError("expected HOST:PORT or :PORT, or 0 for none")
@@ -69,7 +80,10 @@ class Settings(BaseModel):
     """Everything a site can set. Each field is a flag; its description is the flag's help."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-")
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        alias_generator=lambda name: name.replace("_", "-"),
     )
 
     scheduler_name: str = Field("slurm-scheduler", description="serve pods of this schedulerName")
@@ -130,6 +144,12 @@ class Settings(BaseModel):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("slurm_api_base")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        check_base_url(value)
+        return value
+
     @field_validator("scheduler_name")
     @classmethod
     def _named(cls, value: str) -> str:
@@ -150,8 +170,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             dest=name,
             default=argparse.SUPPRESS,
             metavar=name.rsplit("_", 1)[-1].upper(),
-            help=f"{field.description} (default: {default})".replace("%", "%%"),
+            help=_help(field.description or "", default).replace("%", "%%"),
         )
+
+
+def _help(description: str, default: str) -> str:
+    return description if default == "none" else f"{description} (default: {default})"
 
 
 def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -181,8 +205,6 @@ def _flag(name: str) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, Address):
-        return f"{value.host or ''}:{value.port}"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple):
@@ -205,15 +227,20 @@ def _from_file(path: str | None) -> dict[str, Any]:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     known = {ENV_PREFIX + name.upper(): _flag(name) for name in Settings.model_fields}
     ours = [name for name in environ if name.startswith(ENV_PREFIX)]
-    unknown = sorted(name for name in ours if name not in known)
+    strange = [name for name in ours if name not in known]
+    unknown = sorted(name for name in strange if not _of_a_service(name))
     if unknown:
         raise SettingsError(f"environment variables without a meaning: {', '.join(unknown)}")
-    return {known[name]: environ[name] for name in ours}
+    return {known[name]: environ[name] for name in ours if name in known}
+
+
+def _of_a_service(name: str) -> bool:
+    return _SERVICE_VARIABLE.fullmatch(name.removeprefix(ENV_PREFIX)) is not None
 
 
 def _problem(error: Any) -> str:
     flag = "--" + ".".join(str(part) for part in error["loc"][:1])
-    if error["type"] == "extra_forbidden":
+    if error["type"] in {"extra_forbidden", "invalid_key"}:
         return f"{flag}: there is no such setting"
     message = error["msg"].removeprefix("Value error, ")
     return f"{flag}: {error['input']!r}: {message}"

@@ -113,6 +113,9 @@ class SlurmWatch:
 
     def _failed(self, why: str) -> None:
         self._failures += 1
+        for unit in self._units:
+            if unit.job is not None:
+                unit.job.proven = False
         if self._failures == 1 or self._failures % 20 == 0:
             log.warning("slurm does not answer", error=why, attempt=self._failures)
 
@@ -187,5 +190,5 @@ async def look(
             job.missing += 1
         return
     if unit.job is job:
-        job.record, job.record_at, job.missing = record, clock(), 0
+        job.record, job.record_at, job.proven, job.missing = record, clock(), True, 0
         job.state = record.state

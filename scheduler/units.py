@@ -17,6 +17,9 @@ class Placeholder:
     state: JobState | None = None
     record: Job | None = None
     record_at: float = 0.0
+    proven: bool = False
+    """Whether the record was read since Slurm last failed to answer: a slurmctld that comes back
+    from a crash may have given the id to another job (measured)."""
     missing: int = 0
     """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
     cancelled_at: float | None = None
@@ -58,7 +61,7 @@ class Unit:
         return Tracked(
             job_id=job.job_id,
             state=job.state,
-            record=job.record,
+            record=job.record if job.proven else None,
             record_at=job.record_at,
             cancelled_at=job.cancelled_at,
         )
@@ -69,7 +72,8 @@ class Units:
 
     def __init__(self) -> None:
         self._units: dict[str, Unit] = {}
-        self._by_job: dict[int, str] = {}
+        # Mostly one; a copy of a pod's manifest brings the annotation with its job id along.
+        self._by_job: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._units)
@@ -85,29 +89,38 @@ class Units:
         """Remember a unit."""
         self._units[unit.key] = unit
         if unit.job is not None:
-            self._by_job[unit.job.job_id] = unit.key
+            self._hold(unit.job.job_id, unit.key)
         return unit
 
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""
         unit = self._units.pop(key, None)
         if unit is not None and unit.job is not None:
-            self._by_job.pop(unit.job.job_id, None)
+            self._let_go(unit.job.job_id, key)
 
     def set_job(self, unit: Unit, job: Placeholder | None) -> None:
         """Give the unit another placeholder, or none."""
         if unit.job is not None:
-            self._by_job.pop(unit.job.job_id, None)
+            self._let_go(unit.job.job_id, unit.key)
         unit.job = job
         unit.in_doubt = False
         if job is not None:
-            self._by_job[job.job_id] = unit.key
+            self._hold(job.job_id, unit.key)
 
     def by_job(self, job_id: int) -> Unit | None:
-        """The unit that holds this job."""
-        key = self._by_job.get(job_id)
-        return None if key is None else self._units.get(key)
+        """The unit that holds this job; the first where several say so, and all but one err."""
+        keys = self._by_job.get(job_id)
+        return None if keys is None else self._units.get(keys[0])
 
     def job_ids(self) -> list[int]:
         """The ids of all placeholders that are followed."""
         return list(self._by_job)
+
+    def _hold(self, job_id: int, key: str) -> None:
+        others = (it for it in self._by_job.get(job_id, ()) if it != key)
+        self._by_job[job_id] = (*others, key)
+
+    def _let_go(self, job_id: int, key: str) -> None:
+        left = tuple(it for it in self._by_job.pop(job_id, ()) if it != key)
+        if left:
+            self._by_job[job_id] = left

@@ -107,13 +107,16 @@ class WorkQueue(Generic[K]):
         self._delays.put(key, asyncio.get_running_loop().time() + seconds)
         self._arm()
 
-    def add_rate_limited(self, key: K) -> float:
-        """Add the key after its own exponential delay; returns the delay in seconds."""
+    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> float:
+        """Add the key after its own exponential delay, and no sooner than after `at_least` seconds;
+        returns the delay in seconds.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         # 2**64 times any first delay is beyond any longest one; a float must not overflow
         seconds = min(self._first_seconds * 2.0 ** min(failures, 64), self._longest_seconds)
         seconds *= 1.0 - self._jitter * random.random()  # noqa: S311 - not cryptography
+        seconds = max(seconds, at_least)
         self.add_after(key, seconds)
         return seconds
 

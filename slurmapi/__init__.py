@@ -30,7 +30,7 @@ from slurmapi.model import (
 )
 from slurmapi.retry import Persistent, RetryPolicy, once
 from slurmapi.submission import JobSubmission
-from slurmapi.transport import Deadlines, HttpTransport, Transport
+from slurmapi.transport import Deadlines, HttpTransport, Transport, check_base_url
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "Submitted",
     "TokenSource",
     "Transport",
+    "check_base_url",
     "expand_hostlist",
     "fold_hostlist",
     "once",

@@ -74,6 +74,11 @@ class _Endpoint:
         return self.socket or self.host_header
 
 
+def check_base_url(base_url: str) -> None:
+    """Raise ValueError, saying what is expected, where no client could be made of it."""
+    _endpoint(base_url, None)
+
+
 def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
     """From "http://host:port", "https://host:port" (a path prefix may follow) or "unix:/path"."""
     parts = urlsplit(base_url)

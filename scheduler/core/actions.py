@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from annotations import JobRequest, Problem
 from scheduler.core.facts import PodFacts
+from scheduler.core.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Evict:
     """Delete the pod with its own grace, after saying why: Slurm has taken its resources."""
 
     pod: PodFacts
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -80,7 +81,7 @@ class Tell:
     """
 
     pod: PodFacts
-    reason: str
+    reason: Reason
     message: str
     cause: str = ""
 

@@ -36,6 +36,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.naming import read_tag
+from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
 
 # A bind must rest on a look at the job that is no older than this (I2).
@@ -130,7 +131,10 @@ def _follow(
             if job.record is None:
                 return (Inspect(job.job_id), Again(SOON_SECONDS))
             told = f"Slurm job {job.job_id} is {job.state}"
-            return (*(Tell(pod, "SlurmPending", told) for pod in pods), Again(SLOW_LOOK_SECONDS))
+            return (
+                *(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods),
+                Again(SLOW_LOOK_SECONDS),
+            )
         case (
             BaseState.COMPLETED
             | BaseState.CANCELLED
@@ -150,7 +154,7 @@ def _follow(
 def _wait(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
     message = pending_text(job)
     cause = job.record.state_reason if job.record is not None else ""
-    tell = tuple(Tell(pod, "SlurmPending", message, cause) for pod in pods)
+    tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
     twins = (LookForTwins(),) if cause == "Dependency" else ()
     return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
 
@@ -179,7 +183,7 @@ def _allocated(
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if record.state.configuring:
         told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
-        return (*(Tell(pod, "SlurmPending", told) for pod in pods), Again(SOON_SECONDS))
+        return (*(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods), Again(SOON_SECONDS))
     placed = _places(facts.pods, record.nodes)
     if placed is None:
         if _any_runs(facts):
@@ -213,7 +217,7 @@ def _unfit(
 ) -> tuple[Action, ...]:
     what = "; ".join(f"Kubernetes Node {node} is {fitness}" for node, fitness in unfit.items())
     told = f"Slurm job {job.job_id} is allocated, but {what}; the pod is bound once that changes"
-    tell = tuple(Tell(pod, "NodeUnavailable", told) for pod in pods)
+    tell = tuple(Tell(pod, Reason.NODE_UNAVAILABLE, told) for pod in pods)
     patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
     if patient or _any_runs(facts):
         return (*tell, Again(SOON_SECONDS))
@@ -278,7 +282,7 @@ def _pending_again(
 ) -> tuple[Action, ...]:
     if record.restart_count > 0:
         told = f"Slurm job {record.job_id} was requeued and has lost its node"
-        return (*(Evict(pod, "Requeued", told) for pod in bound), Again(SOON_SECONDS))
+        return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
     tag = read_tag(record.admin_comment)
     if tag is not None and tag.node == bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue

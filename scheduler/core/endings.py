@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
 
 
@@ -15,21 +16,21 @@ class Ending:
     `again` says that the end is not meant for the pod: one that was never bound gets a new job.
     """
 
-    reason: str
+    reason: Reason
     cause: str
     again: bool = False
 
 
 _ENDINGS: Final = {
-    BaseState.COMPLETED: Ending("PlaceholderCompleted", "has completed"),
-    BaseState.CANCELLED: Ending("PlaceholderCancelled", "was cancelled"),
-    BaseState.FAILED: Ending("PlaceholderFailed", "has failed", again=True),
-    BaseState.TIMEOUT: Ending("TimeLimit", "has reached its time limit"),
-    BaseState.DEADLINE: Ending("TimeLimit", "has reached its deadline"),
-    BaseState.NODE_FAIL: Ending("NodeFailed", "lost its node", again=True),
-    BaseState.BOOT_FAIL: Ending("NodeFailed", "got a node that did not boot", again=True),
-    BaseState.PREEMPTED: Ending("Preempted", "was preempted", again=True),
-    BaseState.OUT_OF_MEMORY: Ending("PlaceholderFailed", "ran out of memory", again=True),
+    BaseState.COMPLETED: Ending(Reason.PLACEHOLDER_COMPLETED, "has completed"),
+    BaseState.CANCELLED: Ending(Reason.PLACEHOLDER_CANCELLED, "was cancelled"),
+    BaseState.FAILED: Ending(Reason.PLACEHOLDER_FAILED, "has failed", again=True),
+    BaseState.TIMEOUT: Ending(Reason.TIME_LIMIT, "has reached its time limit"),
+    BaseState.DEADLINE: Ending(Reason.TIME_LIMIT, "has reached its deadline"),
+    BaseState.NODE_FAIL: Ending(Reason.NODE_FAILED, "lost its node", again=True),
+    BaseState.BOOT_FAIL: Ending(Reason.NODE_FAILED, "got a node that did not boot", again=True),
+    BaseState.PREEMPTED: Ending(Reason.PREEMPTED, "was preempted", again=True),
+    BaseState.OUT_OF_MEMORY: Ending(Reason.PLACEHOLDER_FAILED, "ran out of memory", again=True),
 }
 
 

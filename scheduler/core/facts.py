@@ -72,14 +72,15 @@ class Tracked:
     """A job we know the id of.
 
     `state` is the last pulse, None before the first. `record` is the last full look, made at
-    `record_at`.
+    `record_at`, None where there is none since Slurm last failed to answer. `cancelled_at` is when
+    Slurm last took our cancel of it.
     """
 
     job_id: int
     state: JobState | None = None
     record: Job | None = None
     record_at: float = 0.0
-    cancelled: bool = False
+    cancelled_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Nothing foreign leaves this module: every failure is a KubeError.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -310,9 +311,19 @@ def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | No
 
 
 def _proxy_from_environment(server: URL) -> str | None:
-    if proxy_bypass(f"{server.host}:{server.port}"):
+    """As Go's clients, kubectl among them, choose it: this machine is never behind a proxy."""
+    if _is_loopback(server.host or "") or proxy_bypass(f"{server.host}:{server.port}"):
         return None
     return getproxies().get(server.scheme)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _in_cluster() -> bool:

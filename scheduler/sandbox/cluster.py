@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ USERS = MappingProxyType({"root": 0, "slurm": 64030, "alice": 2001, "bob": 2002}
 KUBE_APISERVER = "kube-apiserver"
 SLURMCTLD = "slurmctld"
 SLURMRESTD = "slurmrestd"
+# sun_path of unix(7), with its closing zero byte
+_LONGEST_SOCKET_PATH = 107
 COMPONENTS = (KUBE_APISERVER, SLURMCTLD, SLURMRESTD)
 
 
@@ -98,7 +101,7 @@ class Sandbox:
         self._slurmrestd = SlurmServer(self.slurm)
         self._slurm_port = self.shape.slurm_port
         self._given_folder = folder
-        self.folder = folder or Path()
+        self.folder = self._socket_folder = folder or Path()
         self._stack = AsyncExitStack()
 
     @property
@@ -119,7 +122,7 @@ class Sandbox:
     @property
     def slurm_socket(self) -> Path:
         """slurmrestd's unix socket."""
-        return self.folder / "slurmrestd.socket"
+        return self._socket_folder / "slurmrestd.socket"
 
     @property
     def slurm_token_file(self) -> Path:
@@ -169,6 +172,10 @@ class Sandbox:
             if self._given_folder is None:
                 self.folder = Path(mkdtemp(prefix="slurm-pod-scheduler-sandbox-"))
                 stack.callback(rmtree, self.folder, ignore_errors=True)
+            self._socket_folder = self.folder
+            if len(os.fsencode(self.slurm_socket)) > _LONGEST_SOCKET_PATH:
+                self._socket_folder = Path(mkdtemp(prefix="slurmrestd-", dir="/tmp"))
+                stack.callback(rmtree, self._socket_folder, ignore_errors=True)
             await stack.enter_async_context(self.kube)
             stack.callback(self.slurm.detach)
             stack.push_async_callback(self._slurmrestd.stop)

@@ -6,12 +6,16 @@ import argparse
 import asyncio
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from scheduler.sandbox.cluster import Sandbox, SandboxShape
+from scheduler.sandbox.cluster import GPU_RESOURCE, Sandbox, SandboxShape
 
 MIB_PER_GIB = 1024
 RELEASES = ("26.05", "24.11")
+PROGRAM = "slurm-pod-scheduler"
+# One process plays all nodes; beyond this it would no longer be the cluster it pretends to be.
+MOST_NODES = 10_000
 
 _EXAMPLE = """\
 apiVersion: v1
@@ -19,7 +23,7 @@ kind: Pod
 metadata:
   name: hello
   annotations:
-    sandbox/run-seconds: "20"
+    sandbox/run-seconds: "20"  # the sandbox has no real containers: this one ends by itself
 spec:
   schedulerName: slurm-scheduler
   terminationGracePeriodSeconds: 10
@@ -28,8 +32,7 @@ spec:
     - name: main
       image: busybox
       resources:
-        requests: {cpu: "4", memory: 8Gi}
-        limits: {cpu: "4", memory: 8Gi}
+        limits: {resources}
 """
 
 _READY = """\
@@ -42,7 +45,7 @@ Sandbox: {nodes} nodes with {cpus} CPUs, {memory} GiB and {gpus} GPUs each; Slur
 Start the scheduler in another terminal:
 
   export KUBECONFIG={kubeconfig}
-  slurm-pod-scheduler run --slurm-api-base={slurm_url} \\
+  {command} run --slurm-api-base={slurm_url} \\
     --slurm-auth-token-file={token_file}
 
 and give it work in a third one:
@@ -51,53 +54,78 @@ and give it work in a third one:
   kubectl apply -f {example}
   kubectl get pods -o wide -w
 
-Ctrl-C ends the sandbox and removes its files.
+Ctrl-C ends the sandbox{files}.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The shape of the cluster, and where to listen."""
     shape = SandboxShape()
-    _add_number(parser, "--nodes", shape.nodes)
-    _add_number(parser, "--gpus-per-node", shape.gpus_per_node)
-    _add_number(parser, "--cpus-per-node", shape.cpus_per_node)
-    _add_number(parser, "--memory-gib", shape.memory_mib // MIB_PER_GIB)
-    parser.add_argument("--slurm-release", default=shape.release, choices=RELEASES)
+    _add_number(parser, "--nodes", shape.nodes, within=(1, MOST_NODES))
+    _add_number(parser, "--gpus-per-node", shape.gpus_per_node, within=(0, 1024))
+    _add_number(parser, "--cpus-per-node", shape.cpus_per_node, within=(1, 4096))
+    _add_number(parser, "--memory-gib", shape.memory_mib // MIB_PER_GIB, within=(1, 65536))
+    parser.add_argument(
+        "--slurm-release",
+        default=shape.release,
+        choices=RELEASES,
+        help=f"which Slurm to play; default: {shape.release}",
+    )
     parser.add_argument(
         "--no-quirks", action="store_true", help="a slurmrestd without its known faults"
     )
-    _add_number(parser, "--kube-port", shape.kube_port)
-    _add_number(parser, "--slurm-port", shape.slurm_port)
+    _add_number(parser, "--kube-port", shape.kube_port, within=(0, 65535))
+    _add_number(parser, "--slurm-port", shape.slurm_port, within=(0, 65535))
     parser.add_argument(
         "--folder", type=Path, help="where to put its files and keep them; default: a temporary one"
     )
 
 
-def _add_number(parser: argparse.ArgumentParser, flag: str, default: int) -> None:
+def _add_number(
+    parser: argparse.ArgumentParser, flag: str, default: int, *, within: tuple[int, int]
+) -> None:
+    low, high = within
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a number of {low} to {high}")
+        return int(text)
+
     shown = "any free one" if flag.endswith("port") else default
-    parser.add_argument(flag, type=int, default=default, metavar="N", help=f"default: {shown}")
+    parser.add_argument(flag, type=number, default=default, metavar="N", help=f"default: {shown}")
 
 
 async def run(args: argparse.Namespace) -> int:
     """Run the cluster until SIGINT or SIGTERM; gives the exit status."""
-    try:
-        shape = shape_of(args)
-    except ValueError as error:
-        sys.stderr.write(f"sandbox: {error}\n")
-        return 2
-    if args.folder is not None:
-        args.folder.mkdir(parents=True, exist_ok=True)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with Sandbox(shape, folder=args.folder) as sandbox:
-        example = sandbox.folder / "pod.yaml"
-        example.write_text(_EXAMPLE)
-        sys.stdout.write(_ready(sandbox, example))
+    async with AsyncExitStack() as stack:
+        try:
+            sandbox = await stack.enter_async_context(_started(args))
+            example = _write_example(sandbox)
+        except OSError as error:  # a port that is taken, a folder that cannot be written
+            sys.stderr.write(f"{PROGRAM} sandbox: {_told(error)}\n")
+            return 2
+        sys.stdout.write(_ready(sandbox, example, kept=args.folder is not None))
         sys.stdout.flush()
         await _until(ended, sandbox)
     return 0
+
+
+def _started(args: argparse.Namespace) -> Sandbox:
+    """The cluster, yet to be entered; raises OSError where the folder cannot be made."""
+    folder: Path | None = args.folder
+    if folder is not None:
+        folder = folder.resolve()  # the text on the terminal is used in other directories
+        folder.mkdir(parents=True, exist_ok=True)
+    return Sandbox(shape_of(args), folder=folder)
+
+
+def _told(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
 
 
 def shape_of(args: argparse.Namespace) -> SandboxShape:
@@ -122,7 +150,19 @@ async def _until(ended: asyncio.Event, sandbox: Sandbox) -> None:
         watching.cancel()
 
 
-def _ready(sandbox: Sandbox, example: Path) -> str:
+def _write_example(sandbox: Sandbox) -> Path:
+    """A pod that fits on a node; raises OSError."""
+    shape = sandbox.shape
+    limits = {"cpu": '"1"', "memory": "1Gi"}
+    if shape.gpus_per_node:
+        limits[GPU_RESOURCE] = '"1"'
+    resources = ", ".join(f"{name}: {quantity}" for name, quantity in limits.items())
+    path = sandbox.folder / "pod.yaml"
+    path.write_text(_EXAMPLE.replace("{resources}", f"{{{resources}}}"))
+    return path
+
+
+def _ready(sandbox: Sandbox, example: Path, *, kept: bool) -> str:
     shape = sandbox.shape
     return _READY.format(
         nodes=shape.nodes,
@@ -136,4 +176,12 @@ def _ready(sandbox: Sandbox, example: Path) -> str:
         token_file=sandbox.slurm_token_file,
         kubeconfig=sandbox.kubeconfig,
         example=example,
+        command=_command(),
+        files=f"; its files stay in {sandbox.folder}" if kept else " and removes its files",
     )
+
+
+def _command() -> str:
+    """How to call us in another terminal, where the virtual environment may not be active."""
+    called = Path(sys.argv[0])
+    return str(called.absolute()) if called.name == PROGRAM else f"{sys.executable} -m scheduler"

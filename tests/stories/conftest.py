@@ -17,6 +17,9 @@ from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
+# kube-controller-manager backs off while a test before this one had the API server away.
+_ACCOUNT_SECONDS = 60.0
+
 
 @pytest.fixture(
     params=[
@@ -51,6 +54,7 @@ async def world(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> As
     """A namespace of the test's own; afterwards nothing may be left of it in Slurm."""
     namespace = f"story-{secrets.token_hex(4)}"
     await kube.create("namespaces", {"metadata": {"name": namespace}})
+    await _account(kube, namespace)
     history = History(kube, namespace)
     slurm = SlurmHand(cluster.slurm_url, major=release(cluster), token=cluster.slurm_token)
     following = asyncio.create_task(history.follow(), name="history")
@@ -62,3 +66,10 @@ async def world(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> As
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
+
+
+async def _account(kube: Kube, namespace: str) -> None:
+    """Wait for what the namespace gets from a controller, and every pod needs."""
+    async with asyncio.timeout(_ACCOUNT_SECONDS):
+        while await kube.find("serviceaccounts", "default", namespace=namespace) is None:
+            await asyncio.sleep(0.05)

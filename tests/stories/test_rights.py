@@ -1,124 +1,79 @@
-"""The ClusterRole in the README is enough, on an API server that enforces it, and not too much."""
+"""The scheduler does all its work with the rights of the manifest, and no others."""
 
 from __future__ import annotations
 
-import copy
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 import yaml
 
-from tests.rigs.kube import KubeRig
+from tests.support import pods
 from tests.support.cluster import Cluster
-from tests.support.live import LiveCluster
+from tests.support.kube import Kube
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-NAME = "slurm-pod-scheduler"
-USER = f"system:serviceaccount:default:{NAME}"
-README = Path(__file__).parents[2] / "README.md"
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+if TYPE_CHECKING:
+    from tests.rigs.kube import KubeRig
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-
-@pytest.fixture
-def cluster(live_26: LiveCluster) -> Cluster:
-    return live_26
+MANIFEST: Final = Path(__file__).parents[2] / "deploy/manifests/rbac.yaml"
+_NAME: Final = "slurm-pod-scheduler"
 
 
-@pytest.fixture
-def account(live_kube: KubeRig) -> Iterator[str]:
-    """A token of a service account that has what the README gives it."""
-    role = documented_role()
-    binding = {
-        "metadata": {"name": NAME},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": "default"}],
-    }
-    made = (
-        ("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": NAME}}),
-        (f"{_RBAC}/clusterroles", role),
-        (f"{_RBAC}/clusterrolebindings", binding),
-    )
-    for path, body in made:
-        answer = live_kube.ask("POST", path, body)
-        assert answer.status == 201, answer.text
-    token = live_kube.ask("POST", f"{made[0][0]}/{NAME}/token", {"spec": {}})
-    yield str(token.body["status"]["token"])
-    for path, _ in made:
-        live_kube.ask("DELETE", f"{path}/{NAME}")
+@pytest.fixture(params=["live_26", "live_24"], ids=["live-26.05", "live-24.11"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The model has no RBAC."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture
-def scheduler(
-    live_26: LiveCluster, live_kube: KubeRig, account: str, tmp_path: Path
-) -> Iterator[SchedulerProcess]:
-    """The scheduler, under that service account."""
-    limited = copy.copy(live_26)
-    limited.kubeconfig = kubeconfig(live_kube, account, tmp_path)
-    with SchedulerProcess(limited, folder=tmp_path) as process:
+async def scheduler(
+    cluster: Cluster, kube: Kube, tmp_path: Path
+) -> AsyncIterator[SchedulerProcess]:
+    """The scheduler as its own ServiceAccount."""
+    from tests.rigs.kube_files import kubeconfig
+
+    for body in yaml.safe_load_all(MANIFEST.read_text()):
+        await kube.apply(body)
+    token = await kube.service_account_token(_NAME, namespace=_NAME)
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(kubeconfig(cluster.kube_ca, cluster.kube_url, token)))
+    flags = (f"--kubeconfig={config}",)
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
 
 
-def kubeconfig(rig: KubeRig, token: str, folder: Path) -> Path:
-    path = folder / "limited.kubeconfig"
-    context = {"cluster": "rig", "user": NAME}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "rig",
-                "cluster": {"server": rig.url, "certificate-authority": str(rig.ca)},
-            }
-        ],
-        "users": [{"name": NAME, "user": {"token": token}}],
-        "contexts": [{"name": "rig", "context": context}],
-        "current-context": "rig",
-    }
-    path.write_text(json.dumps(content))
-    return path
-
-
-def documented_role() -> dict[str, object]:
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    roles = [body for body in map(yaml.safe_load, blocks) if body["kind"] == "ClusterRole"]
-    assert len(roles) == 1
-    return dict(roles[0])
-
-
-def asked(rig: KubeRig) -> list[tuple[int, str, str]]:
-    """Status, verb and resource of each request of the service account."""
-    entries = [json.loads(line) for line in rig.audit_log.read_text().splitlines()]
-    return [
-        (it["responseStatus"]["code"], it["verb"], _resource(it.get("objectRef") or {}))
-        for it in entries
-        if it["user"]["username"] == USER and "responseStatus" in it
-    ]
-
-
-def _resource(ref: dict[str, str]) -> str:
-    parts = (ref.get("resource", ""), ref.get("subresource", ""))
-    return "/".join(part for part in parts if part)
-
-
-async def test_documented_role_is_what_the_scheduler_needs(
+async def test_pods_are_served_told_and_evicted_with_the_rights_of_the_manifest(
     world: World, live_kube: KubeRig
 ) -> None:
-    await world.create("kept")
-    job = await world.placeholder(await world.running("kept"))
-    await world.slurm.cancel(job.job_id)  # evicted: condition, Event, deletion
-    await world.gone("kept")
-    await world.create("deleted")
-    await world.running("deleted")
-    await world.delete("deleted")
-    await world.gone("deleted")
-    done = asked(live_kube)
-    assert [request for request in done if request[0] == 403] == []
-    used = {(verb, resource) for _, verb, resource in done}
-    assert {("create", "pods/binding"), ("patch", "pods/status"), ("delete", "pods")} <= used
-    assert ("create", "events") in used
+    await world.create("wrong", cpus=None)
+    await world.event("SchedulingFailed", name="wrong")
+    await world.create()
+    job = await world.placeholder(await world.running())
+    await world.event("Scheduled")
+    await world.slurm.cancel(job.job_id)
+    await world.gone()
+    evicted = world.history.of("train")[-1].pod
+    assert pods.condition(evicted, "DisruptionTarget") is not None
+    await world.create("next")
+    await world.running("next")
+    assert [request for request in _asked(live_kube) if request.startswith("403")] == []
+
+
+def _asked(rig: KubeRig) -> list[str]:
+    """Status, verb and path of each request of the service account."""
+    entries = [json.loads(line) for line in rig.audit_log.read_text().splitlines()]
+    mine = [it for it in entries if it["user"]["username"].endswith(f":{_NAME}:{_NAME}")]
+    asked = [
+        f"{it['responseStatus']['code']} {it['verb']} {it['requestURI']}"
+        for it in mine
+        if "responseStatus" in it
+    ]
+    assert asked, "the audit log knows nothing of the scheduler"
+    return asked

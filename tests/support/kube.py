@@ -122,6 +122,11 @@ class Kube:
         path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         return await self._ask("PATCH", path, patch, content_type=_MERGE)
 
+    async def log(self, pod: str, *, namespace: str) -> str:
+        """What the pod's container has written."""
+        answer = await self._ask("GET", f"{_path('pods', namespace, pod)}/log")
+        return str(answer["message"])
+
     async def events_of(self, pod: str, *, namespace: str) -> list[Object]:
         """The Events about a pod, oldest first."""
         every = await self.items("events", namespace=namespace)

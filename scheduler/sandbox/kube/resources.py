@@ -82,6 +82,7 @@ EVICTION = Subresource(
 SCALE = Subresource(
     name="scale", verbs=("get", "patch", "update"), kind="Scale", group="autoscaling", version="v1"
 )
+LOG = Subresource(name="log", verbs=("get",), kind="Pod")
 FINALIZE = Subresource(name="finalize", verbs=("update",), kind="Namespace")
 
 POD_FIELDS = frozenset(
@@ -131,7 +132,7 @@ PODS = Resource(
     has_status=True,
     tracks_generation=True,
     returns_deleted=True,
-    subresources=(BINDING, EVICTION),
+    subresources=(BINDING, EVICTION, LOG),
     fields=POD_FIELDS,
 )
 NODES = Resource(

@@ -38,6 +38,8 @@ from scheduler.sandbox.kube.watching import Watch, watch_query
 
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 
+_NO_LOG = b"The containers of this sandbox are only played; they write no log.\n"
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -213,6 +215,8 @@ class Api:
                 return json_of(success(201), status=201)
             case "eviction":
                 return self._evict(target, call)
+            case "log":
+                return self._log(target)
             case "scale":
                 return self._scale(target, call)
             case "finalize":
@@ -225,6 +229,10 @@ class Api:
         options = options_of(body.get("deleteOptions") or {}, {})
         pods.evict(self._model, target.namespace, target.name, options, dry_run=call.dry_run)
         return json_of(success(201), status=201)
+
+    def _log(self, target: Target) -> Answer:
+        self._model.get(target.resource, target.namespace, target.name)
+        return Answer(_NO_LOG, content_type="text/plain")
 
     def _status(self, target: Target, call: Call) -> Answer:
         if call.method == "GET":

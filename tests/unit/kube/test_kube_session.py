@@ -326,10 +326,22 @@ async def test_proxy_of_the_environment_is_used(
 async def test_proxy_is_not_used_where_the_environment_says_so(
     stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = write_kubeconfig(tmp_path / "c", "http://kubernetes.invalid", {})
+    monkeypatch.setenv("http_proxy", stub.url)
+    monkeypatch.setenv("no_proxy", "kubernetes.invalid")
+    async with await KubeSession.open(config, user_agent="t") as session:
+        with pytest.raises(errors.KubeUnreachable):
+            await session.request("GET", "/x")
+    assert not stub.seen
+
+
+async def test_proxy_is_not_used_for_this_very_machine(
+    stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = write_kubeconfig(tmp_path / "c", stub.url, {})
     stub.answer("GET", "/x", server.ok({}))
     monkeypatch.setenv("http_proxy", "http://proxy.invalid")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("no_proxy", raising=False)
     async with await KubeSession.open(config, user_agent="t") as session:
         await session.request("GET", "/x")
 

@@ -1,0 +1,150 @@
+"""The one table of reasons: what a pod's Events and conditions may say, and what to do about it.
+
+`python -m scheduler.docs` draws docs/events.md from it. A reason is stable: people alert on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final, Literal
+
+Kind = Literal["Normal", "Warning"]
+
+
+@unique
+class Reason(StrEnum):
+    """Why something is said about a pod."""
+
+    PLACEHOLDER_SUBMITTED = "PlaceholderSubmitted"
+    SLURM_PENDING = "SlurmPending"
+    SCHEDULED = "Scheduled"
+    SCHEDULING_FAILED = "SchedulingFailed"
+    SLURM_REJECTED = "SlurmRejected"
+    SLURM_UNAVAILABLE = "SlurmUnavailable"
+    NODE_UNAVAILABLE = "NodeUnavailable"
+    PLACEHOLDER_LOST = "PlaceholderLost"
+    PREEMPTED = "Preempted"
+    TIME_LIMIT = "TimeLimit"
+    NODE_FAILED = "NodeFailed"
+    PLACEHOLDER_CANCELLED = "PlaceholderCancelled"
+    PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
+    PLACEHOLDER_FAILED = "PlaceholderFailed"
+    REQUEUED = "Requeued"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`kind` is the Event's type; `condition` the type of the condition that bears the reason."""
+
+    kind: Kind
+    condition: Literal["", "PodScheduled", "DisruptionTarget"]
+    told: str
+    remedy: str
+
+
+_EVICTED: Final = "The pod is deleted with its own grace period"
+
+MEANINGS: Final[Mapping[Reason, Meaning]] = {
+    Reason.PLACEHOLDER_SUBMITTED: Meaning(
+        "Normal",
+        "",
+        "A Slurm job was submitted for the pod; the message has its id and Slurm's warnings.",
+        "Nothing. `squeue -j ID` shows the job.",
+    ),
+    Reason.SLURM_PENDING: Meaning(
+        "Normal",
+        "PodScheduled",
+        "The job waits; the message gives Slurm's reason, priority and partition. An Event is "
+        "written for each new reason, the condition follows every change.",
+        "Usually nothing. `scontrol show job ID` explains; squeue(1), JOB REASON CODES, lists "
+        "the reasons.",
+    ),
+    Reason.SCHEDULED: Meaning(
+        "Normal",
+        "",
+        "The pod is bound to the Node that its Slurm job holds.",
+        "Nothing.",
+    ),
+    Reason.SCHEDULING_FAILED: Meaning(
+        "Warning",
+        "PodScheduled",
+        "The pod asks for something that cannot become a Slurm job; the message lists every fault "
+        "with its value and what is accepted. No job is submitted.",
+        "Correct the pod's template and recreate the pod: a pod cannot be changed in place.",
+    ),
+    Reason.SLURM_REJECTED: Meaning(
+        "Warning",
+        "PodScheduled",
+        "Slurm refused the job; the message gives its words, the field and the value. It is tried "
+        "again with growing pauses, at most 5 minutes.",
+        "Correct the annotation or the resources the message names, or have the partition, "
+        "account, QoS or limit put right in Slurm.",
+    ),
+    Reason.SLURM_UNAVAILABLE: Meaning(
+        "Warning",
+        "PodScheduled",
+        "Slurm did not answer, or did not accept the scheduler's token. Submitting is tried again "
+        "within seconds; pods that run are left alone.",
+        "If it lasts: check slurmrestd, slurmctld and the token file (`/readyz`, the log).",
+    ),
+    Reason.NODE_UNAVAILABLE: Meaning(
+        "Warning",
+        "PodScheduled",
+        "Slurm has started the job on a node whose Kubernetes Node is absent, not ready or "
+        "cordoned. After a minute the allocation is given back and a new job is submitted.",
+        "Repair or uncordon the Node, or drain the node in Slurm so that it is not chosen.",
+    ),
+    Reason.PLACEHOLDER_LOST: Meaning(
+        "Warning",
+        "",
+        "The job ended, vanished or was given back before the pod was bound; a new one follows. "
+        "No container was affected.",
+        "Nothing, unless it repeats: then look at the cause the message gives.",
+    ),
+    Reason.PREEMPTED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"Slurm preempted the job for one of higher priority. {_EVICTED}.",
+        "Nothing; the pod's controller makes a new pod, which queues again. Ask for a partition or "
+        "QoS that is not preempted if this must not happen.",
+    ),
+    Reason.TIME_LIMIT: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"The job has reached its time limit or deadline. {_EVICTED}.",
+        "Ask for more time with the annotation `timeout`, or save and resume the work.",
+    ),
+    Reason.NODE_FAILED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"Slurm lost the node, or it did not boot. {_EVICTED}.",
+        "Nothing; the pod's controller makes a new pod. `sinfo -R` shows why the node is down.",
+    ),
+    Reason.PLACEHOLDER_CANCELLED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"Somebody cancelled the job in Slurm. {_EVICTED}.",
+        "Ask whoever ran scancel. To stop the work for good, delete its controller.",
+    ),
+    Reason.PLACEHOLDER_COMPLETED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"The job ended by itself, though its pod had not. {_EVICTED}.",
+        "Look for what ends jobs early on that node: an epilog, a health check, an operator.",
+    ),
+    Reason.PLACEHOLDER_FAILED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"The job's own process failed or ran out of memory. {_EVICTED}.",
+        "Look at slurmd's log on that node for the job's id.",
+    ),
+    Reason.REQUEUED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        f"The job was requeued and has lost its node. {_EVICTED}; the requeued job is cancelled "
+        "once the pod is gone.",
+        "Nothing; the pod's controller makes a new pod with a job of its own.",
+    ),
+}

@@ -1,0 +1,255 @@
+"""The state table of docs/architecture.md: what `decide` answers, asked of `decide` itself.
+
+One unit of one pod, in every situation of the pod and of its placeholder that is told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from annotations import JobRequest, Problem
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Forget,
+    Inspect,
+    LookForTwins,
+    Reject,
+    Submit,
+    Tell,
+)
+from scheduler.core.decide import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS, decide
+from scheduler.core.facts import (
+    InDoubt,
+    JobFacts,
+    NodeFitness,
+    NoJob,
+    PodFacts,
+    PodStage,
+    Tracked,
+    UnitFacts,
+    Vanished,
+)
+from scheduler.core.naming import VERSION, Owner, OwnerTag
+from slurmapi.model import BaseState, Job, JobState
+
+WAIT: Final = "wait"
+"""The cell of an answer that only says when to look again."""
+
+_NOW: Final = 1000.0
+_JOB: Final = 1
+_UID: Final = "uid"
+_NODE: Final = "node"
+_OWNER: Final = Owner("cluster", "scheduler")
+_REQUEST: Final = JobRequest(cpus=1, memory_mib=1)
+_PROBLEM: Final = Problem("field", "value", "something else")
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """How it stands with the pod (a column)."""
+
+    name: str
+    pods: tuple[PodFacts, ...]
+    request: JobRequest | tuple[Problem, ...] = _REQUEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How it stands with the placeholder (a row)."""
+
+    name: str
+    job: JobFacts
+    fitness: NodeFitness = NodeFitness.GOOD
+    unfit_since: float | None = None
+    submit_at: float = 0.0
+
+
+def _pod(stage: PodStage, *, placed_by_us: bool = True) -> tuple[PodFacts, ...]:
+    node = _NODE if stage in {PodStage.BOUND, PodStage.DEPARTING} else ""
+    pod = PodFacts(uid=_UID, namespace="ns", name="pod", stage=stage, node=node)
+    return (replace(pod, placed_by_us=placed_by_us),)
+
+
+def situations() -> tuple[Situation, ...]:
+    """Every stage of a pod, no pod, and the variants of a stage that get other answers."""
+    return (
+        Situation("no pod", ()),
+        *(Situation(stage.value, _pod(stage)) for stage in PodStage),
+        Situation("waiting, invalid", _pod(PodStage.WAITING), (_PROBLEM,)),
+        Situation("bound by others", _pod(PodStage.BOUND, placed_by_us=False)),
+    )
+
+
+def _record(state: JobState, *, owner: Owner = _OWNER, asked_for: str = "") -> Job:
+    tag = OwnerTag(
+        v=VERSION,
+        cluster=owner.cluster,
+        scheduler=owner.scheduler,
+        namespace="ns",
+        unit="pod",
+        uids=(_UID,),
+        node=asked_for,
+    )
+    nodes = (_NODE,) if state.base is BaseState.RUNNING else ()
+    return Job(job_id=_JOB, name="", state=state, nodes=nodes, admin_comment=tag.encode())
+
+
+def _seen(record: Job) -> Tracked:
+    return Tracked(job_id=_JOB, state=record.state, record=record, record_at=_NOW)
+
+
+def standings() -> tuple[Standing, ...]:
+    """No job, doubtful and lost ones, then every state of a job that is known."""
+    return (
+        Standing(name="none", job=NoJob()),
+        Standing(name="none, backing off", job=NoJob(), submit_at=_NOW + 10),
+        Standing(name="in doubt", job=InDoubt()),
+        Standing(name="unknown to Slurm, unconfirmed", job=Vanished(_JOB, confirmed=False)),
+        Standing(name="unknown to Slurm, confirmed", job=Vanished(_JOB, confirmed=True)),
+        Standing(name="id known, never seen", job=Tracked(job_id=_JOB)),
+        Standing(name="the id is another's", job=_seen(_foreign())),
+        *_queued(),
+        *_running(),
+        Standing(
+            name=f"RUNNING, cancelled by us less than {CANCEL_AGAIN_SECONDS:g} s ago",
+            job=replace(_seen(_running_job()), cancelled_at=_NOW),
+        ),
+        *_others(),
+        *_ended(),
+    )
+
+
+def _foreign() -> Job:
+    return _record(JobState(BaseState.RUNNING), owner=Owner("another", "scheduler"))
+
+
+def _running_job() -> Job:
+    return _record(JobState(BaseState.RUNNING))
+
+
+def _queued() -> tuple[Standing, ...]:
+    job = _record(JobState(BaseState.PENDING))
+    pinned = _record(JobState(BaseState.PENDING), asked_for=_NODE)
+    twin = replace(job, state_reason="Dependency")
+    return (
+        Standing(name="PENDING", job=_seen(job)),
+        Standing(name="PENDING, behind a twin (Dependency)", job=_seen(twin)),
+        Standing(name="PENDING, asked for on the pod's node", job=_seen(pinned)),
+        Standing(name="PENDING, requeued", job=_seen(replace(job, restart_count=1))),
+    )
+
+
+def _running() -> tuple[Standing, ...]:
+    job = _running_job()
+    stale = replace(_seen(job), record_at=_NOW - FRESH_SECONDS - 1)
+    configuring = _record(JobState(BaseState.RUNNING, frozenset({"CONFIGURING"})))
+    elsewhere = replace(job, nodes=("elsewhere",))
+    absent = NodeFitness.ABSENT
+    return (
+        Standing(name=f"RUNNING, looked at over {FRESH_SECONDS:g} s ago", job=stale),
+        Standing(name="RUNNING, CONFIGURING", job=_seen(configuring)),
+        Standing(name="RUNNING, Node good", job=_seen(job)),
+        Standing(name="RUNNING, Node unfit", job=_seen(job), fitness=absent),
+        Standing(
+            name=f"RUNNING, Node unfit for {UNFIT_SECONDS:g} s",
+            job=_seen(job),
+            fitness=absent,
+            unfit_since=_NOW - UNFIT_SECONDS,
+        ),
+        Standing(name="RUNNING, on another node than the pod", job=_seen(elsewhere)),
+        Standing(
+            name="RUNNING, on several nodes", job=_seen(replace(job, nodes=(_NODE, "second")))
+        ),
+    )
+
+
+def _others() -> tuple[Standing, ...]:
+    states = (BaseState.SUSPENDED, BaseState.UNKNOWN)
+    return tuple(
+        Standing(name=state.value, job=_seen(_record(JobState(state)))) for state in states
+    )
+
+
+def _ended() -> tuple[Standing, ...]:
+    ended = [state for state in BaseState if JobState(state).ended]
+    unseen = replace(_seen(_running_job()), state=JobState(ended[0]))
+    return (
+        Standing(name="ended, not looked at since", job=unseen),
+        *(Standing(name=state.value, job=_seen(_record(JobState(state)))) for state in ended),
+    )
+
+
+def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
+    """What `decide` says to the two together."""
+    return decide(
+        UnitFacts(
+            key=_UID,
+            owner=_OWNER,
+            pods=situation.pods,
+            request=situation.request,
+            job=standing.job,
+            nodes=dict.fromkeys((_NODE, "second", "elsewhere"), standing.fitness),
+            submit_at=standing.submit_at,
+            unfit_since=standing.unfit_since,
+        ),
+        _NOW,
+    )
+
+
+def cell(actions: Sequence[Action]) -> str:
+    """The actions in order; when to look again is left out."""
+    return ", ".join(shown for action in actions if (shown := _shown(action))) or WAIT
+
+
+def _shown(action: Action) -> str:
+    name = type(action).__name__
+    match action:
+        case Again():
+            return ""
+        case Submit(node=node, replaces=replaces):
+            pinned = f"{name}(its node)" if node else name
+            return f"{pinned} and cancel this one" if replaces is not None else pinned
+        case Evict(reason=reason) | Tell(reason=reason):
+            return f"{name}({reason})"
+        case Inspect() | LookForTwins() | Bind() | Cancel() | DropJob() | Reject() | Forget():
+            return name
+        case _:
+            assert_never(action)
+
+
+def table() -> str:
+    """The state table in Markdown. Columns with the same cells are one, and a column whose cells
+    are all the same is a line below.
+    """
+    rows = standings()
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for situation in situations():
+        cells = tuple(cell(answer(situation, row)) for row in rows)
+        columns.setdefault(cells, []).append(situation.name)
+    varying = {cells: names for cells, names in columns.items() if len(set(cells)) > 1}
+    lines = [
+        _line(["Placeholder", *(f"pod: {' / '.join(names)}" for names in varying.values())]),
+        _line(["---"] * (len(varying) + 1)),
+        *(
+            _line([row.name, *(cells[index] for cells in varying)])
+            for index, row in enumerate(rows)
+        ),
+        "",
+        *(
+            f"* Whatever the placeholder, pod {' / '.join(names)}: {cells[0]}."
+            for cells, names in columns.items()
+            if cells not in varying
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,177 @@
+"""`slurm-pod-scheduler demo`: sets the stage, has the story played, and takes everything down.
+
+The scheduler is the real one, in a process of its own with its own command line; only the two
+clusters are models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from scheduler import logs
+from scheduler.demo import story
+from scheduler.demo.narrator import Narrator
+from scheduler.demo.stage import DemoError, Stage
+from scheduler.kube.errors import KubeError
+from scheduler.kube.session import KubeSession
+from scheduler.sandbox.cluster import Sandbox
+from scheduler.settings import ENV_PREFIX
+from slurmapi import FileToken, SlurmClient, SlurmError, StaticToken
+
+_STOP_SECONDS: Final = 20.0
+_LOG_LINES: Final = 15
+
+_LEGEND: Final = """\
+Only the two clusters are models; the scheduler is the real one, in a process of its own.
+Lines with "pod" are what `kubectl get pods -w` would show, lines with "slurm" what squeue would."""
+_NEXT: Final = """\
+Next: `slurm-pod-scheduler sandbox` keeps two such clusters running, for your own kubectl;
+README.md says how to run the scheduler on real ones."""
+
+
+class InterruptedDemoError(Exception):
+    """A signal asked the demo to end before its end."""
+
+
+async def run() -> int:
+    """Play the demo; gives the exit status: 1 where a promise was not kept, 130 on a signal."""
+    logs.set_up("error", "console")
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    narrator = Narrator(sys.stdout, now=lambda: datetime.now().astimezone(), colour=colour)
+    began = monotonic()
+    status = 0
+    try:
+        async with _beside(_interrupted(_signals())):
+            await _with_clusters(narrator)
+    except* InterruptedDemoError:
+        status = 130
+    except* (DemoError, KubeError, SlurmError, OSError) as errors:
+        status = 1
+        for error in _flat(errors):
+            sys.stderr.write(f"slurm-pod-scheduler demo: {error}\n")
+    if status == 0:
+        narrator.note(f"\nAll of it came true, in {monotonic() - began:.0f} s.\n{_NEXT}")
+    return status
+
+
+async def _with_clusters(narrator: Narrator) -> None:
+    shape = story.SHAPE
+    gpus = f"{shape.nodes} nodes with {shape.gpus_per_node} GPUs each"
+    narrator.heading(f"An embedded Kubernetes and Slurm start, and the scheduler: {gpus}")
+    narrator.note(_LEGEND)
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox(shape))
+        log = sandbox.folder / "scheduler.log"
+        stack.enter_context(_log_shown_on_failure(log))
+        scheduler = await stack.enter_async_context(_scheduler(sandbox, log))
+        kube = await KubeSession.open(sandbox.kubeconfig, user_agent="slurm-pod-scheduler-demo")
+        await stack.enter_async_context(kube)
+        root = SlurmClient(sandbox.slurm_url, token=FileToken(sandbox.slurm_token_file))
+        alice = SlurmClient(sandbox.slurm_url, token=StaticToken(sandbox.slurm_token("alice")))
+        stage = Stage(kube, await stack.enter_async_context(root), narrator)
+        await stack.enter_async_context(alice)
+        beside = (stage.watch_pods(), stage.watch_jobs(), sandbox.wait())
+        async with _beside(*beside, _ends_early(scheduler)):
+            await story.play(stage, alice)
+
+
+@asynccontextmanager
+async def _beside(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run the parts until the block ends; what one of them raises ends the block."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part) for part in parts]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+@asynccontextmanager
+async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The scheduler's process; its end in good order is a promise too (DemoError)."""
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "scheduler", "run"),
+            f"--kubeconfig={sandbox.kubeconfig}",
+            f"--scheduler-name={story.SCHEDULER_NAME}",
+            f"--slurm-api-base={sandbox.slurm_url}",
+            f"--slurm-auth-token-file={sandbox.slurm_token_file}",
+            *("--health-probe-bind-address=0", "--metrics-bind-address=0"),
+            *("--hooks-api-bind-address=0", "--log-format=json"),
+            env={name: value for name, value in os.environ.items() if not _sets(name)},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,  # a Ctrl-C at the terminal is for the demo, which passes it on
+        )
+    finally:
+        os.close(descriptor)
+    try:
+        yield process
+    finally:
+        status = await _stop(process)
+    if status:
+        raise DemoError(f"the scheduler ended with status {status} when asked to stop")
+
+
+def _sets(name: str) -> bool:
+    """A setting of the reader's own scheduler is none of the demo's."""
+    return name.startswith(ENV_PREFIX)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> int:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            return await process.wait()
+    except TimeoutError:
+        process.kill()
+        return await process.wait()
+
+
+async def _ends_early(process: asyncio.subprocess.Process) -> None:
+    status = await process.wait()
+    raise DemoError(f"the scheduler ended by itself, with status {status}")
+
+
+def _signals() -> asyncio.Event:
+    """Set from now on by SIGINT and SIGTERM, which end nothing any more by themselves."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.set)
+    return asked
+
+
+async def _interrupted(asked: asyncio.Event) -> None:
+    await asked.wait()
+    raise InterruptedDemoError
+
+
+@contextmanager
+def _log_shown_on_failure(log: Path) -> Iterator[None]:
+    """The log goes with the sandbox's files, so its end is shown while it is there."""
+    try:
+        yield
+    except* DemoError:
+        lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        sys.stderr.write("\n".join(("The scheduler's log ends with:", *lines, "")))
+        raise
+
+
+def _flat(errors: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error

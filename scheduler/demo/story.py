@@ -1,0 +1,174 @@
+"""The story: a Deployment heals through Slurm. Every step waits for what it promises."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from scheduler.demo.stage import Stage
+from scheduler.sandbox.cluster import Sandbox, SandboxShape
+from slurmapi import BaseState, JobSubmission, SlurmClient
+
+SCHEDULER_NAME: Final = "slurm-scheduler"
+SHAPE: Final = SandboxShape(nodes=2, gpus_per_node=8)
+
+_REPLICAS: Final = 3
+_GPUS: Final = 4
+_BATCH: Final = ("batch-0", "batch-1", "batch-2")
+_BATCH_SECONDS: Final = 2
+_STEP_SECONDS: Final = 20.0
+
+
+async def play(stage: Stage, alice: SlurmClient) -> None:
+    """From the first pod to an empty Slurm; `alice` speaks to Slurm as an ordinary user.
+
+    Raises DemoError where something does not come true, KubeError and SlurmError.
+    """
+    await _deploy(stage)
+    await _run_to_the_end(stage)
+    native = await _preempt(stage, alice)
+    await _heal(stage, alice, native)
+    await _leave_nothing(stage)
+
+
+async def _deploy(stage: Stage) -> None:
+    stage.narrator.heading(
+        f"A Deployment of {_REPLICAS} pods with {_GPUS} GPUs each: every pod gets a Slurm job, "
+        "and the Node Slurm picks"
+    )
+    await stage.create("/apis/apps/v1/deployments", _deployment())
+    await stage.until(
+        f"{_REPLICAS} trainer pods run",
+        lambda: stage.phases("trainer") == ["Running"] * _REPLICAS,
+        seconds=_STEP_SECONDS,
+    )
+
+
+async def _run_to_the_end(stage: Stage) -> None:
+    stage.narrator.heading(
+        f"{len(_BATCH)} pods that run for {_BATCH_SECONDS} s; {_GPUS} GPUs are left, so they wait "
+        "in Slurm's queue for their turn"
+    )
+    for name in _BATCH:
+        await stage.create("/api/v1/pods", _batch_pod(name))
+    await stage.until(
+        "the batch pods succeed, and only the trainers' jobs are left",
+        lambda: (
+            stage.phases("batch") == ["Succeeded"] * len(_BATCH)
+            and len(stage.live_jobs()) == _REPLICAS
+        ),
+        seconds=_STEP_SECONDS,
+    )
+    for name in _BATCH:
+        await stage.delete("/api/v1/pods", name)
+    await stage.until(
+        "the batch pods are gone", lambda: not stage.phases("batch"), seconds=_STEP_SECONDS
+    )
+
+
+async def _preempt(stage: Stage, alice: SlurmClient) -> int:
+    stage.narrator.heading(
+        "A Slurm user, alice, submits a job for all GPUs of a node; her partition preempts theirs"
+    )
+    native = (await alice.submit(_native_job())).job_id
+    await stage.until(
+        "alice's job runs and a trainer pod is told of its preemption",
+        lambda: _is_running(stage, native) and "Preempted" in stage.disruptions,
+        seconds=_STEP_SECONDS,
+    )
+    stage.narrator.heading("The Deployment's new pod waits in Slurm's queue, and says why")
+    await stage.until(
+        "the new trainer pod says why it waits",
+        lambda: (
+            stage.phases("trainer") == ["Pending", *["Running"] * (_REPLICAS - 1)]
+            and any(_REASON in message for message in stage.told())
+        ),
+        seconds=_STEP_SECONDS,
+    )
+    return native
+
+
+async def _heal(stage: Stage, alice: SlurmClient, native: int) -> None:
+    stage.narrator.heading("alice ends her job, and Slurm gives the waiting pod its GPUs")
+    await alice.cancel([native])
+    await stage.until(
+        f"{_REPLICAS} trainer pods run again",
+        lambda: stage.phases("trainer") == ["Running"] * _REPLICAS,
+        seconds=_STEP_SECONDS,
+    )
+
+
+async def _leave_nothing(stage: Stage) -> None:
+    stage.narrator.heading(
+        "The Deployment is deleted; each Slurm job ends once its pod has stopped"
+    )
+    await stage.delete("/apis/apps/v1/deployments", "trainer")
+    await stage.until(
+        "all pods are gone, and no job is left in Slurm",
+        lambda: not stage.pods.values() and not stage.live_jobs(),
+        seconds=_STEP_SECONDS,
+    )
+
+
+_REASON: Final = "pending: Resources"
+
+
+def _is_running(stage: Stage, job_id: int) -> bool:
+    state = stage.jobs.get(job_id)
+    return state is not None and state.base is BaseState.RUNNING
+
+
+def _deployment() -> dict[str, Any]:
+    labels = {"app": "trainer"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "trainer"},
+        "spec": {
+            "replicas": _REPLICAS,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": {"sandbox/stop-seconds": "1"}},
+                "spec": _pod_spec(),
+            },
+        },
+    }
+
+
+def _batch_pod(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "annotations": {"sandbox/run-seconds": str(_BATCH_SECONDS)},
+        },
+        "spec": _pod_spec() | {"restartPolicy": "Never"},
+    }
+
+
+def _pod_spec() -> dict[str, Any]:
+    resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": str(_GPUS)}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": resources, "limits": resources},
+    }
+    return {
+        "schedulerName": SCHEDULER_NAME,
+        "terminationGracePeriodSeconds": 5,
+        "containers": [container],
+    }
+
+
+def _native_job() -> JobSubmission:
+    return JobSubmission(
+        name="simulation",
+        external=False,
+        script="#!/bin/sh\nsleep 3600\n",
+        admin_comment="",
+        cpus=SHAPE.cpus_per_node // 2,
+        memory_mib=SHAPE.memory_mib // 4,
+        gres=f"gres/gpu:{SHAPE.gpus_per_node}",
+        partition=Sandbox.high_partition,
+        singleton=False,
+    )

@@ -1,0 +1,134 @@
+"""`slurm-pod-scheduler demo` as a newcomer runs it: a process, its exit status and its lines."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "scheduler", "demo")
+TOLD_SECONDS = 80
+FIRST_LINE = "An embedded Kubernetes and Slurm start"
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(TOLD_SECONDS + 20)]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where the demo's files go; pytest's own is too deep for a unix socket (108 bytes)."""
+    with TemporaryDirectory(prefix="demo-") as name:
+        yield Path(name)
+
+
+def environment(folder: Path, **more: str) -> Mapping[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    foreign = {"SLURM_POD_SCHEDULER_WATCH_NAMESPACE": "elsewhere"}  # of a scheduler of the reader's
+    return kept | foreign | {"TMPDIR": str(folder), **more}
+
+
+@contextmanager
+def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        COMMAND,
+        cwd=ROOT,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_demo_keeps_its_promises_and_leaves_nothing(folder: Path) -> None:
+    with demo(folder) as process:
+        told, errors = process.communicate(timeout=TOLD_SECONDS)
+    assert process.returncode == 0, errors
+    assert errors == ""
+    assert "\x1b" not in told  # a pipe is no terminal
+    in_order = (
+        r" -- A Deployment of 3 pods",
+        r"pod   trainer-\S+ created",
+        r"pod   trainer-\S+ waits: Slurm job \d+ is pending",
+        r"pod   trainer-\S+ bound to node-0[01] \(Slurm job \d+\)",
+        r"pod   trainer-\S+ Running",
+        r"pod   batch-\d waits: Slurm job \d+ is pending: (Resources|Priority) ",
+        r"pod   batch-\d Succeeded",
+        r"pod   trainer-\S+ Preempted: Slurm job \d+ was preempted",
+        r"pod   trainer-\S+ waits: Slurm job \d+ is pending: Resources ",
+        r"slurm job \d+ simulation CANCELLED",
+        r"pod   trainer-\S+ bound to",
+        r" -- The Deployment is deleted",
+        r"pod   trainer-\S+ is gone",
+        r"slurm job \d+ default\.trainer-\S+ CANCELLED",
+        r"All of it came true, in \d+ s",
+    )
+    assert re.search(".*?".join(in_order), told, re.DOTALL), told
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", [FIRST_LINE, " created\n", " bound to "], ids=str.strip)
+def test_interrupted_demo_leaves_no_process_and_no_file(
+    folder: Path, moment: str, number: signal.Signals
+) -> None:
+    with demo(folder) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while moment not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+        begun = children(process.pid)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=TOLD_SECONDS)
+    assert process.returncode == 130, errors
+    assert errors == ""
+    assert not [pid for pid in begun if alive(pid)]
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", [{}, {"NO_COLOR": "1"}], ids=["colour", "NO_COLOR"])
+def test_terminal_gets_colour_unless_it_asks_for_none(folder: Path, asked: dict[str, str]) -> None:
+    ours, its = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        process = subprocess.Popen(
+            COMMAND,
+            cwd=ROOT,
+            env=environment(folder, **asked),
+            stdin=subprocess.DEVNULL,
+            stdout=its,
+            stderr=its,
+        )
+        os.close(its)
+        with process:
+            told = b""
+            while FIRST_LINE.encode() not in told:
+                told += terminal.read(4096)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(TOLD_SECONDS) == 130
+    assert (b"\x1b" in told) is not bool(asked)

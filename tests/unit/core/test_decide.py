@@ -1,0 +1,340 @@
+"""The state table, row by row: pods x placeholder -> what is done."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Forget,
+    Inspect,
+    LookForTwins,
+    Reject,
+    Submit,
+    Tell,
+)
+from scheduler.core.decide import (
+    CANCEL_AGAIN_SECONDS,
+    FRESH_SECONDS,
+    SLOW_LOOK_SECONDS,
+    SOON_SECONDS,
+    UNFIT_SECONDS,
+    decide,
+)
+from scheduler.core.endings import ending_of
+from scheduler.core.facts import InDoubt, JobFacts, NodeFitness, NoJob, PodStage, Vanished
+from scheduler.core.naming import Owner
+from scheduler.core.reasons import Reason
+from slurmapi.model import BaseState
+from tests.unit.core.things import (
+    ENDED,
+    JOB,
+    NOW,
+    PROBLEMS,
+    REQUEST,
+    facts,
+    pod,
+    record,
+    state,
+    tag,
+    tracked,
+)
+
+SOON: Final = Again(SOON_SECONDS)
+SLOW: Final = Again(SLOW_LOOK_SECONDS)
+FOREIGN: Final = tag(owner=Owner("cluster-2", "slurm-scheduler"))
+PENDING: Final = record(BaseState.PENDING, nodes=(), state_reason="Resources", priority=100)
+WAITING: Final = pod(PodStage.WAITING)
+BOUND: Final = pod(PodStage.BOUND)
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(action).__name__ for action in actions]
+
+
+# --- no pod is left that could run ----------------------------------------------------------------
+
+OVER: Final = [(), (pod(PodStage.WITHDRAWN),), (pod(PodStage.FINISHED),)]
+RELEASE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
+    "no job": (NoJob(), (Forget(),)),
+    "in doubt": (InDoubt(), (LookForTwins(), SOON)),
+    "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
+    "vanished for sure": (Vanished(JOB, confirmed=True), (Forget(),)),
+    "never looked at": (tracked(state=state(BaseState.RUNNING)), (Inspect(JOB), SOON)),
+    "another's": (tracked(record(admin_comment=FOREIGN)), (Forget(),)),
+    "pending": (tracked(PENDING), (Cancel(JOB, "its pod is gone"), SOON)),
+    "running": (tracked(record()), (Cancel(JOB, "its pod is gone"), SOON)),
+    "suspended": (
+        tracked(record(BaseState.SUSPENDED)),
+        (Cancel(JOB, "its pod is gone"), SOON),
+    ),
+    "cancelled a moment ago": (tracked(record(), cancelled_at=NOW - 1), (SOON,)),
+    "cancelled, and alive long after": (
+        tracked(record(), cancelled_at=NOW - CANCEL_AGAIN_SECONDS),
+        (Cancel(JOB, "its pod is gone"), SOON),
+    ),
+    "ended since": (tracked(record(), state=state(BaseState.CANCELLED)), (Forget(),)),
+    "ended": (tracked(record(BaseState.TIMEOUT)), (Forget(),)),
+}
+
+
+@pytest.mark.parametrize("pods", OVER, ids=["no pod", "withdrawn", "finished"])
+@pytest.mark.parametrize(("job", "done"), RELEASE.values(), ids=RELEASE.keys())
+def test_placeholder_without_a_pod_goes(pods, job, done):
+    assert decide(facts(*pods, job=job), NOW) == done
+
+
+# --- a pod waits ----------------------------------------------------------------------------------
+
+
+def test_gated_pod_gets_no_job():
+    assert decide(facts(pod(PodStage.GATED)), NOW) == (SLOW,)
+
+
+def test_pod_that_cannot_be_served_is_rejected_whatever_its_job():
+    for job in (NoJob(), InDoubt(), tracked(PENDING)):
+        unit = facts(WAITING, job=job, request=PROBLEMS)
+        assert decide(unit, NOW) == (Reject(WAITING, PROBLEMS),)
+
+
+PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
+    "no job": (NoJob(), (Submit(REQUEST), SLOW)),
+    "in doubt": (InDoubt(), (LookForTwins(), SOON)),
+    "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
+    "vanished for sure": (
+        Vanished(JOB, confirmed=True),
+        (DropJob(JOB, "Slurm no longer knows it"), Again(0.0)),
+    ),
+    "never seen": (tracked(), (Inspect(JOB), SOON)),
+    "another's": (
+        tracked(record(admin_comment=FOREIGN)),
+        (DropJob(JOB, "the id is another's job now"), Again(0.0)),
+    ),
+    "running, never looked at": (
+        tracked(state=state(BaseState.RUNNING)),
+        (Inspect(JOB), SOON),
+    ),
+    "running since the last look": (
+        tracked(PENDING, state=state(BaseState.RUNNING)),
+        (Inspect(JOB), SOON),
+    ),
+    "running, stale look": (
+        tracked(record(), at=NOW - FRESH_SECONDS - 0.1),
+        (Inspect(JOB), SOON),
+    ),
+    "running, fresh look": (tracked(record()), (Bind(WAITING, "n1", JOB), SLOW)),
+    "ended since the last look": (
+        tracked(record(), state=state(BaseState.CANCELLED)),
+        (Inspect(JOB), SOON),
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "done"), PLACE.values(), ids=PLACE.keys())
+def test_waiting_pod(job, done):
+    assert decide(facts(WAITING, job=job), NOW) == done
+
+
+def test_submit_waits_for_its_backoff():
+    assert decide(facts(WAITING, submit_at=NOW + 3), NOW) == (Again(3.0),)
+
+
+@pytest.mark.parametrize(
+    ("looked", "told"),
+    [
+        (PENDING, "Slurm job 4711 is pending: Resources (priority 100)"),
+        (record(BaseState.PENDING, partition="gpu", state_reason="Priority", priority=7), "gpu"),
+        (record(BaseState.PENDING), "pending: no reason yet"),
+    ],
+)
+def test_pending_pod_is_told_why_in_slurms_words(looked, told):
+    first, again = decide(facts(WAITING, job=tracked(looked)), NOW)
+    assert isinstance(first, Tell)
+    assert (first.reason, first.cause) == ("SlurmPending", looked.state_reason)
+    assert told in first.message
+    assert again == SLOW
+
+
+def test_pending_job_that_was_not_looked_at_is_told_plainly():
+    first, _ = decide(facts(WAITING, job=tracked(state=state(BaseState.PENDING))), NOW)
+    assert first == Tell(WAITING, Reason.SLURM_PENDING, "Slurm job 4711 is pending")
+
+
+def test_job_held_by_its_twin_has_the_twin_looked_for():
+    job = tracked(record(BaseState.PENDING, state_reason="Dependency"))
+    assert LookForTwins() in decide(facts(WAITING, job=job), NOW)
+
+
+def test_job_that_is_made_ready_is_not_bound_to():
+    job = tracked(record(BaseState.RUNNING, "CONFIGURING"))
+    tell, again = decide(facts(WAITING, job=job), NOW)
+    assert isinstance(tell, Tell)
+    assert again == SOON
+
+
+@pytest.mark.parametrize("base", [BaseState.SUSPENDED, BaseState.UNKNOWN])
+def test_suspended_or_unknown_job_is_told_and_left(base):
+    tell, again = decide(facts(WAITING, job=tracked(record(base))), NOW)
+    assert isinstance(tell, Tell)
+    assert base in tell.message
+    assert again == SLOW
+
+
+@pytest.mark.parametrize("base", [BaseState.SUSPENDED, BaseState.UNKNOWN])
+def test_suspended_job_is_looked_at_before_it_is_believed(base):
+    assert decide(facts(WAITING, job=tracked(state=state(base))), NOW) == (Inspect(JOB), SOON)
+
+
+@pytest.mark.parametrize("base", ENDED)
+def test_job_that_ended_before_its_pod_was_bound(base):
+    ended = record(base, state_reason="Why")
+    actions = decide(facts(WAITING, job=tracked(ended)), NOW)
+    ending = ending_of(ended)
+    if ending.again:
+        assert kinds(actions) == ["DropJob", "Again"]
+    else:
+        assert kinds(actions) == ["Evict", "Again"]
+        assert isinstance(actions[0], Evict)
+        assert actions[0].reason == ending.reason
+
+
+@pytest.mark.parametrize(
+    "fitness", [NodeFitness.ABSENT, NodeFitness.NOT_READY, NodeFitness.CORDONED]
+)
+def test_allocation_on_an_unfit_node_is_told_then_given_back(fitness):
+    def unit(since: float | None):
+        return facts(WAITING, job=tracked(record()), nodes={"n1": fitness}, unfit_since=since)
+
+    assert kinds(decide(unit(None), NOW)) == ["Tell", "Again"]
+    assert kinds(decide(unit(NOW - UNFIT_SECONDS + 1), NOW)) == ["Tell", "Again"]
+    assert kinds(decide(unit(NOW - UNFIT_SECONDS), NOW)) == ["Tell", "Cancel", "DropJob", "Again"]
+
+
+def test_node_nobody_has_heard_of_is_unfit():
+    assert kinds(decide(facts(WAITING, job=tracked(record()), nodes={}), NOW)) == ["Tell", "Again"]
+
+
+@pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
+def test_allocation_of_the_wrong_size_is_given_back(nodes):
+    actions = decide(facts(WAITING, job=tracked(record(nodes=nodes))), NOW)
+    assert kinds(actions) == ["Cancel", "DropJob", "Again"]
+
+
+# --- a pod runs -----------------------------------------------------------------------------------
+
+KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
+    "no job": (NoJob(), (Submit(REQUEST, node="n1"), SLOW)),
+    "in doubt": (InDoubt(), (LookForTwins(), SOON)),
+    "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
+    "vanished for sure": (Vanished(JOB, confirmed=True), (Submit(REQUEST, node="n1"), SLOW)),
+    "never seen": (tracked(), (Inspect(JOB), SOON)),
+    "never looked at": (tracked(state=state(BaseState.RUNNING)), (Inspect(JOB), SOON)),
+    "changed since the last look": (
+        tracked(record(), state=state(BaseState.PREEMPTED)),
+        (Inspect(JOB), SOON),
+    ),
+    "another's": (
+        tracked(record(BaseState.CANCELLED, admin_comment=FOREIGN)),
+        (Submit(REQUEST, node="n1"), SLOW),
+    ),
+    "running here": (tracked(record(), at=NOW - 1000), (SLOW,)),
+    "running elsewhere": (
+        tracked(record(nodes=("n2",))),
+        (Submit(REQUEST, node="n1", replaces=JOB), SLOW),
+    ),
+    "suspended": (tracked(record(BaseState.SUSPENDED)), (SLOW,)),
+    "unknown": (tracked(record(BaseState.UNKNOWN)), (SLOW,)),
+    "pending, its start forgotten": (
+        tracked(record(BaseState.PENDING, nodes=())),
+        (Submit(REQUEST, node="n1", replaces=JOB), SLOW),
+    ),
+    "pending, asked for on this node": (
+        tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n1"))),
+        (SLOW,),
+    ),
+    "pending, asked for on another node": (
+        tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n2"))),
+        (Submit(REQUEST, node="n1", replaces=JOB), SLOW),
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "done"), KEEP.values(), ids=KEEP.keys())
+def test_bound_pod(job, done):
+    assert decide(facts(BOUND, job=job), NOW) == done
+
+
+@pytest.mark.parametrize("base", ENDED)
+def test_bound_pod_goes_when_its_job_has_ended(base):
+    ended = record(base, state_reason="Why")
+    evict, again = decide(facts(BOUND, job=tracked(ended)), NOW)
+    assert isinstance(evict, Evict)
+    assert evict.reason == ending_of(ended).reason
+    assert f"Slurm job {JOB}" in evict.message
+    assert "reason Why" in evict.message
+    assert again == SOON
+
+
+def test_bound_pod_whose_job_was_requeued_goes():
+    requeued = record(BaseState.PENDING, nodes=(), restart_count=1)
+    evict, _ = decide(facts(BOUND, job=tracked(requeued)), NOW)
+    assert isinstance(evict, Evict)
+    assert evict.reason == "Requeued"
+
+
+def test_reacquisition_waits_for_its_backoff():
+    unit = facts(BOUND, job=Vanished(JOB, confirmed=True), submit_at=NOW + 7)
+    assert decide(unit, NOW) == (Again(7.0),)
+
+
+def test_bound_pod_that_cannot_be_asked_for_again_is_left_alone():
+    assert decide(facts(BOUND, request=PROBLEMS), NOW) == (SLOW,)
+
+
+@pytest.mark.parametrize("job", [NoJob(), tracked(record(BaseState.CANCELLED)), tracked(PENDING)])
+def test_departing_pod_keeps_its_job_untouched(job):
+    assert decide(facts(pod(PodStage.DEPARTING), job=job), NOW) == (SLOW,)
+
+
+@pytest.mark.parametrize("job", [NoJob(), InDoubt(), tracked(record(BaseState.CANCELLED))])
+def test_pod_placed_by_another_hand_is_left_alone(job):
+    placed = pod(PodStage.BOUND, placed_by_us=False)
+    assert decide(facts(placed, job=job), NOW) == (SLOW,)
+
+
+# --- several pods, one job ------------------------------------------------------------------------
+
+
+def test_pods_are_bound_rank_by_rank():
+    pods = (pod(PodStage.WAITING, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
+    actions = decide(facts(*pods, job=tracked(record(nodes=("n2", "n1")))), NOW)
+    assert actions == (Bind(pods[0], "n2", JOB), Bind(pods[1], "n1", JOB), SLOW)
+
+
+def test_rest_of_a_half_bound_unit_is_bound():
+    pods = (pod(PodStage.BOUND, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
+    actions = decide(facts(*pods, job=tracked(record(nodes=("n1", "n2")))), NOW)
+    assert actions == (Bind(pods[1], "n2", JOB), SLOW)
+
+
+def test_job_of_a_half_bound_unit_is_kept_though_a_node_stays_unfit():
+    pods = (pod(PodStage.BOUND, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
+    unit = facts(
+        *pods,
+        job=tracked(record(nodes=("n1", "n2"))),
+        nodes={"n1": NodeFitness.GOOD},
+        unfit_since=NOW - UNFIT_SECONDS,
+    )
+    assert kinds(decide(unit, NOW)) == ["Tell", "Again"]
+
+
+def test_job_of_a_half_bound_unit_is_kept_though_it_has_too_few_nodes():
+    pods = (pod(PodStage.BOUND, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
+    assert decide(facts(*pods, job=tracked(record())), NOW) == (SLOW,)

@@ -1,0 +1,206 @@
+"""What no facts, however odd, may lead to. The numbers are those of the invariants in the design:
+I1 one placeholder, I2 bind what is held, I5 cancel last, I6 evict on evidence, I8 ours only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+
+from annotations import JobRequest
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Forget,
+    Reject,
+    Submit,
+    Tell,
+)
+from scheduler.core.decide import FRESH_SECONDS, decide
+from scheduler.core.facts import (
+    InDoubt,
+    JobFacts,
+    NodeFitness,
+    NoJob,
+    PodStage,
+    Tracked,
+    UnitFacts,
+    Vanished,
+)
+from scheduler.core.naming import read_tag
+from slurmapi.model import BaseState, Job
+from tests.unit.core.things import (
+    JOB,
+    NOW,
+    OURS,
+    PROBLEMS,
+    REQUEST,
+    TAGS,
+    facts,
+    pod,
+    record,
+    state,
+    tracked,
+    unit_facts,
+)
+
+A = TypeVar("A")
+EXAMPLES = settings(max_examples=150, deadline=None)
+RUNS = {PodStage.BOUND, PodStage.DEPARTING}
+
+
+def chosen(kind: type[A], unit: UnitFacts) -> list[A]:
+    return [action for action in decide(unit, NOW) if isinstance(action, kind)]
+
+
+def proven(unit: UnitFacts) -> Job | None:
+    """The record of a job that is ours beyond doubt."""
+    if not isinstance(unit.job, Tracked) or unit.job.record is None:
+        return None
+    found = read_tag(unit.job.record.admin_comment)
+    ours = found is not None and found.owner == OURS and unit.key in found.uids
+    return unit.job.record if ours else None
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_bind_rests_on_a_fresh_record_of_our_own_running_job(unit: UnitFacts) -> None:  # I2
+    for bind in chosen(Bind, unit):
+        held = proven(unit)
+        assert isinstance(unit.job, Tracked)
+        assert held is not None
+        assert held.state.base is BaseState.RUNNING
+        assert not held.state.configuring
+        assert NOW - unit.job.record_at <= FRESH_SECONDS
+        assert bind.job_id == unit.job.job_id
+        assert bind.node in held.nodes
+        assert unit.nodes[bind.node] is NodeFitness.GOOD
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
+    binds = chosen(Bind, unit)
+    assert all(bind.pod.stage is PodStage.WAITING for bind in binds)
+    assert len({bind.pod.uid for bind in binds}) == len(binds)
+    if binds:
+        assert not chosen(Cancel, unit)
+        assert not chosen(DropJob, unit)
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_placeholder_is_not_cancelled_while_a_pod_runs_on_it(unit: UnitFacts) -> None:  # I5
+    if chosen(Cancel, unit):
+        assert not [pod for pod in unit.pods if pod.stage in RUNS]
+
+
+@given(unit_facts(most_pods=1))
+@EXAMPLES
+def test_replaced_job_does_not_hold_the_node_of_the_pod(unit: UnitFacts) -> None:  # I5
+    for submit in chosen(Submit, unit):
+        held = proven(unit)
+        if submit.replaces is not None:
+            assert held is not None
+            assert held.state.base is BaseState.PENDING or submit.node not in held.nodes
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> None:  # I6
+    for evict in chosen(Evict, unit):
+        held = proven(unit)
+        assert held is not None
+        requeued = held.state.base is BaseState.PENDING and held.restart_count > 0
+        assert held.state.ended or requeued
+        assert evict.pod.stage in {PodStage.BOUND, PodStage.WAITING}
+        assert evict.pod.placed_by_us or evict.pod.stage is PodStage.WAITING
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_only_a_job_proven_to_be_ours_is_ended(unit: UnitFacts) -> None:  # I8
+    ended = [cancel.job_id for cancel in chosen(Cancel, unit)]
+    ended += [it.replaces for it in chosen(Submit, unit) if it.replaces is not None]
+    for job_id in ended:
+        assert proven(unit) is not None
+        assert job_id == JOB
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
+    submits = chosen(Submit, unit)
+    assert len(submits) <= 1
+    for submit in submits:
+        assert isinstance(unit.request, JobRequest)
+        assert submit.request is unit.request
+        assert unit.submit_at <= NOW
+        match unit.job:
+            case NoJob() | Vanished(confirmed=True):
+                assert submit.replaces is None
+            case Tracked(job_id=job_id, record=looked):
+                assert looked is not None
+                assert submit.replaces == (job_id if proven(unit) else None)
+            case InDoubt() | Vanished():
+                pytest.fail("there may be a job already")
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_unit_with_a_pod_that_may_run_is_not_forgotten(unit: UnitFacts) -> None:
+    if chosen(Forget, unit):
+        over = {PodStage.WITHDRAWN, PodStage.FINISHED}
+        assert all(pod.stage in over for pod in unit.pods)
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_every_answer_goes_on_or_is_final(unit: UnitFacts) -> None:
+    actions = decide(unit, NOW)
+    assert any(isinstance(action, Again | Forget | Reject) for action in actions)
+    assert all(action.seconds >= 0 for action in actions if isinstance(action, Again))
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_gated_pod_is_left_alone(unit: UnitFacts) -> None:
+    touched: list[Bind | Evict | Reject | Tell] = [
+        *chosen(Bind, unit),
+        *chosen(Evict, unit),
+        *chosen(Reject, unit),
+        *chosen(Tell, unit),
+    ]
+    assert all(action.pod.stage is not PodStage.GATED for action in touched)
+
+
+def jobs() -> Iterator[JobFacts]:
+    """Every kind of placeholder: each pulse with each record, of ours and of others."""
+    yield from (NoJob(), InDoubt(), Vanished(JOB, confirmed=False), Vanished(JOB, confirmed=True))
+    pulses = [None, *map(state, BaseState), state(BaseState.RUNNING, "CONFIGURING")]
+    records = [
+        None,
+        *(record(base, admin_comment=tag) for base in BaseState for tag in TAGS),
+        record(BaseState.RUNNING, "CONFIGURING"),
+        record(BaseState.PENDING, nodes=(), restart_count=1),
+        record(nodes=("n1", "n2")),
+    ]
+    for pulse, looked, at in itertools.product(pulses, records, (NOW, NOW - 1000)):
+        yield tracked(looked, at=at, state=pulse)
+
+
+def test_every_stage_has_an_answer_to_every_job() -> None:
+    stages = [(), *((stage,) for stage in PodStage)]
+    known = list(jobs())
+    for stage, job, request in itertools.product(stages, known, (REQUEST, PROBLEMS)):
+        pods = [pod(it) for it in stage]
+        actions: tuple[Action, ...] = decide(facts(*pods, job=job, request=request), NOW)
+        assert actions

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from scheduler.core.refusals import refusal_text
+from tests.unit.core.things import REQUEST
+
+FULL = dataclasses.replace(
+    REQUEST,
+    partition="gpu",
+    account="physics",
+    qos="high",
+    reservation="night",
+    gres="gres/gpu:2",
+    time_limit_minutes=90,
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "field", "remedy"),
+    [
+        (2000, "sunk.coreweave.com/partition is 'gpu'", "sinfo"),
+        (2045, "sunk.coreweave.com/account is 'physics'", "sacctmgr show assoc"),
+        (2066, "sunk.coreweave.com/qos is 'high'", "sacctmgr show qos"),
+        (2053, "sunk.coreweave.com/reservation is 'night'", "scontrol show res"),
+        (2051, "sunk.coreweave.com/timeout comes to 90 minutes", "time limit"),
+        (2014, "4 CPUs, 1024 MiB of memory, gres/gpu:2", "ask for less"),
+        (2072, "gres/gpu:2", "Slurm's nodes have"),
+    ],
+)
+def test_refusal_names_field_value_and_remedy(number, field, remedy):
+    told = refusal_text(FULL, error_number=number, description="no")
+    assert told.startswith("Slurm refused the job: no; ")
+    assert field in told
+    assert remedy in told
+
+
+def test_field_that_was_not_given_is_called_not_set():
+    told = refusal_text(REQUEST, error_number=2045, description="no")
+    assert "sunk.coreweave.com/account is not set" in told
+
+
+def test_refusal_of_an_unknown_kind_sends_people_to_the_operators():
+    told = refusal_text(REQUEST, error_number=9999, description="Something new")
+    assert told == "Slurm refused the job: Something new; ask the Slurm operators"

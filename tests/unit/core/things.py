@@ -1,0 +1,166 @@
+"""Facts to decide about: plain ones with short names, and Hypothesis' idea of all others."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from annotations import JobRequest, Problem
+from scheduler.core.facts import (
+    InDoubt,
+    JobFacts,
+    NodeFitness,
+    NoJob,
+    PodFacts,
+    PodStage,
+    Tracked,
+    UnitFacts,
+    Vanished,
+)
+from scheduler.core.naming import VERSION, Owner, OwnerTag
+from slurmapi.model import BaseState, Job, JobState
+
+NOW: Final = 1000.0
+JOB: Final = 4711
+KEY: Final = "uid-0"
+OURS: Final = Owner("cluster-1", "slurm-scheduler")
+REQUEST: Final = JobRequest(cpus=4, memory_mib=1024)
+PROBLEMS: Final = (Problem("cpu", "", "a request"),)
+ENDED: Final = tuple(state for state in BaseState if JobState(state).ended)
+LIVE: Final = tuple(state for state in BaseState if not JobState(state).ended)
+
+
+def tag(
+    *, owner: Owner = OURS, uids: tuple[str, ...] = (KEY,), node: str = "", version: int = VERSION
+) -> str:
+    """An admin_comment; ours unless told otherwise."""
+    return OwnerTag(version, owner.cluster, owner.scheduler, "ns", "train", uids, node).encode()
+
+
+def state(base: BaseState, *flags: str) -> JobState:
+    return JobState(base, frozenset(flags))
+
+
+def record(
+    base: BaseState = BaseState.RUNNING, *flags: str, nodes: tuple[str, ...] = ("n1",), **more: Any
+) -> Job:
+    """A full look at a job of ours."""
+    fields: dict[str, Any] = {
+        "job_id": JOB,
+        "name": "ns.train.uid-0",
+        "admin_comment": tag(),
+        "nodes": nodes,
+    }
+    return Job(state=state(base, *flags), **(fields | more))
+
+
+def tracked(looked: Job | None = None, *, at: float = NOW, **more: Any) -> Tracked:
+    """A job whose pulse and last look agree, unless told otherwise."""
+    fields: dict[str, Any] = {
+        "state": None if looked is None else looked.state,
+        "record": looked,
+        "record_at": at,
+    }
+    return Tracked(job_id=JOB, **(fields | more))
+
+
+def pod(stage: PodStage, *, node: str | None = None, uid: str = KEY, **more: Any) -> PodFacts:
+    runs = stage in {PodStage.BOUND, PodStage.DEPARTING}
+    where = ("n1" if runs else "") if node is None else node
+    return PodFacts(uid=uid, namespace="ns", name="train", stage=stage, node=where, **more)
+
+
+def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFacts:
+    fields: dict[str, Any] = {
+        "request": REQUEST,
+        "nodes": {"n1": NodeFitness.GOOD, "n2": NodeFitness.GOOD},
+    }
+    return UnitFacts(key=KEY, owner=OURS, pods=pods, job=job or NoJob(), **(fields | more))
+
+
+# --- all facts there may be -----------------------------------------------------------------------
+
+TAGS: Final = (
+    tag(),
+    tag(node="n1"),
+    tag(owner=Owner("cluster-2", "slurm-scheduler")),
+    tag(owner=Owner("cluster-1", "another-scheduler")),
+    tag(uids=("uid-of-another-pod",)),
+    tag(version=VERSION + 1),
+    "",
+    "{not json",
+)
+_states = st.builds(
+    JobState,
+    st.sampled_from(BaseState),
+    st.frozensets(st.sampled_from(["CONFIGURING", "COMPLETING", "REQUEUED"]), max_size=2),
+)
+_node_lists = st.sampled_from([(), ("n1",), ("n2",), ("n1", "n2"), ("n1", "n2", "n3")])
+_records = st.builds(
+    Job,
+    job_id=st.just(JOB),
+    name=st.just("ns.train.uid-0"),
+    state=_states,
+    state_reason=st.sampled_from(["", "None", "Resources", "Dependency"]),
+    nodes=_node_lists,
+    admin_comment=st.sampled_from([tag(), tag(), tag(), *TAGS]),
+    restart_count=st.integers(0, 2),
+    priority=st.none() | st.just(100),
+    partition=st.sampled_from(["", "main"]),
+)
+_tracked = st.builds(
+    Tracked,
+    job_id=st.just(JOB),
+    state=st.none() | _states,
+    record=st.none() | _records,
+    record_at=st.sampled_from([NOW, NOW - 1, NOW - 2, NOW - 2.1, NOW - 1000]),
+    cancelled_at=st.sampled_from([None, NOW - 1, NOW - 100]),
+)
+# The pulse and the last look mostly agree.
+_agreeing = st.builds(
+    lambda looked, at: tracked(looked, at=at),
+    _records,
+    st.sampled_from([NOW, NOW - 1, NOW - 10]),
+)
+# The case most decisions turn on: ours, allocated, just looked at.
+_holding = st.builds(
+    lambda nodes, at: tracked(record(nodes=nodes), at=at),
+    _node_lists,
+    st.sampled_from([NOW, NOW - 1, NOW - 10]),
+)
+_jobs = st.one_of(
+    st.just(NoJob()),
+    st.just(InDoubt()),
+    st.builds(Vanished, st.just(JOB), confirmed=st.booleans()),
+    _tracked,
+    _agreeing,
+    _holding,
+)
+_fitness = st.dictionaries(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from(NodeFitness))
+
+
+@st.composite
+def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
+    """Any facts, as likely true as not; a pod that runs has a Node."""
+    stages = draw(st.lists(st.sampled_from(PodStage), max_size=most_pods))
+    pods = tuple(
+        pod(
+            stage,
+            uid=f"uid-{index}",
+            node=draw(st.sampled_from(["n1", "n2", "n3"])) if stage in _RUNS else "",
+            placed_by_us=draw(st.sampled_from([True, True, False])),
+        )
+        for index, stage in enumerate(stages)
+    )
+    return facts(
+        *pods,
+        job=draw(_jobs),
+        request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
+        nodes=draw(st.just(dict.fromkeys(("n1", "n2", "n3"), NodeFitness.GOOD)) | _fitness),
+        submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
+        unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
+    )
+
+
+_RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})

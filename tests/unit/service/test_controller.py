@@ -1,0 +1,187 @@
+"""The loop over keys: one pass, what came of it, and when the key comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.kube.errors import Conflict, KubeUnreachable, TooMany
+from slurmapi import SlurmBusy
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "01234567-89ab"
+
+
+@pytest.fixture
+async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
+    service = Service(slurm, kube)
+    yield service
+    service.unharmed()
+    await service.kill()
+
+
+async def begin(service: Service) -> None:
+    """Start it, and let its first census pass; not in the fixture, where time is real."""
+    service.start()
+    await asyncio.sleep(3)
+
+
+def failed(service: Service, outcome: str) -> float:
+    labels = {"action": "reconcile", "outcome": outcome}
+    value = service.metrics.registry.get_sample_value("slurm_scheduler_actions_total", labels)
+    return value or 0.0
+
+
+async def serve(slurm: TinySlurm, kube: TinyKube) -> int:
+    """A pod that is bound; returns its job."""
+    kube.create(UID)
+    await asyncio.sleep(2)
+    (job_id,) = slurm.jobs
+    slurm.start(job_id)
+    await asyncio.sleep(2)
+    assert kube.runs(UID)
+    return job_id
+
+
+async def test_pod_is_served_and_its_job_goes_after_it(slurm, kube, service):
+    await begin(service)
+    job_id = await serve(slurm, kube)
+    assert kube.bindings == [(UID, "n1")]
+    kube.delete(UID)
+    await asyncio.sleep(60)
+    assert slurm.live(job_id), "its containers still run"
+    kube.end_containers(UID)
+    await asyncio.sleep(5)
+    assert not slurm.live(job_id)
+    assert len(service.units) == 0
+
+
+async def test_finished_pod_frees_its_job_though_it_stays(slurm, kube, service):
+    await begin(service)
+    job_id = await serve(slurm, kube)
+    kube.end_containers(UID)
+    await asyncio.sleep(5)
+    assert not slurm.live(job_id)
+    assert UID in kube.pods
+
+
+async def test_quiet_pod_costs_nothing_but_the_pulse(slurm, kube, service):
+    await begin(service)
+    await serve(slurm, kube)
+    await asyncio.sleep(10)
+    before = slurm.calls.copy()
+    await asyncio.sleep(250)
+    assert slurm.calls["states"] - before["states"] <= 250 / 2 + 1
+    assert slurm.calls["job"] == before["job"]
+    assert slurm.calls["submit"] == 1
+
+
+@pytest.mark.parametrize("error", [KubeUnreachable("refused"), Conflict(409), TooMany(429)])
+async def test_binding_that_failed_is_made_again(slurm, kube, service, error):
+    await begin(service)
+    kube.fail["bind"].extend([error] * 3)
+    await serve(slurm, kube)
+    assert kube.bindings == [(UID, "n1")]
+    assert failed(service, error.outcome) == 3
+
+
+async def test_server_that_asks_for_time_gets_it(slurm, kube, service):
+    await begin(service)
+    kube.fail["bind"].append(TooMany(429, retry_after=30.0))
+    kube.create(UID)
+    await asyncio.sleep(2)
+    slurm.start(1)
+    await asyncio.sleep(20)
+    assert not kube.runs(UID)
+    await asyncio.sleep(15)
+    assert kube.runs(UID)
+
+
+async def test_slurm_that_cannot_look_now_harms_nothing(slurm, kube, service):
+    await begin(service)
+    job_id = await serve(slurm, kube)
+    slurm.end(job_id, slurm.jobs[job_id].state.base.COMPLETED)
+    slurm.fail["job"].extend([SlurmBusy("later")] * 3)
+    await asyncio.sleep(15)
+    assert kube.deleted == [UID]
+
+
+async def test_fault_of_our_own_is_logged_and_holds_up_nobody_else(slurm, kube, service):
+    await begin(service)
+    kube.fail["patch"].append(ZeroDivisionError("a bug"))
+    kube.create("first", name="first")
+    kube.create("second", name="second")
+    await asyncio.sleep(10)
+    assert failed(service, "error") == 1
+    assert slurm.calls["submit"] == 2
+
+
+async def test_job_lost_by_slurm_is_asked_for_again_on_the_same_node(slurm, kube, service):
+    await begin(service)
+    job_id = await serve(slurm, kube)
+    slurm.forget(job_id)
+    await asyncio.sleep(10)
+    assert kube.deleted == []
+    (again,) = slurm.jobs
+    assert slurm.submissions[again].required_nodes == ("n1",)
+    slurm.start(again)
+    await asyncio.sleep(10)
+    assert kube.deleted == []
+    assert kube.runs(UID)
+
+
+async def test_copied_annotation_neither_binds_nor_loses_the_original(slurm, kube, service):
+    await begin(service)
+    job_id = await serve(slurm, kube)
+    kube.create("copy-uid", name="copy", annotations=kube.pods[UID].metadata.annotations)
+    await asyncio.sleep(10)
+    own = slurm.calls["submit"]
+    assert own == 2, "the copy gets a job of its own"
+    slurm.end(job_id, slurm.jobs[job_id].state.base.PREEMPTED)
+    await asyncio.sleep(10)
+    assert kube.deleted == [UID]
+
+
+@pytest.mark.parametrize("claimed", ["9" * 5000, "99999999999", "-1", "0", "٤٧", "4711"])
+async def test_odd_job_id_on_a_pod_is_no_hindrance(slurm, kube, service, claimed):
+    await begin(service)
+    kube.create(UID, annotations={"slurm-pod-scheduler/job-id": claimed})
+    await asyncio.sleep(20)
+    assert slurm.calls["submit"] == 1
+    assert failed(service, "error") == 0
+
+
+async def test_cancel_that_a_crash_of_slurm_undoes_is_repeated(slurm, kube, service):
+    await begin(service)
+    job_id = await serve(slurm, kube)
+    alive = slurm.jobs[job_id]
+
+    def undo(_job):
+        slurm.on_cancel = lambda _job: None
+        asyncio.get_running_loop().call_soon(slurm.jobs.__setitem__, job_id, alive)
+
+    slurm.on_cancel = undo
+    kube.delete(UID)
+    kube.end_containers(UID)
+    await asyncio.sleep(30)
+    assert slurm.calls["cancel"] == 2
+    assert not slurm.live(job_id)
+
+
+async def test_gone_node_gives_the_allocation_back_after_a_minute(slurm, kube, service):
+    await begin(service)
+    kube.set_node("n1", ready=False)
+    kube.create(UID)
+    await asyncio.sleep(2)
+    slurm.start(1)
+    await asyncio.sleep(50)
+    assert kube.told(UID).reason == "NodeUnavailable"
+    assert slurm.live(1)
+    await asyncio.sleep(20)
+    assert not slurm.live(1)
+    assert slurm.calls["submit"] == 2

@@ -1,0 +1,284 @@
+"""What becomes of each action: the unit's memory, the pod's condition, the Event, the next look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.core.actions import Bind, Cancel, DropJob, Evict, Reject, Submit, Tell
+from scheduler.core.facts import InDoubt, NoJob, PodStage
+from scheduler.core.naming import JOB_ID, NODES, read_tag
+from scheduler.core.reasons import Reason
+from scheduler.kube.errors import KubeInterrupted
+from scheduler.units import Placeholder, Unit
+from slurmapi import (
+    BaseState,
+    SlurmBusy,
+    SlurmDenied,
+    SlurmGarbled,
+    SlurmInterrupted,
+    SlurmInvalid,
+    SlurmUnreachable,
+)
+from tests.unit.core.things import PROBLEMS, REQUEST, pod
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import OWNER, Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "01234567-89ab"
+WAITING = pod(PodStage.WAITING, uid=UID)
+SUBMIT = Submit(REQUEST)
+
+
+@pytest.fixture
+async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
+    service = Service(slurm, kube)
+    kube.create(UID)
+    task = asyncio.create_task(service.canceller.run())
+    yield service
+    task.cancel()
+
+
+@pytest.fixture
+def unit(service: Service) -> Unit:
+    return service.units.add(Unit(UID, "ns", "train", seen_at=0.0))
+
+
+def count(service: Service, action: str, outcome: str) -> float:
+    sample = "slurm_scheduler_actions_total"
+    labels = {"action": action, "outcome": outcome}
+    return service.metrics.registry.get_sample_value(sample, labels) or 0.0
+
+
+# --- submit ---------------------------------------------------------------------------------------
+
+
+async def test_submitted_job_is_recorded_on_the_pod_and_told(service, slurm, kube, unit):
+    assert await service.executor.do(unit, SUBMIT) is None
+    assert unit.job is not None
+    assert kube.pods[UID].metadata.annotations[JOB_ID] == str(unit.job.job_id)
+    told = kube.told(UID)
+    assert (told.status, told.reason) == ("False", "SlurmPending")
+    assert service.recorder.reasons() == ["PlaceholderSubmitted"]
+    assert count(service, "submit", "ok") == 1
+
+
+async def test_submitted_job_is_named_tagged_and_shaped_for_its_pod(service, slurm, unit):
+    await service.executor.do(unit, SUBMIT)
+    job = slurm.submissions[unit.job.job_id]
+    tag = read_tag(job.admin_comment)
+    assert tag is not None
+    assert (tag.owner, tag.uids, tag.unit, tag.node) == (OWNER, (UID,), "train", "")
+    assert (job.name, job.nodes, job.cpus, job.singleton) == ("ns.train.01234567", 1, 4, True)
+    assert job.external
+    assert job.script is None
+
+
+async def test_job_for_a_pod_that_runs_is_asked_for_on_its_node(service, slurm, kube, unit):
+    unit.bound[UID] = "n2"
+    await service.executor.do(unit, Submit(REQUEST, node="n2"))
+    job = slurm.submissions[unit.job.job_id]
+    assert job.required_nodes == ("n2",)
+    assert '"node":"n2"' in job.admin_comment
+    assert kube.told(UID) is None, "a pod that is bound does not wait"
+
+
+async def test_replaced_job_ends_after_the_new_one_is_recorded(service, slurm, kube, unit):
+    old = slurm.add()
+    service.units.set_job(unit, Placeholder(old))
+    recorded: list[str] = []
+    slurm.on_cancel = lambda _job: recorded.append(kube.pods[UID].metadata.annotations[JOB_ID])
+    await service.executor.do(unit, Submit(REQUEST, node="n1", replaces=old))
+    assert not slurm.live(old)
+    assert recorded == [str(unit.job.job_id)]
+
+
+async def test_lost_answer_leaves_the_unit_in_doubt_and_asks_for_a_census(service, slurm, unit):
+    slurm.fail["submit"].append(SlurmInterrupted("cut"))
+    seconds = await service.executor.do(unit, SUBMIT)
+    assert unit.job_facts() == InDoubt()
+    assert seconds is not None
+    assert count(service, "submit", "interrupted") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (SlurmUnreachable("connection refused"), "unreachable"),
+        (SlurmBusy("try later", retry_after=40.0), "busy"),
+        (SlurmGarbled("no JSON"), "garbled"),
+        (SlurmDenied("token expired", status=511), "denied"),
+    ],
+)
+async def test_slurm_that_cannot_be_asked_is_told_and_tried_soon(
+    service, slurm, kube, unit, error, outcome
+):
+    slurm.fail["submit"].append(error)
+    seconds = await service.executor.do(unit, SUBMIT)
+    assert unit.job_facts() == NoJob()
+    assert max(0.5, error.retry_after or 0.0) <= seconds <= 40.0
+    assert kube.told(UID).reason == "SlurmUnavailable"
+    assert str(error) in kube.told(UID).message
+    assert service.recorder.reasons() == [], "an outage is no news about each pod"
+    assert count(service, "submit", outcome) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SlurmInvalid("Invalid partition name specified", error_number=2000, status=422),
+        SlurmDenied("Access/permission denied", error_number=2002, status=500),
+    ],
+)
+async def test_refusal_is_an_event_and_is_tried_again_late(service, slurm, kube, unit, error):
+    slurm.fail["submit"].append(error)
+    seconds = await service.executor.do(unit, SUBMIT)
+    assert unit.job_facts() == NoJob()
+    assert seconds >= 20
+    assert service.recorder.reasons() == ["SlurmRejected"]
+    assert kube.told(UID).reason == "SlurmRejected"
+    assert error.description in kube.told(UID).message
+
+
+async def test_setbacks_space_out_submits_up_to_a_bound(service, slurm, unit):
+    pauses = []
+    for _ in range(8):
+        slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
+        await service.executor.do(unit, SUBMIT)
+        pauses.append(unit.submit_at - asyncio.get_running_loop().time())
+    assert pauses[0] <= 30
+    assert 225 <= pauses[-1] <= 300
+    assert max(pauses) <= 300
+
+
+async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, kube, unit):
+    unit.bound[UID] = "n1"
+    slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
+    await service.executor.do(unit, Submit(REQUEST, node="n1"))
+    assert kube.told(UID) is None
+
+
+# --- bind -----------------------------------------------------------------------------------------
+
+
+async def test_bound_pod_bears_job_and_node(service, kube, unit):
+    assert await service.executor.do(unit, Bind(WAITING, "n1", 4711)) is None
+    assert unit.bound == {UID: "n1"}
+    annotations = kube.pods[UID].metadata.annotations
+    assert (annotations[JOB_ID], annotations[NODES]) == ("4711", "n1")
+    assert service.recorder.reasons() == ["Scheduled"]
+
+
+async def test_pod_bound_by_another_hand_is_seen_again_at_once(service, kube, unit):
+    kube.create("other", name="other", node="n2")
+    other = service.units.add(Unit("other", "ns", "other", seen_at=0.0))
+    action = Bind(pod(PodStage.WAITING, uid="other"), "n1", 4711)
+    assert await service.executor.do(other, action) == 0.0
+    assert other.bound == {"other": "n2"}
+    assert service.recorder.reasons() == []
+
+
+async def test_pod_that_is_gone_is_not_bound(service, kube, unit):
+    kube.delete(UID)
+    assert await service.executor.do(unit, Bind(WAITING, "n1", 4711)) == 1.0
+    assert unit.bound == {}
+
+
+async def test_failed_binding_is_raised_and_not_remembered(service, kube, unit):
+    kube.fail["bind"].append(KubeInterrupted("cut"))
+    with pytest.raises(KubeInterrupted):
+        await service.executor.do(unit, Bind(WAITING, "n1", 4711))
+    assert unit.bound == {}
+
+
+# --- end ------------------------------------------------------------------------------------------
+
+
+async def test_cancelled_job_is_remembered_as_such(service, slurm, unit):
+    unit.job = Placeholder(slurm.add())
+    await service.executor.do(unit, Cancel(unit.job.job_id, "its pod is gone"))
+    assert slurm.jobs[unit.job.job_id].state.base is BaseState.CANCELLED
+    assert unit.job.cancelled_at is not None
+
+
+async def test_cancel_that_failed_is_raised_and_tried_again(service, slurm, unit):
+    unit.job = Placeholder(slurm.add())
+    slurm.fail["cancel"].append(SlurmBusy("later"))
+    with pytest.raises(SlurmBusy):
+        await service.executor.do(unit, Cancel(unit.job.job_id, "its pod is gone"))
+    assert unit.job.cancelled_at is None
+
+
+async def test_dropped_job_is_forgotten_and_the_next_submit_waits(service, unit):
+    service.units.set_job(unit, Placeholder(7))
+    await service.executor.do(unit, DropJob(7, "it was preempted"))
+    assert unit.job_facts() == NoJob()
+    assert service.units.job_ids() == []
+    assert unit.submit_at > asyncio.get_running_loop().time()
+    assert service.recorder.reasons() == ["PlaceholderLost"]
+
+
+async def test_evicted_pod_is_told_why_first_and_deleted_once(service, kube, unit):
+    kube.create("bound", name="bound", node="n1")
+    evict = Evict(pod(PodStage.BOUND, uid="bound"), Reason.PREEMPTED, "Slurm job 7 was preempted")
+    first = await service.executor.do(unit, evict)
+    second = await service.executor.do(unit, evict)
+    assert kube.deleted == ["bound"]
+    assert first == 10.0
+    assert 0 < second <= 10.0
+    ((uid, (condition,)),) = kube.patches
+    assert (uid, condition.type, condition.reason) == ("bound", "DisruptionTarget", "Preempted")
+    assert service.recorder.reasons() == ["Preempted"]
+    value = service.metrics.registry.get_sample_value
+    assert value("slurm_scheduler_evictions_total", {"reason": "Preempted"}) == 1
+
+
+async def test_pod_that_is_gone_is_not_evicted(service, kube, unit):
+    evict = Evict(pod(PodStage.BOUND, uid="gone"), Reason.PREEMPTED, "why")
+    assert await service.executor.do(unit, evict) == 1.0
+    assert kube.deleted == []
+    assert service.recorder.reasons() == []
+
+
+# --- tell -----------------------------------------------------------------------------------------
+
+
+async def test_rejection_is_told_once_with_all_problems(service, kube, unit):
+    for _ in range(3):
+        await service.executor.do(unit, Reject(WAITING, PROBLEMS))
+    assert service.recorder.reasons() == ["SchedulingFailed"]
+    assert len(kube.patches) == 1
+    assert PROBLEMS[0].text in kube.told(UID).message
+    assert "recreate" in kube.told(UID).message
+
+
+async def test_what_was_told_is_not_told_again(service, kube, unit):
+    for _ in range(5):
+        await service.executor.do(unit, Tell(WAITING, Reason.SLURM_PENDING, "why"))
+        await asyncio.sleep(60)
+    assert len(kube.patches) == 1
+
+
+async def test_wording_that_changes_all_the_time_is_written_now_and_then(service, kube, unit):
+    for number in range(100):
+        await service.executor.do(unit, Tell(WAITING, Reason.SLURM_PENDING, f"priority {number}"))
+        await asyncio.sleep(1)
+    assert 8 <= len(kube.patches) <= 12
+
+
+async def test_new_cause_is_an_event_and_new_wording_is_not(service, unit):
+    for cause, message in (("Priority", "1"), ("Priority", "2"), ("Resources", "3"), ("", "4")):
+        await service.executor.do(unit, Tell(WAITING, Reason.SLURM_PENDING, message, cause))
+    told = [(event.type, event.message) for event in service.recorder.events]
+    assert told == [("Normal", "1"), ("Normal", "3")]
+
+
+async def test_unfit_node_is_one_event_however_long_it_lasts(service, unit):
+    for number in range(5):
+        await service.executor.do(unit, Tell(WAITING, Reason.NODE_UNAVAILABLE, f"{number}"))
+        await asyncio.sleep(10)
+    assert service.recorder.reasons() == ["NodeUnavailable"]
+    assert unit.unfit_since is not None

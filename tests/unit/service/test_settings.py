@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from scheduler.settings import Address, Settings, SettingsError, add_arguments, describe, load
+
+DEFAULTS = Settings.model_validate({})
+
+
+def parsed(*flags: str, environ: Mapping[str, str] | None = None) -> Settings:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return load(parser.parse_args(flags), environ or {})
+
+
+def refused(*flags: str, environ: Mapping[str, str] | None = None) -> str:
+    with pytest.raises(SettingsError) as caught:
+        parsed(*flags, environ=environ)
+    return str(caught.value)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "settings.yaml"
+
+
+def test_defaults_need_nothing():
+    assert parsed() == DEFAULTS
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(ValidationError, match="frozen"):
+        DEFAULTS.workers = 1
+
+
+def test_flag_is_above_environment_is_above_file_is_above_default(config):
+    config.write_text("scheduler-name: filed\nworkers: 7\nslurm-connections: 3\n")
+    environ = {"SLURM_POD_SCHEDULER_SCHEDULER_NAME": "environ", "SLURM_POD_SCHEDULER_WORKERS": "8"}
+    found = parsed(f"--config={config}", "--scheduler-name=flag", environ=environ)
+    assert found.scheduler_name == "flag"
+    assert found.workers == 8
+    assert found.slurm_connections == 3
+    assert found.poll_interval == DEFAULTS.poll_interval
+
+
+def test_flags_of_the_sunk_scheduler_are_known():
+    # facts: the argument table of SUNK's scheduler page
+    found = parsed(
+        "--components=scheduler",
+        "--health-probe-bind-address=:8081",
+        "--hooks-api-bind-address=:8000",
+        "--metrics-bind-address=:8080",
+        "--scheduler-name=tenant-slurm-scheduler",
+        "--slurm-api-base=http://slurm-restapi:6820",
+        "--slurm-kill-wait=30s",
+        "--watch-namespace=tenant",
+        "--zap-log-level=debug",
+    )
+    assert found.scheduler_name == "tenant-slurm-scheduler"
+    assert found.watch_namespace == ("tenant",)
+    assert found.slurm_kill_wait == 30.0
+
+
+def test_every_setting_has_a_flag_a_default_and_a_meaning():
+    described = describe()
+    assert {flag for flag, _, _ in described} == {
+        f"--{name.replace('_', '-')}" for name in Settings.model_fields
+    }
+    assert all(default and meaning for _, default, meaning in described)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30.0), ("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("0.5", 0.5)],
+)
+def test_duration(text, seconds):
+    assert parsed(f"--slurm-kill-wait={text}").slurm_kill_wait == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1m30s", 90.0), ("1h0m1s", 3601.0), ("1m0.5s", 60.5)]
+)
+def test_duration_as_go_writes_it(text, seconds):
+    assert parsed(f"--slurm-kill-wait={text}").slurm_kill_wait == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":8081", Address(host=None, port=8081)),
+        ("127.0.0.1:80", Address(host="127.0.0.1", port=80)),
+        ("[::1]:80", Address(host="::1", port=80)),
+        ("localhost:0", Address(host="localhost", port=0)),
+        ("0", None),
+    ],
+)
+def test_address(text, address):
+    assert parsed(f"--metrics-bind-address={text}").metrics_bind_address == address
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("slurm-kill-wait", "soon", "expected a duration such as 30s"),
+        ("slurm-kill-wait", "-5", "expected a duration"),
+        ("slurm-kill-wait", "", "expected a duration"),
+        ("metrics-bind-address", "8080", "expected HOST:PORT"),
+        ("metrics-bind-address", ":99999", "expected HOST:PORT"),
+        ("placeholder-mode", "magic", "'auto', 'external' or 'script'"),
+        ("zap-log-level", "loud", "'debug', 'info', 'warn' or 'error'"),
+        ("components", "syncer", "'scheduler'"),
+        ("workers", "many", "valid integer"),
+        ("workers", "0", "greater than or equal to 1"),
+        ("slurm-connections", "65", "less than or equal to 64"),
+        ("scheduler-name", " ", "expected a name"),
+    ],
+)
+def test_refusal_names_flag_value_and_what_is_accepted(flag, value, expected):
+    told = refused(f"--{flag}={value}")
+    assert f"--{flag}" in told
+    assert repr(value) in told
+    assert expected in told
+
+
+def test_duration_of_nothing_is_refused():
+    assert (
+        refused("--slurm-kill-wait=0s") == "--slurm-kill-wait: 0.0: Input should be greater than 0"
+    )
+
+
+def test_all_problems_are_told_at_once():
+    told = refused("--workers=0", "--poll-interval=never", "--zap-log-level=loud")
+    assert len(told.splitlines()) == 3
+
+
+def test_comma_lists(config):
+    assert parsed("--watch-namespace=a, b,").watch_namespace == ("a", "b")
+    config.write_text("watch-namespace: [c, d]\n")
+    assert parsed(f"--config={config}").watch_namespace == ("c", "d")
+
+
+# --- the environment ------------------------------------------------------------------------------
+
+
+def test_variable_without_a_meaning_is_named():
+    told = refused(environ={"SLURM_POD_SCHEDULER_WORKER": "3"})
+    assert "SLURM_POD_SCHEDULER_WORKER" in told
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SLURM_POD_SCHEDULER_SERVICE_HOST",
+        "SLURM_POD_SCHEDULER_SERVICE_PORT",
+        "SLURM_POD_SCHEDULER_SERVICE_PORT_METRICS",
+        "SLURM_POD_SCHEDULER_PORT",
+        "SLURM_POD_SCHEDULER_PORT_8080_TCP",
+        "SLURM_POD_SCHEDULER_PORT_8080_TCP_ADDR",
+        "SLURM_POD_SCHEDULER_HOOKS_SERVICE_HOST",
+        "SLURM_POD_SCHEDULER_HOOKS_PORT_8000_TCP_PROTO",
+    ],
+)
+def test_service_variables_that_kubernetes_sets_are_no_settings(name):
+    assert parsed(environ={name: "tcp://10.0.0.1:8080"}) == DEFAULTS
+
+
+def test_variables_of_others_are_ignored():
+    assert parsed(environ={"SLURM_CONF": "/etc/slurm.conf", "PATH": "/bin"}) == DEFAULTS
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+def test_empty_file_sets_nothing(config, text):
+    config.write_text(text)
+    assert parsed(f"--config={config}") == DEFAULTS
+
+
+def test_file_that_is_not_there(config):
+    told = refused(f"--config={config}")
+    assert str(config) in told
+    assert "No such file" in told
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "a: [\n", "{a: 1}}"])
+def test_file_that_holds_no_settings(config, text):
+    config.write_text(text)
+    assert f"--config {config}" in refused(f"--config={config}")
+
+
+@pytest.mark.parametrize("key", ["scheduler_nam", "scheduler-names", "7"])
+def test_unknown_key_is_named(config, key):
+    config.write_text(f"{key}: x\n")
+    told = refused(f"--config={config}")
+    assert key in told
+    assert "no such setting" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("slurm-kill-wait: 45\n", "slurm_kill_wait", 45.0),
+        ("slurm-kill-wait: 45s\n", "slurm_kill_wait", 45.0),
+        ("metrics-bind-address: 0\n", "metrics_bind_address", None),
+        ("metrics-bind-address: ':9'\n", "metrics_bind_address", Address(host=None, port=9)),
+        ("kubeconfig: /etc/kube\n", "kubeconfig", Path("/etc/kube")),
+    ],
+)
+def test_values_of_the_file(config, text, field, value):
+    config.write_text(text)
+    assert getattr(parsed(f"--config={config}"), field) == value
+
+
+@pytest.mark.parametrize("value", [".inf", ".nan"])
+def test_number_that_is_none_is_refused(config, value):
+    config.write_text(f"slurm-kill-wait: {value}\n")
+    assert "--slurm-kill-wait" in refused(f"--config={config}")

@@ -1,0 +1,217 @@
+"""The pulse: what it costs Slurm, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from scheduler.metrics import Metrics
+from scheduler.slurmwatch import SlurmWatch, look
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import BaseState, JobState, SlurmBusy, SlurmClient, SlurmUnreachable
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+FAST = 0.25
+IDLE = 2.0
+
+
+class Pulse:
+    """A watch over units that were added by hand."""
+
+    def __init__(self, slurm: TinySlurm) -> None:
+        self.slurm, self.units, self.changed = slurm, Units(), list[str]()
+        self.watch = SlurmWatch(
+            cast("SlurmClient", slurm),
+            units=self.units,
+            on_change=self.changed.append,
+            clock=asyncio.get_running_loop().time,
+            fast_seconds=FAST,
+            idle_seconds=IDLE,
+            metrics=Metrics(),
+        )
+
+    def add(self, *, waiting: bool = True) -> Unit:
+        job_id = self.slurm.add()
+        unit = Unit(f"uid-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=Placeholder(job_id))
+        unit.waiting = waiting
+        return self.units.add(unit)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.watch.run())
+        try:
+            yield
+        finally:
+            assert not task.done()
+            task.cancel()
+
+
+@pytest.fixture
+async def pulse(slurm: TinySlurm) -> Pulse:
+    return Pulse(slurm)
+
+
+def requests(slurm: TinySlurm) -> int:
+    return slurm.calls.total()
+
+
+async def requests_within(pulse: Pulse, seconds: float) -> int:
+    before = requests(pulse.slurm)
+    async with pulse.running():
+        await asyncio.sleep(seconds)
+    return requests(pulse.slurm) - before
+
+
+async def test_without_units_slurm_is_only_pinged(slurm, pulse):
+    async with pulse.running():
+        await asyncio.sleep(10)
+    assert set(slurm.calls) == {"ping"}
+    assert slurm.calls["ping"] <= 10 / IDLE + 1
+
+
+@pytest.mark.parametrize("count", [1, 10, 900])
+async def test_requests_do_not_grow_with_waiting_pods(pulse, count):
+    for _ in range(count):
+        pulse.add()
+    assert await requests_within(pulse, 20) <= 20 * (1 / FAST + 4) + 8
+
+
+async def test_thousands_are_asked_for_no_faster(pulse, slurm):
+    """The client asks for 1000 ids a request: ten requests a pulse, at a bounded rate."""
+    for _ in range(10_000):
+        pulse.add()
+    async with pulse.running():
+        await asyncio.sleep(20)
+    assert slurm.calls["states"] <= 20 * 8 / 10 + 2
+
+
+async def test_pulse_is_slow_while_no_pod_waits(slurm, pulse):
+    pulse.add(waiting=False).job = None
+    held = pulse.add(waiting=False)
+    slurm.start(held.job.job_id)
+    async with pulse.running():
+        await asyncio.sleep(20)
+    assert slurm.calls["states"] <= 20 / IDLE + 1
+
+
+async def test_hurry_ends_an_idle_pause(slurm, pulse):
+    async with pulse.running():
+        await asyncio.sleep(0.1)
+        pulse.add()
+        pulse.watch.hurry()
+        await asyncio.sleep(2 * FAST)
+    assert slurm.calls["states"] >= 1
+
+
+async def test_crowd_in_a_hurry_is_no_faster(slurm, pulse):
+    pulse.add()
+    async with pulse.running():
+        for _ in range(1000):
+            pulse.watch.hurry()
+            await asyncio.sleep(0.01)
+    assert slurm.calls["states"] <= 10 / FAST + 2
+
+
+async def test_slow_slurm_is_asked_less_often(slurm, pulse):
+    pulse.add()
+    answer = slurm.job_states
+
+    async def slow(ids):
+        await asyncio.sleep(2.0)
+        return await answer(ids)
+
+    slurm.job_states = slow
+    async with pulse.running():
+        await asyncio.sleep(60)
+    assert slurm.calls["states"] <= 60 / (2.0 * 5) + 1
+
+
+async def test_slurm_that_is_away_is_asked_ever_less_often(slurm, pulse):
+    slurm.fail["ping"].extend([SlurmUnreachable("refused")] * 1000)
+    async with pulse.running():
+        await asyncio.sleep(300)
+    assert slurm.calls["ping"] <= 5 + 300 / 30
+    assert pulse.watch.last_answer_at is None
+
+
+async def test_change_is_reported_once(slurm, pulse):
+    unit = pulse.add()
+    async with pulse.running():
+        await asyncio.sleep(0.1)
+        pulse.changed.clear()
+        slurm.start(unit.job.job_id)
+        await asyncio.sleep(0.9)
+    assert pulse.changed.count(unit.key) == 1
+    assert unit.job.state == JobState(BaseState.RUNNING)
+
+
+async def test_job_that_is_not_listed_is_a_hint_and_no_proof(slurm, pulse):
+    unit = pulse.add(waiting=False)
+    slurm.forget(unit.job.job_id)
+    async with pulse.running():
+        await asyncio.sleep(60)
+    assert unit.job.missing == 1
+    assert pulse.changed == [unit.key]
+
+
+async def test_job_that_is_listed_again_is_no_longer_missed(slurm, pulse):
+    unit = pulse.add(waiting=False)
+    record = slurm.jobs[unit.job.job_id]
+    slurm.forget(unit.job.job_id)
+    async with pulse.running():
+        await asyncio.sleep(5)
+        slurm.jobs[record.job_id] = record
+        await asyncio.sleep(5)
+    assert unit.job.missing == 0
+    assert unit.job.state == record.state
+
+
+async def test_reasons_of_many_waiting_jobs_have_a_budget(slurm, pulse):
+    for _ in range(500):
+        pulse.add()
+    async with pulse.running():
+        await asyncio.sleep(30)
+    assert 60 <= slurm.calls["job"] <= 30 * 4 + 4
+    looked = [ids for operation, ids in slurm.asked if operation == "job"]
+    assert len(set(looked)) == len(looked), "each in turn"
+
+
+@pytest.mark.parametrize("error", [SlurmBusy("later"), SlurmUnreachable("refused")])
+async def test_failed_pulse_changes_nothing_but_doubts_the_records(slurm, pulse, error):
+    unit = pulse.add(waiting=False)
+    await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
+    slurm.fail["states"].append(error)
+    async with pulse.running():
+        await asyncio.sleep(0.1)
+    assert pulse.changed == []
+    assert unit.job.missing == 0
+    assert unit.job.record is not None
+    assert not unit.job.proven
+
+
+async def test_look_counts_only_the_answer_that_there_is_no_such_job(slurm, pulse):
+    unit = pulse.add()
+    slurm.fail["job"].append(SlurmBusy("later"))
+    client = cast("SlurmClient", slurm)
+    with pytest.raises(SlurmBusy):
+        await look(client, unit, unit.job, clock=lambda: 1.0)
+    assert unit.job.missing == 0
+    slurm.forget(unit.job.job_id)
+    await look(client, unit, unit.job, clock=lambda: 1.0)
+    await look(client, unit, unit.job, clock=lambda: 1.0)
+    assert unit.job.missing == 2
+
+
+async def test_look_at_a_job_that_was_replaced_meanwhile_is_dropped(slurm, pulse):
+    unit = pulse.add()
+    old = unit.job
+    async with asyncio.TaskGroup() as group:
+        group.create_task(look(cast("SlurmClient", slurm), unit, old, clock=lambda: 1.0))
+        await asyncio.sleep(0.001)
+        pulse.units.set_job(unit, Placeholder(999))
+    assert old.record is None

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
+from scheduler.units import Placeholder, Unit, Units
+from tests.unit.core.things import record
+
+
+def unit(key: str, job_id: int | None = None) -> Unit:
+    job = None if job_id is None else Placeholder(job_id)
+    return Unit(key, "ns", "train", seen_at=0.0, job=job)
+
+
+def test_unit_is_found_by_key_and_by_job():
+    units = Units()
+    added = units.add(unit("a", 7))
+    assert units.get("a") is added
+    assert units.by_job(7) is added
+    assert units.job_ids() == [7]
+    assert units.by_job(8) is None
+
+
+def test_removed_unit_is_not_followed():
+    units = Units()
+    units.add(unit("a", 7))
+    units.remove("a")
+    units.remove("a")
+    assert (len(units), units.job_ids(), units.by_job(7)) == (0, [], None)
+
+
+def test_new_job_takes_the_place_of_the_old_one():
+    units = Units()
+    mine = units.add(unit("a", 7))
+    mine.in_doubt = True
+    units.set_job(mine, Placeholder(8))
+    assert units.job_ids() == [8]
+    assert not mine.in_doubt
+    units.set_job(mine, None)
+    assert units.job_ids() == []
+
+
+def test_job_is_followed_though_another_unit_claimed_it_too():
+    """A pod made from a copy of another's manifest carries the other's job id."""
+    for first, second in (("original", "copy"), ("copy", "original")):
+        units = Units()
+        made = {key: units.add(unit(key, 7)) for key in (first, second)}
+        units.set_job(made["copy"], None)
+        assert units.by_job(7) is made["original"]
+        assert units.job_ids() == [7]
+
+
+def test_removal_of_a_unit_leaves_the_other_that_claims_its_job():
+    units = Units()
+    units.add(unit("copy", 7))
+    original = units.add(unit("original", 7))
+    units.remove("copy")
+    assert units.by_job(7) is original
+
+
+def test_facts_of_the_placeholder():
+    mine = unit("a")
+    assert mine.job_facts() == NoJob()
+    mine.in_doubt = True
+    assert mine.job_facts() == InDoubt()
+    mine.job = job = Placeholder(7)
+    assert mine.job_facts() == Tracked(job_id=7)
+    for missing, confirmed in ((1, False), (2, False), (3, True)):
+        job.missing = missing
+        assert mine.job_facts() == Vanished(7, confirmed=confirmed)
+
+
+def test_record_from_before_slurm_went_away_is_no_fact():
+    mine = unit("a", 4711)
+    assert mine.job is not None
+    mine.job.record, mine.job.proven = record(), True
+    assert mine.job_facts() == Tracked(job_id=4711, record=record())
+    mine.job.proven = False
+    assert mine.job_facts() == Tracked(job_id=4711)

@@ -1,0 +1,201 @@
+"""A truthful Kubernetes in a few lines: pods that tests create and end, and a watch that lags."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Patched
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import (
+    Container,
+    Node,
+    NodeCondition,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from tests.unit.service.tiny_slurm import NODES
+
+
+class TinyKube:
+    """Pods by uid; what changes is shown by the watch a moment later."""
+
+    def __init__(self, *, lag: float = 0.01) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.store = Joined[Pod]()
+        self._mirror = self.store.new()
+        self.nodes = Store[Node]()
+        self.lag = lag
+        self.on_change: Callable[[str], None] = lambda _uid: None
+        self.bindings: list[tuple[str, str]] = []
+        self.deleted: list[str] = []
+        self.patches: list[tuple[str, tuple[Condition, ...]]] = []
+        self.fail: defaultdict[str, deque[Exception]] = defaultdict(deque)
+        self.on_bind: Callable[[str, str], None] = lambda _uid, _node: None
+        self.on_delete: Callable[[str], None] = lambda _uid: None
+        self._loop = asyncio.get_running_loop()
+        self._unseen: deque[tuple[str, Callable[[], object]]] = deque()
+        self._version = 0
+        for name in NODES:
+            self.set_node(name)
+
+    # --- the adapter's face
+
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Bound | AlreadyBound | Gone:
+        await self._call("bind")
+        pod = self.pods.get(uid)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return Gone()
+        if pod.spec.node_name:
+            return Bound() if pod.spec.node_name == node else AlreadyBound(pod.spec.node_name)
+        self.on_bind(uid, node)
+        self.bindings.append((uid, node))
+        self._annotate(
+            uid, annotations or {}, spec=msgspec.structs.replace(pod.spec, node_name=node)
+        )
+        return Bound()
+
+    async def delete_pod(
+        self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+    ) -> Deleted | Gone:
+        await self._call("delete")
+        if uid not in self.pods:
+            return Gone()
+        self.on_delete(uid)
+        self.deleted.append(uid)
+        self.delete(uid)
+        return Deleted()
+
+    async def patch_pod_status(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        conditions: Sequence[Condition] = (),
+        annotations: Mapping[str, str | None] | None = None,
+    ) -> Patched | Gone:
+        await self._call("patch")
+        if uid not in self.pods:
+            return Gone()
+        self.patches.append((uid, tuple(conditions)))
+        self._annotate(uid, {k: v for k, v in (annotations or {}).items() if v is not None})
+        return Patched()
+
+    async def _call(self, operation: str) -> None:
+        await asyncio.sleep(0.002)
+        if self.fail[operation]:
+            raise self.fail[operation].popleft()
+
+    # --- the test's hands
+
+    def relist(self) -> None:
+        """A new process sees the pods as they are."""
+        self.store = Joined[Pod]()
+        self._mirror = self.store.new()
+        self._mirror.replace(self.pods.values())
+
+    def create(
+        self,
+        uid: str,
+        *,
+        name: str = "train",
+        node: str = "",
+        annotations: Mapping[str, str] | None = None,
+        cpu: str = "4",
+    ) -> None:
+        requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
+        self._put(
+            Pod(
+                ObjectMeta(name=name, namespace="ns", uid=uid, annotations=dict(annotations or {})),
+                PodSpec(
+                    node_name=node,
+                    termination_grace_period_seconds=20,
+                    containers=(
+                        Container(name="c", resources=ResourceRequirements(requests=requests)),
+                    ),
+                ),
+                PodStatus(phase="Pending"),
+            )
+        )
+
+    def delete(self, uid: str) -> None:
+        """As `kubectl delete`: an unbound pod goes at once, a bound one when its containers end."""
+        pod = self.pods[uid]
+        over = pod.status.phase in {"Succeeded", "Failed"}
+        if not pod.spec.node_name or over:
+            self._remove(uid)
+        else:
+            gone_at = datetime.now(UTC)
+            meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=gone_at)
+            self._put(msgspec.structs.replace(pod, metadata=meta))
+
+    def end_containers(self, uid: str) -> None:
+        """The containers have stopped."""
+        pod = self.pods[uid]
+        if pod.metadata.deletion_timestamp is not None:
+            self._remove(uid)
+        else:
+            self._put(msgspec.structs.replace(pod, status=PodStatus(phase="Succeeded")))
+
+    def runs(self, uid: str) -> bool:
+        """Whether containers of it may run."""
+        pod = self.pods.get(uid)
+        if pod is None or pod.status.phase in {"Succeeded", "Failed"}:
+            return False
+        return bool(pod.spec.node_name)
+
+    def told(self, uid: str) -> Condition | None:
+        """The last PodScheduled condition that was written."""
+        written = [c for seen, conditions in self.patches if seen == uid for c in conditions]
+        return next((c for c in reversed(written) if c.type == "PodScheduled"), None)
+
+    def set_node(self, name: str, *, ready: bool = True) -> None:
+        status = NodeStatus(conditions=(NodeCondition("Ready", "True" if ready else "False"),))
+        self.nodes.apply(Node(ObjectMeta(name=name, uid=f"node-{name}"), status=status))
+
+    def _annotate(
+        self, uid: str, annotations: Mapping[str, str], *, spec: PodSpec | None = None
+    ) -> None:
+        pod = self.pods[uid]
+        both = {**pod.metadata.annotations, **annotations}
+        meta = msgspec.structs.replace(pod.metadata, annotations=both)
+        self._put(msgspec.structs.replace(pod, metadata=meta, spec=spec or pod.spec))
+
+    def _put(self, pod: Pod) -> None:
+        self._version += 1
+        meta = msgspec.structs.replace(pod.metadata, resource_version=str(self._version))
+        stored = msgspec.structs.replace(pod, metadata=meta)
+        self.pods[meta.uid] = stored
+        mirror = self._mirror
+        self._show(meta.uid, lambda: mirror.apply(stored))
+
+    def _remove(self, uid: str) -> None:
+        del self.pods[uid]
+        mirror = self._mirror
+        self._show(uid, lambda: mirror.remove(uid))
+
+    def _show(self, uid: str, change: Callable[[], object]) -> None:
+        self._unseen.append((uid, change))
+        self._loop.call_later(self.lag, self._deliver)  # timers of one moment have no order
+
+    def _deliver(self) -> None:
+        uid, change = self._unseen.popleft()
+        change()
+        self.on_change(uid)

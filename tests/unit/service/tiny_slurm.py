@@ -1,0 +1,155 @@
+"""A truthful Slurm in a few lines, without a will of its own: tests start and end its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from slurmapi import (
+    KNOWN_VERSIONS,
+    ApiVersion,
+    BaseState,
+    Job,
+    JobState,
+    JobSubmission,
+    Ping,
+    SlurmError,
+    SlurmInterrupted,
+    SlurmNoSuchJob,
+    Submitted,
+)
+
+NODES: Final = ("n1", "n2")
+
+
+class TinySlurm:
+    """Jobs by id. Each call takes a moment; the next ones can be made to fail, or to be lost."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Job] = {}
+        self.submissions: dict[int, JobSubmission] = {}
+        self.next_id = 1
+        self.calls: Counter[str] = Counter()
+        self.asked: list[tuple[str, tuple[int, ...]]] = []
+        self.fail: defaultdict[str, deque[SlurmError]] = defaultdict(deque)
+        self.lose_next_submit = False
+        self.on_cancel: Callable[[Job], None] = lambda _job: None
+
+    # --- the client's face
+
+    async def negotiate(self) -> ApiVersion:
+        return KNOWN_VERSIONS[0]
+
+    async def ping(self) -> Ping:
+        await self._call("ping")
+        return Ping(responding=True, status="UP")
+
+    async def submit(self, submission: JobSubmission) -> Submitted:
+        await self._call("submit")
+        job_id = self.add(
+            name=submission.name,
+            admin_comment=submission.admin_comment,
+            partition="main",
+            submission=submission,
+        )
+        if self.lose_next_submit:
+            self.lose_next_submit = False
+            raise SlurmInterrupted("the answer was lost")
+        return Submitted(job_id)
+
+    async def job(self, job_id: int) -> Job:
+        await self._call("job", job_id)
+        if job_id not in self.jobs:
+            raise SlurmNoSuchJob("Invalid job id specified", error_number=2017, status=404)
+        return self.jobs[job_id]
+
+    async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
+        wanted = None if job_ids is None else set(job_ids)
+        await self._call("all_states" if wanted is None else "states", *(wanted or ()))
+        return {
+            job_id: job.state
+            for job_id, job in self.jobs.items()
+            if wanted is None or job_id in wanted
+        }
+
+    async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
+        try:
+            await self._call("cancel", *job_ids)
+        except SlurmError as error:
+            return dict.fromkeys(job_ids, error)
+        for job_id in job_ids:
+            if self.live(job_id):
+                self.on_cancel(self.jobs[job_id])
+                self.end(job_id, BaseState.CANCELLED)
+        return {}
+
+    async def _call(self, operation: str, *job_ids: int) -> None:
+        self.calls[operation] += 1
+        self.asked.append((operation, job_ids))
+        await asyncio.sleep(0.002)
+        if self.fail[operation]:
+            raise self.fail[operation].popleft()
+
+    # --- the test's hands
+
+    def add(
+        self,
+        *,
+        name: str = "",
+        admin_comment: str = "",
+        submission: JobSubmission | None = None,
+        **more: Any,
+    ) -> int:
+        """A new pending job; ids go up, and may be given out again once forgotten."""
+        job_id, self.next_id = self.next_id, self.next_id + 1
+        fields: dict[str, Any] = {
+            "state": JobState(BaseState.PENDING),
+            "state_reason": "Resources",
+        } | more
+        self.jobs[job_id] = Job(
+            job_id=job_id, name=name or f"job-{job_id}", admin_comment=admin_comment, **fields
+        )
+        if submission is not None:
+            self.submissions[job_id] = submission
+        return job_id
+
+    def live(self, job_id: int) -> bool:
+        return job_id in self.jobs and not self.jobs[job_id].state.ended
+
+    def change(self, job_id: int, base: BaseState, *flags: str, **more: Any) -> None:
+        job = self.jobs[job_id]
+        self.jobs[job_id] = dataclasses.replace(job, state=JobState(base, frozenset(flags)), **more)
+
+    def may_start(self, job_id: int) -> str | None:
+        """The node it would get: none while an older job of its name lives, or all are taken."""
+        job, asked = self.jobs[job_id], self.submissions.get(job_id)
+        if job.state.base is not BaseState.PENDING:
+            return None
+        if any(it.name == job.name and self.live(it.job_id) for it in self._before(job_id)):
+            return None
+        wanted = asked.required_nodes if asked is not None and asked.required_nodes else NODES
+        taken = {it.nodes[0] for it in self.jobs.values() if it.nodes and not it.state.ended}
+        return next((node for node in wanted if node not in taken), None)
+
+    def start(self, job_id: int, *flags: str, node: str | None = None) -> None:
+        """Have it run where it may, or on `node`."""
+        where = node or self.may_start(job_id)
+        assert where is not None, f"job {job_id} may not start"
+        self.change(job_id, BaseState.RUNNING, *flags, nodes=(where,), state_reason="None")
+
+    def end(self, job_id: int, base: BaseState) -> None:
+        self.change(job_id, base)
+
+    def requeue(self, job_id: int) -> None:
+        count = self.jobs[job_id].restart_count + 1
+        self.change(job_id, BaseState.PENDING, nodes=(), restart_count=count)
+
+    def forget(self, job_id: int) -> None:
+        del self.jobs[job_id]
+        self.submissions.pop(job_id, None)
+
+    def _before(self, job_id: int) -> list[Job]:
+        return [job for job in self.jobs.values() if job.job_id < job_id]

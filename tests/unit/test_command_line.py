@@ -1,0 +1,146 @@
+"""Wrong words on the command line: one line that says what is wrong, status 2, no traceback."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import scheduler
+from scheduler.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+NOT_THERE = "--kubeconfig=/nowhere/kubeconfig"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("SLURM_POD_SCHEDULER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KUBECONFIG", "")
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr; asserts that it is one, and that the status is 2."""
+    try:
+        status: object = main(words)
+    except SystemExit as ended:
+        status = ended.code
+    told = capsys.readouterr()
+    assert status == 2
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    return told.err
+
+
+_KUBECONFIG = {
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "users": [{"name": "u", "user": {}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["frob"], "'frob'"),
+        (["sandbox", "--frob"], "there is no --frob"),
+        (["sandbox", "extra"], "there is no extra"),
+        (["--slurm-api=http://x"], "there is no --slurm-api=http://x"),  # no abbreviations
+        (["demo", "--nodes", "2"], "there is no --nodes 2"),
+        (["sandbox", "--nodes", "0"], "--nodes: '0': expected a number of 1 to 10000"),
+        (["sandbox", "--nodes", "x"], "--nodes: 'x': expected a number of 1 to 10000"),
+        (["sandbox", "--nodes", "-3"], "--nodes: '-3'"),
+        (["sandbox", "--nodes", "٣"], "--nodes: '٣'"),
+        (["sandbox", "--gpus-per-node", "-1"], "--gpus-per-node: '-1'"),
+        (["sandbox", "--memory-gib", "0.5"], "--memory-gib: '0.5'"),
+        (["sandbox", "--kube-port", "65536"], "--kube-port: '65536'"),
+        (["sandbox", "--slurm-release", "23.02"], "--slurm-release: invalid choice: '23.02'"),
+        (["sandbox", "--folder", "/dev/null"], "/dev/null: File exists"),
+        (["sandbox", "--folder", "/proc/none"], "/proc/none: No such file"),
+        (["run", "--workers=0"], "--workers: '0'"),
+        (["--workers=0"], "--workers: '0'"),
+        (["run", "--scheduler-name="], "--scheduler-name: ''"),
+        (["run", "--slurm-kill-wait=abc"], "--slurm-kill-wait: 'abc': expected a duration"),
+        (["run", "--metrics-bind-address=:99999"], "--metrics-bind-address: ':99999'"),
+        (["run", "--placeholder-mode=foo"], "--placeholder-mode: 'foo'"),
+        (["run", "--config=/nowhere"], "--config /nowhere"),
+    ],
+    ids=str,
+)
+def test_wrong_words_are_named_in_one_line(words, named, capsys):
+    assert named in refused(words, capsys)
+
+
+@pytest.mark.parametrize("flag", ["--kube-port", "--slurm-port"])
+def test_sandbox_says_which_port_is_taken(flag, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = refused(["sandbox", flag, str(port)], capsys)
+    assert str(port) in told
+    assert "address already in use" in told
+
+
+def test_port_in_use_names_the_flag(tmp_path, capsys):
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(_KUBECONFIG))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        status = main(
+            [
+                f"--kubeconfig={config}",
+                f"--metrics-bind-address={address}",
+                *("--health-probe-bind-address=0", "--hooks-api-bind-address=0", "--cluster-id=x"),
+            ]
+        )
+    assert status == 2
+    assert f"--metrics-bind-address: {address}: " in capsys.readouterr().err
+
+
+def test_slurm_address_that_is_none_is_refused(capsys):
+    assert main(["--slurm-api-base=nonsense"]) == 2
+    told = capsys.readouterr().err
+    assert "--slurm-api-base: 'nonsense'" in told
+    assert "unix:/PATH" in told
+
+
+def test_missing_kubeconfig_ends_the_scheduler_with_its_name(capsys):
+    assert main([NOT_THERE]) == 1  # flags alone mean `run`
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "/nowhere/kubeconfig" in told
+
+
+def test_version_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"{scheduler.__version__}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
+    folder = tmp_path / "kept"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scheduler", "sandbox", "--nodes=1", f"--folder={folder}"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    told = (await process.stdout.readuntil(b"Ctrl-C")).decode()
+    process.send_signal(number)
+    _, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+    assert re.search(r"Slurm +http://127\.0\.0\.1:\d+", told)
+    for name in ("kubeconfig", "slurm-token", "pod.yaml"):
+        assert str(folder / name) in told
+        assert (folder / name).exists()
+    assert (folder / "slurm-token").stat().st_mode & 0o077 == 0

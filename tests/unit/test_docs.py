@@ -1,0 +1,137 @@
+"""What the documentation says exists: links, commands, flags, targets, settings."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.__main__ import main, parser
+from scheduler.settings import ENV_PREFIX, Settings
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+README = ROOT / "README.md"
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+_PATH = re.compile(r"`((?:annotations|benchmarks|docs|scheduler|slurmapi|tests)/[\w./-]*)`")
+
+
+def relative_links() -> list[tuple[Path, str]]:
+    return [
+        (document, link)
+        for document in DOCUMENTS
+        for link in _LINK.findall(document.read_text(encoding="utf-8"))
+        if not re.match(r"[a-z]+:", link)
+    ]
+
+
+def command_lines(document: Path, program: str) -> list[list[str]]:
+    """The words behind `program` in the document's fences and inline code, comments removed."""
+    text = document.read_text(encoding="utf-8")
+    fences = _FENCE.findall(text)
+    inline = _INLINE.findall(_FENCE.sub("", text))
+    joined = "\n".join([*fences, *inline]).replace("\\\n", " ")
+    found = []
+    for line in joined.splitlines():
+        words = shlex.split(line, comments=True) if line.startswith(f"{program} ") else []
+        if words:
+            found.append(words[1:])
+    return found
+
+
+def subcommands() -> dict[str, argparse.ArgumentParser]:
+    for action in parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    raise AssertionError("the command line has no subcommands")
+
+
+def flags_of(command: str) -> set[str]:
+    return set(subcommands()[command]._option_string_actions)
+
+
+def documented() -> Iterator[tuple[str, list[str]]]:
+    for document in DOCUMENTS:
+        for words in command_lines(document, "slurm-pod-scheduler"):
+            yield document.name, words
+
+
+@pytest.mark.parametrize(("document", "link"), relative_links(), ids=str)
+def test_relative_link_leads_somewhere(document, link):
+    path, _, anchor = link.partition("#")
+    target = (document.parent / path) if path else document
+    assert target.exists()
+    if anchor:
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        assert anchor in slugs
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_path_that_is_named_exists(document):
+    named = _PATH.findall(document.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_readme_begins_with_the_commands_of_a_fresh_clone():
+    first, second = _FENCE.findall(README.read_text(encoding="utf-8"))[:2]
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
+    assert [line.split("#")[0].strip() for line in second.splitlines()] == [
+        "make test-live",
+        "bash .ci/run",
+    ]
+    assert (ROOT / ".ci" / "run").exists()
+
+
+def test_documents_show_a_command_line_of_each_subcommand():
+    shown = {words[0] for _, words in documented()}
+    assert {"run", "sandbox"} <= shown
+
+
+@pytest.mark.parametrize(("document", "words"), list(documented()), ids=str)
+def test_command_line_that_is_shown_is_one(document, words):
+    command, *rest = words
+    assert command in subcommands()
+    if command == "run":  # settings are strings to argparse, and judged by Settings
+        given = {word.partition("=")[0] for word in rest if word.startswith("-")}
+        assert given <= flags_of("run")
+    elif "--help" not in rest:
+        parser().parse_args(words)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_make_target_that_is_named_exists(document):
+    targets = set(_TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
+    for words in command_lines(document, "make"):
+        assert {word for word in words if "=" not in word} <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_flag_that_is_named_exists(document):
+    known = {flag for command in subcommands() for flag in flags_of(command)}
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    sbatch = {"--account", "--comment", "--partition", "--qos", "--reservation", "--time"}
+    named = {word.partition("=")[0] for word in re.findall(r"`(--[a-z][a-z-]*[^`\s]*)`", text)}
+    assert named <= known | sbatch
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_environment_variable_that_is_named_sets_something(document):
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields}
+    assert set(re.findall(rf"{ENV_PREFIX}[A-Z_]+", document.read_text(encoding="utf-8"))) <= known
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["sandbox"], ["demo"]], ids=str)
+def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 100
+    assert all(flag in told for flag in (flags_of(words[0]) if words else {"--version"}))

@@ -1,0 +1,84 @@
+"""The state table of docs/architecture.md: complete, up to date, and never against an invariant."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from scheduler.core.__main__ import main, rewritten
+from scheduler.core.actions import Action, Again, Bind, Cancel, Evict, Submit
+from scheduler.core.facts import JobFacts, PodStage, Tracked
+from scheduler.core.table import WAIT, answer, cell, situations, standings, table
+from slurmapi import BaseState
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"
+ALL = [(situation, standing) for situation in situations() for standing in standings()]
+
+
+def test_document_shows_the_table_as_the_code_has_it():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert rewritten(text) == text, "run: python -m scheduler.core"
+
+
+def test_stale_document_is_brought_up_to_date(tmp_path):
+    text = DOCUMENT.read_text(encoding="utf-8")
+    stale = tmp_path / "architecture.md"
+    stale.write_text(text.replace(table(), "an old table\n"), encoding="utf-8")
+    main([str(stale)])
+    assert stale.read_text(encoding="utf-8") == text
+
+
+def test_document_without_markers_is_refused():
+    with pytest.raises(ValueError, match="no place for the table"):
+        rewritten("# Architecture\n")
+
+
+def test_every_stage_of_a_pod_has_a_column():
+    stages = {pod.stage for situation in situations() for pod in situation.pods}
+    assert stages == set(PodStage)
+    assert any(not situation.pods for situation in situations())
+
+
+def test_every_state_of_a_job_has_a_row():
+    jobs = [standing.job for standing in standings()]
+    assert {type(job) for job in jobs} == set(get_args(JobFacts))
+    seen = {job.state.base for job in jobs if isinstance(job, Tracked) and job.state}
+    assert seen == set(BaseState)
+
+
+def test_rows_and_columns_have_names_of_their_own():
+    for names in ([s.name for s in situations()], [s.name for s in standings()]):
+        assert len(set(names)) == len(names)
+
+
+def test_every_action_is_shown_somewhere_and_explained_below():
+    shown = {type(action) for pair in ALL for action in answer(*pair)}
+    assert shown == set(get_args(Action))
+    text = DOCUMENT.read_text(encoding="utf-8")
+    unexplained = [kind.__name__ for kind in shown if f"\n| {kind.__name__} |" not in text]
+    assert unexplained == [Again.__name__]
+
+
+def test_every_answer_either_acts_or_says_when_to_look_again():
+    assert all(answer(*pair) for pair in ALL)
+    assert cell([Again(1.0)]) == WAIT
+
+
+@pytest.mark.parametrize(("situation", "standing"), ALL, ids=lambda part: part.name)
+def test_no_cell_is_against_an_invariant(situation, standing):
+    actions = answer(situation, standing)
+    stages = {pod.stage for pod in situation.pods}
+    job = standing.job
+    kinds = {type(action) for action in actions}
+    assert len([a for a in actions if isinstance(a, Submit)]) <= 1
+    if Bind in kinds:  # I2, I3
+        assert stages == {PodStage.WAITING}
+        assert isinstance(job, Tracked)
+        assert job.state is not None
+        assert job.state.base is BaseState.RUNNING
+    if Cancel in kinds:  # I5
+        assert not stages & {PodStage.BOUND, PodStage.DEPARTING}
+    if Evict in kinds:  # I6
+        assert isinstance(job, Tracked)
+        assert job.record is not None
+        assert job.record.state.ended or job.record.restart_count
