@@ -107,7 +107,7 @@ class Executor:
             case Cancel():
                 return await self._cancel(unit, action)
             case DropJob():
-                self._drop(unit, action)
+                await self._drop(unit, action)
             case Evict():
                 return await self._evict(unit, action)
             case Reject():
@@ -260,16 +260,15 @@ class Executor:
         log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
         return None
 
-    def _drop(self, unit: Unit, action: DropJob) -> None:
+    async def _drop(self, unit: Unit, action: DropJob) -> None:
+        await self._kube.patch_pod_status(
+            unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
+        )
         self._units.set_job(unit, None)
         unit.unfit_since = None
-        seconds = self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
-        self._event(
-            unit,
-            Reason.PLACEHOLDER_LOST,
-            f"Slurm job {action.job_id} is no use any more: {action.why}; "
-            f"a new one is submitted in {seconds:.0f} s",
-        )
+        self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
+        self._event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def _evict(self, unit: Unit, action: Evict) -> Result:
         pod, now = action.pod, self._clock()

@@ -51,7 +51,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """The job is over or lost before the pod was bound: forget it, a new one will be submitted."""
+    """The job is of no use to a pod that waits: have the pod let go of it. A new one follows."""
 
     job_id: int
     why: str

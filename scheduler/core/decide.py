@@ -96,7 +96,7 @@ def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     if not pods:
         return (Again(SLOW_LOOK_SECONDS),)
     if not isinstance(facts.request, JobRequest):
-        return tuple(Reject(pod, facts.request) for pod in pods)
+        return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
     match facts.job:
         case NoJob():
             if now < facts.submit_at:
@@ -114,6 +114,36 @@ def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             assert_never(facts.job)
 
 
+def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
+    """The pod was changed into something unacceptable after its placeholder was submitted."""
+    match facts.job:
+        case NoJob():
+            return ()
+        case InDoubt():
+            return (LookForTwins(), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed):
+            if not confirmed:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            return (DropJob(job_id, "Slurm no longer knows it"),)
+        case Tracked(job_id=job_id, record=record):
+            if record is None:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            if not _ours(facts, record):
+                return (DropJob(job_id, "the id is another's job now"),)
+            if record.state.ended:
+                return (DropJob(job_id, f"it is {record.state}"),)
+            return _give_back(job_id, "the pod cannot be served as it is now")
+        case _:
+            assert_never(facts.job)
+
+
+def _give_back(job_id: int, why: str) -> tuple[Action, ...]:
+    """The pod lets go of the job before it is cancelled: should we die in between, a census finds
+    the job, whereas a cancelled job on a waiting pod would look like somebody's scancel.
+    """
+    return (DropJob(job_id, why), Cancel(job_id, why))
+
+
 def _follow(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
@@ -122,6 +152,8 @@ def _follow(
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if job.record is not None and not _ours(facts, job.record):
         return (DropJob(job.job_id, "the id is another's job now"), Again(0.0))
+    if job.cancelled_at is not None:
+        return (DropJob(job.job_id, "it was given back"), Again(0.0))
     match job.state.base:
         case BaseState.PENDING:
             return _wait(pods, job)
@@ -188,11 +220,8 @@ def _allocated(
     if placed is None:
         if _any_runs(facts):
             return (Again(SLOW_LOOK_SECONDS),)
-        return (
-            Cancel(job.job_id, f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"),
-            DropJob(job.job_id, "its allocation does not fit"),
-            Again(0.0),
-        )
+        why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
+        return (*_give_back(job.job_id, why), Again(0.0))
     unfit = {n: facts.nodes.get(n, NodeFitness.ABSENT) for n in placed.values()}
     unfit = {node: fitness for node, fitness in unfit.items() if fitness is not NodeFitness.GOOD}
     if unfit:
@@ -221,8 +250,8 @@ def _unfit(
     patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
     if patient or _any_runs(facts):
         return (*tell, Again(SOON_SECONDS))
-    given_back = Cancel(job.job_id, f"{what} for over {UNFIT_SECONDS:.0f} s")
-    return (*tell, given_back, DropJob(job.job_id, what), Again(0.0))
+    why = f"{what} for over {UNFIT_SECONDS:.0f} s"
+    return (*tell, *_give_back(job.job_id, why), Again(0.0))
 
 
 def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:

@@ -99,8 +99,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",
         "",
-        "The job ended, vanished or was given back before the pod was bound; a new one follows. "
-        "No container was affected.",
+        "The job ended, vanished or was given back before the pod was bound; a new one follows, "
+        "unless the pod has become one that cannot be served. No container was affected.",
         "Nothing, unless it repeats: then look at the cause the message gives.",
     ),
     Reason.PREEMPTED: Meaning(

@@ -71,5 +71,7 @@ async def world(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> As
 async def _account(kube: Kube, namespace: str) -> None:
     """Wait for what the namespace gets from a controller, and every pod needs."""
     async with asyncio.timeout(_ACCOUNT_SECONDS):
-        while await kube.find("serviceaccounts", "default", namespace=namespace) is None:
+        while True:
+            if await kube.find("serviceaccounts", "default", namespace=namespace) is not None:
+                return
             await asyncio.sleep(0.05)

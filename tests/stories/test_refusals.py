@@ -70,6 +70,26 @@ async def test_more_cpus_than_any_node_is_told(world: World) -> None:
     await _goes_on(world)
 
 
+async def test_waiting_pod_edited_into_a_wrong_one_gives_its_job_back(world: World) -> None:
+    filler = await world.fill()
+    await world.create()
+    job = await world.placeholder(await world.waiting())
+
+    await _set_timeout(world, "soon")
+    await _told(world, "SchedulingFailed", ("timeout", "soon"))
+    await world.job_ended(job.job_id, state="CANCELLED")
+
+    await _set_timeout(world, "600")
+    await world.end_native(filler)
+    await world.running()
+
+
+async def _set_timeout(world: World, value: str) -> None:
+    annotations = {"sunk.coreweave.com/timeout": value}
+    patch = {"metadata": {"annotations": annotations}}
+    await world.kube.patch("pods", "train", patch, namespace=world.namespace)
+
+
 async def _told(world: World, reason: str, words: tuple[str, ...]) -> None:
     """One Event and the condition, both with all the words."""
     pod = await world.pod_that(

@@ -16,7 +16,6 @@ from scheduler.core.actions import (
     Forget,
     Inspect,
     LookForTwins,
-    Reject,
     Submit,
     Tell,
 )
@@ -98,10 +97,23 @@ def test_gated_pod_gets_no_job():
     assert decide(facts(pod(PodStage.GATED)), NOW) == (SLOW,)
 
 
-def test_pod_that_cannot_be_served_is_rejected_whatever_its_job():
-    for job in (NoJob(), InDoubt(), tracked(PENDING)):
-        unit = facts(WAITING, job=job, request=PROBLEMS)
-        assert decide(unit, NOW) == (Reject(WAITING, PROBLEMS),)
+@pytest.mark.parametrize(
+    ("job", "then"),
+    [
+        (NoJob(), []),
+        (InDoubt(), ["LookForTwins", "Again"]),
+        (Vanished(JOB, confirmed=False), ["Inspect", "Again"]),
+        (Vanished(JOB, confirmed=True), ["DropJob"]),
+        (tracked(), ["Inspect", "Again"]),
+        (tracked(PENDING), ["DropJob", "Cancel"]),
+        (tracked(record()), ["DropJob", "Cancel"]),
+        (tracked(record(BaseState.CANCELLED)), ["DropJob"]),
+        (tracked(record(admin_comment="")), ["DropJob"]),
+    ],
+)
+def test_pod_that_cannot_be_served_is_rejected_and_its_job_given_back(job, then):
+    unit = facts(WAITING, job=job, request=PROBLEMS)
+    assert kinds(decide(unit, NOW)) == ["Reject", *then]
 
 
 PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
@@ -214,7 +226,7 @@ def test_allocation_on_an_unfit_node_is_told_then_given_back(fitness):
 
     assert kinds(decide(unit(None), NOW)) == ["Tell", "Again"]
     assert kinds(decide(unit(NOW - UNFIT_SECONDS + 1), NOW)) == ["Tell", "Again"]
-    assert kinds(decide(unit(NOW - UNFIT_SECONDS), NOW)) == ["Tell", "Cancel", "DropJob", "Again"]
+    assert kinds(decide(unit(NOW - UNFIT_SECONDS), NOW)) == ["Tell", "DropJob", "Cancel", "Again"]
 
 
 def test_node_nobody_has_heard_of_is_unfit():
@@ -224,7 +236,7 @@ def test_node_nobody_has_heard_of_is_unfit():
 @pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
 def test_allocation_of_the_wrong_size_is_given_back(nodes):
     actions = decide(facts(WAITING, job=tracked(record(nodes=nodes))), NOW)
-    assert kinds(actions) == ["Cancel", "DropJob", "Again"]
+    assert kinds(actions) == ["DropJob", "Cancel", "Again"]
 
 
 # --- a pod runs -----------------------------------------------------------------------------------
