@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
+# The stories wait more than they compute; each worker has a sandbox of its own.
+WORKERS ?= 4
 
 .PHONY: help venv demo test test-live lint format docs bench bench-smoke lock clean
 
@@ -22,7 +24,7 @@ demo: $(STAMP) ## watch pods go through Slurm on the embedded sandbox
 	$(BIN)/slurm-pod-scheduler demo $(ARGS)
 
 test: $(STAMP) ## fast tier: unit, property, component, stories on the sandbox
-	$(BIN)/python -m pytest tests -m "not live" $(ARGS)
+	$(BIN)/python -m pytest tests -m "not live" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-live: $(STAMP) ## live tier: real kube-apiserver, etcd, kubelet and Slurm (root on Debian)
 	$(BIN)/python -m tests.rigs.setup

@@ -39,6 +39,13 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return told.err
 
 
+def as_process(*words: str) -> tuple[int, str]:
+    """Exit status and stderr. For what sets up the log: that lasts as long as its process."""
+    command = (sys.executable, "-m", "scheduler", *words)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return ended.returncode, ended.stderr
+
+
 _KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
     "users": [{"name": "u", "user": {}}],
@@ -88,20 +95,18 @@ def test_sandbox_says_which_port_is_taken(flag, capsys):
     assert "address already in use" in told
 
 
-def test_port_in_use_names_the_flag(tmp_path, capsys):
+def test_port_in_use_names_the_flag(tmp_path):
     config = tmp_path / "kubeconfig"
     config.write_text(json.dumps(_KUBECONFIG))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        status = main(
-            [
-                f"--kubeconfig={config}",
-                f"--metrics-bind-address={address}",
-                *("--health-probe-bind-address=0", "--hooks-api-bind-address=0", "--cluster-id=x"),
-            ]
+        status, told = as_process(
+            f"--kubeconfig={config}",
+            f"--metrics-bind-address={address}",
+            *("--health-probe-bind-address=0", "--hooks-api-bind-address=0", "--cluster-id=x"),
         )
     assert status == 2
-    assert f"--metrics-bind-address: {address}: " in capsys.readouterr().err
+    assert f"--metrics-bind-address: {address}: " in told
 
 
 def test_slurm_address_that_is_none_is_refused(capsys):
@@ -111,9 +116,9 @@ def test_slurm_address_that_is_none_is_refused(capsys):
     assert "unix:/PATH" in told
 
 
-def test_missing_kubeconfig_ends_the_scheduler_with_its_name(capsys):
-    assert main([NOT_THERE]) == 1  # flags alone mean `run`
-    told = capsys.readouterr().err
+def test_missing_kubeconfig_ends_the_scheduler_with_its_name():
+    status, told = as_process(NOT_THERE)  # flags alone mean `run`
+    assert status == 1
     assert told.count("\n") == 1
     assert "/nowhere/kubeconfig" in told
 
