@@ -13,6 +13,7 @@ from prometheus_client import (
     Histogram,
     Info,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 import scheduler
@@ -25,6 +26,7 @@ class Metrics:
     """One registry and the metrics in it; also the work queue's provider of client-go's metrics."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter and histogram, of no use
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
