@@ -33,6 +33,21 @@ def pod_list(count: int) -> bytes:
     )
 
 
+def node_list(count: int) -> bytes:
+    """As many Ready Nodes, of the names the pods are bound to."""
+    items = [
+        {
+            "metadata": {"name": f"node-{number:03d}", "uid": f"node-uid-{number}"},
+            "spec": {},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        for number in range(count)
+    ]
+    return _compact(
+        {"kind": "NodeList", "metadata": {"resourceVersion": "9000001"}, "items": items}
+    )
+
+
 def watch_lines(count: int) -> list[bytes]:
     """As many MODIFIED events, one a line; each carries the whole pod."""
     return [_compact({"type": "MODIFIED", "object": pod(number)}) for number in range(count)]

@@ -1,0 +1,1 @@
+"""The scheduler's main path beside a loop without logic, on the same servers in the same run."""

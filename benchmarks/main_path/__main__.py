@@ -1,0 +1,133 @@
+"""`python -m benchmarks.main_path --on sandbox --pods 1000`: pods/s and what they cost.
+
+Each burst through the scheduler has one through a loop without logic before it, for comparison.
+Exit status 1 where the scheduler, or the bare loop, did not get all pods bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from benchmarks.main_path import report, servers
+from benchmarks.main_path.figures import Figures
+from benchmarks.main_path.hands import ClearingFailed
+from benchmarks.main_path.observed import SchedulerFailed
+from benchmarks.main_path.phases import BareLoopFailed, run
+from benchmarks.main_path.servers import CPUS_PER_NODE, NODES, Servers, ServersError
+
+_WATCH_SECONDS: Final = 15.0
+# A small run is a look whether all works; its requests are counted for less long.
+_SMALL: Final = 500
+_SHORT_WATCH_SECONDS: Final = 5.0
+# Slurm's default MaxJobCount, which counts jobs that ended within the last minutes, too.
+_MOST_JOBS: Final = 10_000
+
+
+def main() -> int:
+    """Run and print; gives the exit status."""
+    args = _arguments(sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
+    status = 0
+    try:
+        with _servers(args) as found, TemporaryDirectory(prefix="main-path-") as folder:
+            figures = asyncio.run(
+                run(
+                    found,
+                    Path(folder),
+                    pods=args.pods,
+                    rounds=args.rounds,
+                    watch_seconds=args.watch_seconds,
+                    say=_say,
+                )
+            )
+        _write(figures, args.json)
+    except* (SchedulerFailed, BareLoopFailed, ClearingFailed, ServersError) as errors:
+        sys.stderr.write(f"benchmarks.main_path: {_first(errors)}\n")
+        status = 1
+    except* KeyboardInterrupt:
+        status = 130
+    return status
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.main_path", description=__doc__)
+    add = parser.add_argument
+    add("--on", choices=("sandbox", "live"), default="sandbox", help="default: sandbox")
+    add("--pods", type=int, default=1000, metavar="N", help="default: 1000")
+    add("--nodes", type=int, metavar="M", help="of the sandbox; default: 200 (24.11: 2)")
+    add("--release", choices=tuple(NODES), default="26.05", help="of Slurm; default: 26.05")
+    add("--rounds", type=int, default=2, metavar="R", help="pairs of bursts; default: 2")
+    add(
+        *("--watch-seconds",),
+        type=float,
+        metavar="S",
+        help=f"how long requests are counted; default: 15, below {_SMALL} pods 5",
+    )
+    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    args = parser.parse_args(argv)
+    if args.nodes is not None and args.on == "live":
+        parser.error(f"--nodes is {args.nodes}: the live rig has {NODES[args.release]} nodes")
+    if args.nodes is None:
+        args.nodes = NODES[args.release]
+    if args.watch_seconds is None:
+        args.watch_seconds = _SHORT_WATCH_SECONDS if args.pods < _SMALL else _WATCH_SECONDS
+    _check(parser, args)
+    return args
+
+
+def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    room = CPUS_PER_NODE * args.nodes
+    if not 1 <= args.nodes <= 10_000:
+        parser.error(f"--nodes is {args.nodes}: expected 1 to 10000")
+    if not 1 <= args.pods <= room:
+        parser.error(
+            f"--pods is {args.pods}: expected 1 to {room}, "
+            f"as {args.nodes} nodes of {CPUS_PER_NODE} CPUs hold"
+        )
+    if not 1 <= args.rounds <= 100:
+        parser.error(f"--rounds is {args.rounds}: expected 1 to 100")
+    jobs = args.pods * (2 * args.rounds + 1)
+    if args.on == "sandbox" and jobs >= _MOST_JOBS:
+        parser.error(
+            f"--pods is {args.pods} and --rounds {args.rounds}: expected pods x (2 rounds + 1) "
+            f"below {_MOST_JOBS}, the sandbox's MaxJobCount, and not {jobs}"
+        )
+    if not 1 <= args.watch_seconds <= 3600:
+        parser.error(f"--watch-seconds is {args.watch_seconds:g}: expected 1 to 3600")
+    if args.json is not None and not args.json.parent.is_dir():
+        parser.error(f"--json is {args.json}: there is no directory {args.json.parent}")
+
+
+def _servers(args: argparse.Namespace) -> AbstractContextManager[Servers]:
+    if args.on == "live":
+        return servers.live(args.release)
+    return servers.sandbox(args.release, args.nodes)
+
+
+def _say(step: str) -> None:
+    sys.stderr.write(f"{step}\n")
+
+
+def _first(error: BaseException) -> BaseException:
+    """The cause, out of the groups it travels in."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _write(figures: Figures, path: Path | None) -> None:
+    print(report.table(figures))
+    if path is not None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""The reference: submit a job for each pod, poll, bind to the job's node. No logic, no safety.
+
+`python -m benchmarks.main_path.bare SETTINGS` works on all pods it finds and prints its times. The
+calls are those without which no pod can get its Node; connections, concurrency and the pace of
+polling are the scheduler's defaults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from benchmarks.main_path.usage import cpu_seconds, peak_rss_mib, queued_seconds
+from scheduler.loopwatch import STALL_SECONDS
+
+_CONCURRENCY: Final = 48
+_SLURM_CONNECTIONS: Final = 16
+_KUBE_CONNECTIONS: Final = 100
+_POLL_SECONDS: Final = 0.25
+_CHUNK: Final = 1000
+_STALL_LOOK_SECONDS: Final = 0.02
+_VERSIONS: Final = {"26.05": "v0.0.45", "24.11": "v0.0.42"}
+_SCRIPT: Final = "#!/bin/sh\nexec sleep 86400\n"
+_SECONDS: Final = 60.0
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The content of the settings file, as JSON."""
+
+    kube_url: str
+    kube_token: str
+    kube_ca: str
+    slurm_url: str
+    slurm_token: str
+    release: str
+    namespace: str
+    timeout_seconds: float
+
+
+class Course(msgspec.Struct):
+    """One pod's times, of one monotonic clock."""
+
+    job_id: int = 0
+    submitted: float = 0.0
+    allocated: float = 0.0
+    bound: float = 0.0
+
+
+class Outcome(msgspec.Struct):
+    """What is printed. CPU time, and waiting for a CPU, are from the first answered submit on."""
+
+    courses: list[Course]
+    cpu_seconds: float
+    queued_seconds: float
+    peak_rss_mib: float
+    stalls: int
+
+
+class BareLoop:
+    """`kube` and `slurm` are sessions with their base URL and token."""
+
+    def __init__(
+        self, kube: aiohttp.ClientSession, slurm: aiohttp.ClientSession, *, settings: Settings
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._external = settings.release != "24.11"
+        self._pods = f"/api/v1/namespaces/{settings.namespace}/pods"
+        self._api = f"/slurm/{_VERSIONS[settings.release]}"
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._used_at_start: tuple[float, float] | None = None
+        self._stalls = 0
+
+    async def run(self) -> Outcome:
+        """All pods from list to bound."""
+        pods = (await _ask(self._kube, "GET", self._pods))["items"]
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(it) for it in (self._poll(), self._watch_loop())]
+            async with asyncio.TaskGroup() as work:
+                tasks = [work.create_task(self._one(pod["metadata"])) for pod in pods]
+            for task in beside:
+                task.cancel()
+        cpu, queued = self._used_at_start or _used()
+        cpu_now, queued_now = _used()
+        return Outcome(
+            courses=[task.result() for task in tasks],
+            cpu_seconds=cpu_now - cpu,
+            queued_seconds=queued_now - queued,
+            peak_rss_mib=peak_rss_mib(os.getpid()),
+            stalls=self._stalls,
+        )
+
+    async def _one(self, metadata: dict[str, Any]) -> Course:
+        course = Course()
+        async with self._slots:
+            course.job_id = await self._submit(metadata)
+            course.submitted = monotonic()
+            if self._used_at_start is None:
+                self._used_at_start = _used()
+        running = self._waiting[course.job_id] = asyncio.get_running_loop().create_future()
+        await running
+        course.allocated = monotonic()
+        async with self._slots:
+            await self._bind(metadata, course.job_id)
+            course.bound = monotonic()
+        return course
+
+    async def _submit(self, metadata: dict[str, Any]) -> int:
+        mode = {"flags": ["EXTERNAL_JOB"]} if self._external else {"script": _SCRIPT}
+        job = {
+            "name": f"{metadata['namespace']}.{metadata['name']}.{metadata['uid'][:8]}",
+            "current_working_directory": "/tmp",
+            "environment": ["PATH=/usr/bin:/bin"],
+            "nodes": "1",
+            "tasks": 1,
+            "cpus_per_task": 1,
+            "minimum_cpus": 1,
+            "memory_per_node": {"set": True, "number": 100},
+            "dependency": "singleton",
+        }
+        answer = await _ask(
+            self._slurm, "POST", f"{self._api}/job/submit", body={"job": job | mode}
+        )
+        return int(answer["job_id"])
+
+    async def _poll(self) -> None:
+        while True:
+            ids = list(self._waiting)
+            for start in range(0, len(ids), _CHUNK):
+                query = "&".join(f"job_id={it}" for it in ids[start : start + _CHUNK])
+                answer = await _ask(self._slurm, "GET", f"{self._api}/jobs/state/?{query}")
+                for job in answer["jobs"]:
+                    if "RUNNING" in job["state"]:
+                        self._waiting.pop(int(job["job_id"])).set_result(None)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _watch_loop(self) -> None:
+        """As the scheduler does it: where this one stalls, too, the machine is the cause."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _STALL_LOOK_SECONDS
+            await asyncio.sleep(_STALL_LOOK_SECONDS)
+            self._stalls += loop.time() - due > STALL_SECONDS
+
+    async def _bind(self, metadata: dict[str, Any], job_id: int) -> None:
+        """Only the whole record says which node it is."""
+        answer = await _ask(self._slurm, "GET", f"{self._api}/job/{job_id}")
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": answer["jobs"][0]["nodes"]},
+        }
+        await _ask(self._kube, "POST", f"{self._pods}/{metadata['name']}/binding", body=binding)
+
+
+def _used() -> tuple[float, float]:
+    return cpu_seconds(os.getpid()), queued_seconds(os.getpid())
+
+
+async def _ask(
+    session: aiohttp.ClientSession, method: str, path: str, *, body: object = None
+) -> dict[str, Any]:
+    data = None if body is None else msgspec.json.encode(body)
+    headers = {"Content-Type": "application/json"}
+    async with session.request(method, path, data=data, headers=headers) as response:
+        answer: dict[str, Any] = msgspec.json.decode(await response.read())
+        if response.status >= 300:
+            raise RuntimeError(f"{method} {path}: {response.status} {answer}")
+        return answer
+
+
+async def _run(settings: Settings) -> Outcome:
+    context = ssl.create_default_context(cafile=settings.kube_ca) if settings.kube_ca else True
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    async with (
+        asyncio.timeout(settings.timeout_seconds),
+        aiohttp.ClientSession(
+            settings.kube_url,
+            headers={"Authorization": f"Bearer {settings.kube_token}"},
+            connector=aiohttp.TCPConnector(limit=_KUBE_CONNECTIONS, ssl=context),
+            timeout=timeout,
+        ) as kube,
+        aiohttp.ClientSession(
+            settings.slurm_url,
+            headers={"X-SLURM-USER-TOKEN": settings.slurm_token},
+            connector=aiohttp.TCPConnector(limit=_SLURM_CONNECTIONS),
+            timeout=timeout,
+        ) as slurm,
+    ):
+        return await BareLoop(kube, slurm, settings=settings).run()
+
+
+if __name__ == "__main__":
+    given = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Settings)
+    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(_run(given))))

@@ -1,0 +1,125 @@
+"""Whoever makes the pods, fills the cluster and clears it: the part that is not measured."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from benchmarks.main_path.servers import CPUS_PER_NODE, Servers
+from tests.support import pods
+from tests.support.kube import Kube, Object
+from tests.support.slurm import LIVE, SlurmHand
+from tests.support.slurm_rest import read_token
+
+NAMESPACE: Final = "default"
+_AT_ONCE: Final = 16
+_CANCEL_CHUNK: Final = 500
+_LOOK_SECONDS: Final = 0.1
+_GRACE_SECONDS: Final = 2
+_MEMORY_MIB: Final = 100
+
+
+class ClearingFailed(Exception):  # noqa: N818 - what is reported, not a fault of this program
+    """Pods or jobs were still there after a long wait."""
+
+
+class Hands:
+    """Both clusters, as an administrator."""
+
+    def __init__(self, kube: Kube, slurm: SlurmHand, servers: Servers) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._servers = servers
+
+    async def create(self, names: Iterable[str]) -> None:
+        """A pod of one CPU for each name."""
+        await _all(names, self._create)
+
+    async def _create(self, name: str) -> None:
+        memory = f"{_MEMORY_MIB}Mi"
+        pod = pods.pod(name, cpus="1", memory=memory, grace=_GRACE_SECONDS)
+        await self._kube.create("pods", pod, namespace=NAMESPACE)
+
+    async def pods(self) -> list[Object]:
+        """All pods there are."""
+        return await self._kube.items("pods", namespace=NAMESPACE)
+
+    async def delete_pods(self, *, grace_seconds: int | None = None) -> None:
+        """Ask for the deletion of every pod, one by one as kubectl does."""
+
+        async def one(name: str) -> None:
+            await self._kube.delete("pods", name, namespace=NAMESPACE, grace_seconds=grace_seconds)
+
+        await _all([pod["metadata"]["name"] for pod in await self.pods()], one)
+
+    async def live_jobs(self) -> list[int]:
+        """Ids of the jobs that may still run."""
+        answer = await self._slurm.ask("GET", "jobs/state/")
+        return [int(job["job_id"]) for job in answer.body["jobs"] if LIVE & set(job["state"])]
+
+    async def cancel(self, job_ids: list[int]) -> None:
+        """End jobs, many in one request."""
+        for start in range(0, len(job_ids), _CANCEL_CHUNK):
+            chunk = [str(job_id) for job_id in job_ids[start : start + _CANCEL_CHUNK]]
+            await self._slurm.ask("DELETE", "jobs/", body={"jobs": chunk})
+
+    async def fill(self) -> int:
+        """A native job that takes every CPU; returns its id when it runs."""
+        nodes = self._servers.nodes
+        fields: dict[str, Any] = {
+            "nodes": str(nodes),
+            "tasks": nodes,
+            "cpus_per_task": CPUS_PER_NODE,
+            "minimum_cpus": nodes * CPUS_PER_NODE,
+        }
+        job_id = await self._slurm.submit("everything", **fields)
+        await self.until("all nodes are taken", lambda: self._runs(job_id), seconds=60)
+        return job_id
+
+    async def _runs(self, job_id: int) -> bool:
+        job = await self._slurm.job(job_id)
+        return job is not None and job.states[0] == "RUNNING"
+
+    async def none_left(self) -> bool:
+        """No job that may run."""
+        return not await self.live_jobs()
+
+    async def no_pods(self) -> bool:
+        """No pod, not even one that is going."""
+        return not await self.pods()
+
+    async def until(
+        self, what: str, holds: Callable[[], Awaitable[bool]], *, seconds: float
+    ) -> float:
+        """Look until it holds; returns the seconds it took. Raises ClearingFailed."""
+        began = time.monotonic()
+        while not await holds():
+            if time.monotonic() - began > seconds:
+                raise ClearingFailed(f"after {seconds:.0f} s still not so: {what}")
+            await asyncio.sleep(_LOOK_SECONDS)
+        return time.monotonic() - began
+
+
+@asynccontextmanager
+async def hands(servers: Servers) -> AsyncIterator[Hands]:
+    """Connections to both."""
+    token = read_token(servers.slurm_token_file)
+    slurm = SlurmHand(servers.slurm_url, major=servers.release, token=lambda _user: token)
+    async with Kube(servers.kube_url, token=servers.kube_token, ca=servers.kube_ca) as kube:
+        yield Hands(kube, slurm, servers)
+
+
+async def _all(items: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """One after the other in a few lanes."""
+    left = iter(list(items))
+
+    async def lane() -> None:
+        for item in left:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_AT_ONCE):
+            group.create_task(lane())

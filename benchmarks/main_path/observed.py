@@ -1,0 +1,198 @@
+"""The scheduler in a process of its own, seen from outside: its log, its metrics, proc(5)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.main_path.servers import Servers
+from benchmarks.main_path.usage import cpu_seconds, peak_rss_mib, queued_seconds
+from scheduler.settings import ENV_PREFIX
+from tests.support.ports import free_ports
+
+SUBMITTED: Final = "placeholder submitted"
+BOUND: Final = "pod bound"
+_LOOK_SECONDS: Final = 0.05
+_READY_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 20.0
+_TAIL_LINES: Final = 15
+
+
+class SchedulerFailed(Exception):  # noqa: N818 - what is reported, not a fault of this program
+    """It ended, or did not do in time what it is measured at; the message has its log's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One look at /metrics."""
+
+    samples: tuple[tuple[str, Mapping[str, str], float], ...]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of all samples of that name that have these labels."""
+        return sum(
+            value
+            for found, having, value in self.samples
+            if found == name and labels.items() <= having.items()
+        )
+
+    def buckets(self, name: str, **labels: str) -> list[tuple[float, float]]:
+        """Upper bounds and cumulative counts of a histogram."""
+        return [
+            (float(having["le"]), value)
+            for found, having, value in self.samples
+            if found == f"{name}_bucket" and labels.items() <= having.items()
+        ]
+
+
+class ObservedScheduler:
+    """A running scheduler."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, *, log: Path, probes: int, metrics: int
+    ) -> None:
+        self._process = process
+        self._log = log
+        self._probes = f"http://127.0.0.1:{probes}/readyz"
+        self._metrics = f"http://127.0.0.1:{metrics}/metrics"
+
+    def cpu_seconds(self) -> float:
+        """Its CPU time since its start."""
+        return self._used(cpu_seconds)
+
+    def queued_seconds(self) -> float:
+        """How long it has waited for a CPU since its start."""
+        return self._used(queued_seconds)
+
+    def peak_rss_mib(self) -> float:
+        """The most memory it has had."""
+        return self._used(peak_rss_mib)
+
+    def _used(self, figure: Callable[[int], float]) -> float:
+        try:
+            return figure(self._process.pid)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise self.failed("has ended") from error
+
+    async def scrape(self) -> Scrape:
+        """Its metrics now; raises SchedulerFailed."""
+        try:
+            _status, text = await _get(self._metrics)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise self.failed(f"/metrics does not answer: {error}") from error
+        return Scrape(
+            tuple(
+                (sample.name, sample.labels, float(sample.value))
+                for family in text_string_to_metric_families(text)
+                for sample in family.samples
+            )
+        )
+
+    def times(self, event: str) -> dict[str, float]:
+        """When, in epoch seconds, each pod uid was first logged with that event."""
+        marker = f'"{event}"'.encode()
+        found: dict[str, float] = {}
+        for line in self._log.read_bytes().splitlines():
+            if marker in line:
+                entry: dict[str, Any] = msgspec.json.decode(line)
+                at = datetime.fromisoformat(entry["timestamp"]).timestamp()
+                found.setdefault(entry["uid"], at)
+        return found
+
+    async def until_logged(self, event: str, count: int, *, seconds: float) -> None:
+        """Wait for so many lines of that event; raises SchedulerFailed."""
+        marker, seen, offset = f'"{event}"'.encode(), 0, 0
+        deadline = asyncio.get_running_loop().time() + seconds
+        with self._log.open("rb") as log:
+            while seen < count:
+                self._alive()
+                if asyncio.get_running_loop().time() > deadline:
+                    raise self.failed(f"{seen} of {count} pods: {event}, after {seconds:.0f} s")
+                log.seek(offset)
+                whole, newline, _partial = log.read().rpartition(b"\n")
+                offset += len(whole + newline)
+                seen += whole.count(marker)
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def failed(self, why: str) -> SchedulerFailed:
+        """The error to raise, with the end of the log."""
+        tail = self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        return SchedulerFailed("\n".join((f"scheduler: {why}; its log ends with:", *tail)))
+
+    async def until_ready(self) -> None:
+        """Wait for /readyz; raises SchedulerFailed."""
+        deadline = asyncio.get_running_loop().time() + _READY_SECONDS
+        while True:
+            self._alive()
+            try:
+                if (await _get(self._probes))[0] == 200:
+                    return
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            if asyncio.get_running_loop().time() > deadline:
+                raise self.failed(f"not ready after {_READY_SECONDS:.0f} s")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _alive(self) -> None:
+        if self._process.returncode is not None:
+            raise self.failed(f"ended with status {self._process.returncode}")
+
+
+@asynccontextmanager
+async def running(
+    servers: Servers, folder: Path, *, slurm_url: str = ""
+) -> AsyncIterator[ObservedScheduler]:
+    """`python -m scheduler run` with its default settings, ended at the end of the block."""
+    probes, metrics = free_ports(2)
+    log = folder / f"scheduler-{probes}.log"
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "scheduler", "run"),
+            f"--kubeconfig={servers.kubeconfig}",
+            f"--slurm-api-base={slurm_url or servers.slurm_url}",
+            f"--slurm-auth-token-file={servers.slurm_token_file}",
+            *("--scheduler-name=slurm-scheduler", "--log-format=json"),
+            f"--health-probe-bind-address=127.0.0.1:{probes}",
+            f"--metrics-bind-address=127.0.0.1:{metrics}",
+            "--hooks-api-bind-address=0",
+            env={key: it for key, it in os.environ.items() if not key.startswith(ENV_PREFIX)},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    try:
+        yield ObservedScheduler(process, log=log, probes=probes, metrics=metrics)
+    finally:
+        await _stop(process)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def _get(url: str) -> tuple[int, str]:
+    timeout = aiohttp.ClientTimeout(total=5)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        return response.status, await response.text()

@@ -1,0 +1,265 @@
+"""What is done in a run: bursts in pairs, waiting in a full cluster, release."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from benchmarks.main_path import bare, observed
+from benchmarks.main_path.counting import CountingRelay
+from benchmarks.main_path.figures import (
+    Burst,
+    Figures,
+    Latency,
+    Release,
+    Relief,
+    SchedulerBurst,
+    Waiting,
+)
+from benchmarks.main_path.hands import NAMESPACE, Hands, hands
+from benchmarks.main_path.observed import BOUND, SUBMITTED, ObservedScheduler, Scrape
+from benchmarks.main_path.servers import Servers
+from tests.support.pods import node_of
+from tests.support.slurm_rest import read_token
+
+_REQUESTS: Final = "slurm_scheduler_slurm_requests_total"
+_KUBE_REQUESTS: Final = "slurm_scheduler_kube_requests_total"
+_STALLS: Final = "slurm_scheduler_loop_stalls_total"
+_LAG: Final = "slurm_scheduler_loop_lag_max_seconds"
+_STAGES: Final = "slurm_scheduler_stage_seconds"
+_SETTLE_SECONDS: Final = 3.0
+
+
+class BareLoopFailed(Exception):  # noqa: N818 - what is reported, not a fault of this program
+    """The reference could not bind all pods."""
+
+
+class Run:
+    """One run on `servers`; `say` is told of each step."""
+
+    def __init__(
+        self, servers: Servers, hand: Hands, *, folder: Path, pods: int, say: Callable[[str], None]
+    ) -> None:
+        self._servers = servers
+        self._hands = hand
+        self._folder = folder
+        self._pods = pods
+        self._say = say
+        self._patience = 60.0 + pods / 5.0
+
+    async def all(self, *, rounds: int, watch_seconds: float) -> Figures:
+        """Everything; raises SchedulerFailed, BareLoopFailed, ClearingFailed."""
+        bares, schedulers = [], []
+        for number in range(1, rounds + 1):
+            self._say(f"round {number} of {rounds}: bare loop")
+            bares.append(await self._bare())
+            self._say(f"round {number} of {rounds}: scheduler")
+            schedulers.append(await self._scheduler())
+        waiting, relief = await self._full(watch_seconds)
+        return Figures(
+            servers=self._servers.name,
+            nodes=self._servers.nodes,
+            pods=self._pods,
+            bare=bares,
+            scheduler=schedulers,
+            waiting=waiting,
+            relief=relief,
+        )
+
+    async def _bare(self) -> Burst:
+        await self._hands.create(self._names(0, self._pods))
+        settings = self._folder / "bare.json"
+        settings.touch(mode=0o600)
+        settings.write_bytes(msgspec.json.encode(self._bare_settings()))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "benchmarks.main_path.bare", str(settings)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            env=dict(os.environ),
+        )
+        try:
+            printed, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            raise BareLoopFailed(f"the bare loop ended with status {process.returncode}")
+        await self._clear()
+        return _bare_burst(msgspec.json.decode(printed, type=bare.Outcome))
+
+    def _bare_settings(self) -> bare.Settings:
+        servers = self._servers
+        return bare.Settings(
+            kube_url=servers.kube_url,
+            kube_token=servers.kube_token,
+            kube_ca=str(servers.kube_ca or ""),
+            slurm_url=servers.slurm_url,
+            slurm_token=read_token(servers.slurm_token_file),
+            release=servers.release,
+            namespace=NAMESPACE,
+            timeout_seconds=self._patience,
+        )
+
+    async def _clear(self) -> None:
+        """Nothing of the reference may be left for the next: it released nothing itself."""
+        await self._hands.delete_pods(grace_seconds=0)
+        await self._hands.cancel(await self._hands.live_jobs())
+        await self._hands.until("no pods", self._hands.no_pods, seconds=self._patience)
+        await self._hands.until("no jobs", self._hands.none_left, seconds=self._patience)
+
+    async def _scheduler(self) -> SchedulerBurst:
+        """As the reference, it finds the pods there when it starts."""
+        await self._hands.create(self._names(0, self._pods))
+        async with observed.running(self._servers, self._folder) as scheduler:
+            await scheduler.until_logged(SUBMITTED, 1, seconds=self._patience)
+            startup, queued = scheduler.cpu_seconds(), scheduler.queued_seconds()
+            await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
+            used = scheduler.cpu_seconds() - startup, scheduler.queued_seconds() - queued
+            await self._all_bound(scheduler)
+            scrape = await scheduler.scrape()
+            return SchedulerBurst(
+                burst=_burst(scheduler, scrape, used=used),
+                startup_cpu_seconds=startup,
+                longest_stall_seconds=scrape.total(_LAG),
+                slurm_requests=scrape.total(_REQUESTS),
+                kube_requests=scrape.total(_KUBE_REQUESTS),
+                release=await self._release(),
+            )
+
+    async def _all_bound(self, scheduler: ObservedScheduler) -> None:
+        """The API server's word, not the scheduler's own."""
+        unbound = [pod for pod in await self._hands.pods() if node_of(pod) is None]
+        if unbound:
+            raise scheduler.failed(f"{len(unbound)} pods have no Node")
+
+    async def _release(self) -> Release:
+        began = time.monotonic()
+        await self._hands.delete_pods()
+        asked = time.monotonic() - began
+        await self._hands.until("no pods", self._hands.no_pods, seconds=self._patience)
+        gone = time.monotonic() - began
+        await self._hands.until("no jobs", self._hands.none_left, seconds=self._patience)
+        return Release(
+            pods=self._pods,
+            asked_seconds=asked,
+            pods_gone_seconds=gone,
+            jobs_gone_seconds=time.monotonic() - began,
+        )
+
+    async def _full(self, watch_seconds: float) -> tuple[list[Waiting], Relief]:
+        """A tenth of the pods waits, then all of them, then there is room."""
+        port = urlsplit(self._servers.slurm_url).port or 80
+        everything = await self._hands.fill()
+        async with (
+            CountingRelay(port) as relay,
+            observed.running(self._servers, self._folder, slurm_url=relay.url) as scheduler,
+        ):
+            await scheduler.until_ready()
+            waiting, before = [], 0
+            for count in (max(1, self._pods // 10), self._pods):
+                self._say(f"{count} pods wait in a full cluster for {watch_seconds:.0f} s")
+                await self._hands.create(self._names(before, count))
+                await scheduler.until_logged(SUBMITTED, count, seconds=self._patience)
+                await asyncio.sleep(_SETTLE_SECONDS)
+                waiting.append(await _watched(scheduler, relay, count, watch_seconds))
+                before = count
+            return waiting, await self._relief(scheduler, everything)
+
+    async def _relief(self, scheduler: ObservedScheduler, everything: int) -> Relief:
+        self._say(f"room for all {self._pods} at once, then all are deleted")
+        stalls = (await scheduler.scrape()).total(_STALLS)
+        freed = time.time()
+        await self._hands.cancel([everything])
+        await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
+        await self._all_bound(scheduler)
+        scrape = await scheduler.scrape()
+        took = max(scheduler.times(BOUND).values()) - freed
+        return Relief(
+            pods=self._pods,
+            seconds=took,
+            allocated_to_bound=_allocated_to_bound(scrape, longest=took),
+            stalls=int(scrape.total(_STALLS) - stalls),
+            peak_rss_mib=scheduler.peak_rss_mib(),
+            release=await self._release(),
+        )
+
+    def _names(self, first: int, end: int) -> list[str]:
+        return [f"bench-{number:05}" for number in range(first, end)]
+
+
+async def run(
+    servers: Servers,
+    folder: Path,
+    *,
+    pods: int,
+    rounds: int,
+    watch_seconds: float,
+    say: Callable[[str], None],
+) -> Figures:
+    """A whole run on these servers."""
+    async with hands(servers) as both:
+        steps = Run(servers, both, folder=folder, pods=pods, say=say)
+        return await steps.all(rounds=rounds, watch_seconds=watch_seconds)
+
+
+async def _watched(
+    scheduler: ObservedScheduler, relay: CountingRelay, pods: int, seconds: float
+) -> Waiting:
+    before, wire, cpu = await scheduler.scrape(), relay.requests, scheduler.cpu_seconds()
+    began = time.monotonic()
+    await asyncio.sleep(seconds)
+    used = scheduler.cpu_seconds() - cpu
+    after, wire = await scheduler.scrape(), relay.requests - wire
+    took = time.monotonic() - began
+    return Waiting(
+        pods=pods,
+        seconds=took,
+        requests_per_second=(after.total(_REQUESTS) - before.total(_REQUESTS)) / took,
+        counted_on_the_wire=wire / took,
+        cpu_share=used / seconds,
+        stalls=int(after.total(_STALLS) - before.total(_STALLS)),
+    )
+
+
+def _burst(scheduler: ObservedScheduler, scrape: Scrape, *, used: tuple[float, float]) -> Burst:
+    submitted, bound = scheduler.times(SUBMITTED), scheduler.times(BOUND)
+    took = [bound[uid] - submitted[uid] for uid in bound]
+    return Burst(
+        pods=len(bound),
+        seconds=max(bound.values()) - min(submitted.values()),
+        submit_to_bound=Latency.of(took),
+        allocated_to_bound=_allocated_to_bound(scrape, longest=max(took)),
+        cpu_seconds=used[0],
+        queued_seconds=used[1],
+        peak_rss_mib=scheduler.peak_rss_mib(),
+        stalls=int(scrape.total(_STALLS)),
+    )
+
+
+def _allocated_to_bound(scrape: Scrape, *, longest: float) -> Latency:
+    return Latency.of_buckets(scrape.buckets(_STAGES, stage="bound"), longest=longest)
+
+
+def _bare_burst(outcome: bare.Outcome) -> Burst:
+    courses = outcome.courses
+    if not courses:
+        raise BareLoopFailed("the bare loop found no pods")
+    return Burst(
+        pods=len(courses),
+        seconds=max(it.bound for it in courses) - min(it.submitted for it in courses),
+        submit_to_bound=Latency.of([it.bound - it.submitted for it in courses]),
+        allocated_to_bound=Latency.of([it.bound - it.allocated for it in courses]),
+        cpu_seconds=outcome.cpu_seconds,
+        queued_seconds=outcome.queued_seconds,
+        peak_rss_mib=outcome.peak_rss_mib,
+        stalls=outcome.stalls,
+    )

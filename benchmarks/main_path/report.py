@@ -1,0 +1,95 @@
+"""The figures as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.main_path.figures import Burst, Figures, Latency, Release
+
+_BURST = "  {:<13}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>8}{:>9}"
+
+
+def table(figures: Figures) -> str:
+    """All of it."""
+    return "\n".join(
+        [
+            *(f"\nmain path: {figures.pods} pods on {figures.servers}, {figures.nodes} nodes", ""),
+            *_bursts(figures),
+            *("", *_scheduler(figures)),
+            *("", *_waiting(figures)),
+        ]
+    )
+
+
+def _bursts(figures: Figures) -> Iterator[str]:
+    heads = (
+        "",
+        "pods/s",
+        "ratio",
+        "submit-bound ms",
+        "allocated-bound ms",
+        "CPU s",
+        "queued",
+        "stalls",
+    )
+    yield _BURST.format(*heads, "RSS MiB")
+    yield _BURST.format("", "", "", "p50 / p99", "p50 / p99", "", "s", ">50 ms", "peak")
+    rounds = zip(figures.bare, figures.scheduler, figures.ratios, strict=True)
+    for number, (bare, full, ratio) in enumerate(rounds, 1):
+        yield _burst_line(f"{number} bare loop", bare, "")
+        yield _burst_line(f"{number} scheduler", full.burst, f"{ratio:.2f}")
+
+
+def _burst_line(label: str, burst: Burst, ratio: str) -> str:
+    return _BURST.format(
+        label,
+        f"{burst.per_second:.1f}",
+        ratio,
+        _milliseconds(burst.submit_to_bound),
+        _milliseconds(burst.allocated_to_bound),
+        f"{burst.cpu_seconds:.2f}",
+        f"{burst.queued_seconds:.2f}",
+        burst.stalls,
+        f"{burst.peak_rss_mib:.0f}",
+    )
+
+
+def _scheduler(figures: Figures) -> Iterator[str]:
+    for number, full in enumerate(figures.scheduler, 1):
+        pods = full.burst.pods
+        yield (
+            f"  {number} scheduler: longest stall {1000 * full.longest_stall_seconds:.0f} ms, "
+            f"requests per pod {full.slurm_requests / pods:.2f} to Slurm and "
+            f"{full.kube_requests / pods:.2f} to Kubernetes, "
+            f"start-up {full.startup_cpu_seconds:.2f} CPU s"
+        )
+        yield f"    release: {_release(full.release)}"
+
+
+def _waiting(figures: Figures) -> Iterator[str]:
+    for waiting in figures.waiting:
+        yield (
+            f"  {waiting.pods:>6} pods wait: {waiting.requests_per_second:5.2f} requests/s to "
+            f"slurmrestd ({waiting.counted_on_the_wire:.2f} on the wire) over "
+            f"{waiting.seconds:.0f} s, {100 * waiting.cpu_share:.1f} % CPU, "
+            f"stalls {waiting.stalls}"
+        )
+    relief = figures.relief
+    yield (
+        f"  {relief.pods:>6} get room at once: all bound after {relief.seconds:.1f} s, "
+        f"allocated-bound {_milliseconds(relief.allocated_to_bound)} ms, stalls {relief.stalls}, "
+        f"peak RSS {relief.peak_rss_mib:.0f} MiB"
+    )
+    yield f"    release: {_release(relief.release)}"
+
+
+def _release(release: Release) -> str:
+    return (
+        f"{release.pods} deletions asked within {release.asked_seconds:.1f} s, "
+        f"no pod left after {release.pods_gone_seconds:.1f} s, "
+        f"no job after {release.jobs_gone_seconds:.1f} s"
+    )
+
+
+def _milliseconds(latency: Latency) -> str:
+    return f"{1000 * latency.p50:.0f} / {1000 * latency.p99:.0f}"

@@ -1,0 +1,32 @@
+"""What a process has used so far, from proc(5)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all its threads."""
+    # The second field is a name in parentheses that may hold blanks.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def peak_rss_mib(pid: int) -> float:
+    """The most memory it has ever had resident."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(f"process {pid} has no memory: it has ended")
+
+
+def queued_seconds(pid: int) -> float:
+    """How long its main thread could have run but had no CPU; 0 where the kernel does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except FileNotFoundError:
+        return 0.0
