@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -21,6 +22,7 @@ from slurmapi import SlurmError
 
 log = structlog.get_logger(__name__)
 
+_PASSES_AT_ONCE: Final = 4
 _SETTLED = frozenset({PodStage.BOUND, PodStage.DEPARTING, PodStage.GATED})
 
 
@@ -57,7 +59,7 @@ class Controller:
     async def _reconcile(self, key: str) -> None:
         with bound_contextvars(uid=key):
             try:
-                again = await self._pass(key)
+                again = await self._passes(key)
             except (KubeError, SlurmError) as error:
                 self._later(key, error)
             except Exception as error:
@@ -67,6 +69,16 @@ class Controller:
                 self._queue.forget(key)
                 if again is not None:
                     self._queue.add_after(key, again)
+
+    async def _passes(self, key: str) -> float | None:
+        """Look again at once where that was asked for: at the end of a long queue, what was just
+        learnt of the job would be too old to bind on.
+        """
+        for _ in range(_PASSES_AT_ONCE):
+            again = await self._pass(key)
+            if again != 0.0:
+                return again
+        return 0.0
 
     async def _pass(self, key: str) -> float | None:
         unit = self._look.unit(key)

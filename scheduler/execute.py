@@ -29,6 +29,7 @@ from scheduler.core.actions import (
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.gate import Gate
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
@@ -92,6 +93,7 @@ class Executor:
         self._census = census
         self._metrics = metrics
         self._clock = clock
+        self._gate = Gate(clock)
 
     async def do(self, unit: Unit, action: Action) -> Result:
         """Carry out one action. Raises KubeError and SlurmError on the unexpected."""
@@ -124,39 +126,41 @@ class Executor:
         return None
 
     async def _submit(self, unit: Unit, action: Submit) -> Result:
+        pause = self._gate.admit()
+        if pause:
+            return await self._kept_back(unit, pause)
         try:
-            version = await self._slurm.negotiate()
-            submitted = await self._slurm.submit(
-                submission(
-                    action.request,
-                    owner=self._owner,
-                    mode=mode_for(self._mode, version),
-                    namespace=unit.namespace,
-                    name=unit.name,
-                    uids=(unit.key,),
-                    node=action.node,
-                )
-            )
-        except SlurmInterrupted as error:
-            unit.in_doubt = True
-            self._census.ask()
-            return await self._unavailable(unit, error)
-        except SlurmDenied as error:
-            if error.authentication:
-                return await self._unavailable(unit, error)
-            return await self._refused(unit, action, error)
-        except SlurmRefused as error:
-            return await self._refused(unit, action, error)
+            submitted = await self._send(unit, action)
         except SlurmError as error:
+            if isinstance(error, SlurmRefused) and not _denied_to_all(error):
+                self._gate.open()
+                return await self._refused(unit, action, error)
             return await self._unavailable(unit, error)
+        self._gate.open()
         await self._submitted(unit, submitted, action)
         return None
+
+    async def _send(self, unit: Unit, action: Submit) -> Submitted:
+        version = await self._slurm.negotiate()
+        return await self._slurm.submit(
+            submission(
+                action.request,
+                owner=self._owner,
+                mode=mode_for(self._mode, version),
+                namespace=unit.namespace,
+                name=unit.name,
+                uids=(unit.key,),
+                node=action.node,
+            )
+        )
 
     async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
         now = self._clock()
         job = Placeholder(submitted.job_id, state=_QUEUED, submitted_at=now)
         self._units.set_job(unit, job)
         self._watch.hurry()
+        if action.node:
+            self._lost(unit, action)
         self._count("submit", "ok")
         self._metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
         self._event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
@@ -166,6 +170,12 @@ class Executor:
         await self._record_job(unit, job, action)
         if action.replaces is not None:
             await self._canceller.cancel(action.replaces)
+
+    def _lost(self, unit: Unit, action: Submit) -> None:
+        """A pod that runs has lost its job; the next loss is made good after a longer pause."""
+        self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
+        self._event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
         """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
@@ -193,16 +203,19 @@ class Executor:
 
     async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
         self._count("submit", error.outcome)
-        seconds = max(self._set_back(unit, first=_FIRST_SETBACK_SECONDS, longest=15.0), 0.5)
-        await self._tell_waiting(
-            unit, Reason.SLURM_UNAVAILABLE, f"Slurm cannot be asked now: {error}"
-        )
-        return max(seconds, error.retry_after or 0.0)
+        if isinstance(error, SlurmInterrupted):
+            unit.in_doubt = True
+            self._census.ask()
+        return await self._kept_back(unit, self._gate.shut(error))
 
-    def _set_back(
-        self, unit: Unit, *, first: float, longest: float = _LONGEST_SETBACK_SECONDS
-    ) -> float:
-        seconds = min(first * 2.0 ** min(unit.setbacks, 16), longest)
+    async def _kept_back(self, unit: Unit, seconds: float) -> Result:
+        unit.submit_at = self._clock() + seconds
+        told = f"Slurm takes no jobs now: {self._gate.why}"
+        await self._tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
+        return seconds
+
+    def _set_back(self, unit: Unit, *, first: float) -> float:
+        seconds = min(first * 2.0 ** min(unit.setbacks, 16), _LONGEST_SETBACK_SECONDS)
         seconds *= 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
         unit.setbacks += 1
         unit.submit_at = self._clock() + seconds
@@ -334,6 +347,11 @@ class Executor:
         self._metrics.actions.labels(action, outcome).inc()
 
 
+def _denied_to_all(error: SlurmRefused) -> bool:
+    """Whether it is the token that was refused, and not what one job asked for."""
+    return isinstance(error, SlurmDenied) and error.authentication
+
+
 def problems_text(problems: Sequence[Problem]) -> str:
     """All problems of a pod in one message; the pod object itself cannot be put right."""
     listed = "; ".join(problem.text for problem in problems)
@@ -341,7 +359,7 @@ def problems_text(problems: Sequence[Problem]) -> str:
 
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:
-    where = f", asking for node {action.node}, where the pod runs" if action.node else ""
+    where = f" for node {action.node}, where the pod runs" if action.node else ""
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
     return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
 

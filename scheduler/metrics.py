@@ -103,7 +103,8 @@ class Metrics:
         )
         self.loop_stalls = Counter(
             "slurm_scheduler_loop_stalls_total",
-            "Times the event loop was late by over 50 ms",
+            "Times the event loop was late by over 50 ms, busy or waiting for a CPU",
+            ["cause"],
             registry=registry,
         )
         self.loop_lag = Gauge(

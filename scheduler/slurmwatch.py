@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 _CHUNK: Final = 1000
 _REQUESTS_PER_SECOND: Final = 8.0
 # A slow Slurm is asked again only after this many times the duration of its last answer.
-_REST_FACTOR: Final = 4.0
+_REST_FACTOR: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
 # Full looks at pending jobs: at most so many a second in all, and each job no more often than so.
 _REASONS_PER_SECOND: Final = 4.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from annotations import JobRequest, Problem
 from scheduler.core.facts import PodFacts
@@ -11,12 +11,14 @@ from scheduler.core.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Make the placeholder. `node` pins it to where the pod already runs; `replaces` is a job of
-    ours that the new one takes the place of, cancelled once the new one is recorded.
+    """Make the placeholder. `node` pins it to where the pod already runs, and `why` says what
+    became of the former one; `replaces` is a job of ours that the new one takes the place of,
+    cancelled once the new one is recorded.
     """
 
     request: JobRequest
     node: str = ""
+    why: str = field(default="", compare=False)  # is told, and changes nothing
     replaces: int | None = None
 
 

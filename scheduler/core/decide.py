@@ -271,13 +271,13 @@ def _keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return (Again(SLOW_LOOK_SECONDS),)
     match facts.job:
         case NoJob():
-            return _reacquire(facts, bound, now, replaces=None)
+            return _reacquire(facts, bound, now, why="nothing is known of a job for it")
         case InDoubt():
             return (LookForTwins(), Again(SOON_SECONDS))
         case Vanished(job_id=job_id, confirmed=confirmed):
             if not confirmed:
                 return (Inspect(job_id), Again(SOON_SECONDS))
-            return _reacquire(facts, bound, now, replaces=None)
+            return _reacquire(facts, bound, now, why=f"Slurm no longer knows job {job_id}")
         case Tracked() as job:
             return _guard(facts, bound, job, now)
         case _:
@@ -292,10 +292,12 @@ def _guard(
     if job.state is None or record is None or record.state.base is not job.state.base:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not _ours(facts, record):
-        return _reacquire(facts, bound, now, replaces=None)
+        return _reacquire(facts, bound, now, why=f"job {job.job_id} is another's now")
     if record.state.ended:
         ending = ending_of(record)
         told = sentence(record, ending)
+        if ending.kept:
+            return _reacquire(facts, bound, now, why=told)
         return (*(Evict(pod, ending.reason, told) for pod in bound), Again(SOON_SECONDS))
     match record.state.base:
         case BaseState.PENDING:
@@ -316,14 +318,16 @@ def _pending_again(
     if tag is not None and tag.node == bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue
     # A crash of slurmctld forgets that a job was started (measured): Slurm would start it anywhere.
-    return _reacquire(facts, bound, now, replaces=record.job_id)
+    why = f"Slurm has forgotten that job {record.job_id} was started"
+    return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
 
 
 def _running(
     facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, job: Tracked, now: float
 ) -> tuple[Action, ...]:
     if any(pod.node not in record.nodes for pod in bound):
-        return _reacquire(facts, bound, now, replaces=record.job_id)
+        why = f"Slurm has started job {record.job_id} elsewhere"
+        return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if waiting:
         return _allocated(facts, waiting, job, now)
@@ -331,14 +335,20 @@ def _running(
 
 
 def _reacquire(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], now: float, *, replaces: int | None
+    facts: UnitFacts,
+    bound: tuple[PodFacts, ...],
+    now: float,
+    *,
+    why: str,
+    replaces: int | None = None,
 ) -> tuple[Action, ...]:
-    """The pod is healthy and Slurm has forgotten it: ask for the very node it runs on."""
+    """The pod is healthy and Slurm does not know of it: ask for the very node it runs on."""
     if not isinstance(facts.request, JobRequest):
         return (Again(SLOW_LOOK_SECONDS),)
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
-    return (Submit(facts.request, node=bound[0].node, replaces=replaces), Again(SLOW_LOOK_SECONDS))
+    submit = Submit(facts.request, node=bound[0].node, why=why, replaces=replaces)
+    return (submit, Again(SLOW_LOOK_SECONDS))
 
 
 def _any_runs(facts: UnitFacts) -> bool:

@@ -30,7 +30,6 @@ class Reason(StrEnum):
     NODE_FAILED = "NodeFailed"
     PLACEHOLDER_CANCELLED = "PlaceholderCancelled"
     PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
-    PLACEHOLDER_FAILED = "PlaceholderFailed"
     REQUEUED = "Requeued"
 
 
@@ -99,8 +98,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",
         "",
-        "The job ended, vanished or was given back before the pod was bound; a new one follows, "
-        "unless the pod has become one that cannot be served. No container was affected.",
+        "The job ended, vanished or was given back, which is no reason to end the pod; a new one "
+        "follows, for the very node where the pod runs already, unless the pod has become one that "
+        "cannot be served. No container is affected.",
         "Nothing, unless it repeats: then look at the cause the message gives.",
     ),
     Reason.PREEMPTED: Meaning(
@@ -133,12 +133,6 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "DisruptionTarget",
         f"The job ended by itself, though its pod had not. {_EVICTED}.",
         "Look for what ends jobs early on that node: an epilog, a health check, an operator.",
-    ),
-    Reason.PLACEHOLDER_FAILED: Meaning(
-        "Warning",
-        "DisruptionTarget",
-        f"The job's own process failed or ran out of memory. {_EVICTED}.",
-        "Look at slurmd's log on that node for the job's id.",
     ),
     Reason.REQUEUED: Meaning(
         "Warning",

@@ -283,7 +283,10 @@ def test_bound_pod(job, done):
     assert decide(facts(BOUND, job=job), NOW) == done
 
 
-@pytest.mark.parametrize("base", ENDED)
+KEPT: Final = (BaseState.FAILED, BaseState.OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize("base", [base for base in ENDED if base not in KEPT])
 def test_bound_pod_goes_when_its_job_has_ended(base):
     ended = record(base, state_reason="Why")
     evict, again = decide(facts(BOUND, job=tracked(ended)), NOW)
@@ -292,6 +295,15 @@ def test_bound_pod_goes_when_its_job_has_ended(base):
     assert f"Slurm job {JOB}" in evict.message
     assert "reason Why" in evict.message
     assert again == SOON
+
+
+@pytest.mark.parametrize("base", KEPT)
+def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
+    ended = record(base, state_reason="NonZeroExitCode")
+    submit, _ = decide(facts(BOUND, job=tracked(ended)), NOW)
+    assert submit == Submit(REQUEST, node="n1")
+    assert isinstance(submit, Submit)
+    assert f"Slurm job {JOB}" in submit.why
 
 
 def test_bound_pod_whose_job_was_requeued_goes():

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from scheduler.kube.errors import Conflict, KubeUnreachable, TooMany
-from slurmapi import SlurmBusy
+from slurmapi import SlurmBusy, SlurmInvalid
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -185,3 +185,26 @@ async def test_gone_node_gives_the_allocation_back_after_a_minute(slurm, kube, s
     await asyncio.sleep(20)
     assert not slurm.live(1)
     assert slurm.calls["submit"] == 2
+
+
+async def test_outage_costs_slurm_the_same_whoever_waits(slurm, kube, service):
+    await begin(service)
+    slurm.fail["submit"].extend(SlurmBusy("MaxJobCount limit reached") for _ in range(1000))
+    for number in range(100):
+        kube.create(f"{number:08}-many", name=f"many-{number}")
+    await asyncio.sleep(60)
+    assert slurm.calls["submit"] <= 10
+    assert not slurm.jobs
+    slurm.fail["submit"].clear()
+    await asyncio.sleep(20)
+    assert len(slurm.jobs) == 100
+
+
+async def test_job_that_slurm_refuses_keeps_nobody_else_back(slurm, kube, service):
+    await begin(service)
+    slurm.fail["submit"].append(SlurmInvalid("Invalid account", error_number=2045))
+    kube.create("11111111-bad", name="bad")
+    await asyncio.sleep(0.5)
+    kube.create(UID)
+    await asyncio.sleep(0.5)
+    assert len(slurm.jobs) == 1

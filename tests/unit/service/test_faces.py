@@ -115,14 +115,21 @@ async def test_closed_faces_do_not_listen(faces, http):
         await fetched(http, port, "/healthz")
 
 
-async def test_blocked_loop_is_counted():
+def _compute(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+@pytest.mark.parametrize(("block", "cause"), [(time.sleep, "waiting"), (_compute, "busy")])
+async def test_blocked_loop_is_counted(block, cause):
     metrics = Metrics()
     task = asyncio.create_task(watch_loop(metrics))
     await asyncio.sleep(0)
-    time.sleep(2 * STALL_SECONDS)  # noqa: ASYNC251 - the fault that is to be found
+    block(2.5 * STALL_SECONDS)
     value = metrics.registry.get_sample_value
     async with asyncio.timeout(5):
-        while not value("slurm_scheduler_loop_stalls_total"):  # noqa: ASYNC110 - a mere number
+        while not value("slurm_scheduler_loop_stalls_total", {"cause": cause}):  # noqa: ASYNC110 - a mere number
             await asyncio.sleep(0.005)
     task.cancel()
     assert (value("slurm_scheduler_loop_lag_max_seconds") or 0.0) >= STALL_SECONDS

@@ -128,7 +128,7 @@ async def test_slow_slurm_is_asked_less_often(slurm, pulse):
     slurm.job_states = slow
     async with pulse.running():
         await asyncio.sleep(60)
-    assert slurm.calls["states"] <= 60 / (2.0 * 5) + 1
+    assert slurm.calls["states"] <= 60 / (2.0 * 3) + 1
 
 
 async def test_slurm_that_is_away_is_asked_ever_less_often(slurm, pulse):
