@@ -74,7 +74,6 @@ class Census:
 
     async def _attempt(self) -> bool:
         began = self._clock()
-        doubtful = [unit for unit in self._units if unit.in_doubt]
         try:
             await self._look_through()
         except SlurmError as error:
@@ -84,9 +83,10 @@ class Census:
             return False
         self._failures = 0
         self.completed_at = began
-        for unit in doubtful:
-            unit.in_doubt = False
-            self._on_change(unit.key)
+        for unit in self._units:
+            if unit.doubt_since is not None and unit.doubt_since < began:
+                unit.doubt_since = None
+                self._on_change(unit.key)
         return True
 
     async def _look_through(self) -> None:

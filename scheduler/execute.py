@@ -204,7 +204,7 @@ class Executor:
     async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
         self._count("submit", error.outcome)
         if isinstance(error, SlurmInterrupted):
-            unit.in_doubt = True
+            unit.doubt_since = self._clock()
             self._census.ask()
         return await self._kept_back(unit, self._gate.shut(error))
 

@@ -13,6 +13,8 @@ from scheduler.kube.wire import Container, Node, Pod, Quantity
 from scheduler.units import Placeholder, Unit, Units
 
 _LONGEST_JOB_ID = len(str(2**32))
+# A process before this one may have submitted for it.
+_BEFORE_US = float("-inf")
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -49,8 +51,8 @@ class Look:
         job_id = recorded_job(pod)
         if job_id is not None:
             unit.job = Placeholder(job_id)
-        else:
-            unit.in_doubt = not pod.spec.node_name and self._doubtful(pod)
+        elif not pod.spec.node_name and self._doubtful(pod):
+            unit.doubt_since = _BEFORE_US
         return self._units.add(unit)
 
     def facts(self, unit: Unit) -> UnitFacts:

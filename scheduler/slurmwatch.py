@@ -20,6 +20,8 @@ from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJo
 log = structlog.get_logger(__name__)
 
 _CHUNK: Final = 1000
+# A thousand jobs that start at once are the work of tens of milliseconds.
+_BREATHE_EVERY: Final = 100
 _REQUESTS_PER_SECOND: Final = 8.0
 # A slow Slurm is asked again only after this many times the duration of its last answer.
 _REST_FACTOR: Final = 2.0
@@ -97,7 +99,7 @@ class SlurmWatch:
         ids = self._units.job_ids()
         try:
             if ids:
-                self._take(ids, await self._client.job_states(ids))
+                await self._take(ids, await self._client.job_states(ids))
                 await self._reasons()
             else:
                 ping = await self._client.ping()
@@ -119,8 +121,10 @@ class SlurmWatch:
         if self._failures == 1 or self._failures % 20 == 0:
             log.warning("slurm does not answer", error=why, attempt=self._failures)
 
-    def _take(self, ids: list[int], states: dict[int, JobState]) -> None:
-        for job_id in ids:
+    async def _take(self, ids: list[int], states: dict[int, JobState]) -> None:
+        for number, job_id in enumerate(ids, 1):
+            if number % _BREATHE_EVERY == 0:
+                await asyncio.sleep(0)
             unit = self._units.by_job(job_id)
             if unit is None or unit.job is None:
                 continue

@@ -36,7 +36,9 @@ class Unit:
     name: str
     seen_at: float
     job: Placeholder | None = None
-    in_doubt: bool = False
+    doubt_since: float | None = None
+    """Since when Slurm may have a job for it that was never recorded; a census that began later
+    settles it."""
     submit_at: float = 0.0
     setbacks: int = 0
     """Early ends and refusals in a row; they space out the next submits."""
@@ -55,7 +57,7 @@ class Unit:
         """The placeholder as `decide` sees it."""
         job = self.job
         if job is None:
-            return InDoubt() if self.in_doubt else NoJob()
+            return NoJob() if self.doubt_since is None else InDoubt()
         if job.missing:
             return Vanished(job.job_id, confirmed=job.missing > 2)
         return Tracked(
@@ -103,7 +105,7 @@ class Units:
         if unit.job is not None:
             self._let_go(unit.job.job_id, unit.key)
         unit.job = job
-        unit.in_doubt = False
+        unit.doubt_since = None
         if job is not None:
             self._hold(job.job_id, unit.key)
 

@@ -30,10 +30,10 @@ def test_removed_unit_is_not_followed():
 def test_new_job_takes_the_place_of_the_old_one():
     units = Units()
     mine = units.add(unit("a", 7))
-    mine.in_doubt = True
+    mine.doubt_since = 1.0
     units.set_job(mine, Placeholder(8))
     assert units.job_ids() == [8]
-    assert not mine.in_doubt
+    assert mine.doubt_since is None
     units.set_job(mine, None)
     assert units.job_ids() == []
 
@@ -59,7 +59,7 @@ def test_removal_of_a_unit_leaves_the_other_that_claims_its_job():
 def test_facts_of_the_placeholder():
     mine = unit("a")
     assert mine.job_facts() == NoJob()
-    mine.in_doubt = True
+    mine.doubt_since = 1.0
     assert mine.job_facts() == InDoubt()
     mine.job = job = Placeholder(7)
     assert mine.job_facts() == Tracked(job_id=7)
