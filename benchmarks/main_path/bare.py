@@ -12,12 +12,13 @@ import os
 import ssl
 import sys
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 
+from benchmarks.main_path.figures import Stalls
 from benchmarks.main_path.usage import cpu_seconds, peak_rss_mib, queued_seconds
 from scheduler.loopwatch import STALL_SECONDS
 
@@ -61,7 +62,7 @@ class Outcome(msgspec.Struct):
     cpu_seconds: float
     queued_seconds: float
     peak_rss_mib: float
-    stalls: int
+    stalls: Stalls
 
 
 class BareLoop:
@@ -78,7 +79,7 @@ class BareLoop:
         self._slots = asyncio.Semaphore(_CONCURRENCY)
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._used_at_start: tuple[float, float] | None = None
-        self._stalls = 0
+        self._busy = self._starved = 0
 
     async def run(self) -> Outcome:
         """All pods from list to bound."""
@@ -96,7 +97,7 @@ class BareLoop:
             cpu_seconds=cpu_now - cpu,
             queued_seconds=queued_now - queued,
             peak_rss_mib=peak_rss_mib(os.getpid()),
-            stalls=self._stalls,
+            stalls=Stalls(self._busy, self._starved),
         )
 
     async def _one(self, metadata: dict[str, Any]) -> Course:
@@ -147,9 +148,12 @@ class BareLoop:
         """As the scheduler does it: where this one stalls, too, the machine is the cause."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _STALL_LOOK_SECONDS
+            due, computed = loop.time() + _STALL_LOOK_SECONDS, thread_time()
             await asyncio.sleep(_STALL_LOOK_SECONDS)
-            self._stalls += loop.time() - due > STALL_SECONDS
+            if loop.time() - due > STALL_SECONDS:
+                busy = thread_time() - computed > STALL_SECONDS
+                self._busy += busy
+                self._starved += not busy
 
     async def _bind(self, metadata: dict[str, Any], job_id: int) -> None:
         """Only the whole record says which node it is."""

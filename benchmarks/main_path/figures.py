@@ -40,11 +40,22 @@ def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float:
     return low
 
 
+class Stalls(msgspec.Struct, frozen=True):
+    """Times the event loop was late by over 50 ms: because it computed, or because it had to wait,
+    on a machine with nothing else to do but for a CPU.
+    """
+
+    busy: int
+    waiting: int
+
+    def __str__(self) -> str:
+        return f"{self.busy} + {self.waiting}"
+
+
 class Burst(msgspec.Struct, frozen=True, kw_only=True):
     """N pods from the first answered submit to the last bind.
 
-    CPU seconds, and seconds spent waiting for a CPU, are of that time. Stalls of the event loop
-    are those above 50 ms.
+    CPU seconds, and seconds spent waiting for a CPU, are of that time.
     """
 
     pods: int
@@ -54,7 +65,7 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     queued_seconds: float
     peak_rss_mib: float
-    stalls: int
+    stalls: Stalls
 
     @property
     def per_second(self) -> float:
@@ -90,7 +101,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_second: float
     counted_on_the_wire: float
     cpu_share: float
-    stalls: int
+    stalls: Stalls
 
 
 class Relief(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +110,7 @@ class Relief(msgspec.Struct, frozen=True, kw_only=True):
     pods: int
     seconds: float
     allocated_to_bound: Latency
-    stalls: int
+    stalls: Stalls
     peak_rss_mib: float
     release: Release
 

@@ -22,6 +22,7 @@ from benchmarks.main_path.figures import (
     Release,
     Relief,
     SchedulerBurst,
+    Stalls,
     Waiting,
 )
 from benchmarks.main_path.hands import NAMESPACE, Hands, hands
@@ -176,7 +177,7 @@ class Run:
 
     async def _relief(self, scheduler: ObservedScheduler, everything: int) -> Relief:
         self._say(f"room for all {self._pods} at once, then all are deleted")
-        stalls = (await scheduler.scrape()).total(_STALLS)
+        before = await scheduler.scrape()
         freed = time.time()
         await self._hands.cancel([everything])
         await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
@@ -187,7 +188,7 @@ class Run:
             pods=self._pods,
             seconds=took,
             allocated_to_bound=_allocated_to_bound(scrape, longest=took),
-            stalls=int(scrape.total(_STALLS) - stalls),
+            stalls=_stalls(before, scrape),
             peak_rss_mib=scheduler.peak_rss_mib(),
             release=await self._release(),
         )
@@ -226,7 +227,7 @@ async def _watched(
         requests_per_second=(after.total(_REQUESTS) - before.total(_REQUESTS)) / took,
         counted_on_the_wire=wire / took,
         cpu_share=used / seconds,
-        stalls=int(after.total(_STALLS) - before.total(_STALLS)),
+        stalls=_stalls(before, after),
     )
 
 
@@ -241,8 +242,16 @@ def _burst(scheduler: ObservedScheduler, scrape: Scrape, *, used: tuple[float, f
         cpu_seconds=used[0],
         queued_seconds=used[1],
         peak_rss_mib=scheduler.peak_rss_mib(),
-        stalls=int(scrape.total(_STALLS)),
+        stalls=_stalls(Scrape(()), scrape),
     )
+
+
+def _stalls(before: Scrape, after: Scrape) -> Stalls:
+    busy, waiting = (
+        int(after.total(_STALLS, cause=cause) - before.total(_STALLS, cause=cause))
+        for cause in ("busy", "waiting")
+    )
+    return Stalls(busy, waiting)
 
 
 def _allocated_to_bound(scrape: Scrape, *, longest: float) -> Latency:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.main_path.figures import Burst, Figures, Latency, Release
 
-_BURST = "  {:<13}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>8}{:>9}"
+_BURST = "  {:<13}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>11}{:>9}"
 
 
 def table(figures: Figures) -> str:
@@ -33,7 +33,7 @@ def _bursts(figures: Figures) -> Iterator[str]:
         "stalls",
     )
     yield _BURST.format(*heads, "RSS MiB")
-    yield _BURST.format("", "", "", "p50 / p99", "p50 / p99", "", "s", ">50 ms", "peak")
+    yield _BURST.format("", "", "", "p50 / p99", "p50 / p99", "", "s", "busy+wait", "peak")
     rounds = zip(figures.bare, figures.scheduler, figures.ratios, strict=True)
     for number, (bare, full, ratio) in enumerate(rounds, 1):
         yield _burst_line(f"{number} bare loop", bare, "")
@@ -49,7 +49,7 @@ def _burst_line(label: str, burst: Burst, ratio: str) -> str:
         _milliseconds(burst.allocated_to_bound),
         f"{burst.cpu_seconds:.2f}",
         f"{burst.queued_seconds:.2f}",
-        burst.stalls,
+        str(burst.stalls),
         f"{burst.peak_rss_mib:.0f}",
     )
 
