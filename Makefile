@@ -41,8 +41,6 @@ format: $(STAMP) ## rewrite to the house format
 	$(BIN)/ruff check --fix .
 
 docs: $(STAMP) ## rewrite the tables that come from the code
-	$(BIN)/python -m annotations
-	$(BIN)/python -m scheduler.core
 	$(BIN)/python -m scheduler.docs
 
 bench: $(STAMP) ## the benchmarks, full size, on the sandbox

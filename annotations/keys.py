@@ -1,6 +1,6 @@
 """The one table of annotations: parsing, documentation and tests are all drawn from it.
 
-`python -m annotations` rewrites the generated part of docs/annotations.md.
+`make docs` rewrites the generated part of docs/annotations.md.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The one table of reasons: what a pod's Events and conditions may say, and what to do about it.
 
-`python -m scheduler.docs` draws docs/events.md from it. A reason is stable: people alert on it.
+`make docs` draws docs/events.md from it. A reason is stable: people alert on it.
 """
 
 from __future__ import annotations

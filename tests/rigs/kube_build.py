@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.rigs.debian import unpack
 from tests.rigs.prerequisites import (
     PrerequisiteError,
     cache_directory,
@@ -22,7 +23,6 @@ from tests.rigs.prerequisites import (
     recipe_key,
     run,
     told,
-    unpack,
 )
 
 _MODULE: Final = Path(__file__).parent / "kuberig"

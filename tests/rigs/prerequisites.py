@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,22 +57,6 @@ def need_root() -> None:
         )
 
 
-def unpack(suite: str, packages: Sequence[str], *, binary: str) -> Path:
-    """The directory with `packages` of a Debian suite unpacked, from the cache or made now.
-
-    Nothing is installed on the machine, so no service starts and nothing is replaced. `binary` is a
-    path in the directory that must run here. Takes about 6 s and 70 to 170 MB when it has to be
-    made. Raises PrerequisiteError.
-    """
-    root = cache_directory() / f"debian-{suite}-{recipe_key(suite, *packages)}"
-    with locked(root):
-        if not root.is_dir():
-            with told(f"unpacking {', '.join(packages)} of Debian {suite}"):
-                _unpack_into(root, suite, packages)
-    run((str(root / binary), "--version"))
-    return root
-
-
 def run(
     command: Sequence[str],
     *,
@@ -95,56 +78,3 @@ def run(
             f"`{' '.join(command)}` failed with status {done.returncode}:\n{done.stderr[-2000:]}"
         )
     return done.stdout
-
-
-def _unpack_into(root: Path, suite: str, packages: Sequence[str]) -> None:
-    _need_mmdebstrap()
-    partial = root.with_name(root.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    run(
-        (
-            "mmdebstrap",
-            "--variant=extract",
-            "--mode=root",
-            '--aptopt=APT::Install-Recommends "false"',
-            '--aptopt=Acquire::Check-Valid-Until "false"',
-            "--include=" + ",".join(packages),
-            suite,
-            str(partial),
-            _mirror(),
-        )
-    )
-    partial.rename(root)
-
-
-def _need_mmdebstrap() -> None:
-    if shutil.which("mmdebstrap"):
-        return
-    if not shutil.which("apt-get"):
-        raise PrerequisiteError(
-            "mmdebstrap is missing and there is no apt-get to install it: the live tier needs a "
-            "Debian machine"
-        )
-    with told("installing mmdebstrap"):
-        run(("apt-get", "update"))
-        run(("apt-get", "install", "--yes", "--no-install-recommends", "mmdebstrap"))
-
-
-def _mirror() -> str:
-    """The Debian mirror this machine's own apt is set up with."""
-    if not (found := _debian_mirrors()):
-        run(("apt-get", "update"))
-        found = _debian_mirrors()
-    if not found:
-        raise PrerequisiteError(
-            "apt has no source of Debian's own archive: name one in /etc/apt/sources.list.d"
-        )
-    return found[0]
-
-
-def _debian_mirrors() -> list[str]:
-    listing = run(
-        ("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages")
-    )
-    rows = (line.split() for line in listing.splitlines())
-    return [row[1] for row in rows if len(row) == 2 and row[0] == "Debian"]

@@ -1,4 +1,4 @@
-"""docs/settings.md, docs/metrics.md and docs/events.md say what the code says."""
+"""The tables in docs/ say what the code says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 @pytest.mark.parametrize("name", TABLES)
 def test_document_shows_the_table_as_the_code_has_it(name):
     text = (DOCS / name).read_text(encoding="utf-8")
-    assert rewritten(text, TABLES[name]()) == text, "run: python -m scheduler.docs"
+    assert rewritten(text, TABLES[name]()) == text, "run: make docs"
 
 
 def test_stale_documents_are_brought_up_to_date(tmp_path):
