@@ -114,6 +114,11 @@ class SlurmRig:
         if "slurmrestd" in self._daemons and not component.startswith("slurmd."):
             daemon.wait_until(self.rest().responding, what=f"{component} of {self._run}")
 
+    def saved_at(self) -> float:
+        """When slurmctld last wrote its jobs to disk, in seconds of the epoch; 0 for never."""
+        state = self._run / "state/job_state"
+        return state.stat().st_mtime if state.exists() else 0.0
+
     def pid(self, component: str) -> int:
         """The pid of a running component."""
         return self._daemons[component].pid

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support import pods
+from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.world import World
 
@@ -35,9 +36,34 @@ async def test_restarted_server_harms_and_doubles_nothing(
     world: World, component: str, kill: bool
 ) -> None:
     scene = await _scene(world)
+    await world.cluster.save(scene.filler)
     await world.cluster.stop(component, kill=kill)
     await world.cluster.start(component)
     await _all_end_well(world, scene)
+
+
+class TestUnsavedCrash:
+    """slurmctld dies before it has saved: it forgets jobs and starts, and gives ids out again.
+
+    Told where no placeholder is a process: a slurmd that still runs the script of a forgotten job
+    has Slurm end the next job of that id, whoever's it is (measured on 24.11.5).
+    """
+
+    @pytest.fixture(
+        params=[
+            pytest.param("sandbox_26", id="sandbox-26.05"),
+            pytest.param("live_26", id="live-26.05", marks=pytest.mark.live),
+        ]
+    )
+    def cluster(self, request: pytest.FixtureRequest) -> Cluster:
+        found: Cluster = request.getfixturevalue(request.param)
+        return found
+
+    async def test_forgotten_jobs_harm_no_pod(self, world: World) -> None:
+        scene = await _scene(world)
+        await world.cluster.stop("slurmctld", kill=True)
+        await world.cluster.start("slurmctld")
+        await _all_end_well(world, scene)
 
 
 @pytest.mark.parametrize("component", ["slurmrestd", "slurmctld"])

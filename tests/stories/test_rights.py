@@ -69,7 +69,7 @@ async def test_pods_are_served_told_and_evicted_with_the_rights_of_the_manifest(
 def _asked(rig: KubeRig) -> list[str]:
     """Status, verb and path of each request of the service account."""
     entries = [json.loads(line) for line in rig.audit_log.read_text().splitlines()]
-    mine = [it for it in entries if it["user"]["username"].endswith(f":{_NAME}:{_NAME}")]
+    mine = [it for it in entries if it["user"].get("username", "").endswith(f":{_NAME}:{_NAME}")]
     asked = [
         f"{it['responseStatus']['code']} {it['verb']} {it['requestURI']}"
         for it in mine

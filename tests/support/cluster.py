@@ -42,6 +42,9 @@ class Cluster(Protocol):
     async def start(self, component: str) -> None:
         """Start it again; returns when it answers."""
 
+    async def save(self, job_id: int) -> None:
+        """Return when slurmctld has written this job, and all that was before, to its disk."""
+
     def slurm_token(self, user: str) -> str:
         """A Slurm token of "root" (an operator) or of an ordinary user, "alice" or "bob"."""
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
+from typing import Final
 
 from tests.rigs.kube import KubeRig
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import CPUS_PER_NODE, REAL_PARTITION
+
+# slurmctld saves every five seconds.
+_SAVE_SECONDS: Final = 30.0
 
 
 class LiveCluster:
@@ -47,6 +52,17 @@ class LiveCluster:
     def slurm_token(self, user: str) -> str:
         """A token of that user."""
         return self._slurm.token(user)
+
+    async def save(self, job_id: int) -> None:
+        """Touch the job, for slurmctld writes only what has changed, and wait; as in Cluster."""
+        began = time.time()
+        asked = {"comment": f"touched at {began}"}
+        await asyncio.to_thread(self._slurm.rest().request, "POST", f"job/{job_id}", body=asked)
+        async with asyncio.timeout(_SAVE_SECONDS):
+            while True:
+                if self._slurm.saved_at() > began:
+                    return
+                await asyncio.sleep(0.05)
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
         """End a component; as in Cluster."""

@@ -71,6 +71,14 @@ class SandboxCluster:
         """A token of that user."""
         return self._sandbox.slurm_token(user)
 
+    async def save(self, job_id: int) -> None:
+        """Have everything saved; as in Cluster."""
+
+        async def save() -> None:
+            self._sandbox.slurm.cluster.save()
+
+        await asyncio.to_thread(self._call, save())
+
     async def stop(self, component: str, *, kill: bool = False) -> None:
         """End a component; as in Cluster."""
         await asyncio.to_thread(self._call, self._sandbox.stop(component, kill=kill))
