@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TESTS  ?= tests
 ARGS   ?=
 # The stories wait more than they compute; each worker has a sandbox of its own.
 WORKERS ?= 4
@@ -24,11 +25,11 @@ demo: $(STAMP) ## watch pods go through Slurm on the embedded sandbox
 	$(BIN)/slurm-pod-scheduler demo $(ARGS)
 
 test: $(STAMP) ## fast tier: unit, property, component, stories on the sandbox
-	$(BIN)/python -m pytest tests -m "not live" -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) -m "not live" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-live: $(STAMP) ## live tier: real kube-apiserver, etcd, kubelet and Slurm (root on Debian)
 	$(BIN)/python -m tests.rigs.setup
-	$(BIN)/python -m pytest tests -m live $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) -m live $(ARGS)
 
 lint: $(STAMP) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -101,7 +101,7 @@ class Controller:
         asked = getattr(error, "retry_after", None) or 0.0
         seconds = self._queue.add_rate_limited(key, at_least=asked)
         self._metrics.actions.labels("reconcile", getattr(error, "outcome", "error")).inc()
-        log.info("unit is tried again", error=str(error), after_s=round(seconds, 3))
+        log.debug("unit is tried again", error=str(error), after_s=round(seconds, 3))
 
 
 async def run_workers(controller: Controller, count: int) -> None:

@@ -13,11 +13,10 @@ Mode = Literal["external", "script"]
 
 # Ends at once on the first signal. `wait` returns on a trapped signal, a foreground sleep does not.
 SCRIPT: Final = """#!/bin/sh
-trap 'kill "$sleep" 2>/dev/null; exit 0' TERM INT USR1
+trap 'kill "$!" 2>/dev/null; exit 0' TERM INT USR1
 while :; do
     sleep 86400 &
-    sleep=$!
-    wait "$sleep"
+    wait "$!"
 done
 """
 

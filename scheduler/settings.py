@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
 )
 
@@ -105,7 +106,10 @@ class Settings(BaseModel):
     )
     slurm_kill_wait: Seconds = Field(30.0, gt=0, description="Slurm's KillWait")
     termination_offset: Seconds = Field(
-        5.0, ge=0, description="a pod's grace must be below KillWait by more than this"
+        5.0,
+        ge=0,
+        validate_default=True,  # against KillWait
+        description="a pod's grace must be below KillWait by more than this",
     )
     placeholder_mode: Literal["auto", "external", "script"] = Field(
         "auto", description="how pods are represented in Slurm"
@@ -148,6 +152,17 @@ class Settings(BaseModel):
     @classmethod
     def _reachable(cls, value: str) -> str:
         check_base_url(value)
+        return value
+
+    @field_validator("termination_offset")
+    @classmethod
+    def _leaves_a_grace(cls, value: float, info: ValidationInfo) -> float:
+        kill_wait = info.data.get("slurm_kill_wait")
+        if kill_wait is not None and kill_wait - value <= 1:
+            raise ValueError(
+                f"expected less than {kill_wait - 1:g}, which is --slurm-kill-wait minus 1 s: "
+                "no grace period would be short enough"
+            )
         return value
 
     @field_validator("scheduler_name")

@@ -71,7 +71,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "PodScheduled",
         "The pod asks for something that cannot become a Slurm job; the message lists every fault "
         "with its value and what is accepted. No job is submitted.",
-        "Correct the pod's template and recreate the pod: a pod cannot be changed in place.",
+        "Correct an annotation in place; anything else in the template, and recreate the pod.",
     ),
     Reason.SLURM_REJECTED: Meaning(
         "Warning",

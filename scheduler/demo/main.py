@@ -24,6 +24,7 @@ from scheduler.demo.stage import DemoError, Stage
 from scheduler.kube.errors import KubeError
 from scheduler.kube.session import KubeSession
 from scheduler.sandbox.cluster import Sandbox
+from scheduler.sandbox.main import command as sandbox_command
 from scheduler.settings import ENV_PREFIX
 from slurmapi import FileToken, SlurmClient, SlurmError, StaticToken
 
@@ -34,7 +35,7 @@ _LEGEND: Final = """\
 Only the two clusters are models; the scheduler is the real one, in a process of its own.
 Lines with "pod" are what `kubectl get pods -w` would show, lines with "slurm" what squeue would."""
 _NEXT: Final = """\
-Next: `slurm-pod-scheduler sandbox` keeps two such clusters running, for your own kubectl;
+Next: `{command} sandbox` keeps two such clusters running, for your own kubectl;
 README.md says how to run the scheduler on real ones."""
 
 
@@ -59,7 +60,8 @@ async def run() -> int:
         for error in _flat(errors):
             sys.stderr.write(f"slurm-pod-scheduler demo: {error}\n")
     if status == 0:
-        narrator.note(f"\nAll of it came true, in {monotonic() - began:.0f} s.\n{_NEXT}")
+        then = _NEXT.format(command=sandbox_command())
+        narrator.note(f"\nAll of it came true, in {monotonic() - began:.0f} s.\n{then}")
     return status
 
 

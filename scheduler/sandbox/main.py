@@ -176,12 +176,12 @@ def _ready(sandbox: Sandbox, example: Path, *, kept: bool) -> str:
         token_file=sandbox.slurm_token_file,
         kubeconfig=sandbox.kubeconfig,
         example=example,
-        command=_command(),
+        command=command(),
         files=f"; its files stay in {sandbox.folder}" if kept else " and removes its files",
     )
 
 
-def _command() -> str:
+def command() -> str:
     """How to call us in another terminal, where the virtual environment may not be active."""
     called = Path(sys.argv[0])
     return str(called.absolute()) if called.name == PROGRAM else f"{sys.executable} -m scheduler"

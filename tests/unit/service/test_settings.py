@@ -79,14 +79,14 @@ def test_every_setting_has_a_flag_a_default_and_a_meaning():
     [("30", 30.0), ("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("0.5", 0.5)],
 )
 def test_duration(text, seconds):
-    assert parsed(f"--slurm-kill-wait={text}").slurm_kill_wait == seconds
+    assert parsed(f"--idle-poll-interval={text}").idle_poll_interval == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1m30s", 90.0), ("1h0m1s", 3601.0), ("1m0.5s", 60.5)]
 )
 def test_duration_as_go_writes_it(text, seconds):
-    assert parsed(f"--slurm-kill-wait={text}").slurm_kill_wait == seconds
+    assert parsed(f"--idle-poll-interval={text}").idle_poll_interval == seconds
 
 
 @pytest.mark.parametrize(
@@ -221,3 +221,14 @@ def test_values_of_the_file(config, text, field, value):
 def test_number_that_is_none_is_refused(config, value):
     config.write_text(f"slurm-kill-wait: {value}\n")
     assert "--slurm-kill-wait" in refused(f"--config={config}")
+
+
+@pytest.mark.parametrize(("wait", "offset"), [("30s", "40s"), ("3s", "5s"), ("6s", "5s")])
+def test_settings_that_leave_no_grace_are_refused(wait, offset):
+    told = refused(f"--slurm-kill-wait={wait}", f"--termination-offset={offset}")
+    assert "--termination-offset" in told
+    assert "--slurm-kill-wait" in told
+
+
+def test_kill_wait_too_short_for_the_usual_offset_is_refused():
+    assert "--slurm-kill-wait" in refused("--slurm-kill-wait=3s")
