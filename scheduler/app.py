@@ -277,8 +277,7 @@ class App:
             self._queue.add(pod.metadata.uid)
 
     def _hinted(self, job_id: int) -> None:
-        unit = self._units.by_job(job_id)
-        if unit is not None:
+        if self._units.by_job(job_id):
             self._watch.hurry()
 
     def _slurm_called(self, call: Call) -> None:

@@ -17,7 +17,15 @@ from scheduler.core.naming import Owner, OwnerTag, read_tag
 from scheduler.metrics import Metrics
 from scheduler.slurmwatch import look
 from scheduler.units import Placeholder, Unit, Units
-from slurmapi import BaseState, Job, SlurmClient, SlurmError, SlurmNoSuchJob
+from slurmapi import (
+    BaseState,
+    Job,
+    SlurmClient,
+    SlurmDenied,
+    SlurmError,
+    SlurmGarbled,
+    SlurmRefused,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +34,9 @@ _PERIOD_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 2.0
 # Between two censuses that were asked for: the answer with all ids costs Slurm more than a pulse.
 _SHORTEST_SECONDS: Final = 1.0
+# A crash of slurmctld forgets the jobs since its last saved state, and gives their ids out again
+# (measured): so many of the newest foreign ids are not taken for granted.
+_NEWEST: Final = 256
 
 
 class Census:
@@ -55,10 +66,17 @@ class Census:
         self._asked = asyncio.Event()
         self._failures = 0
         self.completed_at: float | None = None
+        self.trouble = ""
+        """Why the last one failed; empty when it did not."""
 
-    def ask(self) -> None:
-        """Have one made soon."""
+    def ask(self, *, afresh: bool = False) -> None:
+        """Have one made soon; `afresh` where the newest foreign ids may be ours by now."""
+        if afresh:
+            self._doubt_the_newest()
         self._asked.set()
+
+    def _doubt_the_newest(self) -> None:
+        self._foreign.difference_update(sorted(self._foreign)[-_NEWEST:])
 
     async def run(self) -> None:
         """For ever; end it by cancelling."""
@@ -70,7 +88,7 @@ class Census:
                 async with asyncio.timeout(pause):
                     await self._asked.wait()
             except TimeoutError:
-                continue
+                self._doubt_the_newest()
 
     async def _attempt(self) -> bool:
         began = self._clock()
@@ -78,10 +96,11 @@ class Census:
             await self._look_through()
         except SlurmError as error:
             self._failures += 1
+            self.trouble = str(error)
             if self._failures == 1 or self._failures % 20 == 0:
                 log.warning("jobs cannot be looked through", error=str(error))
             return False
-        self._failures = 0
+        self._failures, self.trouble = 0, ""
         self.completed_at = began
         for unit in self._units:
             if unit.doubt_since is not None and unit.doubt_since < began:
@@ -96,61 +115,87 @@ class Census:
         unknown = [
             job_id
             for job_id in sorted(live, reverse=True)
-            if job_id not in self._foreign and self._units.by_job(job_id) is None
+            if job_id not in self._foreign and not self._accounted_for(job_id)
         ]
         for start in range(0, len(unknown), _AT_ONCE):
+            asked_at = self._clock()
             found = await asyncio.gather(*map(self._job, unknown[start : start + _AT_ONCE]))
             for job in found:
                 if job is not None:
-                    await self._found(job)
+                    await self._found(job, asked_at)
+
+    def _accounted_for(self, job_id: int) -> bool:
+        """Whether a unit holds it by more than its pod's word."""
+        return any(
+            unit.job is not None
+            and (
+                unit.job.submitted_at > 0.0
+                or (unit.job.record is not None and self._stands_for(unit, unit.job.record))
+            )
+            for unit in self._units.by_job(job_id)
+        )
 
     async def _job(self, job_id: int) -> Job | None:
+        """The job, unless it is gone or cannot be read: one such job, of an array whose first task
+        has gone for instance, must not keep the others from being found.
+        """
         try:
             return await self._client.job(job_id)
-        except SlurmNoSuchJob:
+        except SlurmDenied as error:
+            if error.authentication:
+                raise
+            return None
+        except (SlurmRefused, SlurmGarbled):
             return None
 
-    async def _found(self, job: Job) -> None:
+    async def _found(self, job: Job, asked_at: float) -> None:
         tag = read_tag(job.admin_comment)
         if tag is None or tag.owner != self._owner or not self._in_scope(tag.namespace):
             self._foreign.add(job.job_id)
             return
-        if job.state.ended or self._units.by_job(job.job_id) is not None:
+        if job.state.ended or self._accounted_for(job.job_id):
             return  # ended meanwhile, or just recorded by its own submit
         unit = self._units.get(tag.uids[0])
         if unit is None:
-            self._orphan(job, tag)
+            self._orphan(job, tag, asked_at)
+        elif unit.submitting or (unit.job is not None and unit.job.job_id == job.job_id):
+            return
         elif unit.job is None:
-            self._adopt(unit, job)
+            self._adopt(unit, job, asked_at)
         else:
-            await self._duplicate(unit, unit.job, job)
+            await self._duplicate(unit, unit.job, job, asked_at)
 
-    def _orphan(self, job: Job, tag: OwnerTag) -> None:
+    def _orphan(self, job: Job, tag: OwnerTag, asked_at: float) -> None:
         """No unit: its pod went while nobody watched (or is about to be looked at)."""
         unit = self._units.add(Unit(tag.uids[0], tag.namespace, tag.unit, seen_at=self._clock()))
         if unit.key not in self._known_uids:
             self._metrics.leftovers.labels("orphan").inc()
-        self._adopt(unit, job)
+        self._adopt(unit, job, asked_at)
 
-    def _adopt(self, unit: Unit, job: Job) -> None:
+    def _adopt(self, unit: Unit, job: Job, asked_at: float) -> None:
         placeholder = Placeholder(
-            job.job_id, state=job.state, record=job, record_at=self._clock(), proven=True
+            job.job_id, state=job.state, record=job, record_at=asked_at, proven=True
         )
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
         log.info("placeholder found", pod=unit.name, uid=unit.key, job_id=job.job_id)
         self._on_change(unit.key)
 
-    async def _duplicate(self, unit: Unit, held: Placeholder, found: Job) -> None:
+    async def _duplicate(self, unit: Unit, held: Placeholder, found: Job, asked_at: float) -> None:
         """Two jobs for one unit: the one that runs stays, else the older.
 
         The id of the one that is held may be a pod's word only, so that is looked at first.
         """
-        await look(self._client, unit, held, clock=self._clock)
-        if unit.job is not held:
+        readable = await self._look(unit, held)
+        if unit.job is not held or unit.submitting:
             return
-        if held.record is None or held.missing or not self._stands_for(unit, held.record):
-            self._adopt(unit, found)
+        if (
+            not readable
+            or held.record is None
+            or held.missing
+            or not self._stands_for(unit, held.record)
+        ):
+            self._adopt(unit, found, asked_at)
             return
         keep_found = found.state.base is BaseState.RUNNING and (
             held.state is None or held.state.base is not BaseState.RUNNING
@@ -159,7 +204,9 @@ class Census:
             keep_found = True
         loser = held.job_id if keep_found else found.job_id
         if keep_found:
-            self._adopt(unit, found)
+            self._adopt(unit, found, asked_at)
+        if loser == unit.recorded and unit.key in self._known_uids:
+            return  # once the pod names the other: a next process would see it end as a scancel
         failures = await self._client.cancel([loser])
         self._metrics.leftovers.labels("duplicate").inc()
         log.warning(
@@ -169,6 +216,13 @@ class Census:
             job_id=loser,
             failed=bool(failures),
         )
+
+    async def _look(self, unit: Unit, held: Placeholder) -> bool:
+        try:
+            await look(self._client, unit, held, clock=self._clock)
+        except SlurmGarbled:
+            return False
+        return True
 
     def _stands_for(self, unit: Unit, job: Job) -> bool:
         tag = read_tag(job.admin_comment)

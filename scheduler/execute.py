@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, assert_never
+from typing import Final, TypeGuard, assert_never
 
 import structlog
 
@@ -22,6 +22,7 @@ from scheduler.core.actions import (
     Forget,
     Inspect,
     LookForTwins,
+    Record,
     Reject,
     Submit,
     Tell,
@@ -39,6 +40,7 @@ from scheduler.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
     JobState,
+    SlurmBusy,
     SlurmClient,
     SlurmDenied,
     SlurmError,
@@ -57,6 +59,9 @@ _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
 # An eviction that the watch does not show by then is repeated.
 _EVICT_AGAIN_SECONDS: Final = 10.0
+
+# Limits of one account, user or QoS (slurm_errno.h): others may submit nevertheless.
+_LIMITS: Final = frozenset({2050, 2074})
 
 _QUEUED: Final = JobState(BaseState.PENDING)
 
@@ -95,7 +100,9 @@ class Executor:
         self._clock = clock
         self._gate = Gate(clock)
 
-    async def do(self, unit: Unit, action: Action) -> Result:
+    async def do(  # noqa: PLR0912 - one branch for each action
+        self, unit: Unit, action: Action
+    ) -> Result:
         """Carry out one action. Raises KubeError and SlurmError on the unexpected."""
         match action:
             case Submit():
@@ -103,7 +110,9 @@ class Executor:
             case Inspect(job_id=job_id):
                 return await self._inspect(unit, job_id)
             case LookForTwins():
-                self._census.ask()
+                await self._look_for_twins(unit)
+            case Record(job_id=job_id):
+                await self._record(unit, job_id)
             case Bind():
                 return await self._bind(unit, action)
             case Cancel():
@@ -129,10 +138,17 @@ class Executor:
         pause = self._gate.admit()
         if pause:
             return await self._kept_back(unit, pause)
+        unit.submitting = True
+        try:
+            return await self._try(unit, action)
+        finally:
+            unit.submitting = False
+
+    async def _try(self, unit: Unit, action: Submit) -> Result:
         try:
             submitted = await self._send(unit, action)
         except SlurmError as error:
-            if isinstance(error, SlurmRefused) and not _denied_to_all(error):
+            if _about_one_job(error):
                 self._gate.open()
                 return await self._refused(unit, action, error)
             return await self._unavailable(unit, error)
@@ -188,8 +204,9 @@ class Executor:
             annotations={JOB_ID: str(job.job_id)},
         )
         unit.told = told  # told_at stays: the cause may follow at once
+        unit.recorded = job.job_id
 
-    async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
+    async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused | SlurmBusy) -> Result:
         self._count("submit", "refused")
         seconds = self._set_back(unit, first=_REFUSED_SECONDS)
         message = refusal_text(
@@ -205,7 +222,7 @@ class Executor:
         self._count("submit", error.outcome)
         if isinstance(error, SlurmInterrupted):
             unit.doubt_since = self._clock()
-            self._census.ask()
+            self._census.ask(afresh=True)
         return await self._kept_back(unit, self._gate.shut(error))
 
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
@@ -229,6 +246,19 @@ class Executor:
         await look(self._slurm, unit, job, clock=self._clock)
         # Two answers of one instant are one look: the confirming one comes a little later.
         return 0.5 if job.missing > missed and job.missing < 3 else 0.0
+
+    async def _record(self, unit: Unit, job_id: int) -> None:
+        await self._kube.patch_pod_status(
+            unit.namespace, unit.name, unit.key, annotations={JOB_ID: str(job_id)}
+        )
+        unit.recorded = job_id
+        self._census.ask()  # the one that was recorded may be a twin, spared until now
+
+    async def _look_for_twins(self, unit: Unit) -> None:
+        self._census.ask()
+        if unit.job is None and self._census.trouble:
+            told = f"Slurm's jobs cannot be looked through now: {self._census.trouble}"
+            await self._tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
@@ -254,6 +284,7 @@ class Executor:
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.node
+        unit.recorded = action.job_id
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
@@ -278,7 +309,7 @@ class Executor:
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
         self._units.set_job(unit, None)
-        unit.unfit_since = None
+        unit.recorded = unit.unfit_since = None
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._event(unit, Reason.PLACEHOLDER_LOST, text)
@@ -329,13 +360,15 @@ class Executor:
             return
         if unit.told[0] == reason and now - unit.told_at < _TELL_SECONDS:
             return
+        job_id = None if unit.job is None else unit.job.job_id
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
             unit.key,
             conditions=(_not_scheduled(reason, message),),
-            annotations={JOB_ID: str(unit.job.job_id)} if unit.job is not None else {},
+            annotations={} if job_id is None else {JOB_ID: str(job_id)},
         )
+        unit.recorded = job_id or unit.recorded
         unit.told, unit.told_at = (reason, message), now
 
     def _event(self, unit: Unit, reason: Reason, message: str) -> None:
@@ -347,15 +380,18 @@ class Executor:
         self._metrics.actions.labels(action, outcome).inc()
 
 
-def _denied_to_all(error: SlurmRefused) -> bool:
-    """Whether it is the token that was refused, and not what one job asked for."""
-    return isinstance(error, SlurmDenied) and error.authentication
+def _about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused | SlurmBusy]:
+    """Whether it is what the job asked for that was refused, and not the token or all jobs."""
+    if isinstance(error, SlurmBusy):
+        return error.error_number in _LIMITS
+    denied_to_all = isinstance(error, SlurmDenied) and error.authentication
+    return isinstance(error, SlurmRefused) and not denied_to_all
 
 
 def problems_text(problems: Sequence[Problem]) -> str:
-    """All problems of a pod in one message; the pod object itself cannot be put right."""
+    """All problems of a pod in one message, and what can be done."""
     listed = "; ".join(problem.text for problem in problems)
-    return f"{listed}. Correct and recreate the pod"
+    return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
 
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
 from scheduler.core.facts import NodeFitness, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import JOB_ID, Owner
+from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Container, Node, Pod, Quantity
 from scheduler.units import Placeholder, Unit, Units
@@ -50,7 +50,7 @@ class Look:
         unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock(), told=_told(pod))
         job_id = recorded_job(pod)
         if job_id is not None:
-            unit.job = Placeholder(job_id)
+            unit.job, unit.recorded = Placeholder(job_id), job_id
         elif not pod.spec.node_name and self._doubtful(pod):
             unit.doubt_since = _BEFORE_US
         return self._units.add(unit)
@@ -68,6 +68,7 @@ class Look:
             nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
+            unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
         )
 
     def pod(self, uid: str) -> Pod | None:
@@ -117,7 +118,10 @@ def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
         name=meta.name,
         stage=stage_of(pod, bound=bool(bound)),
         node=pod.spec.node_name or bound,
-        placed_by_us=bool(bound) or recorded_job(pod) is not None,
+        placed_by_us=bool(bound)
+        or unit.job is not None
+        or recorded_job(pod) is not None
+        or NODES in meta.annotations,
     )
 
 

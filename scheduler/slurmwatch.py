@@ -125,14 +125,15 @@ class SlurmWatch:
         for number, job_id in enumerate(ids, 1):
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
-            unit = self._units.by_job(job_id)
-            if unit is None or unit.job is None:
-                continue
-            state = states.get(job_id)
-            if state is None:
-                self._absent(unit, unit.job)
-            elif state != unit.job.state or unit.job.missing:
-                self._changed(unit, unit.job, state)
+            for unit in self._units.by_job(job_id):
+                if unit.job is not None:
+                    self._seen(unit, unit.job, states.get(job_id))
+
+    def _seen(self, unit: Unit, job: Placeholder, state: JobState | None) -> None:
+        if state is None:
+            self._absent(unit, job)
+        elif state != job.state or job.missing:
+            self._changed(unit, job, state)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
         """The list lacks it: a hint only, which a full look must confirm twice."""

@@ -39,6 +39,10 @@ class Unit:
     doubt_since: float | None = None
     """Since when Slurm may have a job for it that was never recorded; a census that began later
     settles it."""
+    recorded: int | None = None
+    """The job id on the pod, as last written or first seen."""
+    submitting: bool = False
+    """A submit is under way, with all that belongs to it: its job is no leftover."""
     submit_at: float = 0.0
     setbacks: int = 0
     """Early ends and refusals in a row; they space out the next submits."""
@@ -109,10 +113,9 @@ class Units:
         if job is not None:
             self._hold(job.job_id, unit.key)
 
-    def by_job(self, job_id: int) -> Unit | None:
-        """The unit that holds this job; the first where several say so, and all but one err."""
-        keys = self._by_job.get(job_id)
-        return None if keys is None else self._units.get(keys[0])
+    def by_job(self, job_id: int) -> tuple[Unit, ...]:
+        """The units that say they hold this job; where several do, all but one err."""
+        return tuple(self._units[key] for key in self._by_job.get(job_id, ()))
 
     def job_ids(self) -> list[int]:
         """The ids of all placeholders that are followed."""

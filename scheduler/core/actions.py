@@ -30,6 +30,13 @@ class Inspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """Write on the pod which job is its own: it was found, or its record failed."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class LookForTwins:
     """Have Slurm's jobs looked through for placeholders that were never recorded."""
 
@@ -103,6 +110,7 @@ class Forget:
 Action = (
     Submit
     | Inspect
+    | Record
     | LookForTwins
     | Bind
     | Cancel

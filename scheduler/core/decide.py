@@ -20,6 +20,7 @@ from scheduler.core.actions import (
     Forget,
     Inspect,
     LookForTwins,
+    Record,
     Reject,
     Submit,
     Tell,
@@ -154,6 +155,8 @@ def _follow(
         return (DropJob(job.job_id, "the id is another's job now"), Again(0.0))
     if job.cancelled_at is not None:
         return (DropJob(job.job_id, "it was given back"), Again(0.0))
+    if facts.unrecorded and job.record is not None and not job.state.ended:
+        return (Record(job.job_id), Again(0.0))
     match job.state.base:
         case BaseState.PENDING:
             return _wait(pods, job)
@@ -299,6 +302,8 @@ def _guard(
         if ending.kept:
             return _reacquire(facts, bound, now, why=told)
         return (*(Evict(pod, ending.reason, told) for pod in bound), Again(SOON_SECONDS))
+    if facts.unrecorded:
+        return (Record(job.job_id), Again(0.0))
     match record.state.base:
         case BaseState.PENDING:
             return _pending_again(facts, bound, record, now)

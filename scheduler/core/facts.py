@@ -110,3 +110,5 @@ class UnitFacts:
     """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
     unfit_since: float | None = None
     """Since when the allocated Node has not been fit."""
+    unrecorded: bool = False
+    """Whether the pod does not name the job, so that a next process would not know it."""

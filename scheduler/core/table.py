@@ -20,6 +20,7 @@ from scheduler.core.actions import (
     Forget,
     Inspect,
     LookForTwins,
+    Record,
     Reject,
     Submit,
     Tell,
@@ -69,6 +70,7 @@ class Standing:
     fitness: NodeFitness = NodeFitness.GOOD
     unfit_since: float | None = None
     submit_at: float = 0.0
+    unrecorded: bool = False
 
 
 def _pod(stage: PodStage, *, placed_by_us: bool = True) -> tuple[PodFacts, ...]:
@@ -154,6 +156,7 @@ def _running() -> tuple[Standing, ...]:
     absent = NodeFitness.ABSENT
     return (
         Standing(name=f"RUNNING, looked at over {FRESH_SECONDS:g} s ago", job=stale),
+        Standing(name="RUNNING, not recorded on the pod", job=_seen(job), unrecorded=True),
         Standing(name="RUNNING, CONFIGURING", job=_seen(configuring)),
         Standing(name="RUNNING, Node good", job=_seen(job)),
         Standing(name="RUNNING, Node unfit", job=_seen(job), fitness=absent),
@@ -198,6 +201,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             nodes=dict.fromkeys((_NODE, "second", "elsewhere"), standing.fitness),
             submit_at=standing.submit_at,
             unfit_since=standing.unfit_since,
+            unrecorded=standing.unrecorded,
         ),
         _NOW,
     )
@@ -218,7 +222,16 @@ def _shown(action: Action) -> str:
             return f"{pinned} and cancel this one" if replaces is not None else pinned
         case Evict(reason=reason) | Tell(reason=reason):
             return f"{name}({reason})"
-        case Inspect() | LookForTwins() | Bind() | Cancel() | DropJob() | Reject() | Forget():
+        case (
+            Inspect()
+            | Record()
+            | LookForTwins()
+            | Bind()
+            | Cancel()
+            | DropJob()
+            | Reject()
+            | Forget()
+        ):
             return name
         case _:
             assert_never(action)

@@ -160,6 +160,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         nodes=draw(st.just(dict.fromkeys(("n1", "n2", "n3"), NodeFitness.GOOD)) | _fitness),
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
+        unrecorded=draw(st.sampled_from([False, False, True])),
     )
 
 

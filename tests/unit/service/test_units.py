@@ -14,9 +14,9 @@ def test_unit_is_found_by_key_and_by_job():
     units = Units()
     added = units.add(unit("a", 7))
     assert units.get("a") is added
-    assert units.by_job(7) is added
+    assert units.by_job(7) == (added,)
     assert units.job_ids() == [7]
-    assert units.by_job(8) is None
+    assert units.by_job(8) == ()
 
 
 def test_removed_unit_is_not_followed():
@@ -24,7 +24,7 @@ def test_removed_unit_is_not_followed():
     units.add(unit("a", 7))
     units.remove("a")
     units.remove("a")
-    assert (len(units), units.job_ids(), units.by_job(7)) == (0, [], None)
+    assert (len(units), units.job_ids(), units.by_job(7)) == (0, [], ())
 
 
 def test_new_job_takes_the_place_of_the_old_one():
@@ -44,7 +44,7 @@ def test_job_is_followed_though_another_unit_claimed_it_too():
         units = Units()
         made = {key: units.add(unit(key, 7)) for key in (first, second)}
         units.set_job(made["copy"], None)
-        assert units.by_job(7) is made["original"]
+        assert units.by_job(7) == (made["original"],)
         assert units.job_ids() == [7]
 
 
@@ -53,7 +53,7 @@ def test_removal_of_a_unit_leaves_the_other_that_claims_its_job():
     units.add(unit("copy", 7))
     original = units.add(unit("original", 7))
     units.remove("copy")
-    assert units.by_job(7) is original
+    assert units.by_job(7) == (original,)
 
 
 def test_facts_of_the_placeholder():

@@ -21,6 +21,7 @@ from scheduler.kube.wire import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    SchedulingGate,
 )
 from tests.unit.service.tiny_slurm import NODES
 
@@ -95,7 +96,7 @@ class TinyKube:
         if uid not in self.pods:
             return Gone()
         self.patches.append((uid, tuple(conditions)))
-        self._annotate(uid, {k: v for k, v in (annotations or {}).items() if v is not None})
+        self._annotate(uid, annotations or {})
         return Patched()
 
     async def _call(self, operation: str) -> None:
@@ -119,6 +120,7 @@ class TinyKube:
         node: str = "",
         annotations: Mapping[str, str] | None = None,
         cpu: str = "4",
+        gates: Sequence[str] = (),
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
         self._put(
@@ -127,6 +129,7 @@ class TinyKube:
                 PodSpec(
                     node_name=node,
                     termination_grace_period_seconds=20,
+                    scheduling_gates=tuple(map(SchedulingGate, gates)),
                     containers=(
                         Container(name="c", resources=ResourceRequirements(requests=requests)),
                     ),
@@ -171,11 +174,12 @@ class TinyKube:
         self.nodes.apply(Node(ObjectMeta(name=name, uid=f"node-{name}"), status=status))
 
     def _annotate(
-        self, uid: str, annotations: Mapping[str, str], *, spec: PodSpec | None = None
+        self, uid: str, annotations: Mapping[str, str | None], *, spec: PodSpec | None = None
     ) -> None:
         pod = self.pods[uid]
         both = {**pod.metadata.annotations, **annotations}
-        meta = msgspec.structs.replace(pod.metadata, annotations=both)
+        left = {name: value for name, value in both.items() if value is not None}
+        meta = msgspec.structs.replace(pod.metadata, annotations=left)
         self._put(msgspec.structs.replace(pod, metadata=meta, spec=spec or pod.spec))
 
     def _put(self, pod: Pod) -> None:

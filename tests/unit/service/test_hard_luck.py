@@ -1,0 +1,326 @@
+"""Forged claims, unreadable answers, races and crashes between two steps: nobody else is harmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.core.naming import JOB_ID, NODES
+from slurmapi import (
+    BaseState,
+    Job,
+    JobState,
+    SlurmBusy,
+    SlurmGarbled,
+    SlurmInterrupted,
+    SlurmUnreachable,
+)
+from tests.unit.core.things import tag as tag_of
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "uid-0"
+OTHER = "uid-1"
+RUNNING = JobState(BaseState.RUNNING)
+
+
+def tag(uid: str = UID, *, node: str = "") -> str:
+    return tag_of(uids=(uid,), node=node)
+
+
+@pytest.fixture
+async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
+    service = Service(slurm, kube)
+    yield service
+    service.unharmed()
+    await service.kill()
+
+
+async def seen(kube: TinyKube) -> None:
+    """Until the watch has shown all pods there are."""
+    await asyncio.sleep(2 * kube.lag)
+
+
+def live(slurm: TinySlurm) -> set[int]:
+    return {job_id for job_id in slurm.jobs if slurm.live(job_id)}
+
+
+async def again(service: Service, slurm: TinySlurm, kube: TinyKube) -> Service:
+    """Another process in the place of this one, which is killed."""
+    await service.kill()
+    kube.relist()
+    successor = Service(slurm, kube)
+    successor.start()
+    return successor
+
+
+# --- a pod that names another's job ---------------------------------------------------------------
+
+
+async def claim(kube: TinyKube, kind: str, job_id: int) -> None:
+    """A pod that has the job's id in its annotation, and keeps it there as long as it can."""
+    kube.create(
+        OTHER,
+        name="claims",
+        annotations={JOB_ID: str(job_id)},
+        gates=("not-yet",) if kind == "gated" else (),
+        node="n2" if kind in {"departing", "invalid"} else "",
+        cpu="" if kind == "invalid" else "4",
+    )
+    if kind == "departing":
+        kube.delete(OTHER)
+    await seen(kube)
+
+
+CLAIMS = pytest.mark.parametrize("kind", ["gated", "waiting", "departing", "invalid"])
+
+
+@CLAIMS
+async def test_claim_of_a_job_hides_no_news_of_it_from_its_pod(slurm, kube, service, kind):
+    await claim(kube, kind, 1)
+    service.start()
+    await asyncio.sleep(5)
+    slurm.next_id = 1
+    kube.create(UID)
+    await asyncio.sleep(5)
+    (job_id,) = [job.job_id for job in slurm.jobs.values() if f'"{UID}"' in job.admin_comment]
+    slurm.start(job_id, node="n1")
+    await asyncio.sleep(5)
+    assert (UID, "n1") in kube.bindings
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await asyncio.sleep(10)
+    assert UID in kube.deleted
+
+
+@CLAIMS
+async def test_claim_of_a_job_does_not_keep_it_from_being_found(slurm, kube, service, kind):
+    """The job whose submit was never answered gets the id that somebody's pod claims."""
+    orphan = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
+    await claim(kube, kind, orphan)
+    kube.create(UID)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(30)
+    assert kube.bindings[0] == (UID, "n1")
+    assert slurm.live(orphan)
+
+
+# --- a job that cannot be read --------------------------------------------------------------------
+
+
+def make_unreadable(slurm: TinySlurm, bad: int) -> None:
+    look = slurm.job
+
+    async def job(job_id: int) -> Job:
+        if job_id == bad:
+            raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+        return await look(job_id)
+
+    slurm.job = job  # type: ignore[method-assign]
+
+
+async def test_one_unreadable_job_of_others_keeps_nobody_from_being_served(slurm, kube, service):
+    """The tasks of an array outlive the job whose id they are listed under: asked for that one,
+    Slurm tells of the others only.
+    """
+    bad = slurm.add(state=RUNNING)
+    make_unreadable(slurm, bad)
+    orphan = slurm.add(admin_comment=tag("gone-uid"))
+    kube.create(UID)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    assert slurm.calls["submit"] == 1
+    assert not slurm.live(orphan)
+
+
+async def test_unreadable_job_that_a_pod_claims_keeps_nobody_from_being_served(
+    slurm, kube, service
+):
+    bad = slurm.add(state=RUNNING)
+    ours = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
+    make_unreadable(slurm, bad)
+    kube.create(UID, annotations={JOB_ID: str(bad)})
+    kube.create(OTHER, name="other")
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    assert kube.bindings == [(UID, "n1")]
+    assert slurm.calls["submit"] == 1
+    assert live(slurm) >= {bad, ours}
+
+
+# --- twins ----------------------------------------------------------------------------------------
+
+
+async def test_twin_that_the_pod_names_is_ended_only_after_the_pod_names_the_other(
+    slurm, kube, service
+):
+    """Else the next process would take the end of the twin for somebody's scancel."""
+    kept = slurm.add(admin_comment=tag(node="n1"), state=RUNNING, nodes=("n1",))
+    named = slurm.add(admin_comment=tag(node="n1"), state_reason="Dependency")
+    kube.create(UID, node="n1", annotations={JOB_ID: str(named), NODES: "n1"})
+    await seen(kube)
+    at_cancel: list[str] = []
+    slurm.on_cancel = lambda _job: at_cancel.append(kube.pods[UID].metadata.annotations[JOB_ID])
+    service.start()
+    for _ in range(5):
+        await asyncio.sleep(10)
+        service.census.ask()
+    assert live(slurm) == {kept}
+    assert at_cancel == [str(kept)]
+
+
+async def test_pod_whose_ended_twin_was_recorded_outlives_restarts(slurm, kube):
+    kept = slurm.add(admin_comment=tag(node="n1"), state=RUNNING, nodes=("n1",))
+    named = slurm.add(admin_comment=tag(node="n1"), state_reason="Dependency")
+    kube.create(UID, node="n1", annotations={JOB_ID: str(named), NODES: "n1"})
+    await seen(kube)
+    service = Service(slurm, kube)
+    service.start()
+    for _ in range(3):
+        await asyncio.sleep(20)
+        service = await again(service, slurm, kube)
+    await asyncio.sleep(20)
+    service.unharmed()
+    await service.kill()
+    assert live(slurm) == {kept}
+    assert kube.deleted == []
+
+
+async def test_job_asked_for_anew_is_no_twin_while_its_submit_is_under_way(slurm, kube, service):
+    """A census that comes in between would end it, and the pod with it."""
+    old = slurm.add(admin_comment=tag())  # was started; a crash of slurmctld forgot it
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    await seen(kube)
+    submit = slurm.submit
+
+    async def slow(submission):
+        submitted = await submit(submission)
+        service.census.ask()
+        await asyncio.sleep(5)
+        return submitted
+
+    slurm.submit = slow
+    service.start()
+    await asyncio.sleep(30)
+    assert kube.deleted == []
+    (new,) = live(slurm)
+    assert new != old
+    assert kube.pods[UID].metadata.annotations[JOB_ID] == str(new)
+
+
+async def test_found_job_is_looked_at_again_before_its_pod_is_bound(slurm, kube, service):
+    """Between a census' look at a job and its turn there may be slow work on other jobs."""
+    held = slurm.add(admin_comment=tag(OTHER), state=RUNNING, nodes=("n2",))
+    ours = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
+    slurm.add(admin_comment=tag(OTHER), state_reason="Dependency")
+    kube.create(OTHER, name="other", node="n2", annotations={JOB_ID: str(held), NODES: "n2"})
+    kube.create(UID)
+    await seen(kube)
+    cancel = slurm.cancel
+
+    async def slow(job_ids):
+        slurm.end(ours, BaseState.PREEMPTED)
+        await asyncio.sleep(8)
+        return await cancel(job_ids)
+
+    slurm.cancel = slow
+    service.start()
+    await asyncio.sleep(30)
+    assert not kube.bindings
+
+
+async def test_lost_job_is_found_under_an_id_that_was_anothers(slurm, kube, service):
+    """slurmctld crashes, forgets its newest job, and gives the id to ours; that answer is lost."""
+    foreign = slurm.add()
+    service.start()
+    await asyncio.sleep(5)
+    slurm.forget(foreign)
+    slurm.next_id = foreign
+    slurm.lose_next_submit = True
+    kube.create(UID)
+    await asyncio.sleep(30)
+    assert live(slurm) == {foreign}
+    slurm.start(foreign)
+    await asyncio.sleep(10)
+    assert len(kube.bindings) == 1
+
+
+# --- what is told, and to whom --------------------------------------------------------------------
+
+
+async def test_pod_is_told_that_slurm_is_away_before_its_first_census(slurm, kube, service):
+    for operation in ("ping", "states", "all_states", "job", "submit"):
+        slurm.fail[operation].extend([SlurmUnreachable("connection refused")] * 1000)
+    kube.create(UID)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    told = kube.told(UID)
+    assert told is not None
+    assert told.reason == "SlurmUnavailable"
+    assert "connection refused" in told.message
+
+
+async def test_limit_of_one_account_keeps_no_other_pod_back(slurm, kube, service):
+    """2050: the job violates an accounting limit, such as MaxSubmitJobs of its association."""
+    service.start()
+    await asyncio.sleep(3)
+    submit = slurm.submit
+
+    async def limited(submission):
+        if "limited" in submission.name:
+            slurm.calls["refused"] += 1
+            raise SlurmBusy("Job violates accounting/QOS policy", error_number=2050, status=422)
+        return await submit(submission)
+
+    slurm.submit = limited
+    for number in range(20):
+        kube.create(f"limited-{number}", name=f"limited-{number}")
+    await asyncio.sleep(60)
+    kube.create(UID, name="free")
+    await asyncio.sleep(1)
+    assert slurm.calls["submit"] == 1
+    told = kube.told("limited-0")
+    assert told is not None
+    assert told.reason == "SlurmRejected"
+    assert "accounting/QOS policy" in told.message
+
+
+# --- annotations that are taken away --------------------------------------------------------------
+
+
+async def test_bound_pod_without_its_annotations_still_ends_with_its_job(slurm, kube, service):
+    job_id = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
+    kube.create(UID, node="n1")
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await asyncio.sleep(20)
+    assert kube.deleted == [UID]
+
+
+async def test_pod_bound_by_a_lost_answer_whose_job_ended_is_accounted_for(slurm, kube, service):
+    """The binding was made, its answer lost, and the job's end came before the watch showed it."""
+    kube.create(UID, node="n1", annotations={NODES: "n1"})
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    (job_id,) = live(slurm)
+    assert slurm.submissions[job_id].required_nodes == ("n1",)
+
+
+async def test_answer_lost_twice_leaves_one_job_for_a_pod_that_runs(slurm, kube, service):
+    kube.create(UID, node="n1", annotations={JOB_ID: "999", NODES: "n1"})
+    await seen(kube)
+    slurm.fail["submit"].append(SlurmInterrupted("cut"))
+    slurm.lose_next_submit = True
+    service.start()
+    await asyncio.sleep(120)
+    assert len(live(slurm)) == 1
