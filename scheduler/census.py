@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import Owner, OwnerTag, read_tag
+from scheduler.core.naming import Owner, OwnerTag, read_tag, stands_for
 from scheduler.metrics import Metrics
 from scheduler.slurmwatch import look
 from scheduler.units import Placeholder, Unit, Units
@@ -225,5 +225,4 @@ class Census:
         return True
 
     def _stands_for(self, unit: Unit, job: Job) -> bool:
-        tag = read_tag(job.admin_comment)
-        return tag is not None and tag.owner == self._owner and unit.key in tag.uids
+        return stands_for(job.admin_comment, unit.key, owner=self._owner)

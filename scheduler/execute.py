@@ -10,6 +10,7 @@ from typing import Final, TypeGuard, assert_never
 import structlog
 
 from annotations import Problem
+from scheduler.backoff import doubled
 from scheduler.canceller import Canceller
 from scheduler.census import Census
 from scheduler.core.actions import (
@@ -232,7 +233,7 @@ class Executor:
         return seconds
 
     def _set_back(self, unit: Unit, *, first: float) -> float:
-        seconds = min(first * 2.0 ** min(unit.setbacks, 16), _LONGEST_SETBACK_SECONDS)
+        seconds = doubled(first, unit.setbacks, longest_seconds=_LONGEST_SETBACK_SECONDS)
         seconds *= 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
         unit.setbacks += 1
         unit.submit_at = self._clock() + seconds

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from scheduler.backoff import doubled
 from slurmapi import SlurmError
 
 _FIRST_SECONDS: Final = 1.0
@@ -38,7 +39,7 @@ class Gate:
 
     def shut(self, error: SlurmError) -> float:
         """A submit failed; gives the seconds until the next one may be tried."""
-        pause = min(_FIRST_SECONDS * 2.0 ** min(self._failures, 16), _LONGEST_SECONDS)
+        pause = doubled(_FIRST_SECONDS, self._failures, longest_seconds=_LONGEST_SECONDS)
         pause = max(pause, error.retry_after or 0.0)
         self._failures += 1
         self._next_at = self._clock() + pause

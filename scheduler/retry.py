@@ -1,4 +1,4 @@
-"""The one place where tenacity is configured.
+"""The retry policy of this service, for both of its servers.
 
 Only for idempotent calls inside an adapter: a few tries within a few seconds. The long game, the
 requeue of a key, is the work queue's. Tenacity's own defaults retry without pause and without end,
@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import tenacity
 from tenacity.wait import wait_base
 
+from slurmapi import RetryPolicy
+
 T = TypeVar("T")
 OnRetry = Callable[[BaseException, int, float], None]
 """Called before each pause with the error, the number of the failed try, and seconds to wait."""
-
-
-class Policy(Protocol):
-    """Runs a call, again where its error says that this may help."""
-
-    async def __call__(self, call: Callable[[], Awaitable[T]], /) -> T:
-        """The call's result, or the error of its last try."""
-        ...
-
-
-async def once(call: Callable[[], Awaitable[T]], /) -> T:
-    """The policy of no retries."""
-    return await call()
 
 
 def retry_policy(
@@ -39,7 +28,7 @@ def retry_policy(
     first_seconds: float = 0.1,
     longest_seconds: float = 2.0,
     on_retry: OnRetry | None = None,
-) -> Policy:
+) -> RetryPolicy:
     """Retries for the given error types, each only when its `retryable` is true.
 
     Waits are full-jitter exponential, and never shorter than the error's `retry_after` seconds. A

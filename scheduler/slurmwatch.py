@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from scheduler.backoff import doubled
 from scheduler.metrics import Metrics
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJob
@@ -84,7 +85,7 @@ class SlurmWatch:
 
     def _interval(self, took: float) -> float:
         if self._failures:
-            return float(min(self._idle * 2.0 ** min(self._failures, 8), _LONGEST_SECONDS))
+            return doubled(self._idle, min(self._failures, 8), longest_seconds=_LONGEST_SECONDS)
         wanted = self._fast if self._waiting() else self._idle
         chunks = 1 + len(self._units.job_ids()) // _CHUNK
         return min(

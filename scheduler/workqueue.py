@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from scheduler.backoff import doubled
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -114,7 +116,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         # 2**64 times any first delay is beyond any longest one; a float must not overflow
-        seconds = min(self._first_seconds * 2.0 ** min(failures, 64), self._longest_seconds)
+        seconds = doubled(self._first_seconds, failures, longest_seconds=self._longest_seconds)
         seconds *= 1.0 - self._jitter * random.random()  # noqa: S311 - not cryptography
         seconds = max(seconds, at_least)
         self.add_after(key, seconds)

@@ -1,4 +1,4 @@
-"""Repeating requests that may be repeated; the only place where tenacity is configured.
+"""Repeating requests that may be repeated, for clients that are given no policy of their own.
 
 A policy is handed to SlurmClient, so that a service can have one of its own for all its clients.
 """

@@ -36,7 +36,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.naming import read_tag
+from scheduler.core.naming import read_tag, stands_for
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
 
@@ -361,5 +361,4 @@ def _any_runs(facts: UnitFacts) -> bool:
 
 
 def _ours(facts: UnitFacts, record: Job) -> bool:
-    tag = read_tag(record.admin_comment)
-    return tag is not None and tag.owner == facts.owner and facts.key in tag.uids
+    return stands_for(record.admin_comment, facts.key, owner=facts.owner)

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler import retry
 from scheduler.kube import errors
 from scheduler.kube.errors import Conflict, Forbidden, Invalid, KubeError, KubeRefused, NotFound
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import Pod, PodCondition, decode_identified, decode_pod
+from slurmapi import RetryPolicy, once
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -53,7 +53,7 @@ class Gone:
 class KubeApi:
     """Operations on pods, namespaces and recorded events. All raise KubeError on the unexpected."""
 
-    def __init__(self, session: KubeSession, *, policy: retry.Policy = retry.once) -> None:
+    def __init__(self, session: KubeSession, *, policy: RetryPolicy = once) -> None:
         self._session = session
         self._policy = policy
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from scheduler.retry import once, retry_policy
+from scheduler.retry import retry_policy
+from slurmapi import once
 
 pytestmark = pytest.mark.looptime
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,14 +14,6 @@ from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
-
-
-@pytest.fixture
-async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
-    service = Service(slurm, kube)
-    yield service
-    service.unharmed()
-    await service.kill()
 
 
 async def begin(service: Service) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -30,14 +29,6 @@ RUNNING = JobState(BaseState.RUNNING)
 
 def tag(uid: str = UID, *, node: str = "") -> str:
     return tag_of(uids=(uid,), node=node)
-
-
-@pytest.fixture
-async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
-    service = Service(slurm, kube)
-    yield service
-    service.unharmed()
-    await service.kill()
 
 
 async def seen(kube: TinyKube) -> None:
