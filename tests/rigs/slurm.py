@@ -114,10 +114,13 @@ class SlurmRig:
         if "slurmrestd" in self._daemons and not component.startswith("slurmd."):
             daemon.wait_until(self.rest().responding, what=f"{component} of {self._run}")
 
-    def saved_at(self) -> float:
-        """When slurmctld last wrote its jobs to disk, in seconds of the epoch; 0 for never."""
+    def has_saved(self, text: str) -> bool:
+        """Whether the jobs slurmctld last wrote to disk hold that text.
+
+        The file's time would not tell: the kernel's clock for it runs milliseconds behind.
+        """
         state = self._run / "state/job_state"
-        return state.stat().st_mtime if state.exists() else 0.0
+        return state.exists() and text.encode() in state.read_bytes()
 
     def pid(self, component: str) -> int:
         """The pid of a running component."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from functools import partial
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from tests.rigs.kube import KubeRig
 from tests.rigs.slurm import SlurmRig
@@ -55,13 +56,12 @@ class LiveCluster:
 
     async def save(self, job_id: int) -> None:
         """Touch the job, for slurmctld writes only what has changed, and wait; as in Cluster."""
-        began = time.time()
-        asked = {"comment": f"touched at {began}"}
-        await asyncio.to_thread(self._slurm.rest().request, "POST", f"job/{job_id}", body=asked)
+        mark = f"touched {uuid4()}"
+        touch = partial(self._slurm.rest().request, "POST", f"job/{job_id}", body={"comment": mark})
+        answer = await asyncio.to_thread(touch)
+        assert answer.ok, f"slurmctld did not take the touch of job {job_id}: {answer}"
         async with asyncio.timeout(_SAVE_SECONDS):
-            while True:
-                if self._slurm.saved_at() > began:
-                    return
+            while not self._slurm.has_saved(mark):  # noqa: ASYNC110 - a file of another process
                 await asyncio.sleep(0.05)
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
