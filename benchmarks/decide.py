@@ -28,6 +28,7 @@ from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.look import Look
+from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState
 
@@ -164,6 +165,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
         units=units,
         owner=_OWNER,
         rules=Rules(),
+        rulebook=Rulebook(prefixes=Rules().prefixes),
         clock=lambda: _NOW,
         doubtful=lambda _pod: False,
     )

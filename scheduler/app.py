@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -27,10 +28,14 @@ from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import NODES, PODS, Node, Pod
+from scheduler.kube.wire import IDENTIFIED, NODES, PODS, Identified, Node, Pod
 from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
+from scheduler.policy import file as policy_file
+from scheduler.policy.rulebook import Rulebook
+from scheduler.policy.rules import NO_POLICY, Policy
+from scheduler.policy.watch import PolicyWatch
 from scheduler.retry import retry_policy
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
@@ -50,7 +55,13 @@ class App:
     """One scheduler process."""
 
     def __init__(
-        self, settings: Settings, kube: KubeSession, *, owner: Owner, metrics: Metrics
+        self,
+        settings: Settings,
+        kube: KubeSession,
+        *,
+        owner: Owner,
+        metrics: Metrics,
+        policy: Policy = NO_POLICY,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -80,6 +91,11 @@ class App:
             on_change=lambda _old, _new: None,
             name="nodes",
         )
+        self._rules = Rules(
+            kill_wait_seconds=int(settings.slurm_kill_wait),
+            termination_offset_seconds=int(settings.termination_offset),
+        )
+        self._policy = self._build_policy(kube, policy)
         self._watch = SlurmWatch(
             self._slurm,
             units=self._units,
@@ -122,6 +138,26 @@ class App:
             for path in paths
         )
 
+    def _build_policy(self, kube: KubeSession, policy: Policy) -> PolicyWatch:
+        namespaces = Reflector(
+            kube,
+            "/api/v1/namespaces",
+            decode=IDENTIFIED,
+            store=Store[Identified](),
+            on_change=self._namespace_changed,
+            name="namespaces",
+        )
+        self._rulebook = Rulebook(
+            prefixes=self._rules.prefixes, policy=policy, namespaces=namespaces.store
+        )
+        return PolicyWatch(
+            self._settings.policy_file,
+            rulebook=self._rulebook,
+            namespaces=namespaces,
+            on_change=self._policy_changed,
+            metrics=self._metrics,
+        )
+
     def _build_controller(self, api: KubeApi, owner: Owner) -> Controller:
         settings = self._settings
         look = Look(
@@ -129,10 +165,8 @@ class App:
             nodes=self._nodes.store,
             units=self._units,
             owner=owner,
-            rules=Rules(
-                kill_wait_seconds=int(settings.slurm_kill_wait),
-                termination_offset_seconds=int(settings.termination_offset),
-            ),
+            rules=self._rules,
+            rulebook=self._rulebook,
             clock=monotonic,
             doubtful=lambda _pod: self._census.completed_at is None,
         )
@@ -188,6 +222,7 @@ class App:
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "pods": self._guard("pods", self._reflect_pods()),
             "nodes": self._guard("nodes", self._nodes.run()),
+            "policy": self._guard("policy", self._policy.run()),
             "pulse": self._guard("pulse", self._after_sync(self._watch.run())),
             "census": self._guard("census", self._after_sync(self._census.run())),
             "canceller": self._guard("canceller", self._canceller.run()),
@@ -201,7 +236,7 @@ class App:
     async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         """Intake first, then what is being done, then what was to be told."""
         log.info("shutting down")
-        for name in ("pods", "nodes", "pulse", "census", "gauges", "loop"):
+        for name in ("pods", "nodes", "policy", "pulse", "census", "gauges", "loop"):
             tasks[name].cancel()
         self._queue.shut_down()
         _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
@@ -244,8 +279,10 @@ class App:
         for reflector in self._reflectors():
             await reflector.synced.wait()
 
-    def _reflectors(self) -> tuple[Reflector[Pod] | Reflector[Node], ...]:
-        return (*self._pods, self._nodes)
+    def _reflectors(
+        self,
+    ) -> tuple[Reflector[Pod] | Reflector[Node] | Reflector[Identified], ...]:
+        return (*self._pods, self._nodes, *self._policy.needed())
 
     async def _gauges(self) -> None:
         while True:
@@ -274,6 +311,18 @@ class App:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
+            self._queue.add(pod.metadata.uid)
+
+    def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
+        """Its labels may be others, or known at last."""
+        if new is not None:
+            for pod in self._pod_store:
+                if pod.metadata.namespace == new.metadata.name:
+                    self._queue.add(pod.metadata.uid)
+
+    def _policy_changed(self) -> None:
+        """What was refused may be allowed now, and the other way round."""
+        for pod in self._pod_store:
             self._queue.add(pod.metadata.uid)
 
     def _hinted(self, job_id: int) -> None:
@@ -308,11 +357,22 @@ async def run(settings: Settings) -> None:
     """Connect, find out who we are, and schedule until told to stop."""
     agent = f"slurm-pod-scheduler/{scheduler.__version__}"
     metrics = Metrics()
+    policy = await _policy(settings.policy_file)
     opening = KubeSession.open(settings.kubeconfig, user_agent=agent, observe=metrics.kube_call)
     async with await opening as kube:
         owner = Owner(await _cluster_id(settings, kube), settings.scheduler_name)
         log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
-        await App(settings, kube, owner=owner, metrics=metrics).run()
+        await App(settings, kube, owner=owner, metrics=metrics, policy=policy).run()
+
+
+async def _policy(path: Path | None) -> Policy:
+    """The site's rules, which must be in order at the start. Raises SettingsError."""
+    if path is None:
+        return NO_POLICY
+    try:
+        return await asyncio.to_thread(policy_file.read, path)
+    except policy_file.PolicyError as error:
+        raise SettingsError(f"--policy-file: {error}") from None
 
 
 async def _cluster_id(settings: Settings, kube: KubeSession) -> str:

@@ -27,7 +27,9 @@ LABELS: Final[Mapping[str, str]] = {
     "outcome": "`ok`, `bound`, `alreadybound`, `gone`, or what went wrong: `unreachable` (never "
     "sent), `interrupted` (maybe carried out), `refused`, `denied`, `busy`, `garbled`, ...",
     "reason": "reason of the eviction, see [events](events.md)",
+    "rule": "name of a rule of the [policy file](policy.md)",
     "stage": "`submitted`, `allocated`, `bound`",
+    "version": "`taken`, `unchanged` in meaning, `refused`",
     "state": "`none`, `in_doubt`, `vanished`, `unknown`, `pending`, `running`, `suspended`, "
     "`ended`",
 }

@@ -28,6 +28,7 @@ from scheduler.core.actions import (
     Submit,
     Tell,
 )
+from scheduler.core.facts import Remark
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
@@ -36,6 +37,7 @@ from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Ku
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
 from scheduler.placeholder import mode_for, submission
+from scheduler.policy.verdict import Refusal
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -339,8 +341,22 @@ class Executor:
         if unit.told == (Reason.SCHEDULING_FAILED, message):
             return
         self._event(unit, Reason.SCHEDULING_FAILED, message)
+        for problem in action.problems:
+            if isinstance(problem, Refusal):
+                self._metrics.policy_refusals.labels(problem.rule).inc()
         await self._tell(unit, Reason.SCHEDULING_FAILED, message)
         self._count("reject", "ok")
+
+    def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
+        """Say what is to be said of a request; once for each pod."""
+        for remark in remarks:
+            if remark in unit.remarks:
+                continue
+            self._event(unit, remark.reason, remark.message)
+            if remark.reason is Reason.ROOT_REQUESTED:
+                self._metrics.root_requests.inc()
+            log.warning("request remarked on", pod=unit.name, remark=remark.message)
+        unit.remarks = remarks
 
     def _announce(self, unit: Unit, action: Tell) -> None:
         """An Event where Slurm has a new cause."""

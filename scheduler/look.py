@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
-from scheduler.core.facts import NodeFitness, PodFacts, PodStage, UnitFacts
+from scheduler.core.facts import NodeFitness, PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Container, Node, Pod, Quantity
+from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
 
 _LONGEST_JOB_ID = len(str(2**32))
@@ -29,6 +30,7 @@ class Look:
         units: Units,
         owner: Owner,
         rules: Rules,
+        rulebook: Rulebook,
         clock: Callable[[], float],
         doubtful: Callable[[Pod], bool],
     ) -> None:
@@ -38,7 +40,8 @@ class Look:
         self._owner = owner
         self._clock = clock
         self._doubtful = doubtful
-        self._parse = lru_cache(maxsize=4096)(_Parser(rules))
+        self._rulebook = rulebook
+        self._parse = lru_cache(maxsize=4096)(_Parser(rules, rulebook))
 
     def unit(self, key: str) -> Unit | None:
         """The unit of that key; one that is new to us is made from its pod."""
@@ -47,6 +50,8 @@ class Look:
         if unit is not None or pod is None:
             return unit
         meta = pod.metadata
+        if not self._rulebook.knows(meta.namespace):
+            return None  # the watch of Namespaces brings it up again
         unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock(), told=_told(pod))
         job_id = recorded_job(pod)
         if job_id is not None:
@@ -59,21 +64,26 @@ class Look:
         """Everything known of the unit now."""
         pod = self._pods.get(unit.key)
         record = unit.job.record if unit.job is not None else None
+        request, remarks = ((), ()) if pod is None else self._read(pod)
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
             pods=() if pod is None else (_pod_facts(pod, unit),),
-            request=() if pod is None else self._parse(_Spec.of(pod)),
+            request=request,
             job=unit.job_facts(),
             nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
+            remarks=remarks,
         )
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of that uid, as last seen."""
         return self._pods.get(uid)
+
+    def _read(self, pod: Pod) -> _Reading:
+        return self._parse(_Spec(pod, self._rulebook.edition(pod.metadata.namespace)))
 
     def _fitness(self, name: str) -> NodeFitness:
         node = self._nodes.by_name(name)
@@ -125,19 +135,18 @@ def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
     )
 
 
+_Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]
+
+
 class _Spec:
     """A pod's part that the parser reads, hashed by identity of the pod's version."""
 
     __slots__ = ("_key", "pod")
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, edition: Hashable) -> None:
         self.pod = pod
         # Resources and grace are immutable; annotations are not, but ours change them often.
-        self._key = (pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
-
-    @classmethod
-    def of(cls, pod: Pod) -> _Spec:
-        return cls(pod)
+        self._key = (edition, pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -151,16 +160,25 @@ def _foreign(found: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """`annotations.parse` for a pod as Kubernetes sends it."""
+    """`annotations.parse` for a pod as Kubernetes sends it, by the site's policy."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
         self._rules = rules
+        self._rulebook = rulebook
 
-    def __call__(self, spec: _Spec) -> JobRequest | tuple[Problem, ...]:
-        pod = spec.pod
+    def __call__(self, spec: _Spec) -> _Reading:
+        verdict = self._rulebook.judge(spec.pod)
+        if isinstance(verdict, Problem):
+            return (verdict,), ()
+        request = self._parse(spec.pod, verdict.annotations)
+        if not isinstance(request, JobRequest):
+            return (*request, *verdict.problems), verdict.remarks
+        return verdict.problems or request, verdict.remarks
+
+    def _parse(self, pod: Pod, annotations: Mapping[str, str]) -> JobRequest | tuple[Problem, ...]:
         return parse(
             PodSpec(
-                annotations=pod.metadata.annotations,
+                annotations=annotations,
                 containers=tuple(map(_resources, pod.spec.containers)),
                 init_containers=tuple(map(_resources, pod.spec.init_containers)),
                 overhead=_texts(pod.spec.overhead),

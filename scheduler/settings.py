@@ -104,6 +104,9 @@ class Settings(BaseModel):
         Path("/var/run/secrets/slurm/auth-token"),
         description="file with the JWT of a Slurm operator, read again when it changes",
     )
+    policy_file: Path | None = Field(
+        None, description="YAML file of who may ask for what; read again when it changes"
+    )
     slurm_kill_wait: Seconds = Field(30.0, gt=0, description="Slurm's KillWait")
     termination_offset: Seconds = Field(
         5.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
 from slurmapi.model import Job, JobState
 
 
@@ -53,6 +53,8 @@ class Unit:
     """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
     told_at: float = -1e9
     cause: str = ""
+    remarks: tuple[Remark, ...] = ()
+    """What was said of its request last."""
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     evicted_at: dict[str, float] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from enum import StrEnum, unique
 
 from annotations import JobRequest, Problem
 from scheduler.core.naming import Owner
+from scheduler.core.reasons import Reason
 from slurmapi.model import Job, JobState
 
 
@@ -43,6 +44,14 @@ class PodFacts:
     stage: PodStage
     node: str = ""
     placed_by_us: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about what a pod asks for that its owner is told once."""
+
+    reason: Reason
+    message: str
 
 
 @unique
@@ -112,3 +121,5 @@ class UnitFacts:
     """Since when the allocated Node has not been fit."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that a next process would not know it."""
+    remarks: tuple[Remark, ...] = ()
+    """What is to be said of the request; it changes nothing about what is done."""

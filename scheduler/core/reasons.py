@@ -25,6 +25,8 @@ class Reason(StrEnum):
     SLURM_UNAVAILABLE = "SlurmUnavailable"
     NODE_UNAVAILABLE = "NodeUnavailable"
     PLACEHOLDER_LOST = "PlaceholderLost"
+    POLICY_APPLIED = "PolicyApplied"
+    ROOT_REQUESTED = "RootRequested"
     PREEMPTED = "Preempted"
     TIME_LIMIT = "TimeLimit"
     NODE_FAILED = "NodeFailed"
@@ -102,6 +104,21 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "follows, for the very node where the pod runs already, unless the pod has become one that "
         "cannot be served. No container is affected.",
         "Nothing, unless it repeats: then look at the cause the message gives.",
+    ),
+    Reason.POLICY_APPLIED: Meaning(
+        "Normal",
+        "",
+        "A rule of the site's [policy](policy.md) forces a value that the pod gives otherwise; the "
+        "message names the rule and both values.",
+        "Nothing, or take the annotation off the pod. Ask the site for another rule.",
+    ),
+    Reason.ROOT_REQUESTED: Meaning(
+        "Warning",
+        "",
+        "The pod asks for a Slurm job of user 0 (root) in so many words, and no rule of a "
+        "[policy](policy.md) speaks of users. It is served.",
+        "Name another user with the annotation `user-id`. Sites: allow or forbid it in a policy "
+        "file.",
     ),
     Reason.PREEMPTED: Meaning(
         "Warning",

@@ -13,6 +13,7 @@ from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Pa
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
     Container,
+    Identified,
     Node,
     NodeCondition,
     NodeStatus,
@@ -34,6 +35,7 @@ class TinyKube:
         self.store = Joined[Pod]()
         self._mirror = self.store.new()
         self.nodes = Store[Node]()
+        self.namespaces = Store[Identified]()
         self.lag = lag
         self.on_change: Callable[[str], None] = lambda _uid: None
         self.bindings: list[tuple[str, str]] = []

@@ -19,6 +19,7 @@ from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.look import Look
 from scheduler.metrics import Metrics
+from scheduler.policy.rulebook import Rulebook
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Units
 from scheduler.workqueue import WorkQueue
@@ -87,12 +88,14 @@ class Service:
             clock=loop.time,
             metrics=metrics,
         )
+        self.rulebook = Rulebook(prefixes=Rules().prefixes, namespaces=kube.namespaces)
         self.look = Look(
             pods=kube.store,
             nodes=kube.nodes,
             units=self.units,
             owner=OWNER,
             rules=Rules(),
+            rulebook=self.rulebook,
             clock=loop.time,
             doubtful=lambda _pod: self.census.completed_at is None,
         )
