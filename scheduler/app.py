@@ -178,6 +178,8 @@ class App:
             recorder=self._recorder,
             owner=owner,
             placeholder_mode=settings.placeholder_mode,
+            condition_seconds=settings.condition_interval,
+            unschedulable_reason=settings.unschedulable_reason,
             watch=self._watch,
             census=self._census,
             metrics=self._metrics,

@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from annotations import keys
+from scheduler.core import pending
 from scheduler.core import table as core_table
 from scheduler.core.reasons import MEANINGS
 from scheduler.metrics import Metrics
@@ -66,6 +67,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": settings_table,
     "metrics.md": metrics_table,
     "events.md": events_table,
+    "pending.md": pending.table,
 }
 
 

@@ -54,8 +54,6 @@ from slurmapi import (
 
 log = structlog.get_logger(__name__)
 
-# A condition that only changes its wording is patched no more often than this.
-_TELL_SECONDS: Final = 10.0
 # After a refusal or an early end the next submit waits, doubling up to the longest.
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
@@ -85,6 +83,8 @@ class Executor:
         recorder: Recorder,
         owner: Owner,
         placeholder_mode: str,
+        condition_seconds: float,
+        unschedulable_reason: str,
         watch: SlurmWatch,
         census: Census,
         metrics: Metrics,
@@ -97,6 +97,8 @@ class Executor:
         self._recorder = recorder
         self._owner = owner
         self._mode = placeholder_mode
+        self._condition_seconds = condition_seconds
+        self._unschedulable_reason = unschedulable_reason
         self._watch = watch
         self._census = census
         self._metrics = metrics
@@ -128,7 +130,7 @@ class Executor:
                 await self._reject(unit, action)
             case Tell():
                 self._announce(unit, action)
-                await self._tell(unit, action.reason, action.message)
+                return await self._tell(unit, action.reason, action.message)
             case Again(seconds=seconds):
                 return seconds
             case Forget():
@@ -198,15 +200,16 @@ class Executor:
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
         """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
-        told = (Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending")
+        told = self._not_scheduled(Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending")
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
             unit.key,
-            conditions=() if action.node else (_not_scheduled(*told),),
+            conditions=() if action.node else (told,),
             annotations={JOB_ID: str(job.job_id)},
         )
-        unit.told = told  # told_at stays: the cause may follow at once
+        # told_at stays: the cause may follow at once.
+        unit.told, unit.told_reason = (told.reason, told.message), Reason.SLURM_PENDING
         unit.recorded = job.job_id
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused | SlurmBusy) -> Result:
@@ -338,7 +341,8 @@ class Executor:
 
     async def _reject(self, unit: Unit, action: Reject) -> None:
         message = problems_text(action.problems)
-        if unit.told == (Reason.SCHEDULING_FAILED, message):
+        told = self._not_scheduled(Reason.SCHEDULING_FAILED, message)
+        if unit.told == (told.reason, told.message):
             return
         self._event(unit, Reason.SCHEDULING_FAILED, message)
         for problem in action.problems:
@@ -368,25 +372,35 @@ class Executor:
         if not unit.bound:
             await self._tell(unit, reason, message)
 
-    async def _tell(self, unit: Unit, reason: Reason, message: str) -> None:
+    async def _tell(self, unit: Unit, reason: Reason, message: str) -> Result:
+        """The condition as it is now; the seconds to wait where it was written just before."""
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
             unit.unfit_since = now
             self._event(unit, reason, message)
-        if unit.told == (reason, message):
-            return
-        if unit.told[0] == reason and now - unit.told_at < _TELL_SECONDS:
-            return
+        told = self._not_scheduled(reason, message)
+        if unit.told == (told.reason, told.message):
+            return None
+        early = unit.told_at + self._condition_seconds - now
+        if unit.told_reason == reason and early > 0:
+            return early
         job_id = None if unit.job is None else unit.job.job_id
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
             unit.key,
-            conditions=(_not_scheduled(reason, message),),
+            conditions=(told,),
             annotations={} if job_id is None else {JOB_ID: str(job_id)},
         )
         unit.recorded = job_id or unit.recorded
-        unit.told, unit.told_at = (reason, message), now
+        unit.told, unit.told_reason = (told.reason, told.message), reason
+        unit.told_at = now
+        return None
+
+    def _not_scheduled(self, reason: Reason, message: str) -> Condition:
+        """PodScheduled=False, with the one reason that the site wants there, if it wants one."""
+        written = self._unschedulable_reason or reason
+        return Condition("PodScheduled", "False", written, message, _now())
 
     def _event(self, unit: Unit, reason: Reason, message: str) -> None:
         kind = MEANINGS[reason].kind
@@ -407,7 +421,9 @@ def _about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused | SlurmBusy]:
 
 def problems_text(problems: Sequence[Problem]) -> str:
     """All problems of a pod in one message, and what can be done."""
-    listed = "; ".join(problem.text for problem in problems)
+    # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
+    ordered = sorted(problems, key=lambda problem: not problem.rule)
+    listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
 
 
@@ -415,10 +431,6 @@ def _submitted_text(submitted: Submitted, action: Submit) -> str:
     where = f" for node {action.node}, where the pod runs" if action.node else ""
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
     return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
-
-
-def _not_scheduled(reason: str, message: str) -> Condition:
-    return Condition("PodScheduled", "False", reason, message, _now())
 
 
 def _now() -> datetime:

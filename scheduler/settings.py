@@ -34,6 +34,8 @@ _SERVICE_VARIABLE: Final = re.compile(
 _PART: Final = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
 _DURATION: Final = re.compile(rf"\d+(?:\.\d+)?|(?:{_PART})+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+# What Kubernetes takes as the reason of a condition (metav1.Condition).
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
 
@@ -126,6 +128,14 @@ class Settings(BaseModel):
     )
     workers: int = Field(48, ge=1, le=512, description="units worked on at the same time")
     events_per_second: float = Field(50.0, gt=0, description="recorded Events, at most")
+    condition_interval: Seconds = Field(
+        10.0, ge=1, description="a pod's condition changes its wording no more often than this"
+    )
+    unschedulable_reason: str = Field(
+        "",
+        description="reason of PodScheduled=False, whatever the cause, such as Unschedulable for "
+        "autoscalers; Events keep theirs. Default: the reasons of docs/events.md",
+    )
     health_probe_bind_address: Listen = Field(
         Address(host=None, port=8081), description="/healthz and /readyz"
     )
@@ -166,6 +176,13 @@ class Settings(BaseModel):
                 f"expected less than {kill_wait - 1:g}, which is --slurm-kill-wait minus 1 s: "
                 "no grace period would be short enough"
             )
+        return value
+
+    @field_validator("unschedulable_reason")
+    @classmethod
+    def _a_reason(cls, value: str) -> str:
+        if value and _REASON.fullmatch(value) is None:
+            raise ValueError("expected a word in CamelCase, such as Unschedulable")
         return value
 
     @field_validator("scheduler_name")

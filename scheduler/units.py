@@ -51,6 +51,8 @@ class Unit:
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
     told: tuple[str, str] = ("", "")
     """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
+    told_reason: str = ""
+    """Our own reason of what was last written, whatever stands in the condition for it."""
     told_at: float = -1e9
     cause: str = ""
     remarks: tuple[Remark, ...] = ()

@@ -37,6 +37,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.naming import read_tag, stands_for
+from scheduler.core.pending import pending_text
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
 
@@ -187,23 +188,11 @@ def _follow(
 
 
 def _wait(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
-    message = pending_text(job)
+    message = pending_text(job.job_id, job.record)
     cause = job.record.state_reason if job.record is not None else ""
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
     twins = (LookForTwins(),) if cause == "Dependency" else ()
     return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
-
-
-def pending_text(job: Tracked) -> str:
-    """Why the job waits, in Slurm's words, as far as it has been looked at."""
-    record = job.record
-    if record is None or record.state.base is not BaseState.PENDING:
-        return f"Slurm job {job.job_id} is pending"
-    details = [f"partition {record.partition}"] if record.partition else []
-    if record.priority is not None:
-        details.insert(0, f"priority {record.priority}")
-    told = f" ({', '.join(details)})" if details else ""
-    return f"Slurm job {job.job_id} is pending: {record.state_reason or 'no reason yet'}{told}"
 
 
 def _allocated(

@@ -118,6 +118,7 @@ def test_address(text, address):
         ("workers", "0", "greater than or equal to 1"),
         ("slurm-connections", "65", "less than or equal to 64"),
         ("scheduler-name", " ", "expected a name"),
+        ("unschedulable-reason", "no cpu", "expected a word in CamelCase"),
     ],
 )
 def test_refusal_names_flag_value_and_what_is_accepted(flag, value, expected):

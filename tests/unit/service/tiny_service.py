@@ -60,7 +60,14 @@ class TinyRecorder:
 class Service:
     """One process of ours between the two: everything but sockets and signal handlers."""
 
-    def __init__(self, slurm: TinySlurm, kube: TinyKube, *, recorder: TinyRecorder | None = None):
+    def __init__(
+        self,
+        slurm: TinySlurm,
+        kube: TinyKube,
+        *,
+        recorder: TinyRecorder | None = None,
+        unschedulable_reason: str = "",
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.slurm, self.kube = slurm, kube
         self.recorder = recorder or TinyRecorder()
@@ -107,6 +114,8 @@ class Service:
             recorder=cast("Recorder", self.recorder),
             owner=OWNER,
             placeholder_mode="auto",
+            condition_seconds=10.0,
+            unschedulable_reason=unschedulable_reason,
             watch=self.watch,
             census=self.census,
             metrics=metrics,
