@@ -10,21 +10,21 @@ _SHOWN_CHARACTERS = 80
 class Problem:
     """One fault: the full annotation key or spec path, its value, and what would be accepted.
 
-    `rule` is what the SUNK scheduler says of the same fault, in its own words.
+    `known_as` is what the SUNK scheduler says of the same fault, in its own words.
     """
 
     field: str
     value: str
     expected: str
-    rule: str = ""
+    known_as: str = ""
 
     @property
     def text(self) -> str:
         """One sentence for people: field, value (shortened, control characters escaped), remedy;
-        the rule in front.
+        what it is known as in front.
         """
         told = f"{self.field} is {_shown(self.value)}; expected {self.expected}"
-        return f"{self.rule}: {told}" if self.rule else told
+        return f"{self.known_as}: {told}" if self.known_as else told
 
 
 class NotAcceptableError(ValueError):

@@ -422,7 +422,7 @@ def _about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused | SlurmBusy]:
 def problems_text(problems: Sequence[Problem]) -> str:
     """All problems of a pod in one message, and what can be done."""
     # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
-    ordered = sorted(problems, key=lambda problem: not problem.rule)
+    ordered = sorted(problems, key=lambda problem: not problem.known_as)
     listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
 

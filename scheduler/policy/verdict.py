@@ -29,7 +29,7 @@ _FIELDS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Problem):
     """A value that the rule of that name does not allow."""
 
@@ -160,7 +160,7 @@ class _Case:
 
     def _refuse(self, key: str, value: str, expected: str, rule: Rule) -> None:
         told = f"{expected} (policy rule {rule.name!r})"
-        self.problems.append(Refusal(key, value, told, rule.name))
+        self.problems.append(Refusal(key, value, told, rule=rule.name))
 
     def _set(self, value: Value) -> None:
         self.annotations[f"{self._prefix}{value.name}"] = value.text
