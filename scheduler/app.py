@@ -104,6 +104,7 @@ class App:
             fast_seconds=settings.poll_interval,
             idle_seconds=settings.idle_poll_interval,
             metrics=metrics,
+            running_looks_per_second=settings.running_looks_per_second,
         )
         self._census = Census(
             self._slurm,
@@ -160,7 +161,7 @@ class App:
 
     def _build_controller(self, api: KubeApi, owner: Owner) -> Controller:
         settings = self._settings
-        look = Look(
+        self._look = Look(
             pods=self._pod_store,
             nodes=self._nodes.store,
             units=self._units,
@@ -169,6 +170,8 @@ class App:
             rulebook=self._rulebook,
             clock=monotonic,
             doubtful=lambda _pod: self._census.completed_at is None,
+            looked_through=lambda: self._census.completed_at is not None,
+            evict_suspended=settings.suspend_policy == "evict",
         )
         executor = Executor(
             kube=api,
@@ -186,7 +189,11 @@ class App:
             clock=monotonic,
         )
         return Controller(
-            queue=self._queue, look=look, executor=executor, metrics=self._metrics, clock=monotonic
+            queue=self._queue,
+            look=self._look,
+            executor=executor,
+            metrics=self._metrics,
+            clock=monotonic,
         )
 
     async def run(self) -> None:
@@ -313,6 +320,7 @@ class App:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
+            self._look.parting(pod)
             self._queue.add(pod.metadata.uid)
 
     def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:

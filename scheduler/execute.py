@@ -29,9 +29,10 @@ from scheduler.core.actions import (
     Tell,
 )
 from scheduler.core.facts import Remark
-from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.naming import JOB_ID, NODES, RESTARTS, Owner
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.farewell import Farewell
 from scheduler.gate import Gate
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
@@ -103,6 +104,7 @@ class Executor:
         self._census = census
         self._metrics = metrics
         self._clock = clock
+        self._farewell = Farewell(slurm, metrics)
         self._gate = Gate(clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
@@ -190,7 +192,7 @@ class Executor:
         )
         await self._record_job(unit, job, action)
         if action.replaces is not None:
-            await self._canceller.cancel(action.replaces)
+            await self._end_other(unit, action.replaces)
 
     def _lost(self, unit: Unit, action: Submit) -> None:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
@@ -273,7 +275,7 @@ class Executor:
             pod.name,
             pod.uid,
             node=action.node,
-            annotations={JOB_ID: str(action.job_id), NODES: action.node},
+            annotations=_bound_with(action),
         )
         self._count("bind", type(outcome).__name__.lower())
         match outcome:
@@ -290,7 +292,7 @@ class Executor:
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.node
-        unit.recorded = action.job_id
+        unit.recorded, unit.restarts = action.job_id, action.restarts
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
@@ -303,12 +305,28 @@ class Executor:
         log.info("pod bound", pod=unit.name, node=action.node, job_id=action.job_id)
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
-        await self._canceller.cancel(action.job_id)
-        if unit.job is not None and unit.job.job_id == action.job_id:
-            unit.job.cancelled_at = self._clock()
+        job = unit.job
+        if job is not None and job.job_id == action.job_id:
+            if job.record is not None:
+                job.record = await self._farewell.write(job.record, action.outcome)
+            await self._canceller.cancel(action.job_id)
+            job.cancelled_at = self._clock()
+        else:
+            await self._end_other(unit, action.job_id)
         self._count("cancel", "ok")
         log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
         return None
+
+    async def _end_other(self, unit: Unit, job_id: int) -> None:
+        """End a job that the unit has let go of. Where Slurm does not take the cancel, a census
+        finds the job, makes sure that it is ours, and tries until it does.
+        """
+        try:
+            await self._canceller.cancel(job_id)
+        except SlurmError:
+            unit.given_back.add(job_id)
+            self._census.ask()
+            raise
 
     async def _drop(self, unit: Unit, action: DropJob) -> None:
         await self._kube.patch_pod_status(
@@ -332,7 +350,9 @@ class Executor:
         if isinstance(patched, Gone):
             return 1.0
         self._event(unit, action.reason, f"{action.message}; the pod is deleted")
-        deleted = await self._kube.delete_pod(pod.namespace, pod.name, pod.uid)
+        deleted = await self._kube.delete_pod(
+            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
+        )
         unit.evicted_at[pod.uid] = now
         if isinstance(deleted, Deleted):
             self._metrics.evictions.labels(action.reason).inc()
@@ -425,6 +445,11 @@ def problems_text(problems: Sequence[Problem]) -> str:
     ordered = sorted(problems, key=lambda problem: not problem.known_as)
     listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
+
+
+def _bound_with(action: Bind) -> dict[str, str]:
+    told = {JOB_ID: str(action.job_id), NODES: action.node}
+    return told | ({RESTARTS: str(action.restarts)} if action.restarts else {})
 
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:

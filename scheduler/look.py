@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
 from scheduler.core.facts import NodeFitness, PodFacts, PodStage, Remark, UnitFacts
-from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.naming import JOB_ID, NODES, RESTARTS, Owner
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Container, Node, Pod, Quantity
+from scheduler.outcome import outcome_of
 from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
 
-_LONGEST_JOB_ID = len(str(2**32))
+_LONGEST_NUMBER = len(str(2**32))
 # A process before this one may have submitted for it.
 _BEFORE_US = float("-inf")
 _TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -33,6 +35,8 @@ class Look:
         rulebook: Rulebook,
         clock: Callable[[], float],
         doubtful: Callable[[Pod], bool],
+        looked_through: Callable[[], bool] = lambda: True,
+        evict_suspended: bool = False,
     ) -> None:
         self._pods = pods
         self._nodes = nodes
@@ -40,6 +44,8 @@ class Look:
         self._owner = owner
         self._clock = clock
         self._doubtful = doubtful
+        self._looked_through = looked_through
+        self._evict_suspended = evict_suspended
         self._rulebook = rulebook
         self._parse = lru_cache(maxsize=4096)(_Parser(rules, rulebook))
 
@@ -63,6 +69,8 @@ class Look:
     def facts(self, unit: Unit) -> UnitFacts:
         """Everything known of the unit now."""
         pod = self._pods.get(unit.key)
+        if pod is not None:
+            self.parting(pod)
         record = unit.job.record if unit.job is not None else None
         request, remarks = ((), ()) if pod is None else self._read(pod)
         return UnitFacts(
@@ -70,13 +78,22 @@ class Look:
             owner=self._owner,
             pods=() if pod is None else (_pod_facts(pod, unit),),
             request=request,
-            job=unit.job_facts(),
+            job=unit.job_facts(looked_through=self._looked_through()),
             nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
             remarks=remarks,
+            outcome=unit.outcome or ("pod gone" if pod is None else ""),
+            epoch=time.time(),
+            evict_suspended=self._evict_suspended,
         )
+
+    def parting(self, pod: Pod) -> None:
+        """Remember how the pod ends, if it does: this may be the last that is seen of it."""
+        unit = self._units.get(pod.metadata.uid)
+        if unit is not None:
+            unit.outcome = outcome_of(pod) or unit.outcome
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of that uid, as last seen."""
@@ -96,9 +113,14 @@ class Look:
 
 def recorded_job(pod: Pod) -> int | None:
     """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
-    text = pod.metadata.annotations.get(JOB_ID, "")
-    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
-    return (int(text) or None) if plain else None
+    return _number(pod, JOB_ID) or None
+
+
+def _number(pod: Pod, key: str) -> int:
+    """What the annotation says, 0 where it is not a plain number."""
+    text = pod.metadata.annotations.get(key, "")
+    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER
+    return int(text) if plain else 0
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:
@@ -132,6 +154,8 @@ def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
         or unit.job is not None
         or recorded_job(pod) is not None
         or NODES in meta.annotations,
+        grace_seconds=pod.spec.termination_grace_period_seconds,
+        restarts=max(unit.restarts, _number(pod, RESTARTS)),
     )
 
 

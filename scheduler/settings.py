@@ -119,12 +119,22 @@ class Settings(BaseModel):
     placeholder_mode: Literal["auto", "external", "script"] = Field(
         "auto", description="how pods are represented in Slurm"
     )
+    suspend_policy: Literal["keep", "evict"] = Field(
+        "keep", description="what becomes of a pod that runs when Slurm suspends its job"
+    )
     slurm_connections: int = Field(16, ge=1, le=64, description="connections to slurmrestd")
     poll_interval: Seconds = Field(
         0.25, gt=0, description="how often job states are asked for while pods wait"
     )
     idle_poll_interval: Seconds = Field(
         2.0, gt=0, description="how often job states are asked for while none waits"
+    )
+    running_looks_per_second: float = Field(
+        2.0,
+        ge=0,
+        le=50,
+        description="full looks at the jobs of pods that run, which show a preemption before its "
+        "GraceTime is over; 0 for none",
     )
     workers: int = Field(48, ge=1, le=512, description="units worked on at the same time")
     events_per_second: float = Field(50.0, gt=0, description="recorded Events, at most")

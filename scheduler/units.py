@@ -20,6 +20,10 @@ class Placeholder:
     proven: bool = False
     """Whether the record was read since Slurm last failed to answer: a slurmctld that comes back
     from a crash may have given the id to another job (measured)."""
+    looked_at: float = 0.0
+    """When it was last looked at in full, with or without an answer."""
+    seen_live: bool = False
+    """Whether this process has seen it before its end."""
     missing: int = 0
     """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
     cancelled_at: float | None = None
@@ -41,6 +45,8 @@ class Unit:
     settles it."""
     recorded: int | None = None
     """The job id on the pod, as last written or first seen."""
+    restarts: int = 0
+    """How often the job had been requeued when its pod was bound."""
     submitting: bool = False
     """A submit is under way, with all that belongs to it: its job is no leftover."""
     submit_at: float = 0.0
@@ -60,9 +66,13 @@ class Unit:
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     evicted_at: dict[str, float] = field(default_factory=dict)
+    outcome: str = ""
+    """How its pod ended, as last seen of it."""
+    given_back: set[int] = field(default_factory=set)
+    """Jobs it has let go of that are not cancelled yet, since Slurm did not take the cancel."""
 
-    def job_facts(self) -> JobFacts:
-        """The placeholder as `decide` sees it."""
+    def job_facts(self, *, looked_through: bool = True) -> JobFacts:
+        """The placeholder as `decide` sees it; `looked_through` says that a census is done."""
         job = self.job
         if job is None:
             return NoJob() if self.doubt_since is None else InDoubt()
@@ -74,6 +84,7 @@ class Unit:
             record=job.record if job.proven else None,
             record_at=job.record_at,
             cancelled_at=job.cancelled_at,
+            settled=job.seen_live or looked_through,
         )
 
 
@@ -115,6 +126,7 @@ class Units:
         unit.job = job
         unit.doubt_since = None
         if job is not None:
+            unit.given_back.discard(job.job_id)
             self._hold(job.job_id, unit.key)
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:

@@ -48,14 +48,17 @@ class Bind:
     pod: PodFacts
     node: str
     job_id: int
+    restarts: int = 0
+    """How often the job had been requeued by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End the placeholder."""
+    """End the placeholder, after noting on it how its pod ended, where that is known."""
 
     job_id: int
     why: str
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,15 @@ class DropJob:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Delete the pod with its own grace, after saying why: Slurm has taken its resources."""
+    """Delete the pod, after saying why: Slurm has taken its resources, or is about to.
+
+    `grace_seconds` is what is left of the time Slurm gives; None leaves the pod its own grace.
+    """
 
     pod: PodFacts
     reason: Reason
     message: str
+    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

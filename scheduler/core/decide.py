@@ -25,7 +25,7 @@ from scheduler.core.actions import (
     Submit,
     Tell,
 )
-from scheduler.core.endings import ending_of, sentence
+from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import (
     InDoubt,
     NodeFitness,
@@ -89,7 +89,7 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Forget(),)
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
-    return (Cancel(job.job_id, "its pod is gone"), Again(SOON_SECONDS))
+    return (Cancel(job.job_id, "its pod is gone", facts.outcome), Again(SOON_SECONDS))
 
 
 def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -205,6 +205,8 @@ def _allocated(
         or now - job.record_at > FRESH_SECONDS
     ):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if warned(record) and not _any_runs(facts):
+        return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
     if record.state.configuring:
         told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
         return (*(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods), Again(SOON_SECONDS))
@@ -218,7 +220,7 @@ def _allocated(
     unfit = {node: fitness for node, fitness in unfit.items() if fitness is not NodeFitness.GOOD}
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
-    binds = tuple(Bind(pod, placed[pod.uid], job.job_id) for pod in pods)
+    binds = tuple(Bind(pod, placed[pod.uid], job.job_id, record.restart_count) for pod in pods)
     return (*binds, Again(SLOW_LOOK_SECONDS))
 
 
@@ -249,6 +251,8 @@ def _unfit(
 def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
     if job.record is None or not job.record.state.ended:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if not job.settled:
+        return (LookForTwins(), Again(SOON_SECONDS))
     ending = ending_of(job.record)
     told = sentence(job.record, ending)
     if ending.again:
@@ -283,8 +287,12 @@ def _guard(
     record = job.record
     if job.state is None or record is None or record.state.base is not job.state.base:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if hinted(job.state, record):
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not _ours(facts, record):
         return _reacquire(facts, bound, now, why=f"job {job.job_id} is another's now")
+    if record.state.ended and not job.settled:
+        return (LookForTwins(), Again(SOON_SECONDS))
     if record.state.ended:
         ending = ending_of(record)
         told = sentence(record, ending)
@@ -298,6 +306,9 @@ def _guard(
             return _pending_again(facts, bound, record, now)
         case BaseState.RUNNING:
             return _running(facts, bound, record, job, now)
+        case BaseState.SUSPENDED if facts.evict_suspended:
+            told = f"Slurm has suspended job {job.job_id}"
+            return (*(Evict(pod, Reason.SUSPENDED, told) for pod in bound), Again(SOON_SECONDS))
         case _:
             return (Again(SLOW_LOOK_SECONDS),)  # suspended: kept; unknown destroys nothing
 
@@ -305,9 +316,8 @@ def _guard(
 def _pending_again(
     facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
 ) -> tuple[Action, ...]:
-    if record.restart_count > 0:
-        told = f"Slurm job {record.job_id} was requeued and has lost its node"
-        return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
+    if _requeued(bound, record):
+        return _evict_requeued(bound, record)
     tag = read_tag(record.admin_comment)
     if tag is not None and tag.node == bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue
@@ -319,13 +329,41 @@ def _pending_again(
 def _running(
     facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, job: Tracked, now: float
 ) -> tuple[Action, ...]:
+    if warned(record):
+        return _make_room(facts, bound, record)
     if any(pod.node not in record.nodes for pod in bound):
+        if _requeued(bound, record):
+            return _evict_requeued(bound, record)
         why = f"Slurm has started job {record.job_id} elsewhere"
         return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if waiting:
         return _allocated(facts, waiting, job, now)
     return (Again(SLOW_LOOK_SECONDS),)
+
+
+def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
+    """The warning before a preemption: the pods get what is left of the time, and no more than
+    they asked for.
+    """
+    left = seconds_left(record, epoch=facts.epoch)
+    told = warning(record, left)
+    return (
+        *(
+            Evict(pod, Reason.PREEMPTED, told, left if left < pod.grace_seconds else None)
+            for pod in bound
+        ),
+        Again(SOON_SECONDS),
+    )
+
+
+def _requeued(bound: tuple[PodFacts, ...], record: Job) -> bool:
+    return any(record.restart_count > pod.restarts for pod in bound)
+
+
+def _evict_requeued(bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
+    told = f"Slurm job {record.job_id} was requeued and has lost its node"
+    return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
 
 
 def _reacquire(

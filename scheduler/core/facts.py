@@ -36,7 +36,11 @@ class PodStage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """One pod. `placed_by_us` is false where somebody else gave it its Node."""
+    """One pod. `placed_by_us` is false where somebody else gave it its Node.
+
+    `grace_seconds` is its own. `restarts` counts how often its job had been requeued when it was
+    bound: any more of them have taken its node away.
+    """
 
     uid: str
     namespace: str
@@ -44,6 +48,8 @@ class PodFacts:
     stage: PodStage
     node: str = ""
     placed_by_us: bool = True
+    grace_seconds: int = 30
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,9 @@ class Tracked:
     record: Job | None = None
     record_at: float = 0.0
     cancelled_at: float | None = None
+    settled: bool = True
+    """Whether its end is the unit's own: this process saw the job live, or has looked through
+    Slurm's jobs. A former process may have asked for another one, and not come to record it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +132,9 @@ class UnitFacts:
     """Whether the pod does not name the job, so that a next process would not know it."""
     remarks: tuple[Remark, ...] = ()
     """What is to be said of the request; it changes nothing about what is done."""
+    outcome: str = ""
+    """How the pod ended, as far as it was seen; empty where none has."""
+    epoch: float = 0.0
+    """The same moment in seconds of the epoch, which Slurm's own times are in."""
+    evict_suspended: bool = False
+    """Whether a pod goes when Slurm suspends its job (a policy of the site)."""

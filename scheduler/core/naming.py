@@ -10,6 +10,7 @@ import msgspec
 
 JOB_ID = "slurm-pod-scheduler/job-id"
 NODES = "slurm-pod-scheduler/nodes"
+RESTARTS = "slurm-pod-scheduler/restarts"
 
 VERSION = 1
 
@@ -24,7 +25,8 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
-    `node` is set when the job was asked for on that very node, for a pod that already runs there.
+    `node` is set when the job was asked for on that very node, for a pod that already runs there,
+    `outcome` when the pod has ended and the job is about to.
     """
 
     v: int
@@ -34,6 +36,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     unit: str
     uids: tuple[str, ...]
     node: str = ""
+    outcome: str = ""
 
     @property
     def owner(self) -> Owner:

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     PLACEHOLDER_CANCELLED = "PlaceholderCancelled"
     PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
     REQUEUED = "Requeued"
+    SUSPENDED = "Suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.PREEMPTED: Meaning(
         "Warning",
         "DisruptionTarget",
-        f"Slurm preempted the job for one of higher priority. {_EVICTED}.",
+        "Slurm preempted the job for one of higher priority, or says that it will when the "
+        f"GraceTime is over. {_EVICTED}, or with what is left of the GraceTime where that is less.",
         "Nothing; the pod's controller makes a new pod, which queues again. Ask for a partition or "
         "QoS that is not preempted if this must not happen.",
     ),
@@ -157,5 +159,12 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         f"The job was requeued and has lost its node. {_EVICTED}; the requeued job is cancelled "
         "once the pod is gone.",
         "Nothing; the pod's controller makes a new pod with a job of its own.",
+    ),
+    Reason.SUSPENDED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        "Slurm suspended the job, and the site has chosen that its pod goes then "
+        f"(`--suspend-policy=evict`). {_EVICTED}.",
+        "Nothing; the pod's controller makes a new pod, which queues again.",
     ),
 }

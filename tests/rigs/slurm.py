@@ -34,6 +34,7 @@ class SlurmRig:
 
     partition: Final = slurm_conf.PARTITION
     high_partition: Final = slurm_conf.HIGH_PARTITION
+    grace_partition: Final = slurm_conf.GRACE_PARTITION
     gpus_per_node: Final = slurm_conf.GPUS_PER_NODE
 
     def __init__(self, chroot: Chroot, *, shape: Shape | None = None) -> None:
@@ -121,6 +122,11 @@ class SlurmRig:
         """
         state = self._run / "state/job_state"
         return state.exists() and text.encode() in state.read_bytes()
+
+    def scontrol(self, *arguments: str) -> None:
+        """Run scontrol as root; RuntimeError with its words where it fails."""
+        assert self._namespace is not None
+        self._namespace.call(("scontrol", *arguments))
 
     def pid(self, component: str) -> int:
         """The pid of a running component."""

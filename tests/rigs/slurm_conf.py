@@ -10,6 +10,9 @@ MEMORY_MIB_PER_NODE: Final = 512_000
 GPUS_PER_NODE: Final = 8
 PARTITION: Final = "main"
 HIGH_PARTITION: Final = "high"
+# Its jobs are preempted as those of `main`, but get this long to leave.
+GRACE_PARTITION: Final = "grace"
+GRACE_SECONDS: Final = 15
 # The way to the nodes with a real kubelet, which no other partition has: a simulated pod must not
 # get there.
 REAL_PARTITION: Final = "real"
@@ -48,6 +51,7 @@ GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 KillWait=30
+RebootProgram=/bin/true
 MaxJobCount=50000
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,default_queue_depth=1000
 """
@@ -85,7 +89,7 @@ def slurm_conf(shape: Shape, *, controller_port: int, slurmd_ports: dict[str, in
     lines = [
         _COMMON,
         f"SlurmctldPort={controller_port}",
-        *_external_nodes(shape),
+        *_external_nodes(shape, port=slurmd_ports[shape.slurmd[0]]),
         *(_slurmd_node(name, slurmd_ports[name]) for name in shape.slurmd),
         *_partitions(shape),
     ]
@@ -101,11 +105,15 @@ def gres_conf(shape: Shape) -> str:
     )
 
 
-def _external_nodes(shape: Shape) -> list[str]:
+def _external_nodes(shape: Shape, *, port: int) -> list[str]:
+    """Signals for jobs on them go to a slurmd that answers: an external node that nobody answers
+    for is NOT_RESPONDING after its first signal, until `scontrol reconfigure` (measured).
+    """
     lines = []
     if shape.external:
         names = f"e-[000-{shape.external - 1:03}]"
-        lines.append(f"NodeName={names} NodeAddr=127.0.0.1 {_NODE} State=EXTERNAL Weight=1")
+        where = f"NodeAddr=127.0.0.1 Port={port}"
+        lines.append(f"NodeName={names} {where} {_NODE} State=EXTERNAL Weight=1")
     # As big as a small machine, since a real kubelet admits no more than the machine has.
     lines += [
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=EXTERNAL"
@@ -124,6 +132,8 @@ def _partitions(shape: Shape) -> list[str]:
     lines = [
         f"PartitionName={PARTITION} Nodes={nodes} Default=YES State=UP PriorityTier=1",
         f"PartitionName={HIGH_PARTITION} Nodes={nodes} State=UP PriorityTier=10",
+        f"PartitionName={GRACE_PARTITION} Nodes={nodes} State=UP PriorityTier=1 "
+        f"GraceTime={GRACE_SECONDS}",
     ]
     if shape.real:
         lines.append(f"PartitionName={REAL_PARTITION} Nodes={','.join(shape.real)} State=UP")

@@ -39,6 +39,7 @@ class LiveCluster:
         self.real_partition = REAL_PARTITION
         self.partition = slurm.partition
         self.high_partition = slurm.high_partition
+        self.grace_partition = slurm.grace_partition
 
     @property
     def kube_url(self) -> str:
@@ -71,6 +72,26 @@ class LiveCluster:
     async def start(self, component: str) -> None:
         """Start it again; as in Cluster."""
         await asyncio.to_thread(self._rig_of(component).start, component)
+
+    async def suspend(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._scontrol("suspend", str(job_id))
+
+    async def resume(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._scontrol("resume", str(job_id))
+
+    async def requeue(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._scontrol("update", f"JobId={job_id}", "Requeue=1")
+        await self._scontrol("requeue", str(job_id))
+
+    async def reboot(self, node: str) -> None:
+        """As in Cluster."""
+        await self._scontrol("reboot", "ASAP", "reason=test", node)
+
+    async def _scontrol(self, *arguments: str) -> None:
+        await asyncio.to_thread(self._slurm.scontrol, *arguments)
 
     def _rig_of(self, component: str) -> KubeRig | SlurmRig:
         return self._kube if component == "kube-apiserver" else self._slurm

@@ -31,6 +31,7 @@ TEXTS: Final[dict[int, str]] = {
     2028: "Invalid node state specified",
     2029: "Invalid feature specification",
     2038: "Job dependency problem",
+    2039: "Only batch jobs are accepted or processed",
     2042: "Job is in held state, pending scheduler release",
     2045: "Invalid account or account/partition combination specified",
     2048: "Invalid license specification",

@@ -20,6 +20,8 @@ class State(StrEnum):
     TIMEOUT = "TIMEOUT"
     NODE_FAIL = "NODE_FAIL"
     PREEMPTED = "PREEMPTED"
+    DEADLINE = "DEADLINE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 
 ALIVE: Final = frozenset({State.PENDING, State.RUNNING, State.SUSPENDED})
@@ -139,6 +141,7 @@ class Job:
     start_time: float = 0.0
     end_time: float = 0.0
     preempt_time: float = 0.0
+    signalling_until: float = 0.0
     suspend_time: float = 0.0
     last_evaluation: float = 0.0
     time_limit_minutes: int | None = None
@@ -200,6 +203,8 @@ class Node:
     jobs: set[int] = field(default_factory=set)
     down: bool = False
     drain: bool = False
+    reboot: bool = False
+    not_responding: bool = False
     reason: str = ""
     reason_user: str = ""
     reason_time: float = 0.0
@@ -219,7 +224,7 @@ class Node:
     @property
     def available(self) -> bool:
         """Whether new jobs may start here."""
-        return not (self.down or self.drain)
+        return not (self.down or self.drain or self.not_responding)
 
     @property
     def cpus_used(self) -> int:
@@ -255,4 +260,8 @@ class Node:
             names.append("EXTERNAL")
         if self.drain:
             names.append("DRAIN")
+        if self.reboot:
+            names.append("REBOOT_REQUESTED")
+        if self.not_responding:
+            names.append("NOT_RESPONDING")
         return names

@@ -14,7 +14,8 @@ _SIGNALS: Final = {0: "", 1: "HUP", 9: "KILL", 15: "TERM"}
 
 def states(job: Job) -> list[str]:
     """Return base state and flags."""
-    return [job.state.value, "COMPLETING"] if job.completing else [job.state.value]
+    flags = {"COMPLETING": job.completing, "SIGNALING": job.signalling_until > 0}
+    return [job.state.value, *(name for name, given in flags.items() if given)]
 
 
 def job_record(cluster: Cluster, job: Job, shape: Shape) -> Wire:

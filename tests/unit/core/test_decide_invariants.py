@@ -119,8 +119,12 @@ def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> No
     for evict in chosen(Evict, unit):
         held = proven(unit)
         assert held is not None
-        requeued = held.state.base is BaseState.PENDING and held.restart_count > 0
-        assert held.state.ended or requeued
+        running = held.state.base is BaseState.RUNNING
+        requeued = held.restart_count > evict.pod.restarts and not held.state.ended
+        warned = running and held.preempt_time is not None
+        suspended = held.state.base is BaseState.SUSPENDED and unit.evict_suspended
+        assert held.state.ended or requeued or warned or suspended
+        assert evict.grace_seconds is None or 0 < evict.grace_seconds < evict.pod.grace_seconds
         assert evict.pod.stage in {PodStage.BOUND, PodStage.WAITING}
         assert evict.pod.placed_by_us or evict.pod.stage is PodStage.WAITING
 

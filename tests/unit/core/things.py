@@ -65,6 +65,11 @@ def tracked(looked: Job | None = None, *, at: float = NOW, **more: Any) -> Track
     return Tracked(job_id=JOB, **(fields | more))
 
 
+def warned() -> Job:
+    """A running job that Slurm has given 20 s to leave, from second 5000 of the epoch on."""
+    return record(preempt_time=5000, end_time=5020)
+
+
 def pod(stage: PodStage, *, node: str | None = None, uid: str = KEY, **more: Any) -> PodFacts:
     runs = stage in {PodStage.BOUND, PodStage.DEPARTING}
     where = ("n1" if runs else "") if node is None else node
@@ -108,6 +113,8 @@ _records = st.builds(
     restart_count=st.integers(0, 2),
     priority=st.none() | st.just(100),
     partition=st.sampled_from(["", "main"]),
+    preempt_time=st.sampled_from([None, None, 5000]),
+    end_time=st.sampled_from([None, 5020]),
 )
 _tracked = st.builds(
     Tracked,
@@ -150,6 +157,8 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
             uid=f"uid-{index}",
             node=draw(st.sampled_from(["n1", "n2", "n3"])) if stage in _RUNS else "",
             placed_by_us=draw(st.sampled_from([True, True, False])),
+            grace_seconds=draw(st.sampled_from([0, 5, 30])),
+            restarts=draw(st.sampled_from([0, 0, 1])),
         )
         for index, stage in enumerate(stages)
     )
@@ -161,6 +170,8 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),
+        epoch=draw(st.sampled_from([0.0, 5005.0, 9000.0])),
+        evict_suspended=draw(st.booleans()),
     )
 
 

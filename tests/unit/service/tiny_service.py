@@ -105,6 +105,7 @@ class Service:
             rulebook=self.rulebook,
             clock=loop.time,
             doubtful=lambda _pod: self.census.completed_at is None,
+            looked_through=lambda: self.census.completed_at is not None,
         )
         self.executor = Executor(
             kube=cast("KubeApi", kube),

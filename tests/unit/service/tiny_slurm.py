@@ -19,6 +19,7 @@ from slurmapi import (
     SlurmError,
     SlurmInterrupted,
     SlurmNoSuchJob,
+    SlurmRefused,
     Submitted,
 )
 
@@ -74,6 +75,12 @@ class TinySlurm:
             for job_id, job in self.jobs.items()
             if wanted is None or job_id in wanted
         }
+
+    async def update_job(self, job_id: int, **changes: Any) -> None:
+        await self._call("update", job_id)
+        if not self.live(job_id):
+            raise SlurmRefused("Job has already finished", error_number=2084, status=500)
+        self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
 
     async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
         try:
