@@ -53,7 +53,7 @@ from tests.unit.core.things import (
 )
 
 A = TypeVar("A")
-EXAMPLES = settings(max_examples=150, deadline=None)
+EXAMPLES = settings(max_examples=150)
 RUNS = {PodStage.BOUND, PodStage.DEPARTING}
 
 
