@@ -270,6 +270,8 @@ class Executor:
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
+        # From here on it may run there, also when the answer gets lost: the watch will tell.
+        self._units.binding[pod.uid] = action.node
         outcome = await self._kube.bind(
             pod.namespace,
             pod.name,
@@ -282,9 +284,11 @@ class Executor:
             case Bound():
                 self._bound(unit, action)
             case AlreadyBound(node=node):
+                self._units.binding.pop(pod.uid, None)
                 unit.bound[pod.uid] = node
                 return 0.0
             case Gone():
+                self._units.binding.pop(pod.uid, None)
                 return 1.0  # the watch is about to say so
             case _:
                 assert_never(outcome)
@@ -333,6 +337,7 @@ class Executor:
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
         self._units.set_job(unit, None)
+        self._units.binding.pop(unit.key, None)
         unit.recorded = unit.unfit_since = None
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"

@@ -151,7 +151,21 @@ class Settings(BaseModel):
     )
     metrics_bind_address: Listen = Field(Address(host=None, port=8080), description="/metrics")
     hooks_api_bind_address: Listen = Field(
-        Address(host=None, port=8000), description="hints from Slurm's hook scripts"
+        Address(host=None, port=8000),
+        description="what Slurm's hook scripts and placeholders ask; needs the token file",
+    )
+    hooks_api_token_file: Path | None = Field(
+        None,
+        description="file with the secret Slurm's hook scripts show, several a line each; without "
+        "one the hooks API is off",
+    )
+    hooks_api_tls_cert_file: Path | None = Field(
+        None, description="PEM certificate chain of the hooks API, read again when it changes"
+    )
+    hooks_api_tls_key_file: Path | None = Field(
+        None,
+        validate_default=True,  # against the certificate
+        description="its private key; plain HTTP without the two",
     )
     zap_log_level: Literal["debug", "info", "warn", "error"] = Field(
         "info", description="log level"
@@ -175,6 +189,13 @@ class Settings(BaseModel):
     @classmethod
     def _reachable(cls, value: str) -> str:
         check_base_url(value)
+        return value
+
+    @field_validator("hooks_api_tls_key_file")
+    @classmethod
+    def _of_a_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("hooks_api_tls_cert_file") is None):
+            raise ValueError("expected both --hooks-api-tls-cert-file and this, or neither")
         return value
 
     @field_validator("termination_offset")

@@ -95,6 +95,8 @@ class Units:
         self._units: dict[str, Unit] = {}
         # Mostly one; a copy of a pod's manifest brings the annotation with its job id along.
         self._by_job: dict[int, tuple[str, ...]] = {}
+        self.binding: dict[str, str] = {}
+        """Pod uid to Node of bindings that were sent and that the watch does not show yet."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -116,6 +118,7 @@ class Units:
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""
         unit = self._units.pop(key, None)
+        self.binding.pop(key, None)
         if unit is not None and unit.job is not None:
             self._let_go(unit.job.job_id, key)
 

@@ -203,6 +203,7 @@ def _allocated(
         record is None
         or record.state.base is not BaseState.RUNNING
         or now - job.record_at > FRESH_SECONDS
+        or (record.state.configuring and not _configuring(job))
     ):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if warned(record) and not _any_runs(facts):
@@ -222,6 +223,10 @@ def _allocated(
         return _unfit(facts, pods, job, unfit, now)
     binds = tuple(Bind(pod, placed[pod.uid], job.job_id, record.restart_count) for pod in pods)
     return (*binds, Again(SLOW_LOOK_SECONDS))
+
+
+def _configuring(job: Tracked) -> bool:
+    return job.state is not None and job.state.configuring
 
 
 def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:

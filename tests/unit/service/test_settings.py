@@ -233,3 +233,8 @@ def test_settings_that_leave_no_grace_are_refused(wait, offset):
 
 def test_kill_wait_too_short_for_the_usual_offset_is_refused():
     assert "--slurm-kill-wait" in refused("--slurm-kill-wait=3s")
+
+
+@pytest.mark.parametrize("flag", ["cert", "key"])
+def test_half_of_a_certificate_is_refused(flag):
+    assert "both" in refused(f"--hooks-api-tls-{flag}-file=/x")
