@@ -248,7 +248,7 @@ class SlurmModel:
             comment=asked.comment,
             admin_comment=asked.admin_comment,
             extra=asked.extra,
-            priority=0 if asked.held else 1 if asked.priority is None else asked.priority,
+            priority=_first_priority(asked),
             begin_time=asked.begin_time,
             time_limit_minutes=asked.time_limit_minutes,
             dependency=asked.dependency,
@@ -287,6 +287,13 @@ class SlurmModel:
 
 def _purgeable(job: Job, *, old: float) -> bool:
     return not job.alive and not job.completing and job.end_time < old
+
+
+def _first_priority(asked: Submission) -> int:
+    """Return what multifactor priority without any weight comes to, and what nice makes of it."""
+    if asked.held:
+        return 0
+    return max(1, -asked.nice) if asked.priority is None else asked.priority
 
 
 def _first_reason(job: Job, *, now: float) -> None:
