@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeGuard, assert_never
 
+import msgspec
 import structlog
 
 from annotations import Problem
@@ -29,7 +31,7 @@ from scheduler.core.actions import (
     Tell,
 )
 from scheduler.core.facts import Remark
-from scheduler.core.naming import JOB_ID, NODES, RESTARTS, Owner
+from scheduler.core.naming import JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
 from scheduler.farewell import Farewell
@@ -270,6 +272,7 @@ class Executor:
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
+        await self._note_restarts(unit, action)
         # From here on it may run there, also when the answer gets lost: the watch will tell.
         self._units.binding[pod.uid] = action.node
         outcome = await self._kube.bind(
@@ -277,7 +280,7 @@ class Executor:
             pod.name,
             pod.uid,
             node=action.node,
-            annotations=_bound_with(action),
+            annotations={JOB_ID: str(action.job_id), NODES: action.node},
         )
         self._count("bind", type(outcome).__name__.lower())
         match outcome:
@@ -294,9 +297,19 @@ class Executor:
                 assert_never(outcome)
         return None
 
+    async def _note_restarts(self, unit: Unit, action: Bind) -> None:
+        """On the job, before the pod can run: later requeues are told from former ones by it."""
+        record = None if unit.job is None else unit.job.record
+        tag = None if record is None else read_tag(record.admin_comment)
+        if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
+            return
+        noted = msgspec.structs.replace(tag, restarts=action.restarts).encode()
+        await self._slurm.update_job(action.job_id, admin_comment=noted)
+        unit.job.record = replace(record, admin_comment=noted)
+
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.node
-        unit.recorded, unit.restarts = action.job_id, action.restarts
+        unit.recorded = action.job_id
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
@@ -450,11 +463,6 @@ def problems_text(problems: Sequence[Problem]) -> str:
     ordered = sorted(problems, key=lambda problem: not problem.known_as)
     listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
-
-
-def _bound_with(action: Bind) -> dict[str, str]:
-    told = {JOB_ID: str(action.job_id), NODES: action.node}
-    return told | ({RESTARTS: str(action.restarts)} if action.restarts else {})
 
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:

@@ -45,8 +45,6 @@ class Unit:
     settles it."""
     recorded: int | None = None
     """The job id on the pod, as last written or first seen."""
-    restarts: int = 0
-    """How often the job had been requeued when its pod was bound."""
     submitting: bool = False
     """A submit is under way, with all that belongs to it: its job is no leftover."""
     submit_at: float = 0.0

@@ -43,13 +43,14 @@ class LookForTwins:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod to the Node its placeholder holds."""
+    """Bind the pod to the Node its placeholder holds. `restarts` is how often the job had been
+    requeued by then, which the job says before the pod can run.
+    """
 
     pod: PodFacts
     node: str
     job_id: int
     restarts: int = 0
-    """How often the job had been requeued by then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import msgspec
 
 JOB_ID = "slurm-pod-scheduler/job-id"
 NODES = "slurm-pod-scheduler/nodes"
-RESTARTS = "slurm-pod-scheduler/restarts"
 
 VERSION = 1
 
@@ -26,7 +25,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
     `node` is set when the job was asked for on that very node, for a pod that already runs there,
-    `outcome` when the pod has ended and the job is about to.
+    `outcome` when the pod has ended and the job is about to. `restarts` counts how often the job
+    had been requeued when its pods were bound: any more of them have taken the nodes away. It
+    stands here and not on the pod, whose owner could write anything.
     """
 
     v: int
@@ -37,6 +38,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     uids: tuple[str, ...]
     node: str = ""
     outcome: str = ""
+    restarts: int = 0
 
     @property
     def owner(self) -> Owner:

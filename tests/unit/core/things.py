@@ -32,10 +32,17 @@ LIVE: Final = tuple(state for state in BaseState if not JobState(state).ended)
 
 
 def tag(
-    *, owner: Owner = OURS, uids: tuple[str, ...] = (KEY,), node: str = "", version: int = VERSION
+    *,
+    owner: Owner = OURS,
+    uids: tuple[str, ...] = (KEY,),
+    node: str = "",
+    version: int = VERSION,
+    restarts: int = 0,
 ) -> str:
     """An admin_comment; ours unless told otherwise."""
-    return OwnerTag(version, owner.cluster, owner.scheduler, "ns", "train", uids, node).encode()
+    return OwnerTag(
+        version, owner.cluster, owner.scheduler, "ns", "train", uids, node, restarts=restarts
+    ).encode()
 
 
 def state(base: BaseState, *flags: str) -> JobState:
@@ -109,7 +116,7 @@ _records = st.builds(
     state=_states,
     state_reason=st.sampled_from(["", "None", "Resources", "Dependency"]),
     nodes=_node_lists,
-    admin_comment=st.sampled_from([tag(), tag(), tag(), *TAGS]),
+    admin_comment=st.sampled_from([tag(), tag(), tag(), tag(restarts=1), *TAGS]),
     restart_count=st.integers(0, 2),
     priority=st.none() | st.just(100),
     partition=st.sampled_from(["", "main"]),
@@ -158,7 +165,6 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
             node=draw(st.sampled_from(["n1", "n2", "n3"])) if stage in _RUNS else "",
             placed_by_us=draw(st.sampled_from([True, True, False])),
             grace_seconds=draw(st.sampled_from([0, 5, 30])),
-            restarts=draw(st.sampled_from([0, 0, 1])),
         )
         for index, stage in enumerate(stages)
     )
