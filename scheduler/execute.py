@@ -34,9 +34,10 @@ from scheduler.core.facts import Remark
 from scheduler.core.naming import JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.eviction import Evictor
 from scheduler.farewell import Farewell
 from scheduler.gate import Gate
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
+from scheduler.kube.api import AlreadyBound, Bound, Condition, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
 from scheduler.placeholder import mode_for, submission
@@ -61,8 +62,6 @@ log = structlog.get_logger(__name__)
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
-# An eviction that the watch does not show by then is repeated.
-_EVICT_AGAIN_SECONDS: Final = 10.0
 
 # Limits of one account, user or QoS (slurm_errno.h): others may submit nevertheless.
 _LIMITS: Final = frozenset({2050, 2074})
@@ -92,6 +91,7 @@ class Executor:
         census: Census,
         metrics: Metrics,
         clock: Callable[[], float],
+        budget_seconds: float = 0.0,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
@@ -107,6 +107,9 @@ class Executor:
         self._metrics = metrics
         self._clock = clock
         self._farewell = Farewell(slurm, metrics)
+        self._evictor = Evictor(
+            kube, budget_seconds=budget_seconds, tell=self._event, metrics=metrics, clock=clock
+        )
         self._gate = Gate(clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
@@ -129,7 +132,7 @@ class Executor:
             case DropJob():
                 await self._drop(unit, action)
             case Evict():
-                return await self._evict(unit, action)
+                return await self._evictor.evict(unit, action)
             case Reject():
                 await self._reject(unit, action)
             case Tell():
@@ -355,27 +358,6 @@ class Executor:
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._event(unit, Reason.PLACEHOLDER_LOST, text)
-
-    async def _evict(self, unit: Unit, action: Evict) -> Result:
-        pod, now = action.pod, self._clock()
-        again_in = unit.evicted_at.get(pod.uid, -1e9) + _EVICT_AGAIN_SECONDS - now
-        if again_in > 0:
-            return again_in
-        disrupted = Condition("DisruptionTarget", "True", action.reason, action.message, _now())
-        patched = await self._kube.patch_pod_status(
-            pod.namespace, pod.name, pod.uid, conditions=(disrupted,)
-        )
-        if isinstance(patched, Gone):
-            return 1.0
-        self._event(unit, action.reason, f"{action.message}; the pod is deleted")
-        deleted = await self._kube.delete_pod(
-            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
-        )
-        unit.evicted_at[pod.uid] = now
-        if isinstance(deleted, Deleted):
-            self._metrics.evictions.labels(action.reason).inc()
-        log.warning("pod evicted", pod=pod.name, reason=action.reason, message=action.message)
-        return _EVICT_AGAIN_SECONDS
 
     async def _reject(self, unit: Unit, action: Reject) -> None:
         message = problems_text(action.problems)
