@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations import ContainerResources, PodSpec, Rules
+from annotations import ContainerResources, JobRequest, PodSpec, Rules, parse
 from tests.unit.annotations.pods import WEB, accepted, pod, refused, the_problem
 
 
@@ -114,6 +114,42 @@ def test_cpus_equal_the_pods_life_played_phase_by_phase(mains, inits, overhead):
     assert request.cpus == needed_cpus(mains, inits, overhead)
 
 
+@given(
+    st.lists(containers, max_size=3).map(tuple),
+    st.lists(containers, max_size=3).map(tuple),
+    st.none() | quantities,
+    st.none() | quantities,
+)
+def test_pods_own_cpus_go_before_those_of_its_containers(mains, inits, request, limit):
+    spec = pod(
+        containers=(container("base", memory="1Mi"), *mains),
+        init_containers=inits,
+        requests={} if request is None else {"cpu": request},
+        limits={} if limit is None else {"cpu": limit},
+    )
+    inside = needed_cpus(mains, inits, "0m")
+    expected = inside or needed_cpus((container(cpu=limit or "0m"),), (), "0m")
+    if request is not None:
+        expected = needed_cpus((container(cpu=request),), (), "0m")
+    parsed = parse(spec, Rules())
+    assert (parsed.cpus if isinstance(parsed, JobRequest) else 0) == expected
+
+
+def test_memory_of_the_pod_as_a_whole_is_enough():
+    spec = pod(containers=(container(),), requests={"cpu": "3", "memory": "2Gi"})
+    request = accepted(replace(spec, overhead={"cpu": "1", "memory": "1Gi"}))
+    assert (request.cpus, request.memory_mib) == (4, 3072)
+
+
+def test_unreadable_request_of_the_pod_is_told_where_it_stands():
+    problem = the_problem(pod(requests={"cpu": "lots"}))
+    assert problem.field == "spec.resources.requests.cpu"
+
+
+def test_devices_are_never_asked_for_by_the_pod_as_a_whole():
+    assert accepted(pod(requests={"nvidia.com/gpu": "2"})).gres is None
+
+
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
 @pytest.mark.parametrize(("stated", "shown"), [({}, "not set"), ("0", "0"), ("0m", "0m")])
 def test_pod_without_cpu_or_memory_names_the_containers(resource, stated, shown):
@@ -194,7 +230,7 @@ def test_gpu_limit_is_enough():
 
 def test_resources_go_through_the_map():
     rules = Rules(
-        gpu_resources={
+        device_resources={
             "nvidia.com/gpu": "gpu:h100",
             "amd.com/gpu": "gpu:mi300",
             "intel/a": "gpu:h100",
