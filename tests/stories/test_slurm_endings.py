@@ -161,11 +161,12 @@ async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: Wo
     world.unharmed(pod)
 
 
-async def test_waiting_job_past_its_deadline_ends_its_pod(world: World) -> None:
+async def test_waiting_job_that_misses_its_deadline_ends_its_pod(world: World) -> None:
+    """Slurm ends it as soon as its time limit no longer fits before the deadline."""
     await world.fill()
-    await world.create()
+    await world.create(slurm={"timeout": "60"})
     job = await world.placeholder(await world.waiting())
-    await world.slurm.update(job.job_id, deadline=int(time.time()) + 3)
+    await world.slurm.update(job.job_id, deadline=int(time.time()) + 30)
     await world.gone()
     event = await world.event("TimeLimit")
     assert "DEADLINE" in event["message"]
