@@ -151,8 +151,7 @@ async def _tidy(world: World) -> None:
         if record.name == "preemptor" and record.live:
             await world.slurm.cancel(record.job_id)
     for node in world.cluster.nodes[:_LIVE_NODES]:
-        with suppress(AssertionError):  # one that is in service cannot be resumed
-            await world.slurm.set_node(node, "RESUME")
+        await world.slurm.resume_node(node)
 
 
 async def _measure(cluster: Cluster, rounds: int, folder: Path) -> None:

@@ -137,6 +137,7 @@ async def test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_fro
     await world.event("NodeUnavailable")
     job = await world.placeholder(await world.pod_that("has a job", _has_job))
     await world.cluster.requeue(job.job_id)
+    await world.until("the requeued job waits", lambda: _waits_for_its_time(world, job.job_id))
     await world.waiting()
     await world.uncordon()
     await world.slurm.update(job.job_id, begin_time={"set": True, "number": 0})
@@ -299,6 +300,13 @@ async def _unharmed_by_now(world: World, pod: Object, *, second: str = "second")
     await world.create(second)
     await world.running(second)
     world.unharmed(pod)
+
+
+async def _waits_for_its_time(world: World, job_id: int) -> bool:
+    """Once its script is gone a requeued job gets a begin time; before, it would be overwritten."""
+    record = await world.slurm.job(job_id)
+    assert record is not None
+    return record.states == ("PENDING",) and record.reason == "BeginTime"
 
 
 def _has_job(pod: Object) -> bool:
