@@ -140,7 +140,8 @@ async def test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_fro
     await world.until("the requeued job waits", lambda: _waits_for_its_time(world, job.job_id))
     await world.waiting()
     await world.uncordon()
-    await world.slurm.update(job.job_id, begin_time={"set": True, "number": 0})
+    now = {"set": True, "number": int(time.time())}
+    await world.slurm.update(job.job_id, begin_time=now)
     pod = await world.running()
     again = await world.placeholder(pod)
     assert (again.job_id, again.number("restart_cnt")) == (job.job_id, 1)
