@@ -108,7 +108,7 @@ async def _one(world: World, case: Case, number: int) -> float:
     await world.create(name, grace=3, slurm=slurm)
     pod = await world.running(name)
     job = await world.placeholder(pod)
-    await asyncio.sleep(_PULSE_SECONDS * random.random())  # noqa: S311 - at any point of the pulse
+    await asyncio.sleep(_PULSE_SECONDS * random.random())
     await case.act(world, pod, job)
     began = await _when(world, job.job_id, case.changed)
     told = await _told(world, name)
