@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
@@ -207,6 +207,7 @@ class App:
             unschedulable_reason=settings.unschedulable_reason,
             watch=self._watch,
             census=self._census,
+            job_environment=self._job_environment,
             metrics=self._metrics,
             clock=monotonic,
             budget_seconds=(
@@ -380,6 +381,9 @@ class App:
         self._look.use_kill_wait(seconds)
         for unit in self._units:
             self._queue.add(unit.key)
+
+    def _job_environment(self, unit: str) -> Mapping[str, str]:
+        return self._hooks.job_environment(unit, kill_wait_seconds=self._kill_wait.seconds)
 
     def _warn(self, reason: Reason, message: str) -> None:
         """An Event on our own pod, where we know it."""

@@ -47,6 +47,11 @@ class KillWait:
         self._warned_of = setting_seconds
         metrics.kill_wait.labels("setting").set(setting_seconds)
 
+    @property
+    def seconds(self) -> int:
+        """What counts now."""
+        return self._in_use
+
     async def first(self) -> None:
         """Read it once; gives up soon where Slurm does not answer."""
         try:

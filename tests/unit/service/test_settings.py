@@ -275,3 +275,13 @@ def test_kill_wait_too_short_for_the_usual_offset_is_refused():
 @pytest.mark.parametrize("flag", ["cert", "key"])
 def test_half_of_a_certificate_is_refused(flag):
     assert "both" in refused(f"--hooks-api-tls-{flag}-file=/x")
+
+
+@pytest.mark.parametrize("url", ["x", "http://", "http://h:1/path", "http://a b", "ftp://h", "h:1"])
+def test_url_for_jobs_that_is_none_is_refused(url):
+    told = refused(f"--hooks-api-url={url}", "--hooks-api-token-file=/x")
+    assert "expected http(s)://HOST[:PORT]" in told
+
+
+def test_url_for_jobs_needs_a_secret():
+    assert "expected a file with a secret" in refused("--hooks-api-url=http://h:1")
