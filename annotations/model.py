@@ -72,3 +72,4 @@ class JobRequest:
     reservation: str | None = None
     comment: str | None = None
     time_limit_minutes: int | None = None
+    excluded_nodes: tuple[str, ...] = ()

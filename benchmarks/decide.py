@@ -16,7 +16,6 @@ from benchmarks.decode import Pace, measure, show
 from scheduler.core.decide import decide
 from scheduler.core.facts import (
     JobFacts,
-    NodeFitness,
     NoJob,
     PodFacts,
     PodStage,
@@ -24,10 +23,12 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.fitness import Place
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.look import Look
+from scheduler.nodes import Nodes
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState
 
@@ -81,7 +82,7 @@ class Sample:
             pods=pod,
             request=self.request,
             job=self.job,
-            nodes={_node(number): NodeFitness.GOOD} if held else {},
+            nodes={_node(number): Place(_node(number))} if held else {},
         )
 
     def _pod(self, stage: PodStage) -> PodFacts:
@@ -160,7 +161,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
     nodes.replace(NODES.page(payloads.node_list(200)).items or ())
     look = Look(
         pods=pods,
-        nodes=nodes,
+        nodes=Nodes(nodes, on_change=lambda: None),
         units=units,
         owner=_OWNER,
         rules=Rules(),

@@ -31,6 +31,7 @@ from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
+from scheduler.nodes import Nodes
 from scheduler.retry import retry_policy
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
@@ -72,12 +73,14 @@ class App:
             qps=settings.events_per_second,
         )
         self._pods = self._pod_reflectors(kube)
+        node_store = Store[Node]()
+        self._fit = Nodes(node_store, on_change=self._nodes_changed)
         self._nodes = Reflector(
             kube,
             "/api/v1/nodes",
             decode=NODES,
-            store=Store[Node](),
-            on_change=lambda _old, _new: None,
+            store=node_store,
+            on_change=self._fit.changed,
             name="nodes",
         )
         self._watch = SlurmWatch(
@@ -126,7 +129,7 @@ class App:
         settings = self._settings
         look = Look(
             pods=self._pod_store,
-            nodes=self._nodes.store,
+            nodes=self._fit,
             units=self._units,
             owner=owner,
             rules=Rules(
@@ -275,6 +278,12 @@ class App:
         pod = new or old
         if pod is not None:
             self._queue.add(pod.metadata.uid)
+
+    def _nodes_changed(self) -> None:
+        """Some pod that could go nowhere may go somewhere now."""
+        for unit in self._units:
+            if unit.job is None:
+                self._queue.add(unit.key)
 
     def _hinted(self, job_id: int) -> None:
         if self._units.by_job(job_id):

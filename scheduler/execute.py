@@ -20,9 +20,11 @@ from scheduler.core.actions import (
     Cancel,
     DropJob,
     Evict,
+    Exclude,
     Forget,
     Inspect,
     LookForTwins,
+    Readmit,
     Record,
     Reject,
     Submit,
@@ -60,6 +62,9 @@ _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
 # An eviction that the watch does not show by then is repeated.
 _EVICT_AGAIN_SECONDS: Final = 10.0
+
+# Of the nodes that are left out, a message explains so many.
+_MOST_SHOWN: Final = 3
 
 # Limits of one account, user or QoS (slurm_errno.h): others may submit nevertheless.
 _LIMITS: Final = frozenset({2050, 2074})
@@ -120,6 +125,10 @@ class Executor:
                 return await self._cancel(unit, action)
             case DropJob():
                 await self._drop(unit, action)
+            case Exclude(node=node, why=why):
+                self._exclude(unit, node, why)
+            case Readmit():
+                await self._readmit(action)
             case Evict():
                 return await self._evict(unit, action)
             case Reject():
@@ -168,6 +177,7 @@ class Executor:
                 name=unit.name,
                 uids=(unit.key,),
                 node=action.node,
+                excluded=tuple(node for node, _ in action.excluded),
             )
         )
 
@@ -213,6 +223,9 @@ class Executor:
         message = refusal_text(
             action.request, error_number=error.error_number, description=str(error)
         )
+        if action.excluded:
+            unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
+            message = f"{message}; {_left_out(action)}"
         self._event(unit, Reason.SLURM_REJECTED, message)
         await self._tell_waiting(
             unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
@@ -267,7 +280,7 @@ class Executor:
             pod.namespace,
             pod.name,
             pod.uid,
-            node=action.node,
+            node=action.target,
             annotations={JOB_ID: str(action.job_id), NODES: action.node},
         )
         self._count("bind", type(outcome).__name__.lower())
@@ -284,18 +297,18 @@ class Executor:
         return None
 
     def _bound(self, unit: Unit, action: Bind) -> None:
-        unit.bound[action.pod.uid] = action.node
+        unit.bound[action.pod.uid] = action.target
         unit.recorded = action.job_id
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
             self._metrics.stage_seconds.labels("bound").observe(seconds)
         text = (
-            f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.node} "
-            f"(Slurm job {action.job_id})"
+            f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
+            f"({_held(action)})"
         )
         self._event(unit, Reason.SCHEDULED, text)
-        log.info("pod bound", pod=unit.name, node=action.node, job_id=action.job_id)
+        log.info("pod bound", pod=unit.name, node=action.target, job_id=action.job_id)
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
         await self._canceller.cancel(action.job_id)
@@ -314,6 +327,21 @@ class Executor:
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._event(unit, Reason.PLACEHOLDER_LOST, text)
+
+    def _exclude(self, unit: Unit, node: str, why: str) -> None:
+        seconds = unit.exclusions.add(node, why, now=self._clock())
+        log.warning("node excluded", pod=unit.name, node=node, why=why, for_s=seconds)
+
+    async def _readmit(self, action: Readmit) -> None:
+        """Slurm's refusal costs nothing but time: the job waits on, for the nodes it had before."""
+        try:
+            await self._slurm.update_job(action.job_id, excluded_nodes=action.excluded)
+        except SlurmRefused as error:
+            self._count("readmit", "refused")
+            log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
+            return
+        self._count("readmit", "ok")
+        log.info("excluded nodes updated", job_id=action.job_id, excluded=list(action.excluded))
 
     async def _evict(self, unit: Unit, action: Evict) -> Result:
         pod, now = action.pod, self._clock()
@@ -397,8 +425,22 @@ def problems_text(problems: Sequence[Problem]) -> str:
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:
     where = f" for node {action.node}, where the pod runs" if action.node else ""
+    if action.excluded:
+        where = f", {_left_out(action)}"
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
     return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
+
+
+def _left_out(action: Submit) -> str:
+    """Which nodes it was not to get, and why."""
+    shown = [f"{node} ({why})" for node, why in action.excluded[:_MOST_SHOWN]]
+    more = len(action.excluded) - len(shown)
+    return f"left out: {', '.join(shown)}{f' and {more} more' if more else ''}"
+
+
+def _held(action: Bind) -> str:
+    on = "" if action.node == action.target else f" on node {action.node}"
+    return f"Slurm job {action.job_id}{on}"
 
 
 def _not_scheduled(reason: str, message: str) -> Condition:

@@ -6,26 +6,29 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
-from scheduler.core.facts import NodeFitness, PodFacts, PodStage, UnitFacts
+from scheduler.core.facts import PodFacts, PodStage, UnitFacts
+from scheduler.core.fitness import Place, Wishes
 from scheduler.core.naming import JOB_ID, NODES, Owner
-from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import Container, Node, Pod, Quantity
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Container, Pod, Quantity
+from scheduler.nodes import Nodes
 from scheduler.units import Placeholder, Unit, Units
 
 _LONGEST_JOB_ID = len(str(2**32))
 # A process before this one may have submitted for it.
 _BEFORE_US = float("-inf")
+_NO_WISHES = Wishes()
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 class Look:
-    """Reads the two stores and what is remembered, and says how things stand."""
+    """Reads the caches and what is remembered, and says how things stand."""
 
     def __init__(
         self,
         *,
         pods: Joined[Pod],
-        nodes: Store[Node],
+        nodes: Nodes,
         units: Units,
         owner: Owner,
         rules: Rules,
@@ -58,16 +61,18 @@ class Look:
     def facts(self, unit: Unit) -> UnitFacts:
         """Everything known of the unit now."""
         pod = self._pods.get(unit.key)
-        record = unit.job.record if unit.job is not None else None
+        wishes = _NO_WISHES if pod is None else pod.spec.wishes
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
             pods=() if pod is None else (_pod_facts(pod, unit),),
             request=() if pod is None else self._parse(_Spec.of(pod)),
             job=unit.job_facts(),
-            nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
+            nodes=self._places(unit, wishes),
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
+            excluded=unit.exclusions.active(self._clock()),
+            nowhere="" if unit.job is not None else self._nodes.nowhere(wishes),
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
         )
 
@@ -75,13 +80,10 @@ class Look:
         """The pod of that uid, as last seen."""
         return self._pods.get(uid)
 
-    def _fitness(self, name: str) -> NodeFitness:
-        node = self._nodes.by_name(name)
-        if node is None:
-            return NodeFitness.ABSENT
-        if node.spec.unschedulable:
-            return NodeFitness.CORDONED
-        return NodeFitness.GOOD if node.ready else NodeFitness.NOT_READY
+    def _places(self, unit: Unit, wishes: Wishes) -> dict[str, Place]:
+        record = unit.job.record if unit.job is not None else None
+        nodes = () if record is None else record.nodes
+        return {node: self._nodes.place(node, wishes) for node in nodes}
 
 
 def recorded_job(pod: Pod) -> int | None:

@@ -67,5 +67,5 @@ def submission(
         comment=request.comment,
         time_limit_minutes=request.time_limit_minutes,
         required_nodes=(node,) if node else (),
-        excluded_nodes=tuple(excluded),
+        excluded_nodes=tuple(dict.fromkeys((*request.excluded_nodes, *excluded))),
     )

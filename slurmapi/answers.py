@@ -59,6 +59,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     job_state: Words = None
     state_reason: str | None = None
     nodes: str | list[str] | None = None
+    excluded_nodes: str | list[str] | None = None
     admin_comment: str | None = None
     comment: str | None = None
     partition: str | None = None
@@ -303,6 +304,7 @@ def _job(record: JobRecord, job_id: int) -> Job:
         state=state,
         state_reason=record.state_reason or "",
         nodes=_hosts(record.nodes),
+        excluded_nodes=_hosts(record.excluded_nodes),
         admin_comment=record.admin_comment or "",
         comment=record.comment or "",
         partition=record.partition or "",

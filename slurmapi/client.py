@@ -198,6 +198,7 @@ class SlurmClient:
         time_limit_minutes: int | None = None,
         priority: int | None = None,
         held: bool | None = None,
+        excluded_nodes: Sequence[str] | None = None,
     ) -> None:
         """Change what is given of a job; None leaves a property as it is."""
         changes: dict[str, Any] = {
@@ -206,6 +207,7 @@ class SlurmClient:
             "time_limit": _number(time_limit_minutes),
             "priority": _number(priority),
             "hold": held,
+            "excluded_nodes": None if excluded_nodes is None else list(excluded_nodes),
         }
         given = {key: value for key, value in changes.items() if value is not None}
         if not given:

@@ -80,13 +80,14 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job record. `nodes` are expanded, in rank order."""
+    """One job record. `nodes` are expanded, in rank order, and so are `excluded_nodes`."""
 
     job_id: int
     name: str
     state: JobState
     state_reason: str = ""
     nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
     admin_comment: str = ""
     comment: str = ""
     partition: str = ""

@@ -7,10 +7,11 @@ All times are seconds of one monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from annotations import JobRequest, Problem
+from scheduler.core.fitness import Place
 from scheduler.core.naming import Owner
 from slurmapi.model import Job, JobState
 
@@ -35,7 +36,9 @@ class PodStage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """One pod. `placed_by_us` is false where somebody else gave it its Node."""
+    """One pod. `node` is the Slurm node behind the Kubernetes Node it is bound to, empty where that
+    is not known; `placed_by_us` is false where somebody else gave it its Node.
+    """
 
     uid: str
     namespace: str
@@ -43,16 +46,6 @@ class PodFacts:
     stage: PodStage
     node: str = ""
     placed_by_us: bool = True
-
-
-@unique
-class NodeFitness(StrEnum):
-    """Whether a Node of that name may get a pod now."""
-
-    GOOD = "good"
-    ABSENT = "absent"
-    NOT_READY = "not ready"
-    CORDONED = "cordoned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +91,21 @@ JobFacts = NoJob | InDoubt | Tracked | Vanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFacts:
-    """All that `decide` may look at. `nodes` holds the fitness of the Nodes of the allocation."""
+    """All that `decide` may look at. `nodes` says what is behind the allocation, by Slurm node."""
 
     key: str
     owner: Owner
     pods: tuple[PodFacts, ...]
     request: JobRequest | tuple[Problem, ...]
     job: JobFacts
-    nodes: Mapping[str, NodeFitness]
+    nodes: Mapping[str, Place]
     submit_at: float = 0.0
     """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
     unfit_since: float | None = None
     """Since when the allocated Node has not been fit."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Slurm nodes that its job must not get, and why."""
+    nowhere: str = ""
+    """Why no Kubernetes Node can take the pod, where that is so."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that a next process would not know it."""

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from scheduler.core.fitness import NodeFacts, Taint, Term, Toleration, Wishes
 from scheduler.kube.errors import KubeGarbled
 
 T = TypeVar("T")
@@ -76,6 +77,24 @@ class SchedulingGate(Wire, frozen=True, gc=False):
     name: str = ""
 
 
+class NodeSelector(Wire, frozen=True, gc=False):
+    """Terms, of which one must match; a list that is null matches nothing either."""
+
+    node_selector_terms: tuple[Term, ...] | None = ()
+
+
+class NodeAffinity(Wire, frozen=True, gc=False):
+    """Which Nodes a pod needs. What it would rather have is Slurm's to weigh."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Wire, frozen=True, gc=False):
+    """The part of a pod's affinity that is about Nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(Wire, frozen=True, gc=False):
     """What a pod asks for, and where it was put."""
 
@@ -90,7 +109,22 @@ class PodSpec(Wire, frozen=True, gc=False):
     priority_class_name: str = ""
     restart_policy: str = "Always"
     node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
     active_deadline_seconds: int | None = None
+
+    @property
+    def wishes(self) -> Wishes:
+        """Which Nodes it may go to."""
+        return Wishes(tuple(sorted(self.node_selector.items())), self._terms, self.tolerations)
+
+    @property
+    def _terms(self) -> tuple[Term, ...] | None:
+        of_nodes = None if self.affinity is None else self.affinity.node_affinity
+        if of_nodes is None:
+            return None
+        required = of_nodes.required_during_scheduling_ignored_during_execution
+        return None if required is None else required.node_selector_terms or ()
 
 
 class PodCondition(Wire, frozen=True, gc=False, omit_defaults=True):
@@ -167,14 +201,6 @@ class Pod(Wire, frozen=True, gc=False):
         return next((c for c in self.status.conditions if c.type == kind), None)
 
 
-class Taint(Wire, frozen=True, gc=False):
-    """A reason why pods may not go to a Node."""
-
-    key: str = ""
-    effect: str = ""
-    value: str = ""
-
-
 class NodeSpec(Wire, frozen=True, gc=False):
     """What an administrator says of a Node."""
 
@@ -216,6 +242,17 @@ class Node(Wire, frozen=True, gc=False):
     def ready(self) -> bool:
         """The Ready condition is True."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def facts(self) -> NodeFacts:
+        """What decides whether a pod may go there."""
+        return NodeFacts(
+            name=self.metadata.name,
+            labels=self.metadata.labels,
+            taints=self.spec.taints,
+            ready=self.ready,
+            unschedulable=self.spec.unschedulable,
+        )
 
 
 class ListMeta(Wire, frozen=True, gc=False):

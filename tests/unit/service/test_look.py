@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from annotations import JobRequest
-from scheduler.core.facts import InDoubt, NodeFitness, NoJob, PodStage, Tracked
+from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked
+from scheduler.core.fitness import Place, Unfit
 from scheduler.core.naming import JOB_ID
 from scheduler.kube.wire import (
     ObjectMeta,
@@ -158,9 +159,9 @@ async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
     unit.job = Placeholder(looked.job_id, record=looked, proven=True)
     kube.set_node("n2", ready=False)
     assert service.look.facts(unit).nodes == {
-        "n1": NodeFitness.GOOD,
-        "n2": NodeFitness.NOT_READY,
-        "n3": NodeFitness.ABSENT,
+        "n1": Place("n1"),
+        "n2": Place("n2", Unfit("is not ready", passes=True)),
+        "n3": Place("", Unfit("maps to no Kubernetes Node")),
     }
 
 

@@ -19,6 +19,7 @@ from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.look import Look
 from scheduler.metrics import Metrics
+from scheduler.nodes import Nodes
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Units
 from scheduler.workqueue import WorkQueue
@@ -87,9 +88,11 @@ class Service:
             clock=loop.time,
             metrics=metrics,
         )
+        self.nodes = Nodes(kube.nodes, on_change=self._nodes_changed)
+        kube.on_node_change = self.nodes.changed
         self.look = Look(
             pods=kube.store,
-            nodes=kube.nodes,
+            nodes=self.nodes,
             units=self.units,
             owner=OWNER,
             rules=Rules(),
@@ -127,6 +130,10 @@ class Service:
         self._tasks.append(loop.create_task(run_workers(self.controller, 4)))
         for uid in self.kube.pods:
             self.queue.add(uid)
+
+    def _nodes_changed(self) -> None:
+        for unit in self.units:
+            self.queue.add(unit.key)
 
     async def kill(self) -> None:
         """As SIGKILL: nothing is finished, nothing is remembered."""

@@ -54,6 +54,7 @@ class TinySlurm:
             admin_comment=submission.admin_comment,
             partition="main",
             submission=submission,
+            excluded_nodes=submission.excluded_nodes,
         )
         if self.lose_next_submit:
             self.lose_next_submit = False
@@ -85,6 +86,11 @@ class TinySlurm:
                 self.on_cancel(self.jobs[job_id])
                 self.end(job_id, BaseState.CANCELLED)
         return {}
+
+    async def update_job(self, job_id: int, *, excluded_nodes: Sequence[str] | None = None) -> None:
+        await self._call("update", job_id)
+        changed = dataclasses.replace(self.jobs[job_id], excluded_nodes=tuple(excluded_nodes or ()))
+        self.jobs[job_id] = changed
 
     async def _call(self, operation: str, *job_ids: int) -> None:
         self.calls[operation] += 1
@@ -131,6 +137,7 @@ class TinySlurm:
         if any(it.name == job.name and self.live(it.job_id) for it in self._before(job_id)):
             return None
         wanted = asked.required_nodes if asked is not None and asked.required_nodes else NODES
+        wanted = tuple(node for node in wanted if node not in job.excluded_nodes)
         taken = {it.nodes[0] for it in self.jobs.values() if it.nodes and not it.state.ended}
         return next((node for node in wanted if node not in taken), None)
 
