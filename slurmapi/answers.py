@@ -233,6 +233,10 @@ class _NodeRecord(msgspec.Struct, frozen=True):
     name: str
     state: Words = None
     address: str | None = None
+    hostname: str | None = None
+    comment: str | None = None
+    extra: str | None = None
+    instance_id: str | None = None
     reason: str | None = None
     cpus: Number = None
     alloc_cpus: Number = None
@@ -394,6 +398,10 @@ def _node(record: _NodeRecord) -> Node:
         name=record.name,
         states=frozenset(_split(record.state)),
         address=record.address or "",
+        hostname=record.hostname or "",
+        comment=record.comment or "",
+        extra=record.extra or "",
+        instance_id=record.instance_id or "",
         reason=record.reason or "",
         cpus=integer(record.cpus) or 0,
         allocated_cpus=integer(record.alloc_cpus) or 0,

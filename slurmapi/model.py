@@ -152,6 +152,10 @@ class Node:
     name: str
     states: frozenset[str]
     address: str = ""
+    hostname: str = ""
+    comment: str = ""
+    extra: str = ""
+    instance_id: str = ""
     reason: str = ""
     cpus: int = 0
     allocated_cpus: int = 0

@@ -11,7 +11,10 @@ from .records import STARTED, Job, Node
 from .submitting import check_lengths, misfit, submission
 
 _PENDING_ONLY: Final = frozenset(
-    {"minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "partition", "nodes"}
+    {
+        *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node"),
+        *("partition", "nodes", "excluded_nodes"),
+    }
 )
 _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
 
@@ -70,7 +73,7 @@ def update_node(
     states = fields.get("state", ())
     if not _NODE_STATES.issuperset(states):
         raise SlurmError(2180 if cluster.config.release is Release.V26_05 else 2028)
-    for name in ("comment", "extra"):
+    for name in ("comment", "extra", "address"):
         if name in fields:
             setattr(node, name, fields[name])
     if "features" in fields:
