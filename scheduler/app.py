@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -26,13 +27,14 @@ from scheduler.kube.errors import KubeError
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
-from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import NODES, PODS, Node, Pod
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import PODS, Node, Pod
 from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
-from scheduler.nodes import Nodes
+from scheduler.nodeparts import NodeParts
 from scheduler.retry import retry_policy
+from scheduler.scope import cluster_id, may_read_nodes
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Unit, Units
@@ -44,14 +46,18 @@ log = structlog.get_logger(__name__)
 # Without an answer of Slurm for this long the scheduler is not ready; it works on regardless.
 _SLURM_SILENT_SECONDS: Final = 60.0
 _UNIT_GAUGE_SECONDS: Final = 5.0
-_FIRST_ANSWER_SECONDS: Final = 2.0
 
 
 class App:
     """One scheduler process."""
 
     def __init__(
-        self, settings: Settings, kube: KubeSession, *, owner: Owner, metrics: Metrics
+        self,
+        settings: Settings,
+        kube: KubeSession,
+        *,
+        owner: Owner,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -73,15 +79,14 @@ class App:
             qps=settings.events_per_second,
         )
         self._pods = self._pod_reflectors(kube)
-        node_store = Store[Node]()
-        self._fit = Nodes(node_store, on_change=self._nodes_changed)
-        self._nodes = Reflector(
+        self._nodes = NodeParts(
+            settings,
             kube,
-            "/api/v1/nodes",
-            decode=NODES,
-            store=node_store,
-            on_change=self._fit.changed,
-            name="nodes",
+            self._slurm,
+            may_read=partial(may_read_nodes, settings, api),
+            metrics=metrics,
+            clock=monotonic,
+            on_change=self._nodes_changed,
         )
         self._watch = SlurmWatch(
             self._slurm,
@@ -129,7 +134,7 @@ class App:
         settings = self._settings
         look = Look(
             pods=self._pod_store,
-            nodes=self._fit,
+            nodes=self._nodes.nodes,
             units=self._units,
             owner=owner,
             rules=Rules(
@@ -144,6 +149,7 @@ class App:
             slurm=self._slurm,
             canceller=self._canceller,
             units=self._units,
+            nodes=self._nodes.nodes,
             recorder=self._recorder,
             owner=owner,
             placeholder_mode=settings.placeholder_mode,
@@ -240,7 +246,7 @@ class App:
 
     async def _work(self) -> None:
         await self._synced()
-        log.info("caches synced", pods=len(self._pod_store), nodes=len(self._nodes.store))
+        log.info("caches synced", pods=len(self._pod_store))
         await run_workers(self._controller, self._settings.workers)
 
     async def _synced(self) -> None:
@@ -248,7 +254,7 @@ class App:
             await reflector.synced.wait()
 
     def _reflectors(self) -> tuple[Reflector[Pod] | Reflector[Node], ...]:
-        return (*self._pods, self._nodes)
+        return (*self._pods, *self._nodes.reflectors)
 
     async def _gauges(self) -> None:
         while True:
@@ -319,28 +325,6 @@ async def run(settings: Settings) -> None:
     metrics = Metrics()
     opening = KubeSession.open(settings.kubeconfig, user_agent=agent, observe=metrics.kube_call)
     async with await opening as kube:
-        owner = Owner(await _cluster_id(settings, kube), settings.scheduler_name)
+        owner = Owner(await cluster_id(settings, KubeApi(kube)), settings.scheduler_name)
         log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
         await App(settings, kube, owner=owner, metrics=metrics).run()
-
-
-async def _cluster_id(settings: Settings, kube: KubeSession) -> str:
-    """The uid of kube-system; waits for an API server that is not there yet."""
-    while not settings.cluster_id:
-        try:
-            uid = await KubeApi(kube).get_namespace_uid("kube-system")
-        except KubeError as error:
-            log.warning("the kubernetes API server does not answer", error=str(error))
-            await asyncio.sleep(_FIRST_ANSWER_SECONDS)
-            continue
-        if uid is None:
-            raise ClusterIdError(
-                "--cluster-id: '': namespace kube-system cannot be read, so give this cluster "
-                "a name that no other cluster on the same Slurm has"
-            )
-        return uid
-    return settings.cluster_id
-
-
-class ClusterIdError(Exception):
-    """Nothing tells this Kubernetes cluster from others."""

@@ -23,6 +23,7 @@ from scheduler.core.actions import (
     Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
     Readmit,
     Record,
@@ -37,6 +38,7 @@ from scheduler.gate import Gate
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
+from scheduler.nodes import Nodes
 from scheduler.placeholder import mode_for, submission
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.units import Placeholder, Unit, Units
@@ -85,6 +87,7 @@ class Executor:
         slurm: SlurmClient,
         canceller: Canceller,
         units: Units,
+        nodes: Nodes,
         recorder: Recorder,
         owner: Owner,
         placeholder_mode: str,
@@ -97,6 +100,7 @@ class Executor:
         self._slurm = slurm
         self._canceller = canceller
         self._units = units
+        self._nodes = nodes
         self._recorder = recorder
         self._owner = owner
         self._mode = placeholder_mode
@@ -117,6 +121,8 @@ class Executor:
                 return await self._inspect(unit, job_id)
             case LookForTwins():
                 await self._look_for_twins(unit)
+            case Locate(nodes=nodes):
+                await self._nodes.learn(nodes)
             case Record(job_id=job_id):
                 await self._record(unit, job_id)
             case Bind():

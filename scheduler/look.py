@@ -65,13 +65,14 @@ class Look:
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
-            pods=() if pod is None else (_pod_facts(pod, unit),),
+            pods=() if pod is None else (self._pod(pod, unit),),
             request=() if pod is None else self._parse(_Spec.of(pod)),
             job=unit.job_facts(),
             nodes=self._places(unit, wishes),
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
-            excluded=unit.exclusions.active(self._clock()),
+            unlisted=self._nodes.unlisted,
+            excluded=self._excluded(unit, wishes),
             nowhere="" if unit.job is not None else self._nodes.nowhere(wishes),
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
         )
@@ -83,7 +84,34 @@ class Look:
     def _places(self, unit: Unit, wishes: Wishes) -> dict[str, Place]:
         record = unit.job.record if unit.job is not None else None
         nodes = () if record is None else record.nodes
-        return {node: self._nodes.place(node, wishes) for node in nodes}
+        places = {node: self._nodes.place(node, wishes) for node in nodes}
+        return {node: place for node, place in places.items() if place is not None}
+
+    def _excluded(self, unit: Unit, wishes: Wishes) -> Mapping[str, str]:
+        learnt, known = unit.exclusions.active(self._clock()), self._nodes.unsuitable(wishes)
+        return {**known, **learnt} if learnt else known
+
+    def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
+        meta = pod.metadata
+        made = unit.bound.get(meta.uid, "")
+        target = pod.spec.node_name or made
+        return PodFacts(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            stage=stage_of(pod, bound=bool(made)),
+            node=self._node(pod, unit, target) if target else "",
+            placed_by_us=_placed_by_us(pod, unit),
+        )
+
+    def _node(self, pod: Pod, unit: Unit, target: str) -> str:
+        """The Slurm node of a bound pod. What an annotation says counts only as far as the mapping
+        agrees: the pod's author can write it too.
+        """
+        record = unit.job.record if unit.job is not None else None
+        held = () if record is None else record.nodes
+        among = (pod.metadata.annotations.get(NODES, ""), *held)
+        return self._nodes.node_of(target, among=among) or ""
 
 
 def recorded_job(pod: Pod) -> int | None:
@@ -111,19 +139,12 @@ def _told(pod: Pod) -> tuple[str, str]:
     return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
 
 
-def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
-    meta = pod.metadata
-    bound = unit.bound.get(meta.uid, "")
-    return PodFacts(
-        uid=meta.uid,
-        namespace=meta.namespace,
-        name=meta.name,
-        stage=stage_of(pod, bound=bool(bound)),
-        node=pod.spec.node_name or bound,
-        placed_by_us=bool(bound)
+def _placed_by_us(pod: Pod, unit: Unit) -> bool:
+    return (
+        pod.metadata.uid in unit.bound
         or unit.job is not None
         or recorded_job(pod) is not None
-        or NODES in meta.annotations,
+        or NODES in pod.metadata.annotations
     )
 
 

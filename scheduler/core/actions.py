@@ -43,6 +43,13 @@ class LookForTwins:
 
 
 @dataclass(frozen=True, slots=True)
+class Locate:
+    """Ask Slurm about these nodes, or for a list of all, to tell which Nodes are behind them."""
+
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
     """Bind the pod to `target`, the Kubernetes Node behind the Slurm node its placeholder holds."""
 
@@ -130,6 +137,7 @@ Action = (
     | Inspect
     | Record
     | LookForTwins
+    | Locate
     | Bind
     | Cancel
     | DropJob

@@ -20,6 +20,7 @@ from scheduler.core.actions import (
     Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
     Readmit,
     Record,
@@ -37,7 +38,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.fitness import Place, Unfit
+from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag, stands_for
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
@@ -52,8 +53,6 @@ SLOW_LOOK_SECONDS: Final = 300.0
 CANCEL_AGAIN_SECONDS: Final = 10.0
 # How soon an unconfirmed or half-finished matter is looked at again.
 SOON_SECONDS: Final = 1.0
-
-_UNMAPPED: Final = Place("", Unfit("maps to no Kubernetes Node"))
 
 _RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
 _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
@@ -253,7 +252,10 @@ def _allocated(
             return (Again(SLOW_LOOK_SECONDS),)
         why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
         return (*_give_back(job.job_id, why), Again(0.0))
-    places = {node: facts.nodes.get(node, _UNMAPPED) for node in placed.values()}
+    unlocated = tuple(node for node in placed.values() if node not in facts.nodes)
+    if unlocated:
+        return (Locate(unlocated), Again(0.0))
+    places = {node: facts.nodes[node] for node in placed.values()}
     unfit = {node: place for node, place in places.items() if place.unfit is not None}
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
@@ -328,6 +330,8 @@ def _keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
     if not bound or not all(pod.placed_by_us for pod in bound):
         return (Again(SLOW_LOOK_SECONDS),)
+    if facts.unlisted and not all(pod.node for pod in bound):
+        return (Locate(), Again(0.0))
     match facts.job:
         case NoJob():
             return _reacquire(facts, bound, now, why="nothing is known of a job for it")

@@ -91,7 +91,9 @@ JobFacts = NoJob | InDoubt | Tracked | Vanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFacts:
-    """All that `decide` may look at. `nodes` says what is behind the allocation, by Slurm node."""
+    """All that `decide` may look at. `nodes` says what is behind the allocation, by Slurm node; of
+    one that it lacks Slurm must be asked first.
+    """
 
     key: str
     owner: Owner
@@ -103,6 +105,8 @@ class UnitFacts:
     """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
     unfit_since: float | None = None
     """Since when the allocated Node has not been fit."""
+    unlisted: bool = False
+    """Whether Slurm has not told its nodes yet: the node of a pod may then still be found."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Slurm nodes that its job must not get, and why."""
     nowhere: str = ""

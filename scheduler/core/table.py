@@ -20,6 +20,7 @@ from scheduler.core.actions import (
     Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
     Readmit,
     Record,
@@ -49,6 +50,7 @@ _NOW: Final = 1000.0
 _JOB: Final = 1
 _UID: Final = "uid"
 _NODE: Final = "node"
+_PLACES: Final = (_NODE, "second", "elsewhere")
 _OWNER: Final = Owner("cluster", "scheduler")
 _REQUEST: Final = JobRequest(cpus=1, memory_mib=1)
 _PROBLEM: Final = Problem("field", "value", "something else")
@@ -75,6 +77,7 @@ class Standing:
     unrecorded: bool = False
     excluded: tuple[str, ...] = ()
     nowhere: str = ""
+    known: bool = True
 
 
 def _pod(stage: PodStage, *, placed_by_us: bool = True) -> tuple[PodFacts, ...]:
@@ -164,6 +167,7 @@ def _running() -> tuple[Standing, ...]:
         Standing(name=f"RUNNING, looked at over {FRESH_SECONDS:g} s ago", job=stale),
         Standing(name="RUNNING, not recorded on the pod", job=_seen(job), unrecorded=True),
         Standing(name="RUNNING, CONFIGURING", job=_seen(configuring)),
+        Standing(name="RUNNING, its Node unknown", job=_seen(job), known=False),
         Standing(name="RUNNING, Node good", job=_seen(job)),
         Standing(name="RUNNING, Node unfit, which may pass", job=_seen(job), unfit=passing),
         Standing(
@@ -205,7 +209,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             pods=situation.pods,
             request=situation.request,
             job=standing.job,
-            nodes={n: Place(n, standing.unfit) for n in (_NODE, "second", "elsewhere")},
+            nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},
             submit_at=standing.submit_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
@@ -233,6 +237,7 @@ def _shown(action: Action) -> str:
             return f"{name}({reason})"
         case (
             Inspect()
+            | Locate()
             | Record()
             | LookForTwins()
             | Bind()

@@ -99,6 +99,7 @@ class PodSpec(Wire, frozen=True, gc=False):
     """What a pod asks for, and where it was put."""
 
     node_name: str = ""
+    hostname: str = ""
     scheduler_name: str = ""
     termination_grace_period_seconds: int = 30
     containers: tuple[Container, ...] = ()
@@ -206,6 +207,7 @@ class NodeSpec(Wire, frozen=True, gc=False):
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(name="providerID", default="")
 
 
 class NodeCondition(Wire, frozen=True, gc=False):

@@ -73,9 +73,11 @@ def update_node(
     states = fields.get("state", ())
     if not _NODE_STATES.issuperset(states):
         raise SlurmError(2180 if cluster.config.release is Release.V26_05 else 2028)
-    for name in ("comment", "extra", "address"):
+    for name in ("comment", "extra"):
         if name in fields:
             setattr(node, name, fields[name])
+    if fields.get("address"):
+        node.address = str(fields["address"][0])
     if "features" in fields:
         node.features = tuple(fields["features"])
         cluster.forget_candidates()

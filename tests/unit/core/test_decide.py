@@ -17,6 +17,7 @@ from scheduler.core.actions import (
     Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
     Readmit,
     Submit,
@@ -32,6 +33,7 @@ from scheduler.core.decide import (
 )
 from scheduler.core.endings import ending_of
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
+from scheduler.core.fitness import Place, Unfit
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
@@ -246,8 +248,16 @@ def test_allocation_where_no_waiting_helps_is_given_back_at_once_and_says_why():
     assert exclude == Exclude("n1", f"Kubernetes Node kube-n1 (Slurm node n1) {TAINTED}")
 
 
-def test_node_nobody_has_heard_of_is_given_back_at_once():
-    assert kinds(decide(facts(WAITING, job=tracked(record()), nodes={}), NOW)) == GIVEN_BACK
+def test_slurm_is_asked_about_a_node_that_is_not_known():
+    unit = facts(WAITING, job=tracked(record()), nodes={})
+    assert decide(unit, NOW) == (Locate(("n1",)), Again(0.0))
+
+
+def test_node_that_maps_to_nothing_is_given_back_at_once():
+    nowhere = {"n1": Place("", Unfit("maps to no Kubernetes Node"))}
+    actions = decide(facts(WAITING, job=tracked(record()), nodes=nowhere), NOW)
+    assert kinds(actions) == GIVEN_BACK
+    assert actions[1] == Exclude("n1", "Slurm node n1 maps to no Kubernetes Node")
 
 
 def test_excluded_nodes_are_not_asked_for():
@@ -275,6 +285,7 @@ def test_job_that_waits_learns_which_nodes_are_excluded_now():
 
 def test_placeholder_of_a_pod_whose_slurm_node_is_unknown_is_not_asked_for_elsewhere():
     running = pod(PodStage.BOUND, node="")
+    assert decide(facts(running, unlisted=True), NOW) == (Locate(), Again(0.0))
     assert decide(facts(running), NOW) == (SLOW,)
     assert decide(facts(running, job=tracked(record(nodes=("n7",)))), NOW) == (SLOW,)
 
@@ -400,7 +411,7 @@ def test_job_of_a_half_bound_unit_is_kept_though_a_node_stays_unfit():
     unit = facts(
         *pods,
         job=tracked(record(nodes=("n1", "n2"))),
-        nodes=places("n1"),
+        nodes={**places("n1"), **places("n2", unfit=NOT_READY)},
         unfit_since=NOW - UNFIT_SECONDS,
     )
     assert kinds(decide(unit, NOW)) == ["Tell", "Again"]

@@ -178,6 +178,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),
+        unlisted=draw(st.booleans()),
         excluded=draw(st.sampled_from([{}, {}, {"n3": "why"}])),
         nowhere=draw(st.sampled_from(["", "", "why"])),
     )

@@ -205,8 +205,10 @@ async def test_exclusion_that_is_over_is_taken_from_the_job_that_waits(slurm, ku
     await asyncio.sleep(2)
     slurm.start(1, node="n1")
     await asyncio.sleep(5)
+    kube.set_node("n1")
+    await asyncio.sleep(30)
     assert slurm.jobs[2].excluded_nodes == ("n1",)
-    await asyncio.sleep(70)
+    await asyncio.sleep(40)
     assert slurm.jobs[2].excluded_nodes == ()
 
 

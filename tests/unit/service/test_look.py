@@ -161,8 +161,12 @@ async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
     assert service.look.facts(unit).nodes == {
         "n1": Place("n1"),
         "n2": Place("n2", Unfit("is not ready", passes=True)),
-        "n3": Place("", Unfit("maps to no Kubernetes Node")),
     }
+    await service.nodes.learn(("n1", "n2", "n3"))
+    assert service.look.facts(unit).nodes["n3"] == Place(
+        "",
+        Unfit("maps to no Kubernetes Node: no Node has the name n3, Slurm does not know it"),
+    )
 
 
 async def test_what_a_former_process_told_is_known(service, kube):

@@ -15,6 +15,7 @@ from slurmapi import (
     Job,
     JobState,
     JobSubmission,
+    Node,
     Ping,
     SlurmError,
     SlurmInterrupted,
@@ -30,6 +31,7 @@ class TinySlurm:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
+        self.comments = dict.fromkeys(NODES, "")
         self.submissions: dict[int, JobSubmission] = {}
         self.next_id = 1
         self.calls: Counter[str] = Counter()
@@ -60,6 +62,17 @@ class TinySlurm:
             self.lose_next_submit = False
             raise SlurmInterrupted("the answer was lost")
         return Submitted(job_id)
+
+    async def nodes(self) -> tuple[Node, ...]:
+        await self._call("nodes")
+        return tuple(map(self._node, self.comments))
+
+    async def node(self, name: str) -> Node | None:
+        await self._call("node")
+        return self._node(name) if name in self.comments else None
+
+    def _node(self, name: str) -> Node:
+        return Node(name=name, states=frozenset({"IDLE"}), comment=self.comments[name])
 
     async def job(self, job_id: int) -> Job:
         await self._call("job", job_id)
