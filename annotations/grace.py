@@ -19,7 +19,6 @@ def grace_problems(pod: PodSpec, rules: Rules) -> list[Problem]:
         "termination grace period must be less than "
         f"Slurm KillWait - {rules.termination_offset_seconds}s"
     )
-    remedy = f"at most {limit - 1}" if limit > 0 else "no value fits, KillWait has to be raised"
-    return [
-        Problem(_FIELD, str(grace), f"{remedy}: {rule} (KillWait is {rules.kill_wait_seconds}s)")
-    ]
+    remedy = f"at most {limit - 1}" if limit > 0 else "no value, KillWait has to be raised"
+    expected = f"{remedy} (KillWait is {rules.kill_wait_seconds}s)"
+    return [Problem(_FIELD, str(grace), expected, rule)]

@@ -31,6 +31,7 @@ from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.look import Look
 from scheduler.nodemap import NodeMap
 from scheduler.nodes import Nodes
+from scheduler.policy.rulebook import Rulebook
 from scheduler.slurmnodes import SlurmNodes
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState, SlurmClient, StaticToken
@@ -168,6 +169,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
         units=units,
         owner=_OWNER,
         rules=Rules(),
+        rulebook=Rulebook(prefixes=Rules().prefixes),
         clock=lambda: _NOW,
         doubtful=lambda _pod: False,
     )

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -22,17 +23,22 @@ from scheduler.controller import Controller, run_workers
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
 from scheduler.core.naming import Owner
 from scheduler.execute import Executor
+from scheduler.hooks.service import Hooks
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeError
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
-from scheduler.kube.store import Joined
-from scheduler.kube.wire import PODS, Node, Pod
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import IDENTIFIED, PODS, Identified, Node, Pod
 from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
 from scheduler.nodeparts import NodeParts
+from scheduler.policy import file as policy_file
+from scheduler.policy.rulebook import Rulebook
+from scheduler.policy.rules import NO_POLICY, Policy
+from scheduler.policy.watch import PolicyWatch
 from scheduler.retry import retry_policy
 from scheduler.scope import cluster_id, may_read_nodes
 from scheduler.settings import Settings, SettingsError
@@ -58,6 +64,7 @@ class App:
         *,
         owner: Owner,
         metrics: Metrics,
+        policy: Policy = NO_POLICY,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -88,6 +95,11 @@ class App:
             clock=monotonic,
             on_change=self._nodes_changed,
         )
+        self._rules = Rules(
+            kill_wait_seconds=int(settings.slurm_kill_wait),
+            termination_offset_seconds=int(settings.termination_offset),
+        )
+        self._policy = self._build_policy(kube, policy)
         self._watch = SlurmWatch(
             self._slurm,
             units=self._units,
@@ -96,6 +108,7 @@ class App:
             fast_seconds=settings.poll_interval,
             idle_seconds=settings.idle_poll_interval,
             metrics=metrics,
+            running_looks_per_second=settings.running_looks_per_second,
         )
         self._census = Census(
             self._slurm,
@@ -108,6 +121,17 @@ class App:
             on_change=self._queue.add,
             clock=monotonic,
             metrics=metrics,
+        )
+        self._hooks = Hooks(
+            settings,
+            self._slurm,
+            units=self._units,
+            watch=self._watch,
+            owner=owner,
+            synced=self._synced,
+            kube_node=str,
+            metrics=metrics,
+            clock=monotonic,
         )
         self._controller = self._build_controller(api, owner)
         self._faces = probes.Faces()
@@ -130,19 +154,39 @@ class App:
             for path in paths
         )
 
+    def _build_policy(self, kube: KubeSession, policy: Policy) -> PolicyWatch:
+        namespaces = Reflector(
+            kube,
+            "/api/v1/namespaces",
+            decode=IDENTIFIED,
+            store=Store[Identified](),
+            on_change=self._namespace_changed,
+            name="namespaces",
+        )
+        self._rulebook = Rulebook(
+            prefixes=self._rules.prefixes, policy=policy, namespaces=namespaces.store
+        )
+        return PolicyWatch(
+            self._settings.policy_file,
+            rulebook=self._rulebook,
+            namespaces=namespaces,
+            on_change=self._policy_changed,
+            metrics=self._metrics,
+        )
+
     def _build_controller(self, api: KubeApi, owner: Owner) -> Controller:
         settings = self._settings
-        look = Look(
+        self._look = Look(
             pods=self._pod_store,
             nodes=self._nodes.nodes,
             units=self._units,
             owner=owner,
-            rules=Rules(
-                kill_wait_seconds=int(settings.slurm_kill_wait),
-                termination_offset_seconds=int(settings.termination_offset),
-            ),
+            rules=self._rules,
+            rulebook=self._rulebook,
             clock=monotonic,
             doubtful=lambda _pod: self._census.completed_at is None,
+            looked_through=lambda: self._census.completed_at is not None,
+            evict_suspended=settings.suspend_policy == "evict",
         )
         executor = Executor(
             kube=api,
@@ -153,13 +197,19 @@ class App:
             recorder=self._recorder,
             owner=owner,
             placeholder_mode=settings.placeholder_mode,
+            condition_seconds=settings.condition_interval,
+            unschedulable_reason=settings.unschedulable_reason,
             watch=self._watch,
             census=self._census,
             metrics=self._metrics,
             clock=monotonic,
         )
         return Controller(
-            queue=self._queue, look=look, executor=executor, metrics=self._metrics, clock=monotonic
+            queue=self._queue,
+            look=self._look,
+            executor=executor,
+            metrics=self._metrics,
+            clock=monotonic,
         )
 
     async def run(self) -> None:
@@ -176,6 +226,7 @@ class App:
                     await stop.wait()
                     await self._shut_down(tasks)
             finally:
+                await self._hooks.close()
                 await self._faces.close()
 
     async def _open_faces(self) -> None:
@@ -183,7 +234,6 @@ class App:
         served = {
             "health-probe": (settings.health_probe_bind_address, probes.probes(self.not_ready)),
             "metrics": (settings.metrics_bind_address, probes.metrics(self._metrics.registry)),
-            "hooks-api": (settings.hooks_api_bind_address, probes.hints(self._hinted)),
         }
         for name, (address, face) in served.items():
             try:
@@ -192,15 +242,18 @@ class App:
                 why = error.strerror or str(error)
                 raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
             log.info("listening", face=name, port=port)
+        log.info("listening", face="hooks-api", port=await self._hooks.open())
 
     def _start(self, group: asyncio.TaskGroup) -> dict[str, asyncio.Task[None]]:
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "pods": self._guard("pods", self._reflect_pods()),
             "nodes": self._guard("nodes", self._nodes.run()),
+            "policy": self._guard("policy", self._policy.run()),
             "pulse": self._guard("pulse", self._after_sync(self._watch.run())),
             "census": self._guard("census", self._after_sync(self._census.run())),
             "canceller": self._guard("canceller", self._canceller.run()),
             "recorder": self._recorder.run(),
+            "hooks": self._guard("hooks", self._hooks.run()),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges()),
             "workers": self._work(),
@@ -210,7 +263,7 @@ class App:
     async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         """Intake first, then what is being done, then what was to be told."""
         log.info("shutting down")
-        for name in ("pods", "nodes", "pulse", "census", "gauges", "loop"):
+        for name in ("pods", "nodes", "policy", "pulse", "census", "gauges", "loop", "hooks"):
             tasks[name].cancel()
         self._queue.shut_down()
         _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
@@ -253,8 +306,10 @@ class App:
         for reflector in self._reflectors():
             await reflector.synced.wait()
 
-    def _reflectors(self) -> tuple[Reflector[Pod] | Reflector[Node], ...]:
-        return (*self._pods, *self._nodes.reflectors)
+    def _reflectors(
+        self,
+    ) -> tuple[Reflector[Pod] | Reflector[Node] | Reflector[Identified], ...]:
+        return (*self._pods, *self._nodes.reflectors, *self._policy.needed())
 
     async def _gauges(self) -> None:
         while True:
@@ -281,8 +336,10 @@ class App:
         return reasons
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._hooks.presence.changed(old, new)
         pod = new or old
         if pod is not None:
+            self._look.parting(pod)
             self._queue.add(pod.metadata.uid)
 
     def _nodes_changed(self) -> None:
@@ -291,9 +348,17 @@ class App:
             if unit.job is None:
                 self._queue.add(unit.key)
 
-    def _hinted(self, job_id: int) -> None:
-        if self._units.by_job(job_id):
-            self._watch.hurry()
+    def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
+        """Its labels may be others, or known at last."""
+        if new is not None:
+            for pod in self._pod_store:
+                if pod.metadata.namespace == new.metadata.name:
+                    self._queue.add(pod.metadata.uid)
+
+    def _policy_changed(self) -> None:
+        """What was refused may be allowed now, and the other way round."""
+        for pod in self._pod_store:
+            self._queue.add(pod.metadata.uid)
 
     def _slurm_called(self, call: Call) -> None:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)
@@ -323,8 +388,19 @@ async def run(settings: Settings) -> None:
     """Connect, find out who we are, and schedule until told to stop."""
     agent = f"slurm-pod-scheduler/{scheduler.__version__}"
     metrics = Metrics()
+    policy = await _policy(settings.policy_file)
     opening = KubeSession.open(settings.kubeconfig, user_agent=agent, observe=metrics.kube_call)
     async with await opening as kube:
         owner = Owner(await cluster_id(settings, KubeApi(kube)), settings.scheduler_name)
         log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
-        await App(settings, kube, owner=owner, metrics=metrics).run()
+        await App(settings, kube, owner=owner, metrics=metrics, policy=policy).run()
+
+
+async def _policy(path: Path | None) -> Policy:
+    """The site's rules, which must be in order at the start. Raises SettingsError."""
+    if path is None:
+        return NO_POLICY
+    try:
+        return await asyncio.to_thread(policy_file.read, path)
+    except policy_file.PolicyError as error:
+        raise SettingsError(f"--policy-file: {error}") from None

@@ -156,7 +156,9 @@ class Census:
         if job.state.ended or self._accounted_for(job.job_id):
             return  # ended meanwhile, or just recorded by its own submit
         unit = self._units.get(tag.uids[0])
-        if unit is None:
+        if unit is not None and job.job_id in unit.given_back:
+            await self._end_given_back(unit, job.job_id)
+        elif unit is None:
             self._orphan(job, tag, asked_at)
         elif unit.submitting or (unit.job is not None and unit.job.job_id == job.job_id):
             return
@@ -174,7 +176,12 @@ class Census:
 
     def _adopt(self, unit: Unit, job: Job, asked_at: float) -> None:
         placeholder = Placeholder(
-            job.job_id, state=job.state, record=job, record_at=asked_at, proven=True
+            job.job_id,
+            state=job.state,
+            record=job,
+            record_at=asked_at,
+            proven=True,
+            seen_live=not job.state.ended,
         )
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
@@ -216,6 +223,14 @@ class Census:
             job_id=loser,
             failed=bool(failures),
         )
+
+    async def _end_given_back(self, unit: Unit, job_id: int) -> None:
+        failures = await self._client.cancel([job_id])
+        if failures:
+            self.ask()
+            return
+        unit.given_back.discard(job_id)
+        log.info("placeholder given back at last", pod=unit.name, uid=unit.key, job_id=job_id)
 
     async def _look(self, unit: Unit, held: Placeholder) -> bool:
         try:

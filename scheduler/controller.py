@@ -89,6 +89,8 @@ class Controller:
             return None
         facts = self._look.facts(unit)
         unit.waiting = not any(pod.stage in _SETTLED for pod in facts.pods)
+        if unit.waiting:
+            self._executor.remark(unit, facts.remarks)
         return await self._do(unit, decide(facts, self._clock()))
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:

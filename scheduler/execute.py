@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeGuard, assert_never
 
+import msgspec
 import structlog
 
 from annotations import Problem
@@ -31,15 +33,18 @@ from scheduler.core.actions import (
     Submit,
     Tell,
 )
-from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.facts import Remark
+from scheduler.core.naming import JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.farewell import Farewell
 from scheduler.gate import Gate
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
 from scheduler.nodes import Nodes
 from scheduler.placeholder import mode_for, submission
+from scheduler.policy.verdict import Refusal
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -56,8 +61,6 @@ from slurmapi import (
 
 log = structlog.get_logger(__name__)
 
-# A condition that only changes its wording is patched no more often than this.
-_TELL_SECONDS: Final = 10.0
 # After a refusal or an early end the next submit waits, doubling up to the longest.
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
@@ -91,6 +94,8 @@ class Executor:
         recorder: Recorder,
         owner: Owner,
         placeholder_mode: str,
+        condition_seconds: float,
+        unschedulable_reason: str,
         watch: SlurmWatch,
         census: Census,
         metrics: Metrics,
@@ -104,10 +109,13 @@ class Executor:
         self._recorder = recorder
         self._owner = owner
         self._mode = placeholder_mode
+        self._condition_seconds = condition_seconds
+        self._unschedulable_reason = unschedulable_reason
         self._watch = watch
         self._census = census
         self._metrics = metrics
         self._clock = clock
+        self._farewell = Farewell(slurm, metrics)
         self._gate = Gate(clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
@@ -141,7 +149,7 @@ class Executor:
                 await self._reject(unit, action)
             case Tell():
                 self._announce(unit, action)
-                await self._tell(unit, action.reason, action.message)
+                return await self._tell(unit, action.reason, action.message)
             case Again(seconds=seconds):
                 return seconds
             case Forget():
@@ -202,7 +210,7 @@ class Executor:
         )
         await self._record_job(unit, job, action)
         if action.replaces is not None:
-            await self._canceller.cancel(action.replaces)
+            await self._end_other(unit, action.replaces)
 
     def _lost(self, unit: Unit, action: Submit) -> None:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
@@ -212,15 +220,16 @@ class Executor:
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
         """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
-        told = (Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending")
+        told = self._not_scheduled(Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending")
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
             unit.key,
-            conditions=() if action.node else (_not_scheduled(*told),),
+            conditions=() if action.node else (told,),
             annotations={JOB_ID: str(job.job_id)},
         )
-        unit.told = told  # told_at stays: the cause may follow at once
+        # told_at stays: the cause may follow at once.
+        unit.told, unit.told_reason = (told.reason, told.message), Reason.SLURM_PENDING
         unit.recorded = job.job_id
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused | SlurmBusy) -> Result:
@@ -282,6 +291,9 @@ class Executor:
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
+        await self._note_restarts(unit, action)
+        # From here on it may run there, also when the answer gets lost: the watch will tell.
+        self._units.binding[pod.uid] = action.node
         outcome = await self._kube.bind(
             pod.namespace,
             pod.name,
@@ -294,13 +306,25 @@ class Executor:
             case Bound():
                 self._bound(unit, action)
             case AlreadyBound(node=node):
+                self._units.binding.pop(pod.uid, None)
                 unit.bound[pod.uid] = node
                 return 0.0
             case Gone():
+                self._units.binding.pop(pod.uid, None)
                 return 1.0  # the watch is about to say so
             case _:
                 assert_never(outcome)
         return None
+
+    async def _note_restarts(self, unit: Unit, action: Bind) -> None:
+        """On the job, before the pod can run: later requeues are told from former ones by it."""
+        record = None if unit.job is None else unit.job.record
+        tag = None if record is None else read_tag(record.admin_comment)
+        if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
+            return
+        noted = msgspec.structs.replace(tag, restarts=action.restarts).encode()
+        await self._slurm.update_job(action.job_id, admin_comment=noted)
+        unit.job.record = replace(record, admin_comment=noted)
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.target
@@ -317,18 +341,35 @@ class Executor:
         log.info("pod bound", pod=unit.name, node=action.target, job_id=action.job_id)
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
-        await self._canceller.cancel(action.job_id)
-        if unit.job is not None and unit.job.job_id == action.job_id:
-            unit.job.cancelled_at = self._clock()
+        job = unit.job
+        if job is not None and job.job_id == action.job_id:
+            if job.record is not None:
+                job.record = await self._farewell.write(job.record, action.outcome)
+            await self._canceller.cancel(action.job_id)
+            job.cancelled_at = self._clock()
+        else:
+            await self._end_other(unit, action.job_id)
         self._count("cancel", "ok")
         log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
         return None
+
+    async def _end_other(self, unit: Unit, job_id: int) -> None:
+        """End a job that the unit has let go of. Where Slurm does not take the cancel, a census
+        finds the job, makes sure that it is ours, and tries until it does.
+        """
+        try:
+            await self._canceller.cancel(job_id)
+        except SlurmError:
+            unit.given_back.add(job_id)
+            self._census.ask()
+            raise
 
     async def _drop(self, unit: Unit, action: DropJob) -> None:
         await self._kube.patch_pod_status(
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
         self._units.set_job(unit, None)
+        self._units.binding.pop(unit.key, None)
         unit.recorded = unit.unfit_since = None
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
@@ -361,7 +402,9 @@ class Executor:
         if isinstance(patched, Gone):
             return 1.0
         self._event(unit, action.reason, f"{action.message}; the pod is deleted")
-        deleted = await self._kube.delete_pod(pod.namespace, pod.name, pod.uid)
+        deleted = await self._kube.delete_pod(
+            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
+        )
         unit.evicted_at[pod.uid] = now
         if isinstance(deleted, Deleted):
             self._metrics.evictions.labels(action.reason).inc()
@@ -370,11 +413,26 @@ class Executor:
 
     async def _reject(self, unit: Unit, action: Reject) -> None:
         message = problems_text(action.problems)
-        if unit.told == (Reason.SCHEDULING_FAILED, message):
+        told = self._not_scheduled(Reason.SCHEDULING_FAILED, message)
+        if unit.told == (told.reason, told.message):
             return
         self._event(unit, Reason.SCHEDULING_FAILED, message)
+        for problem in action.problems:
+            if isinstance(problem, Refusal):
+                self._metrics.policy_refusals.labels(problem.rule).inc()
         await self._tell(unit, Reason.SCHEDULING_FAILED, message)
         self._count("reject", "ok")
+
+    def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
+        """Say what is to be said of a request; once for each pod."""
+        for remark in remarks:
+            if remark in unit.remarks:
+                continue
+            self._event(unit, remark.reason, remark.message)
+            if remark.reason is Reason.ROOT_REQUESTED:
+                self._metrics.root_requests.inc()
+            log.warning("request remarked on", pod=unit.name, remark=remark.message)
+        unit.remarks = remarks
 
     def _announce(self, unit: Unit, action: Tell) -> None:
         """An Event where Slurm has a new cause."""
@@ -386,25 +444,35 @@ class Executor:
         if not unit.bound:
             await self._tell(unit, reason, message)
 
-    async def _tell(self, unit: Unit, reason: Reason, message: str) -> None:
+    async def _tell(self, unit: Unit, reason: Reason, message: str) -> Result:
+        """The condition as it is now; the seconds to wait where it was written just before."""
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
             unit.unfit_since = now
             self._event(unit, reason, message)
-        if unit.told == (reason, message):
-            return
-        if unit.told[0] == reason and now - unit.told_at < _TELL_SECONDS:
-            return
+        told = self._not_scheduled(reason, message)
+        if unit.told == (told.reason, told.message):
+            return None
+        early = unit.told_at + self._condition_seconds - now
+        if unit.told_reason == reason and early > 0:
+            return early
         job_id = None if unit.job is None else unit.job.job_id
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
             unit.key,
-            conditions=(_not_scheduled(reason, message),),
+            conditions=(told,),
             annotations={} if job_id is None else {JOB_ID: str(job_id)},
         )
         unit.recorded = job_id or unit.recorded
-        unit.told, unit.told_at = (reason, message), now
+        unit.told, unit.told_reason = (told.reason, told.message), reason
+        unit.told_at = now
+        return None
+
+    def _not_scheduled(self, reason: Reason, message: str) -> Condition:
+        """PodScheduled=False, with the one reason that the site wants there, if it wants one."""
+        written = self._unschedulable_reason or reason
+        return Condition("PodScheduled", "False", written, message, _now())
 
     def _event(self, unit: Unit, reason: Reason, message: str) -> None:
         kind = MEANINGS[reason].kind
@@ -425,7 +493,9 @@ def _about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused | SlurmBusy]:
 
 def problems_text(problems: Sequence[Problem]) -> str:
     """All problems of a pod in one message, and what can be done."""
-    listed = "; ".join(problem.text for problem in problems)
+    # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
+    ordered = sorted(problems, key=lambda problem: not problem.known_as)
+    listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
 
 
@@ -447,10 +517,6 @@ def _left_out(action: Submit) -> str:
 def _held(action: Bind) -> str:
     on = "" if action.node == action.target else f" on node {action.node}"
     return f"Slurm job {action.job_id}{on}"
-
-
-def _not_scheduled(reason: str, message: str) -> Condition:
-    return Condition("PodScheduled", "False", reason, message, _now())
 
 
 def _now() -> datetime:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
-from scheduler.core.facts import PodFacts, PodStage, UnitFacts
+from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.fitness import Place, Wishes
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Container, Pod, Quantity
 from scheduler.nodes import Nodes
+from scheduler.outcome import outcome_of
+from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
 
 _LONGEST_JOB_ID = len(str(2**32))
@@ -32,8 +35,11 @@ class Look:
         units: Units,
         owner: Owner,
         rules: Rules,
+        rulebook: Rulebook,
         clock: Callable[[], float],
         doubtful: Callable[[Pod], bool],
+        looked_through: Callable[[], bool] = lambda: True,
+        evict_suspended: bool = False,
     ) -> None:
         self._pods = pods
         self._nodes = nodes
@@ -41,7 +47,10 @@ class Look:
         self._owner = owner
         self._clock = clock
         self._doubtful = doubtful
-        self._parse = lru_cache(maxsize=4096)(_Parser(rules))
+        self._looked_through = looked_through
+        self._evict_suspended = evict_suspended
+        self._rulebook = rulebook
+        self._parse = lru_cache(maxsize=4096)(_Parser(rules, rulebook))
 
     def unit(self, key: str) -> Unit | None:
         """The unit of that key; one that is new to us is made from its pod."""
@@ -50,6 +59,8 @@ class Look:
         if unit is not None or pod is None:
             return unit
         meta = pod.metadata
+        if not self._rulebook.knows(meta.namespace):
+            return None  # the watch of Namespaces brings it up again
         unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock(), told=_told(pod))
         job_id = recorded_job(pod)
         if job_id is not None:
@@ -61,13 +72,16 @@ class Look:
     def facts(self, unit: Unit) -> UnitFacts:
         """Everything known of the unit now."""
         pod = self._pods.get(unit.key)
+        if pod is not None:
+            self.parting(pod)
         wishes = _NO_WISHES if pod is None else pod.spec.wishes
+        request, remarks = ((), ()) if pod is None else self._read(pod)
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
             pods=() if pod is None else (self._pod(pod, unit),),
-            request=() if pod is None else self._parse(_Spec.of(pod)),
-            job=unit.job_facts(),
+            request=request,
+            job=unit.job_facts(looked_through=self._looked_through()),
             nodes=self._places(unit, wishes),
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
@@ -75,7 +89,17 @@ class Look:
             excluded=self._excluded(unit, wishes),
             nowhere="" if unit.job is not None else self._nodes.nowhere(wishes),
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
+            remarks=remarks,
+            outcome=unit.outcome or ("pod gone" if pod is None else ""),
+            epoch=time.time(),
+            evict_suspended=self._evict_suspended,
         )
+
+    def parting(self, pod: Pod) -> None:
+        """Remember how the pod ends, if it does: this may be the last that is seen of it."""
+        unit = self._units.get(pod.metadata.uid)
+        if unit is not None:
+            unit.outcome = outcome_of(pod) or unit.outcome
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of that uid, as last seen."""
@@ -102,6 +126,7 @@ class Look:
             stage=stage_of(pod, bound=bool(made)),
             node=self._node(pod, unit, target) if target else "",
             placed_by_us=_placed_by_us(pod, unit),
+            grace_seconds=pod.spec.termination_grace_period_seconds,
         )
 
     def _node(self, pod: Pod, unit: Unit, target: str) -> str:
@@ -112,6 +137,9 @@ class Look:
         held = () if record is None else record.nodes
         among = (pod.metadata.annotations.get(NODES, ""), *held)
         return self._nodes.node_of(target, among=among) or ""
+
+    def _read(self, pod: Pod) -> _Reading:
+        return self._parse(_Spec(pod, self._rulebook.edition(pod.metadata.namespace)))
 
 
 def recorded_job(pod: Pod) -> int | None:
@@ -148,19 +176,18 @@ def _placed_by_us(pod: Pod, unit: Unit) -> bool:
     )
 
 
+_Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]
+
+
 class _Spec:
     """A pod's part that the parser reads, hashed by identity of the pod's version."""
 
     __slots__ = ("_key", "pod")
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, edition: Hashable) -> None:
         self.pod = pod
         # Resources and grace are immutable; annotations are not, but ours change them often.
-        self._key = (pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
-
-    @classmethod
-    def of(cls, pod: Pod) -> _Spec:
-        return cls(pod)
+        self._key = (edition, pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -174,16 +201,25 @@ def _foreign(found: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """`annotations.parse` for a pod as Kubernetes sends it."""
+    """`annotations.parse` for a pod as Kubernetes sends it, by the site's policy."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
         self._rules = rules
+        self._rulebook = rulebook
 
-    def __call__(self, spec: _Spec) -> JobRequest | tuple[Problem, ...]:
-        pod = spec.pod
+    def __call__(self, spec: _Spec) -> _Reading:
+        verdict = self._rulebook.judge(spec.pod)
+        if isinstance(verdict, Problem):
+            return (verdict,), ()
+        request = self._parse(spec.pod, verdict.annotations)
+        if not isinstance(request, JobRequest):
+            return (*request, *verdict.problems), verdict.remarks
+        return verdict.problems or request, verdict.remarks
+
+    def _parse(self, pod: Pod, annotations: Mapping[str, str]) -> JobRequest | tuple[Problem, ...]:
         return parse(
             PodSpec(
-                annotations=pod.metadata.annotations,
+                annotations=annotations,
                 containers=tuple(map(_resources, pod.spec.containers)),
                 init_containers=tuple(map(_resources, pod.spec.init_containers)),
                 overhead=_texts(pod.spec.overhead),

@@ -84,10 +84,40 @@ class Metrics:
             ["reason"],
             registry=registry,
         )
+        self.policy_refusals = Counter(
+            "slurm_scheduler_policy_refusals_total",
+            "Values that a rule of the policy file did not allow, as told to pods",
+            ["rule"],
+            registry=registry,
+        )
+        self.policy_reloads = Counter(
+            "slurm_scheduler_policy_reloads_total",
+            "New versions of the policy file, by what came of them",
+            ["version"],
+            registry=registry,
+        )
+        self.policy_outdated = Gauge(
+            "slurm_scheduler_policy_outdated",
+            "1 while the newest version of the policy file is not the one in force",
+            registry=registry,
+        )
+        self.root_requests = Counter(
+            "slurm_scheduler_root_requests_total",
+            "Pods that asked for Slurm user 0 (root) explicitly, without a rule about users",
+            registry=registry,
+        )
         self.leftovers = Counter(
             "slurm_scheduler_leftover_placeholders_total",
             "Placeholders found that were not recorded: adopted, duplicate or orphan",
             ["kind"],
+            registry=registry,
+        )
+        self.hook_seconds = Histogram(
+            "slurm_scheduler_hook_seconds",
+            "How long Slurm's hooks waited for an answer: guard (of the next job), gone (of a "
+            "placeholder's script)",
+            ["hook", "answer"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
             registry=registry,
         )
         self.units = Gauge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
 from scheduler.exclusions import Exclusions
 from slurmapi.model import Job, JobState
 
@@ -21,6 +21,10 @@ class Placeholder:
     proven: bool = False
     """Whether the record was read since Slurm last failed to answer: a slurmctld that comes back
     from a crash may have given the id to another job (measured)."""
+    looked_at: float = 0.0
+    """When it was last looked at in full, with or without an answer."""
+    seen_live: bool = False
+    """Whether this process has seen it before its end."""
     missing: int = 0
     """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
     cancelled_at: float | None = None
@@ -53,14 +57,22 @@ class Unit:
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
     told: tuple[str, str] = ("", "")
     """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
+    told_reason: str = ""
+    """Our own reason of what was last written, whatever stands in the condition for it."""
     told_at: float = -1e9
     cause: str = ""
+    remarks: tuple[Remark, ...] = ()
+    """What was said of its request last."""
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     evicted_at: dict[str, float] = field(default_factory=dict)
+    outcome: str = ""
+    """How its pod ended, as last seen of it."""
+    given_back: set[int] = field(default_factory=set)
+    """Jobs it has let go of that are not cancelled yet, since Slurm did not take the cancel."""
 
-    def job_facts(self) -> JobFacts:
-        """The placeholder as `decide` sees it."""
+    def job_facts(self, *, looked_through: bool = True) -> JobFacts:
+        """The placeholder as `decide` sees it; `looked_through` says that a census is done."""
         job = self.job
         if job is None:
             return NoJob() if self.doubt_since is None else InDoubt()
@@ -72,6 +84,7 @@ class Unit:
             record=job.record if job.proven else None,
             record_at=job.record_at,
             cancelled_at=job.cancelled_at,
+            settled=job.seen_live or looked_through,
         )
 
 
@@ -82,6 +95,8 @@ class Units:
         self._units: dict[str, Unit] = {}
         # Mostly one; a copy of a pod's manifest brings the annotation with its job id along.
         self._by_job: dict[int, tuple[str, ...]] = {}
+        self.binding: dict[str, str] = {}
+        """Pod uid to Node of bindings that were sent and that the watch does not show yet."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -103,6 +118,7 @@ class Units:
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""
         unit = self._units.pop(key, None)
+        self.binding.pop(key, None)
         if unit is not None and unit.job is not None:
             self._let_go(unit.job.job_id, key)
 
@@ -113,6 +129,7 @@ class Units:
         unit.job = job
         unit.doubt_since = None
         if job is not None:
+            unit.given_back.discard(job.job_id)
             self._hold(job.job_id, unit.key)
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:

@@ -58,6 +58,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     name: str | None = None
     job_state: Words = None
     state_reason: str | None = None
+    state_description: str | None = None
     nodes: str | list[str] | None = None
     excluded_nodes: str | list[str] | None = None
     admin_comment: str | None = None
@@ -69,6 +70,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     dependency: str | None = None
     hold: bool | None = None
     priority: Number = None
+    nice: Number = None
+    resv_name: str | None = None
     restart_cnt: Number = None
     submit_time: Number = None
     start_time: Number = None
@@ -307,6 +310,7 @@ def _job(record: JobRecord, job_id: int) -> Job:
         name=record.name or "",
         state=state,
         state_reason=record.state_reason or "",
+        state_description=record.state_description or "",
         nodes=_hosts(record.nodes),
         excluded_nodes=_hosts(record.excluded_nodes),
         admin_comment=record.admin_comment or "",
@@ -318,6 +322,8 @@ def _job(record: JobRecord, job_id: int) -> Job:
         dependency=record.dependency or "",
         held=bool(record.hold) or (state.base is BaseState.PENDING and priority == 0),
         priority=priority,
+        nice=integer(record.nice) or 0,
+        reservation=record.resv_name or "",
         restart_count=integer(record.restart_cnt) or 0,
         submit_time=time_of(record.submit_time),
         start_time=time_of(record.start_time),

@@ -86,6 +86,7 @@ class Job:
     name: str
     state: JobState
     state_reason: str = ""
+    state_description: str = ""
     nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
     admin_comment: str = ""
@@ -97,6 +98,8 @@ class Job:
     dependency: str = ""
     held: bool = False
     priority: int | None = None
+    nice: int = 0
+    reservation: str = ""
     restart_count: int = 0
     submit_time: int | None = None
     start_time: int | None = None

@@ -6,9 +6,14 @@ import asyncio
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # The first live test of a session has whole clusters started within its own time.
 _LIVE_SECONDS: Final = 120.0
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 pytest_plugins = [
     "tests.rigs.fixtures",

@@ -51,12 +51,17 @@ class Locate:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod to `target`, the Kubernetes Node behind the Slurm node its placeholder holds."""
+    """Bind the pod to `target`, the Kubernetes Node behind the Slurm node its placeholder holds.
+
+    `restarts` is how often the job had been requeued by then, which the job says before the pod can
+    run.
+    """
 
     pod: PodFacts
     node: str
     job_id: int
     target: str
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,11 @@ class Readmit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End the placeholder."""
+    """End the placeholder, after noting on it how its pod ended, where that is known."""
 
     job_id: int
     why: str
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +99,15 @@ class DropJob:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Delete the pod with its own grace, after saying why: Slurm has taken its resources."""
+    """Delete the pod, after saying why: Slurm has taken its resources, or is about to.
+
+    `grace_seconds` is what is left of the time Slurm gives; None leaves the pod its own grace.
+    """
 
     pod: PodFacts
     reason: Reason
     message: str
+    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

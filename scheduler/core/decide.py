@@ -28,7 +28,7 @@ from scheduler.core.actions import (
     Submit,
     Tell,
 )
-from scheduler.core.endings import ending_of, sentence
+from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import (
     InDoubt,
     NoJob,
@@ -40,6 +40,7 @@ from scheduler.core.facts import (
 )
 from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag, stands_for
+from scheduler.core.pending import pending_text
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
 
@@ -91,7 +92,7 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Forget(),)
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
-    return (Cancel(job.job_id, "its pod is gone"), Again(SOON_SECONDS))
+    return (Cancel(job.job_id, "its pod is gone", facts.outcome), Again(SOON_SECONDS))
 
 
 def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -201,7 +202,7 @@ def _follow(
 def _wait(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    message = pending_text(job)
+    message = pending_text(job.job_id, job.record)
     cause = job.record.state_reason if job.record is not None else ""
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
     twins = (LookForTwins(),) if cause == "Dependency" else ()
@@ -221,18 +222,6 @@ def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     return (Readmit(job.job_id, wanted),)
 
 
-def pending_text(job: Tracked) -> str:
-    """Why the job waits, in Slurm's words, as far as it has been looked at."""
-    record = job.record
-    if record is None or record.state.base is not BaseState.PENDING:
-        return f"Slurm job {job.job_id} is pending"
-    details = [f"partition {record.partition}"] if record.partition else []
-    if record.priority is not None:
-        details.insert(0, f"priority {record.priority}")
-    told = f" ({', '.join(details)})" if details else ""
-    return f"Slurm job {job.job_id} is pending: {record.state_reason or 'no reason yet'}{told}"
-
-
 def _allocated(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
@@ -241,8 +230,11 @@ def _allocated(
         record is None
         or record.state.base is not BaseState.RUNNING
         or now - job.record_at > FRESH_SECONDS
+        or (record.state.configuring and not _configuring(job))
     ):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if warned(record) and not _any_runs(facts):
+        return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
     if record.state.configuring:
         told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
         return (*(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods), Again(SOON_SECONDS))
@@ -259,14 +251,21 @@ def _allocated(
     unfit = {node: place for node, place in places.items() if place.unfit is not None}
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
-    return (*_binds(pods, placed, places, job.job_id), Again(SLOW_LOOK_SECONDS))
+    return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
 
 
 def _binds(
-    pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], job_id: int
+    pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], record: Job
 ) -> tuple[Action, ...]:
-    nodes = {pod: placed[pod.uid] for pod in pods}
-    return tuple(Bind(pod, node, job_id, places[node].target) for pod, node in nodes.items())
+    return tuple(
+        Bind(pod, node, record.job_id, places[node].target, record.restart_count)
+        for pod in pods
+        for node in (placed[pod.uid],)
+    )
+
+
+def _configuring(job: Tracked) -> bool:
+    return job.state is not None and job.state.configuring
 
 
 def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
@@ -318,6 +317,8 @@ def _complaint(node: str, place: Place) -> str:
 def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
     if job.record is None or not job.record.state.ended:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if not job.settled:
+        return (LookForTwins(), Again(SOON_SECONDS))
     ending = ending_of(job.record)
     told = sentence(job.record, ending)
     if ending.again:
@@ -354,8 +355,12 @@ def _guard(
     record = job.record
     if job.state is None or record is None or record.state.base is not job.state.base:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if hinted(job.state, record):
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not _ours(facts, record):
         return _reacquire(facts, bound, now, why=f"job {job.job_id} is another's now")
+    if record.state.ended and not job.settled:
+        return (LookForTwins(), Again(SOON_SECONDS))
     if record.state.ended:
         ending = ending_of(record)
         told = sentence(record, ending)
@@ -369,6 +374,9 @@ def _guard(
             return _pending_again(facts, bound, record, now)
         case BaseState.RUNNING:
             return _running(facts, bound, record, job, now)
+        case BaseState.SUSPENDED if facts.evict_suspended:
+            told = f"Slurm has suspended job {job.job_id}"
+            return (*(Evict(pod, Reason.SUSPENDED, told) for pod in bound), Again(SOON_SECONDS))
         case _:
             return (Again(SLOW_LOOK_SECONDS),)  # suspended: kept; unknown destroys nothing
 
@@ -376,9 +384,8 @@ def _guard(
 def _pending_again(
     facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
 ) -> tuple[Action, ...]:
-    if record.restart_count > 0:
-        told = f"Slurm job {record.job_id} was requeued and has lost its node"
-        return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
+    if _requeued(record):
+        return _evict_requeued(bound, record)
     tag = read_tag(record.admin_comment)
     if tag is not None and tag.node and tag.node == bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue
@@ -390,13 +397,43 @@ def _pending_again(
 def _running(
     facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, job: Tracked, now: float
 ) -> tuple[Action, ...]:
+    if warned(record):
+        return _make_room(facts, bound, record)
     if any(pod.node and pod.node not in record.nodes for pod in bound):
+        if _requeued(record):
+            return _evict_requeued(bound, record)
         why = f"Slurm has started job {record.job_id} elsewhere"
         return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if waiting:
         return _allocated(facts, waiting, job, now)
     return (Again(SLOW_LOOK_SECONDS),)
+
+
+def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
+    """The warning before a preemption: the pods get what is left of the time, and no more than
+    they asked for.
+    """
+    left = seconds_left(record, epoch=facts.epoch)
+    told = warning(record, left)
+    return (
+        *(
+            Evict(pod, Reason.PREEMPTED, told, left if left < pod.grace_seconds else None)
+            for pod in bound
+        ),
+        Again(SOON_SECONDS),
+    )
+
+
+def _requeued(record: Job) -> bool:
+    """Whether it was since its pods were bound, by what Slurm itself says of both."""
+    tag = read_tag(record.admin_comment)
+    return record.restart_count > (0 if tag is None else tag.restarts)
+
+
+def _evict_requeued(bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
+    told = f"Slurm job {record.job_id} was requeued and has lost its node"
+    return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
 
 
 def _reacquire(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.reasons import Reason
-from slurmapi.model import BaseState, Job
+from slurmapi.model import BaseState, Job, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,37 @@ _ENDINGS: Final = {
 def ending_of(job: Job) -> Ending:
     """The meaning of an ended job's state; raises KeyError for one that has not ended."""
     return _ENDINGS[job.state.base]
+
+
+# A flag of a job that is sent a signal, as the one that comes with GraceTime (measured: it lasts
+# ten seconds on a node without a slurmd, and goes unseen on one with it).
+SIGNALING: Final = "SIGNALING"
+
+
+def hinted(pulse: JobState, record: Job) -> bool:
+    """Whether the pulse shows a signal that may be the warning, and the last look does not."""
+    return SIGNALING in pulse.flags - record.state.flags and record.preempt_time is None
+
+
+def warned(record: Job) -> bool:
+    """Whether Slurm has chosen this running job to make room, and gives it GraceTime to leave."""
+    running = record.state.base is BaseState.RUNNING
+    return running and record.preempt_time is not None and record.end_time is not None
+
+
+def seconds_left(record: Job, *, epoch: float) -> int:
+    """What is left of the GraceTime of a job that was warned: 1 s to all of it, however far the
+    two clocks are apart. Zero would be no grace but force.
+    """
+    if record.preempt_time is None or record.end_time is None:
+        return 1
+    given = record.end_time - record.preempt_time
+    return max(1, min(given, int(record.end_time - epoch)))
+
+
+def warning(record: Job, left: int) -> str:
+    """For people: what is about to happen to which job."""
+    return f"Slurm is preempting job {record.job_id}, which ends in {left} s (GraceTime)"
 
 
 def sentence(job: Job, ending: Ending) -> str:

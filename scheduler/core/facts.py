@@ -13,6 +13,7 @@ from enum import StrEnum, unique
 from annotations import JobRequest, Problem
 from scheduler.core.fitness import Place
 from scheduler.core.naming import Owner
+from scheduler.core.reasons import Reason
 from slurmapi.model import Job, JobState
 
 
@@ -37,7 +38,8 @@ class PodStage(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
     """One pod. `node` is the Slurm node behind the Kubernetes Node it is bound to, empty where that
-    is not known; `placed_by_us` is false where somebody else gave it its Node.
+    is not known; `placed_by_us` is false where somebody else gave it its Node. `grace_seconds` is
+    its own.
     """
 
     uid: str
@@ -46,6 +48,15 @@ class PodFacts:
     stage: PodStage
     node: str = ""
     placed_by_us: bool = True
+    grace_seconds: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about what a pod asks for that its owner is told once."""
+
+    reason: Reason
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,9 @@ class Tracked:
     record: Job | None = None
     record_at: float = 0.0
     cancelled_at: float | None = None
+    settled: bool = True
+    """Whether its end is the unit's own: this process saw the job live, or has looked through
+    Slurm's jobs. A former process may have asked for another one, and not come to record it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +127,11 @@ class UnitFacts:
     """Why no Kubernetes Node can take the pod, where that is so."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that a next process would not know it."""
+    remarks: tuple[Remark, ...] = ()
+    """What is to be said of the request; it changes nothing about what is done."""
+    outcome: str = ""
+    """How the pod ended, as far as it was seen; empty where none has."""
+    epoch: float = 0.0
+    """The same moment in seconds of the epoch, which Slurm's own times are in."""
+    evict_suspended: bool = False
+    """Whether a pod goes when Slurm suspends its job (a policy of the site)."""

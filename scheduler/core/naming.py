@@ -24,7 +24,10 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
-    `node` is set when the job was asked for on that very node, for a pod that already runs there.
+    `node` is set when the job was asked for on that very node, for a pod that already runs there,
+    `outcome` when the pod has ended and the job is about to. `restarts` counts how often the job
+    had been requeued when its pods were bound: any more of them have taken the nodes away. It
+    stands here and not on the pod, whose owner could write anything.
     """
 
     v: int
@@ -34,6 +37,8 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     unit: str
     uids: tuple[str, ...]
     node: str = ""
+    outcome: str = ""
+    restarts: int = 0
 
     @property
     def owner(self) -> Owner:

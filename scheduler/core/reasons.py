@@ -26,12 +26,15 @@ class Reason(StrEnum):
     NODE_UNAVAILABLE = "NodeUnavailable"
     NO_NODE_FITS = "NoNodeFits"
     PLACEHOLDER_LOST = "PlaceholderLost"
+    POLICY_APPLIED = "PolicyApplied"
+    ROOT_REQUESTED = "RootRequested"
     PREEMPTED = "Preempted"
     TIME_LIMIT = "TimeLimit"
     NODE_FAILED = "NodeFailed"
     PLACEHOLDER_CANCELLED = "PlaceholderCancelled"
     PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
     REQUEUED = "Requeued"
+    SUSPENDED = "Suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +118,26 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "cannot be served. No container is affected.",
         "Nothing, unless it repeats: then look at the cause the message gives.",
     ),
+    Reason.POLICY_APPLIED: Meaning(
+        "Normal",
+        "",
+        "A rule of the site's [policy](policy.md) forces a value that the pod gives otherwise; the "
+        "message names the rule and both values.",
+        "Nothing, or take the annotation off the pod. Ask the site for another rule.",
+    ),
+    Reason.ROOT_REQUESTED: Meaning(
+        "Warning",
+        "",
+        "The pod asks for a Slurm job of user 0 (root) in so many words, and no rule of a "
+        "[policy](policy.md) speaks of users. It is served.",
+        "Name another user with the annotation `user-id`. Sites: allow or forbid it in a policy "
+        "file.",
+    ),
     Reason.PREEMPTED: Meaning(
         "Warning",
         "DisruptionTarget",
-        f"Slurm preempted the job for one of higher priority. {_EVICTED}.",
+        "Slurm preempted the job for one of higher priority, or says that it will when the "
+        f"GraceTime is over. {_EVICTED}, or with what is left of the GraceTime where that is less.",
         "Nothing; the pod's controller makes a new pod, which queues again. Ask for a partition or "
         "QoS that is not preempted if this must not happen.",
     ),
@@ -152,5 +171,12 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         f"The job was requeued and has lost its node. {_EVICTED}; the requeued job is cancelled "
         "once the pod is gone.",
         "Nothing; the pod's controller makes a new pod with a job of its own.",
+    ),
+    Reason.SUSPENDED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        "Slurm suspended the job, and the site has chosen that its pod goes then "
+        f"(`--suspend-policy=evict`). {_EVICTED}.",
+        "Nothing; the pod's controller makes a new pod, which queues again.",
     ),
 }

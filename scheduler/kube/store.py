@@ -114,6 +114,9 @@ class Joined(Generic[T]):
     def __contains__(self, uid: object) -> bool:
         return any(uid in store for store in self._stores)
 
+    def __iter__(self) -> Iterator[T]:
+        return (item for store in self._stores for item in store)
+
     def new(self) -> Store[T]:
         """One more store, read along from now on."""
         store = Store[T]()

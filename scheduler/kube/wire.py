@@ -376,6 +376,7 @@ class Decode(Generic[T]):
 _EVENT: Any = WatchEvent  # a union is no `type` to the type checker
 PODS: Decode[Pod] = Decode(decoder(ItemList[Pod]), decoder(_EVENT[Pod]))
 NODES: Decode[Node] = Decode(decoder(ItemList[Node]), decoder(_EVENT[Node]))
+IDENTIFIED: Decode[Identified] = Decode(decoder(ItemList[Identified]), decoder(_EVENT[Identified]))
 
 decode_pod = decoder(Pod)
 decode_identified = decoder(Identified)

@@ -27,6 +27,7 @@ from scheduler.sandbox.slurm import (
 
 GPU_RESOURCE = "nvidia.com/gpu"
 KILL_WAIT_SECONDS = 30
+GRACE_SECONDS = 15
 TOKEN_SECONDS = 365 * 86400.0
 USERS = MappingProxyType({"root": 0, "slurm": 64030, "alice": 2001, "bob": 2002})
 
@@ -75,13 +76,15 @@ class Sandbox:
 
     The addresses, and the files `kubeconfig` and `slurm_token_file`, are there once it is entered.
     `folder` is where files go; without one they go into a temporary one that is removed at the end.
-    Partitions are `main`, and `high`, which preempts it.
+    Partitions are `main`, `grace` whose jobs get GRACE_SECONDS to leave, and `high`, which
+    preempts both.
     """
 
     kube_ca: Path | None = None  # plain HTTP, on the loopback address
     real_node: str | None = None
     partition = "main"
     high_partition = "high"
+    grace_partition = "grace"
     real_partition = partition
 
     def __init__(self, shape: SandboxShape | None = None, *, folder: Path | None = None) -> None:
@@ -241,6 +244,7 @@ def _slurm_config(names: tuple[str, ...], shape: SandboxShape) -> SlurmConfig:
     partitions = (
         PartitionConfig(name=Sandbox.partition, default=True, priority_tier=1),
         PartitionConfig(name=Sandbox.high_partition, priority_tier=2),
+        PartitionConfig(name=Sandbox.grace_partition, priority_tier=1, grace_time=GRACE_SECONDS),
     )
     return SlurmConfig(
         nodes=nodes,

@@ -77,6 +77,22 @@ class Namespace:
             )
         return Daemon(process, log=log)
 
+    def call(self, command: Sequence[str], *, seconds: float = 30.0) -> str:
+        """What `command`, run in the chroot as root, prints; RuntimeError where it fails."""
+        entry = ("nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--")
+        done = subprocess.run(
+            (*entry, "chroot", str(self._root), *command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr or done.stdout}")
+        return done.stdout
+
     def close(self) -> None:
         """End every process in the namespaces and wait until they are gone."""
         assert self._anchor.stdin is not None

@@ -34,6 +34,7 @@ class SlurmRig:
 
     partition: Final = slurm_conf.PARTITION
     high_partition: Final = slurm_conf.HIGH_PARTITION
+    grace_partition: Final = slurm_conf.GRACE_PARTITION
     gpus_per_node: Final = slurm_conf.GPUS_PER_NODE
 
     def __init__(self, chroot: Chroot, *, shape: Shape | None = None) -> None:
@@ -114,10 +115,18 @@ class SlurmRig:
         if "slurmrestd" in self._daemons and not component.startswith("slurmd."):
             daemon.wait_until(self.rest().responding, what=f"{component} of {self._run}")
 
-    def saved_at(self) -> float:
-        """When slurmctld last wrote its jobs to disk, in seconds of the epoch; 0 for never."""
+    def has_saved(self, text: str) -> bool:
+        """Whether the jobs slurmctld last wrote to disk hold that text.
+
+        The file's time would not tell: the kernel's clock for it runs milliseconds behind.
+        """
         state = self._run / "state/job_state"
-        return state.stat().st_mtime if state.exists() else 0.0
+        return state.exists() and text.encode() in state.read_bytes()
+
+    def scontrol(self, *arguments: str) -> None:
+        """Run scontrol as root; RuntimeError with its words where it fails."""
+        assert self._namespace is not None
+        self._namespace.call(("scontrol", *arguments))
 
     def pid(self, component: str) -> int:
         """The pid of a running component."""

@@ -10,11 +10,18 @@ MEMORY_MIB_PER_NODE: Final = 512_000
 GPUS_PER_NODE: Final = 8
 PARTITION: Final = "main"
 HIGH_PARTITION: Final = "high"
+# Its jobs are preempted as those of `main`, but get this long to leave.
+GRACE_PARTITION: Final = "grace"
+GRACE_SECONDS: Final = 15
 # The way to the nodes with a real kubelet, which no other partition has: a simulated pod must not
 # get there.
 REAL_PARTITION: Final = "real"
 # Only native jobs go here, so that they and the pods of a test never compete for a node.
 SLURMD_PARTITION: Final = "slurmd"
+# Every node has the first, the last node of the default partition the second as well.
+FEATURE: Final = "standard"
+SPECIAL_FEATURE: Final = "special"
+LICENSES: Final = {"compiler": 4}
 
 _NODE: Final = (
     f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MIB_PER_NODE} Gres=gpu:h100:{GPUS_PER_NODE}"
@@ -48,6 +55,7 @@ GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 KillWait=30
+RebootProgram=/bin/true
 MaxJobCount=50000
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,default_queue_depth=1000
 """
@@ -85,8 +93,12 @@ def slurm_conf(shape: Shape, *, controller_port: int, slurmd_ports: dict[str, in
     lines = [
         _COMMON,
         f"SlurmctldPort={controller_port}",
-        *_external_nodes(shape),
-        *(_slurmd_node(name, slurmd_ports[name]) for name in shape.slurmd),
+        f"Licenses={','.join(f'{name}:{count}' for name, count in LICENSES.items())}",
+        *_external_nodes(shape, port=slurmd_ports[shape.slurmd[0]]),
+        *(
+            _slurmd_node(name, slurmd_ports[name], features=_features(shape, name))
+            for name in shape.slurmd
+        ),
         *_partitions(shape),
     ]
     return "\n".join(lines) + "\n"
@@ -101,11 +113,21 @@ def gres_conf(shape: Shape) -> str:
     )
 
 
-def _external_nodes(shape: Shape) -> list[str]:
+def _external_nodes(shape: Shape, *, port: int) -> list[str]:
+    """Signals for jobs on them go to a slurmd that answers: an external node that nobody answers
+    for is NOT_RESPONDING after its first signal, until `scontrol reconfigure` (measured).
+    """
     lines = []
     if shape.external:
-        names = f"e-[000-{shape.external - 1:03}]"
-        lines.append(f"NodeName={names} NodeAddr=127.0.0.1 {_NODE} State=EXTERNAL Weight=1")
+        where = f"NodeAddr=127.0.0.1 Port={port}"
+        last = f"e-{shape.external - 1:03}"
+        for names, features in (
+            (f"e-[000-{shape.external - 2:03}]", FEATURE),
+            (last, _features(shape, last)),
+        ):
+            lines.append(
+                f"NodeName={names} {where} {_NODE} Feature={features} State=EXTERNAL Weight=1"
+            )
     # As big as a small machine, since a real kubelet admits no more than the machine has.
     lines += [
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=EXTERNAL"
@@ -114,8 +136,15 @@ def _external_nodes(shape: Shape) -> list[str]:
     return lines
 
 
-def _slurmd_node(name: str, port: int) -> str:
-    return f"NodeName={name} NodeHostname=rig NodeAddr=127.0.0.1 Port={port} {_NODE}"
+def _slurmd_node(name: str, port: int, *, features: str) -> str:
+    return (
+        f"NodeName={name} NodeHostname=rig NodeAddr=127.0.0.1 Port={port} {_NODE} "
+        f"Feature={features}"
+    )
+
+
+def _features(shape: Shape, name: str) -> str:
+    return f"{FEATURE},{SPECIAL_FEATURE}" if name == shape.schedulable[-1] else FEATURE
 
 
 def _partitions(shape: Shape) -> list[str]:
@@ -124,6 +153,8 @@ def _partitions(shape: Shape) -> list[str]:
     lines = [
         f"PartitionName={PARTITION} Nodes={nodes} Default=YES State=UP PriorityTier=1",
         f"PartitionName={HIGH_PARTITION} Nodes={nodes} State=UP PriorityTier=10",
+        f"PartitionName={GRACE_PARTITION} Nodes={nodes} State=UP PriorityTier=1 "
+        f"GraceTime={GRACE_SECONDS}",
     ]
     if shape.real:
         lines.append(f"PartitionName={REAL_PARTITION} Nodes={','.join(shape.real)} State=UP")

@@ -17,11 +17,12 @@ pytestmark = pytest.mark.timeout(120)
 
 async def test_pod_deleted_while_pending_cancels_job(world: World) -> None:
     await world.fill()
-    await world.create()
+    await world.create(slurm={"comment": "mine"})
     job = await world.placeholder(await world.waiting())
     await world.delete()
     await world.gone()
-    await world.job_ended(job.job_id, state="CANCELLED")
+    ended = await world.job_ended(job.job_id, state="CANCELLED")
+    assert ended.raw["comment"] == "mine; pod deleted before it was bound"
     await world.nothing_left()
 
 
@@ -61,7 +62,10 @@ async def test_finished_pod_leaves_no_job(world: World, exit_code: int, phase: s
     )
     job = await world.placeholder(await world.bound())
     await world.pod_that(f"has {phase}", lambda it: pods.phase(it) == phase)
-    await world.job_ended(job.job_id, state="CANCELLED")
+    ended = await world.job_ended(job.job_id, state="CANCELLED")
+    told = f"pod {phase}" if exit_code == 0 else f"pod {phase}: container main exit {exit_code}"
+    assert ended.raw["comment"] == told
+    assert ended.tag["outcome"] == told
 
 
 async def _ends_in_order(world: World, job: Record) -> None:

@@ -51,15 +51,28 @@ async def test_time_limit_evicts_the_pod(world: World) -> None:
 async def test_preempted_job_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
-    node = pods.node_of(pod)
-    assert node is not None
-    await world.native_job(
-        "preemptor",
-        partition=world.cluster.high_partition,
-        required_nodes=[node],
-        cpus_per_task=world.cluster.cpus_per_node,
-    )
+    await _preempt(world, pod)
     await _evicted(world, pod, reason="Preempted", words=(f"{job.job_id}", "PREEMPTED"))
+
+
+async def test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it(
+    world: World,
+) -> None:
+    pod = await _running(world, grace=20, partition=world.cluster.grace_partition)
+    job = await world.placeholder(pod)
+    await _preempt(world, pod)
+    await _gone(world, pod)
+    _told(world, pod, reason="Preempted", words=(f"{job.job_id}", "GraceTime"))
+    given = _given_grace(world)
+    assert 0 < given < 15, "the grace partition gives 15 s"
+
+
+async def test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is(world: World) -> None:
+    pod = await _running(world, grace=1, partition=world.cluster.grace_partition)
+    await _preempt(world, pod)
+    await _gone(world, pod)
+    _told(world, pod, reason="Preempted", words=("GraceTime",))
+    assert _given_grace(world) == 1
 
 
 async def test_node_set_down_evicts_its_pod(world: World) -> None:
@@ -98,33 +111,60 @@ async def test_deployment_of_three_heals_through_slurm(world: World) -> None:
     assert world.history.removed(victim) is not None
 
 
-async def _running(world: World) -> Object:
-    await world.create(grace=_GRACE)
+async def _running(world: World, *, grace: int = _GRACE, **slurm: str) -> Object:
+    await world.create(grace=grace, slurm=slurm)
     return await world.running()
+
+
+async def _preempt(world: World, pod: Object) -> None:
+    """Have a job of higher priority want the pod's whole node."""
+    node = pods.node_of(pod)
+    assert node is not None
+    await world.native_job(
+        "preemptor",
+        partition=world.cluster.high_partition,
+        required_nodes=[node],
+        cpus_per_task=world.cluster.cpus_per_node,
+    )
 
 
 async def _evicted(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:
     """The pod is told, then deleted with its own grace, and goes; its job's end is in the Event."""
+    await _gone(world, pod)
+    _told(world, pod, reason=reason, words=words)
+    assert _given_grace(world) == _GRACE
+    event = await world.event(reason)
+    assert words[0] in event["message"]
+
+
+async def _gone(world: World, pod: Object) -> None:
     uid = pod["metadata"]["uid"]
 
     async def removed() -> bool:
         return world.history.removed(uid) is not None
 
     await world.until("the pod is gone", removed)
-    last = world.history.removed(uid)
+
+
+def _told(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:
+    """The pod bore the condition from before its deletion to its end."""
+    last = world.history.removed(pod["metadata"]["uid"])
     assert last is not None
     told = pods.condition(last.pod, "DisruptionTarget")
     assert told is not None, pods.summary(last.pod)
-    assert told["status"] == "True"
-    assert told["reason"] == reason
+    assert (told["status"], told["reason"]) == ("True", reason)
     assert not [word for word in words if word not in told["message"]], told
-    states = [it.pod for it in world.history.of("train")]
-    leaving = [it for it in states if pods.leaving(it)]
+    assert all(pods.condition(it, "DisruptionTarget") for it in _leaving(world))
+
+
+def _given_grace(world: World) -> int:
+    return int(_leaving(world)[0]["metadata"]["deletionGracePeriodSeconds"])
+
+
+def _leaving(world: World) -> list[Object]:
+    leaving = [it.pod for it in world.history.of("train") if pods.leaving(it.pod)]
     assert leaving
-    assert leaving[0]["metadata"]["deletionGracePeriodSeconds"] == _GRACE
-    assert all(pods.condition(it, "DisruptionTarget") for it in leaving)
-    event = await world.event(reason)
-    assert words[0] in event["message"]
+    return leaving
 
 
 async def _three_run(world: World) -> dict[str, Object]:

@@ -27,6 +27,7 @@ class Cluster(Protocol):
     real_partition: str
     partition: str
     high_partition: str
+    grace_partition: str
 
     @property
     def kube_url(self) -> str:
@@ -44,6 +45,18 @@ class Cluster(Protocol):
 
     async def save(self, job_id: int) -> None:
         """Return when slurmctld has written this job, and all that was before, to its disk."""
+
+    async def suspend(self, job_id: int) -> None:
+        """Stop a running job's clock, as `scontrol suspend`."""
+
+    async def resume(self, job_id: int) -> None:
+        """Let it run on, as `scontrol resume`."""
+
+    async def requeue(self, job_id: int) -> None:
+        """Put a batch job back into the queue, as `scontrol requeue` after `Requeue=1`."""
+
+    async def reboot(self, node: str) -> None:
+        """Have a node reboot once it is free, as `scontrol reboot ASAP`."""
 
     def slurm_token(self, user: str) -> str:
         """A Slurm token of "root" (an operator) or of an ordinary user, "alice" or "bob"."""

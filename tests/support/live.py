@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from functools import partial
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from tests.rigs.kube import KubeRig
 from tests.rigs.slurm import SlurmRig
@@ -38,6 +39,7 @@ class LiveCluster:
         self.real_partition = REAL_PARTITION
         self.partition = slurm.partition
         self.high_partition = slurm.high_partition
+        self.grace_partition = slurm.grace_partition
 
     @property
     def kube_url(self) -> str:
@@ -55,13 +57,12 @@ class LiveCluster:
 
     async def save(self, job_id: int) -> None:
         """Touch the job, for slurmctld writes only what has changed, and wait; as in Cluster."""
-        began = time.time()
-        asked = {"comment": f"touched at {began}"}
-        await asyncio.to_thread(self._slurm.rest().request, "POST", f"job/{job_id}", body=asked)
+        mark = f"touched {uuid4()}"
+        touch = partial(self._slurm.rest().request, "POST", f"job/{job_id}", body={"comment": mark})
+        answer = await asyncio.to_thread(touch)
+        assert answer.ok, f"slurmctld did not take the touch of job {job_id}: {answer}"
         async with asyncio.timeout(_SAVE_SECONDS):
-            while True:
-                if self._slurm.saved_at() > began:
-                    return
+            while not self._slurm.has_saved(mark):  # noqa: ASYNC110 - a file of another process
                 await asyncio.sleep(0.05)
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
@@ -71,6 +72,26 @@ class LiveCluster:
     async def start(self, component: str) -> None:
         """Start it again; as in Cluster."""
         await asyncio.to_thread(self._rig_of(component).start, component)
+
+    async def suspend(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._scontrol("suspend", str(job_id))
+
+    async def resume(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._scontrol("resume", str(job_id))
+
+    async def requeue(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._scontrol("update", f"JobId={job_id}", "Requeue=1")
+        await self._scontrol("requeue", str(job_id))
+
+    async def reboot(self, node: str) -> None:
+        """As in Cluster."""
+        await self._scontrol("reboot", "ASAP", "reason=test", node)
+
+    async def _scontrol(self, *arguments: str) -> None:
+        await asyncio.to_thread(self._slurm.scontrol, *arguments)
 
     def _rig_of(self, component: str) -> KubeRig | SlurmRig:
         return self._kube if component == "kube-apiserver" else self._slurm

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
+from scheduler.sandbox.slurm import SlurmModel
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class SandboxCluster:
         self.cpus_per_node = shape.cpus_per_node
         self.partition = self._sandbox.partition
         self.high_partition = self._sandbox.high_partition
+        self.grace_partition = self._sandbox.grace_partition
         self.real_node: str | None = None
         self.real_partition = self._sandbox.real_partition
         self.kube_ca: Path | None = None
@@ -74,10 +76,7 @@ class SandboxCluster:
     async def save(self, job_id: int) -> None:
         """Have everything saved; as in Cluster."""
 
-        async def save() -> None:
-            self._sandbox.slurm.cluster.save()
-
-        await asyncio.to_thread(self._call, save())
+        await self._do(lambda slurm: slurm.cluster.save())
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
         """End a component; as in Cluster."""
@@ -86,6 +85,32 @@ class SandboxCluster:
     async def start(self, component: str) -> None:
         """Start it again; as in Cluster."""
         await asyncio.to_thread(self._call, self._sandbox.start(component))
+
+    async def suspend(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.suspend(job_id))
+
+    async def resume(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.resume(job_id))
+
+    async def requeue(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.requeue(job_id))
+
+    async def reboot(self, node: str) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.reboot(node))
+
+    async def run_out_of_memory(self, job_id: int) -> None:
+        """Have the kernel kill the job's process, which no rig can."""
+        await self._do(lambda slurm: slurm.run_out_of_memory(job_id))
+
+    async def _do(self, act: Callable[[SlurmModel], None]) -> None:
+        async def act_there() -> None:
+            act(self._sandbox.slurm)
+
+        await asyncio.to_thread(self._call, act_there())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

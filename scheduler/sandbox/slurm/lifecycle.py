@@ -15,6 +15,8 @@ from .records import STARTED, SUCCESS, Exit, Job, Node, Share, State
 SIGHUP: Final = 1
 SIGKILL: Final = 9
 SIGTERM: Final = 15
+# So long slurmctld tries to reach a node that nobody answers for (measured on 26.05.5).
+_SIGNAL_SECONDS: Final = 10.0
 
 
 def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) -> None:
@@ -24,8 +26,11 @@ def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) ->
         cluster.nodes[share.node].hold(job.id, share)
     job.state, job.reason, job.reason_text = State.RUNNING, "None", ""
     job.start_time, job.end_time, job.preempt_time = now, 0.0, 0.0
+    job.signalling_until = 0.0
     if job.time_limit_minutes is None:
         job.time_limit_minutes = _partition_limit(cluster, job)
+    if job.time_limit_minutes is None and job.asked.deadline:
+        job.time_limit_minutes = int(job.asked.deadline - now) // 60
     if job.asked.script is not None:
         seconds = scripts.read(job.asked.script).seconds
         job.script_ends_at = None if seconds is None else now + seconds
@@ -36,7 +41,7 @@ def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) ->
 def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "") -> None:
     """End a job by somebody's will or a limit; a batch script is signalled and waited for."""
     started = job.state in STARTED
-    job.state, job.end_time = state, now
+    job.state, job.end_time, job.signalling_until = state, now, 0.0
     if reason:
         job.reason, job.reason_text = reason, ""
     if not started:
@@ -76,6 +81,7 @@ def preempt(cluster: Cluster, job: Job, *, now: float) -> None:
     grace = cluster.partitions[job.asked.request.partition].grace_time
     if grace:
         job.end_time = now + grace
+        signal(cluster, job, now=now)
         _changed(cluster, job, now=now)
     else:
         preempt_now(cluster, job, now=now)
@@ -87,7 +93,23 @@ def preempt_now(cluster: Cluster, job: Job, *, now: float) -> None:
     if mode == "REQUEUE" and job.asked.requeue and not job.external:
         requeue(cluster, job, now=now)
     else:
+        job.preempt_time = now
         end(cluster, job, State.PREEMPTED, now=now)
+
+
+def signal(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Send the job's nodes a signal: an external node, without a slurmd, never confirms it."""
+    if any(cluster.nodes[share.node].config.external for share in job.shares):
+        job.signalling_until = now + _SIGNAL_SECONDS
+
+
+def signal_lost(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Give up a signal: the nodes are not responding until the controller reads its files anew."""
+    job.signalling_until = 0.0
+    for share in job.shares:
+        node = cluster.nodes[share.node]
+        node.not_responding = node.not_responding or node.config.external
+    _changed(cluster, job, now=now)
 
 
 def requeue(cluster: Cluster, job: Job, *, now: float) -> None:
@@ -113,8 +135,18 @@ def fail_node(cluster: Cluster, node: Node, *, now: float) -> None:
             _node_fail(cluster, job, node, now=now)
 
 
+def out_of_memory(cluster: Cluster, job: Job, *, now: float) -> None:
+    """End a batch job whose script was killed for its memory."""
+    release(cluster, job, now=now)
+    job.state, job.reason, job.end_time = State.OUT_OF_MEMORY, "OutOfMemory", now
+    job.exit, job.script_ends_at = Exit("SIGNALED", 0, SIGKILL), None
+    cluster.counters.failed += 1
+    _changed(cluster, job, now=now)
+
+
 def suspend(cluster: Cluster, job: Job, *, now: float) -> None:
     """Stop a running job's clock; what it holds stays held."""
+    signal(cluster, job, now=now)
     job.state, job.suspend_time, job.priority = State.SUSPENDED, now, 0
     _changed(cluster, job, now=now)
 

@@ -196,6 +196,27 @@ class SlurmModel:
         if job.state is State.SUSPENDED:
             lifecycle.resume(self.cluster, job, now=self.clock())
 
+    def requeue(self, job_id: int) -> None:
+        """Put a running batch job back into the queue, as ``scontrol requeue`` after Requeue=1.
+
+        Raises SlurmError 2039 for an external job: only batch jobs are accepted (measured).
+        """
+        job = self.job(job_id)
+        if job.external:
+            raise SlurmError(2039)
+        if job.state in STARTED:
+            lifecycle.requeue(self.cluster, job, now=self.clock())
+
+    def reboot(self, name: str) -> None:
+        """Ask for a reboot once the node is free, as ``scontrol reboot ASAP``: it drains."""
+        node = self.cluster.nodes[name]
+        node.drain, node.reboot = True, True
+        self.cluster.nodes_changed = self.clock()
+
+    def run_out_of_memory(self, job_id: int) -> None:
+        """Have the kernel kill a batch job's script for its memory."""
+        lifecycle.out_of_memory(self.cluster, self.job(job_id), now=self.clock())
+
     def jobs(self) -> Iterable[Job]:
         """Return all job records, oldest id first."""
         return self.cluster.jobs.values()
@@ -227,7 +248,7 @@ class SlurmModel:
             comment=asked.comment,
             admin_comment=asked.admin_comment,
             extra=asked.extra,
-            priority=0 if asked.held else 1 if asked.priority is None else asked.priority,
+            priority=_first_priority(asked),
             begin_time=asked.begin_time,
             time_limit_minutes=asked.time_limit_minutes,
             dependency=asked.dependency,
@@ -248,6 +269,8 @@ class SlurmModel:
 
     def _enforce_limits(self, now: float) -> None:
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
+            if job.signalling_until and job.signalling_until <= now:
+                lifecycle.signal_lost(self.cluster, job, now=now)
             if job.state is not State.RUNNING:
                 continue
             if job.preempt_time and job.end_time <= now:
@@ -264,6 +287,13 @@ class SlurmModel:
 
 def _purgeable(job: Job, *, old: float) -> bool:
     return not job.alive and not job.completing and job.end_time < old
+
+
+def _first_priority(asked: Submission) -> int:
+    """Return what multifactor priority without any weight comes to, and what nice makes of it."""
+    if asked.held:
+        return 0
+    return max(1, -asked.nice) if asked.priority is None else asked.priority
 
 
 def _first_reason(job: Job, *, now: float) -> None:

@@ -99,6 +99,6 @@ def _set_state(cluster: Cluster, node: Node, state: str, *, now: float) -> None:
         case "UNDRAIN":
             node.drain = False
         case _:
-            node.down = node.drain = False
+            node.down = node.drain = node.reboot = False
     if node.available:
         node.reason, node.reason_user, node.reason_time = "", "", 0.0

@@ -52,6 +52,7 @@ from tests.unit.core.things import (
     state,
     tag,
     tracked,
+    warned,
 )
 
 SOON: Final = Again(SOON_SECONDS)
@@ -388,6 +389,63 @@ def test_departing_pod_keeps_its_job_untouched(job):
 def test_pod_placed_by_another_hand_is_left_alone(job):
     placed = pod(PodStage.BOUND, placed_by_us=False)
     assert decide(facts(placed, job=job), NOW) == (SLOW,)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "own", "given"),
+    [(5005, 30, 15), (5005, 15, None), (5005, 4, None), (5019.5, 30, 1), (9000, 30, 1)],
+)
+def test_pod_whose_job_is_being_preempted_gets_what_is_left_of_the_grace_time(epoch, own, given):
+    bound = pod(PodStage.BOUND, grace_seconds=own)
+    unit = facts(bound, job=tracked(warned()), epoch=epoch)
+    evict, again = decide(unit, NOW)
+    assert isinstance(evict, Evict)
+    assert (evict.reason, evict.grace_seconds) == (Reason.PREEMPTED, given)
+    assert again == SOON
+
+
+def test_clock_that_is_behind_slurms_gives_no_more_than_the_grace_time():
+    unit = facts(pod(PodStage.BOUND, grace_seconds=300), job=tracked(warned()), epoch=0)
+    evict, _ = decide(unit, NOW)
+    assert isinstance(evict, Evict)
+    assert evict.grace_seconds == 20
+
+
+def test_job_that_is_sent_a_signal_is_looked_at_once():
+    pulse = state(BaseState.RUNNING, "SIGNALING")
+    assert decide(facts(BOUND, job=tracked(record(), state=pulse)), NOW) == (Inspect(JOB), SOON)
+    signalled = tracked(record(BaseState.RUNNING, "SIGNALING"), state=pulse)
+    assert decide(facts(BOUND, job=signalled), NOW) == (SLOW,)
+
+
+def test_pod_is_not_bound_to_a_node_that_its_job_is_about_to_lose():
+    actions = decide(facts(WAITING, job=tracked(warned())), NOW)
+    assert kinds(actions) == ["DropJob", "Cancel", "Again"]
+
+
+@pytest.mark.parametrize(("restarts", "then"), [(0, "Evict"), (1, "Evict"), (2, "Submit")])
+def test_requeue_counts_from_the_bind_on(restarts, then):
+    noted = tag(restarts=restarts)
+    pending = record(BaseState.PENDING, nodes=(), restart_count=2, admin_comment=noted)
+    assert kinds(decide(facts(BOUND, job=tracked(pending)), NOW))[0] == then
+
+
+def test_job_requeued_and_started_elsewhere_has_left_its_pod():
+    elsewhere = record(nodes=("n2",), restart_count=1)
+    assert kinds(decide(facts(BOUND, job=tracked(elsewhere)), NOW)) == ["Evict", "Again"]
+    assert decide(facts(BOUND, job=tracked(record(restart_count=1))), NOW) == (SLOW,)
+
+
+def test_bind_remembers_how_often_the_job_had_been_requeued():
+    actions = decide(facts(WAITING, job=tracked(record(restart_count=3))), NOW)
+    assert actions == (Bind(WAITING, "n1", JOB, "kube-n1", 3), SLOW)
+
+
+def test_suspended_job_evicts_its_pod_where_the_site_wants_that():
+    suspended = tracked(record(BaseState.SUSPENDED))
+    evict, again = decide(facts(BOUND, job=suspended, evict_suspended=True), NOW)
+    assert isinstance(evict, Evict)
+    assert (evict.reason, evict.grace_seconds, again) == (Reason.SUSPENDED, None, SOON)
 
 
 # --- several pods, one job ------------------------------------------------------------------------

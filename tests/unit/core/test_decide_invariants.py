@@ -53,7 +53,7 @@ from tests.unit.core.things import (
 )
 
 A = TypeVar("A")
-EXAMPLES = settings(max_examples=150, deadline=None)
+EXAMPLES = settings(max_examples=150)
 RUNS = {PodStage.BOUND, PodStage.DEPARTING}
 
 
@@ -120,8 +120,13 @@ def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> No
     for evict in chosen(Evict, unit):
         held = proven(unit)
         assert held is not None
-        requeued = held.state.base is BaseState.PENDING and held.restart_count > 0
-        assert held.state.ended or requeued
+        running = held.state.base is BaseState.RUNNING
+        tag = read_tag(held.admin_comment)
+        requeued = held.restart_count > (tag.restarts if tag else 0) and not held.state.ended
+        warned = running and held.preempt_time is not None
+        suspended = held.state.base is BaseState.SUSPENDED and unit.evict_suspended
+        assert held.state.ended or requeued or warned or suspended
+        assert evict.grace_seconds is None or 0 < evict.grace_seconds < evict.pod.grace_seconds
         assert evict.pod.stage in {PodStage.BOUND, PodStage.WAITING}
         assert evict.pod.placed_by_us or evict.pod.stage is PodStage.WAITING
 

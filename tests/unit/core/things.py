@@ -32,10 +32,17 @@ LIVE: Final = tuple(state for state in BaseState if not JobState(state).ended)
 
 
 def tag(
-    *, owner: Owner = OURS, uids: tuple[str, ...] = (KEY,), node: str = "", version: int = VERSION
+    *,
+    owner: Owner = OURS,
+    uids: tuple[str, ...] = (KEY,),
+    node: str = "",
+    version: int = VERSION,
+    restarts: int = 0,
 ) -> str:
     """An admin_comment; ours unless told otherwise."""
-    return OwnerTag(version, owner.cluster, owner.scheduler, "ns", "train", uids, node).encode()
+    return OwnerTag(
+        version, owner.cluster, owner.scheduler, "ns", "train", uids, node, restarts=restarts
+    ).encode()
 
 
 def state(base: BaseState, *flags: str) -> JobState:
@@ -63,6 +70,11 @@ def tracked(looked: Job | None = None, *, at: float = NOW, **more: Any) -> Track
         "record_at": at,
     }
     return Tracked(job_id=JOB, **(fields | more))
+
+
+def warned() -> Job:
+    """A running job that Slurm has given 20 s to leave, from second 5000 of the epoch on."""
+    return record(preempt_time=5000, end_time=5020)
 
 
 def pod(stage: PodStage, *, node: str | None = None, uid: str = KEY, **more: Any) -> PodFacts:
@@ -109,10 +121,12 @@ _records = st.builds(
     state=_states,
     state_reason=st.sampled_from(["", "None", "Resources", "Dependency"]),
     nodes=_node_lists,
-    admin_comment=st.sampled_from([tag(), tag(), tag(), *TAGS]),
+    admin_comment=st.sampled_from([tag(), tag(), tag(), tag(restarts=1), *TAGS]),
     restart_count=st.integers(0, 2),
     priority=st.none() | st.just(100),
     partition=st.sampled_from(["", "main"]),
+    preempt_time=st.sampled_from([None, None, 5000]),
+    end_time=st.sampled_from([None, 5020]),
 )
 _tracked = st.builds(
     Tracked,
@@ -167,6 +181,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
             uid=f"uid-{index}",
             node=draw(st.sampled_from(["n1", "n2", "n3", ""])) if stage in _RUNS else "",
             placed_by_us=draw(st.sampled_from([True, True, False])),
+            grace_seconds=draw(st.sampled_from([0, 5, 30])),
         )
         for index, stage in enumerate(stages)
     )
@@ -181,6 +196,8 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         unlisted=draw(st.booleans()),
         excluded=draw(st.sampled_from([{}, {}, {"n3": "why"}])),
         nowhere=draw(st.sampled_from(["", "", "why"])),
+        epoch=draw(st.sampled_from([0.0, 5005.0, 9000.0])),
+        evict_suspended=draw(st.booleans()),
     )
 
 

@@ -180,6 +180,40 @@ def test_node_set_down_fails_its_jobs(lab: Lab) -> None:
     assert lab.model.cluster.nodes["n1"].states == ["DOWN", "EXTERNAL"]
 
 
+def test_requeued_batch_job_waits_under_its_id_and_counts_it(old_lab: Lab) -> None:
+    job = old_lab.submit(script=SLEEP)
+    old_lab.pass_time()
+    old_lab.model.requeue(job.id)
+    assert (job.state, job.restart_count, job.reason) == (State.PENDING, 1, "BeginTime")
+
+
+def test_external_job_cannot_be_requeued(lab: Lab) -> None:
+    job = lab.submit()
+    lab.pass_time()
+    with pytest.raises(SlurmError) as refused:
+        lab.model.requeue(job.id)
+    assert refused.value.number == 2039
+    assert job.state is State.RUNNING
+
+
+def test_node_that_is_to_reboot_drains_and_keeps_its_jobs(lab: Lab) -> None:
+    job = lab.submit()
+    lab.pass_time()
+    lab.model.reboot("n1")
+    lab.pass_time(60)
+    assert job.state is State.RUNNING
+    node = lab.model.cluster.nodes["n1"]
+    assert {"DRAIN", "REBOOT_REQUESTED"} <= set(node.states)
+
+
+def test_script_out_of_memory_gives_its_node_back(old_lab: Lab) -> None:
+    job = old_lab.submit(script=SLEEP)
+    old_lab.pass_time()
+    old_lab.model.run_out_of_memory(job.id)
+    assert job.state is State.OUT_OF_MEMORY
+    assert old_lab.model.cluster.nodes["n1"].cpus_used == 0
+
+
 def test_node_set_down_requeues_batch_jobs_that_allow_it(old_lab: Lab) -> None:
     again = old_lab.submit(script=SLEEP)
     gone = old_lab.submit(script=SLEEP, requeue=False)

@@ -62,14 +62,14 @@ async def test_finished_pod_frees_its_job_though_it_stays(slurm, kube, service):
     assert UID in kube.pods
 
 
-async def test_quiet_pod_costs_nothing_but_the_pulse(slurm, kube, service):
+async def test_quiet_pod_costs_the_pulse_and_a_look_now_and_then(slurm, kube, service):
     await begin(service)
     await serve(slurm, kube)
     await asyncio.sleep(10)
     before = slurm.calls.copy()
     await asyncio.sleep(250)
     assert slurm.calls["states"] - before["states"] <= 250 / 2 + 1
-    assert slurm.calls["job"] == before["job"]
+    assert slurm.calls["job"] - before["job"] <= 250 / 5, "a preemption may be under way"
     assert slurm.calls["submit"] == 1
 
 

@@ -109,7 +109,7 @@ async def test_new_pod_is_not_doubtful_after_that(service, kube):
 
 async def test_recorded_job_is_taken_up_and_not_yet_believed(service, kube):
     await shown(kube, annotations={JOB_ID: "7"})
-    assert service.look.facts(service.look.unit(UID)).job == Tracked(job_id=7)
+    assert service.look.facts(service.look.unit(UID)).job == Tracked(job_id=7, settled=False)
 
 
 async def test_pod_that_another_hand_placed(service, kube):

@@ -12,7 +12,14 @@ import pytest
 from scheduler.metrics import Metrics
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.units import Placeholder, Unit, Units
-from slurmapi import BaseState, JobState, SlurmBusy, SlurmClient, SlurmUnreachable
+from slurmapi import (
+    BaseState,
+    JobState,
+    SlurmBusy,
+    SlurmClient,
+    SlurmGarbled,
+    SlurmUnreachable,
+)
 from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
@@ -215,3 +222,56 @@ async def test_look_at_a_job_that_was_replaced_meanwhile_is_dropped(slurm, pulse
         await asyncio.sleep(0.001)
         pulse.units.set_job(unit, Placeholder(999))
     assert old.record is None
+
+
+async def test_running_jobs_are_looked_at_within_a_budget(slurm, pulse):
+    for _ in range(100):
+        unit = pulse.add(waiting=False)
+        slurm.change(unit.job.job_id, BaseState.RUNNING, nodes=("n1",))
+    async with pulse.running():
+        await asyncio.sleep(60)
+    assert 60 <= slurm.calls["job"] <= 60 * 2 + 2
+    looked = [ids for operation, ids in slurm.asked if operation == "job"]
+    assert len(set(looked)) >= 60, "each in turn"
+
+
+async def test_warning_that_no_state_shows_is_found(slurm, pulse):
+    unit = pulse.add(waiting=False)
+    slurm.start(unit.job.job_id)
+    async with pulse.running():
+        await asyncio.sleep(10)
+        pulse.changed.clear()
+        slurm.change(unit.job.job_id, BaseState.RUNNING, preempt_time=10, end_time=40)
+        await asyncio.sleep(8)
+    assert pulse.changed == [unit.key]
+    assert unit.job.record.preempt_time == 10
+
+
+async def test_job_that_cannot_be_read_does_not_look_like_slurm_being_away(slurm, pulse):
+    unreadable, other = pulse.add(), pulse.add()
+    answer = slurm.job
+
+    async def job(job_id):
+        if job_id == unreadable.job.job_id:
+            raise SlurmGarbled("no JSON")
+        return await answer(job_id)
+
+    slurm.job = job
+    async with pulse.running():
+        await asyncio.sleep(30)
+    assert slurm.calls["states"] >= 30 / FAST / 2, "the pulse goes on"
+    assert other.job.proven
+    assert slurm.calls["job"] >= 2
+
+
+async def test_after_an_outage_every_record_is_read_anew_and_paced(slurm, pulse):
+    units = [pulse.add(waiting=False) for _ in range(40)]
+    for unit in units:
+        await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
+    before = slurm.calls["job"]
+    slurm.fail["states"].append(SlurmBusy("later"))
+    async with pulse.running():
+        await asyncio.sleep(6)
+        assert slurm.calls["job"] - before < 40, "paced"
+        await asyncio.sleep(20)
+    assert all(unit.job.proven for unit in units)

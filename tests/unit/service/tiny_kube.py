@@ -14,6 +14,7 @@ from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Pa
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
     Container,
+    Identified,
     Node,
     NodeCondition,
     NodeSpec,
@@ -36,6 +37,7 @@ class TinyKube:
         self.store = Joined[Pod]()
         self._mirror = self.store.new()
         self.nodes = Store[Node]()
+        self.namespaces = Store[Identified]()
         self.lag = lag
         self.on_node_change: Callable[[Node | None, Node | None], None] = lambda _old, _new: None
         self.on_change: Callable[[str], None] = lambda _uid: None

@@ -22,6 +22,7 @@ from scheduler.look import Look
 from scheduler.metrics import Metrics
 from scheduler.nodemap import NodeMap
 from scheduler.nodes import Nodes
+from scheduler.policy.rulebook import Rulebook
 from scheduler.slurmnodes import SlurmNodes
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Units
@@ -64,7 +65,14 @@ class TinyRecorder:
 class Service:
     """One process of ours between the two: everything but sockets and signal handlers."""
 
-    def __init__(self, slurm: TinySlurm, kube: TinyKube, *, recorder: TinyRecorder | None = None):
+    def __init__(
+        self,
+        slurm: TinySlurm,
+        kube: TinyKube,
+        *,
+        recorder: TinyRecorder | None = None,
+        unschedulable_reason: str = "",
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.slurm, self.kube = slurm, kube
         self.recorder = recorder or TinyRecorder()
@@ -100,14 +108,17 @@ class Service:
             metrics=metrics,
         )
         kube.on_node_change = self.nodes.node_changed
+        self.rulebook = Rulebook(prefixes=Rules().prefixes, namespaces=kube.namespaces)
         self.look = Look(
             pods=kube.store,
             nodes=self.nodes,
             units=self.units,
             owner=OWNER,
             rules=Rules(),
+            rulebook=self.rulebook,
             clock=loop.time,
             doubtful=lambda _pod: self.census.completed_at is None,
+            looked_through=lambda: self.census.completed_at is not None,
         )
         self.executor = Executor(
             kube=cast("KubeApi", kube),
@@ -118,6 +129,8 @@ class Service:
             recorder=cast("Recorder", self.recorder),
             owner=OWNER,
             placeholder_mode="auto",
+            condition_seconds=10.0,
+            unschedulable_reason=unschedulable_reason,
             watch=self.watch,
             census=self.census,
             metrics=metrics,

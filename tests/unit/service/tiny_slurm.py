@@ -20,6 +20,7 @@ from slurmapi import (
     SlurmError,
     SlurmInterrupted,
     SlurmNoSuchJob,
+    SlurmRefused,
     Submitted,
 )
 
@@ -89,6 +90,12 @@ class TinySlurm:
             if wanted is None or job_id in wanted
         }
 
+    async def update_job(self, job_id: int, **changes: Any) -> None:
+        await self._call("update", job_id)
+        if not self.live(job_id):
+            raise SlurmRefused("Job has already finished", error_number=2084, status=500)
+        self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
+
     async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
         try:
             await self._call("cancel", *job_ids)
@@ -99,11 +106,6 @@ class TinySlurm:
                 self.on_cancel(self.jobs[job_id])
                 self.end(job_id, BaseState.CANCELLED)
         return {}
-
-    async def update_job(self, job_id: int, *, excluded_nodes: Sequence[str] | None = None) -> None:
-        await self._call("update", job_id)
-        changed = dataclasses.replace(self.jobs[job_id], excluded_nodes=tuple(excluded_nodes or ()))
-        self.jobs[job_id] = changed
 
     async def _call(self, operation: str, *job_ids: int) -> None:
         self.calls[operation] += 1

@@ -1,0 +1,317 @@
+"""The one table of Slurm's pending reasons: what each means to a pod's owner, and what would help.
+
+Names are those of job_state_reason.c, 24.11 to 26.05; squeue(1), JOB REASON CODES, describes them.
+`make docs` draws docs/pending.md from it. A reason that is not here is mirrored verbatim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from slurmapi.model import BaseState, Job
+
+# Slurm names nodes by the thousand here; a condition is no place for them.
+_LONGEST_DESCRIPTION: Final = 300
+# Jobs without a time limit are expected to run for 365 days: a start behind one says nothing.
+_NO_FORECAST_SECONDS: Final = 364 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A sentence on what keeps the job from starting, and one on what to do about it."""
+
+    meaning: str
+    remedy: str
+
+
+_OPERATORS: Final = "ask the Slurm operators"
+_HOLD: Final = "`scontrol release ID` lets it go"
+_POLICY: Final = "name another one in the annotation, or have it allowed by the Slurm operators"
+_TOO_BIG: Final = "ask for less, or name another partition"
+
+REASONS: Final[Mapping[str, Why]] = {
+    "Resources": Why(
+        "what the pod asks for is not free on any node that may serve it",
+        "wait for other jobs to end, or ask for less",
+    ),
+    "Priority": Why(
+        "jobs of higher priority stand before it in the queue",
+        "wait, or ask for a QoS or partition of higher priority",
+    ),
+    "Dependency": Why(
+        "another job must start or end first",
+        "wait for the job that `scontrol show job ID` names",
+    ),
+    "DependencyNeverSatisfied": Why(
+        "the job it depends on has ended in another way than asked for, so it never starts",
+        "correct the pod's dependency, or recreate the pod without it",
+    ),
+    "BeginTime": Why(
+        "its begin time has not come yet",
+        "wait, or take the begin time out of the annotations",
+    ),
+    "JobHeldUser": Why("it is held by its user", _HOLD),
+    "JobHeldAdmin": Why(
+        "it is held by an operator of Slurm, or by Slurm itself after a failed start",
+        f"ask the Slurm operators why; {_HOLD}",
+    ),
+    "JobHoldMaxRequeue": Why(
+        "it was requeued too often and is held (max_batch_requeue)",
+        f"have the cause looked for in the log of slurmctld; {_HOLD}",
+    ),
+    "PartitionDown": Why(
+        "its partition is DOWN: it takes jobs and starts none",
+        f"wait, {_OPERATORS}, or name another partition",
+    ),
+    "PartitionInactive": Why(
+        "its partition is INACTIVE: it starts no jobs",
+        f"wait, {_OPERATORS}, or name another partition",
+    ),
+    "PartitionTimeLimit": Why(
+        "it asks for more time than its partition gives",
+        "shorten the annotation `timeout`, or name another partition (`scontrol show partition`)",
+    ),
+    "PartitionNodeLimit": Why(
+        "it asks for more or fewer nodes than its partition gives, or its nodes are down",
+        "look at the partition's limits (`scontrol show partition`) and nodes (`sinfo`)",
+    ),
+    "PartitionConfig": Why(
+        "its partition has not what it asks for, or its limits forbid it",
+        f"{_TOO_BIG} (`scontrol show partition`)",
+    ),
+    "ReqNodeNotAvail": Why(
+        "a node that it needs is drained, down or reserved for others",
+        "see `sinfo -R` for the cause; wait for the node, or require no particular node",
+    ),
+    "NodeDown": Why(
+        "a node that it needs is down",
+        "see `sinfo -R` for the cause; wait for the node, or require no particular node",
+    ),
+    "FrontEndDown": Why("no front end node is up", _OPERATORS),
+    "BadConstraints": Why(
+        "no node can ever satisfy its constraints, and Slurm has put it on hold",
+        "correct the constraints, required nodes or resources, or name another partition",
+    ),
+    "Constraints": Why(
+        "no node satisfies its constraints now",
+        "correct the constraints, or wait for nodes with these features",
+    ),
+    "Reservation": Why(
+        "its reservation has not begun, or is used up by other jobs",
+        "wait for the reservation (`scontrol show reservation`), or name no reservation",
+    ),
+    "ReservationDeleted": Why(
+        "its reservation was deleted", "name another reservation in the annotation, or none"
+    ),
+    "ReservationInvalid": Why(
+        "it may not use its reservation", "name another reservation in the annotation, or none"
+    ),
+    "Licenses": Why(
+        "the licenses it asks for are in use",
+        "wait for other jobs to end (`scontrol show licenses`), or ask for fewer",
+    ),
+    "InvalidAccount": Why("Slurm does not know its account for its user", _POLICY),
+    "InvalidQOS": Why("Slurm does not know its QoS", _POLICY),
+    "AccountNotAllowed": Why("its partition does not take its account", _POLICY),
+    "QOSNotAllowed": Why("its account or partition does not take its QoS", _POLICY),
+    "AccountingPolicy": Why("a rule of Slurm's accounting forbids it to start", _OPERATORS),
+    "QOSUsageThreshold": Why(
+        "its account has used more than its QoS allows",
+        "wait until the usage has decayed, or use another QoS or account",
+    ),
+    "QOSJobLimit": Why("its QoS has its most jobs", "wait for jobs of this QoS to end"),
+    "QOSResourceLimit": Why(
+        "its QoS has its most resources", "wait for jobs of this QoS to end, or ask for less"
+    ),
+    "QOSTimeLimit": Why(
+        "its QoS has used up its time", "shorten the annotation `timeout`, or use another QoS"
+    ),
+    "AssociationJobLimit": Why(
+        "its account has its most jobs", "wait for jobs of this account to end"
+    ),
+    "AssociationResourceLimit": Why(
+        "its account has its most resources",
+        "wait for jobs of this account to end, or ask for less",
+    ),
+    "AssociationTimeLimit": Why(
+        "its account has used up its time",
+        "shorten the annotation `timeout`, or use another account",
+    ),
+    "MaxMemPerLimit": Why("it asks for more memory than its partition gives", _TOO_BIG),
+    "JobArrayTaskLimit": Why(
+        "as many tasks of its job array run as may run at once", "wait for other tasks to end"
+    ),
+    "Prolog": Why("its prolog runs", "wait"),
+    "Cleaning": Why("it was requeued, and its last run is still being cleaned up", "wait"),
+    "SchedDefer": Why("the scheduler has put it off under its load", "wait"),
+    "PowerNotAvail": Why("there is no power for more nodes", "wait"),
+    "PowerReserved": Why("the power is reserved for others", "wait"),
+    "BurstBufferResources": Why("a burst buffer has no room for it", "wait"),
+    "BurstBufferStageIn": Why("its burst buffer is being filled", "wait"),
+    "BurstBufferOperation": Why("an operation of its burst buffer has failed", _OPERATORS),
+    "FedJobLock": Why("the clusters of its federation settle who starts it", "wait"),
+    "SystemFailure": Why("Slurm has failed at it", f"{_OPERATORS}; {_HOLD}"),
+    "JobLaunchFailure": Why(
+        "it could not be started on its node, and is held",
+        f"have the log of slurmd on that node looked at; {_HOLD}",
+    ),
+    "DeadLine": Why(
+        "it can no longer end before its deadline", "correct the deadline, or shorten `timeout`"
+    ),
+}
+
+_LIMIT: Final = re.compile(r"(?P<holder>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<rest>\w+)")
+_PER_ACCOUNT: Final = re.compile(r"Max(?P<what>\w+)PerAccount")
+_HOLDERS: Final = {"QOS": "QoS", "Assoc": "account"}
+_RESOURCES: Final = {
+    "cpu": "CPUs",
+    "mem": "memory",
+    "memory": "memory",
+    "node": "nodes",
+    "gres": "GPUs or other generic resources",
+    "bb": "burst buffer space",
+    "lic": "licenses",
+    "license": "licenses",
+    "energy": "energy",
+    "billing": "billing units",
+    "job": "running jobs",
+    "jobs": "running jobs",
+    "submitjob": "jobs that run and wait",
+    "submitjobs": "jobs that run and wait",
+    "wall": "run time",
+    "wallduration": "run time",
+    "unknown": "a resource",
+}
+_WHAT: Final = re.compile(
+    r"(?P<what>[A-Za-z]+?)(?P<minutes>(?:Run)?Minutes)?(?:Per(?P<per>Job|User|Node))?"
+    r"(?:Limit|NotSatisfied)?"
+)
+
+
+def why(reason: str) -> Why | None:
+    """What the reason means; None for one that is not known."""
+    return REASONS.get(reason) or _limit(reason)
+
+
+def _limit(reason: str) -> Why | None:
+    """The families of limits: Slurm has one reason for each resource of each kind of limit."""
+    per_account = _PER_ACCOUNT.fullmatch(reason)
+    if per_account is not None:
+        what = _named(per_account["what"])
+        return Why(f"its account has as much of its QoS as it may: {what}", _WAIT_FOR_ROOM)
+    match = _LIMIT.fullmatch(reason)
+    parts = None if match is None else _WHAT.fullmatch(match["rest"])
+    if match is None or parts is None:
+        return None
+    holder, what = _HOLDERS[match["holder"]], _named(parts["what"])
+    if parts["minutes"]:
+        what = f"minutes of {what}"
+    return _LIMITS[_kind(match["kind"], parts["per"])](holder, what)
+
+
+def _kind(kind: str, per: str | None) -> str:
+    if kind == "Max":
+        return "PerUser" if per in {None, "User"} else "PerJob"
+    return kind
+
+
+def _named(word: str) -> str:
+    return _RESOURCES.get(word.lower(), word)
+
+
+_WAIT_FOR_ROOM: Final = "wait for other jobs to end, ask for less, or have the limit raised"
+_LIMITS: Final = {
+    "Grp": lambda holder, what: Why(
+        f"all jobs of its {holder} together have as much as they may: {what}", _WAIT_FOR_ROOM
+    ),
+    "PerUser": lambda holder, what: Why(
+        f"its user has as much of its {holder} as one may: {what}", _WAIT_FOR_ROOM
+    ),
+    "PerJob": lambda holder, what: Why(
+        f"it asks for more than its {holder} gives to one job: {what}",
+        f"ask for less, or use another {holder}; waiting does not help",
+    ),
+    "Min": lambda holder, what: Why(
+        f"it asks for less than its {holder} demands of a job: {what}",
+        f"ask for more, or use another {holder}; waiting does not help",
+    ),
+}
+
+
+def pending_text(job_id: int, record: Job | None) -> str:
+    """Slurm's reason and numbers in its own words, then what they mean and what would help.
+
+    `record` is the last full look; without one, or with one from before the job was pending, only
+    the fact is told.
+    """
+    if record is None or record.state.base is not BaseState.PENDING:
+        return f"Slurm job {job_id} is pending"
+    reason = record.state_reason
+    details = ", ".join(_details(record))
+    mirrored = f"{_mirrored(record)} ({details})" if details else _mirrored(record)
+    known = why(reason)
+    explained = f". That is: {known.meaning}; to do: {known.remedy}" if known else ""
+    return f"Slurm job {job_id} is pending: {mirrored}{explained}"
+
+
+def _mirrored(record: Job) -> str:
+    """Slurm may describe its reason further, with or without the reason's name in front."""
+    reason, said = record.state_reason, record.state_description
+    if reason in {"", "None"}:
+        return "no reason yet"
+    if not said:
+        return reason
+    told = said if said.startswith(reason) else f"{reason}, {said}"
+    if len(told) <= _LONGEST_DESCRIPTION:
+        return told
+    return told[: _LONGEST_DESCRIPTION - 3] + "..."
+
+
+def _details(record: Job) -> Iterator[str]:
+    if record.priority is not None:
+        yield f"priority {record.priority}"
+    if record.partition:
+        yield f"partition {record.partition}"
+    start = expected_start(record)
+    if start is not None:
+        yield f"expected start {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def expected_start(record: Job) -> int | None:
+    """Epoch seconds of the start that Slurm expects of a pending job, where that says something.
+
+    The backfill scheduler writes it, for the jobs it plans. Behind a job without a time limit it is
+    a year away (measured on 26.05.5 and 24.11.5).
+    """
+    start, submitted = record.start_time, record.submit_time
+    if not start or submitted is None or record.state.base is not BaseState.PENDING:
+        return None
+    return start if submitted < start < submitted + _NO_FORECAST_SECONDS else None
+
+
+def table() -> str:
+    """All reasons as a Markdown table, the families of limits by their patterns."""
+    rows = [
+        *((f"`{name}`", it) for name, it in REASONS.items()),
+        *((pattern, it) for pattern, example in _FAMILIES.items() if (it := why(example))),
+    ]
+    head = "| Reason | What it means for the pod | What to do |\n| --- | --- | --- |\n"
+    return head + "".join(f"| {name} | {it.meaning} | {it.remedy} |\n" for name, it in rows)
+
+
+_FAMILIES: Final = {
+    "`QOSGrp`*, such as `QOSGrpCpuLimit`": "QOSGrpCpuLimit",
+    "`QOSMax`*`PerUser`*, such as `QOSMaxJobsPerUserLimit`": "QOSMaxJobsPerUserLimit",
+    "`QOSMax`*`PerJob`*, `PerNode`, such as `QOSMaxGRESPerJob`": "QOSMaxGRESPerJob",
+    "`QOSMin`*, such as `QOSMinGRES`": "QOSMinGRES",
+    "`Max`*`PerAccount`, such as `MaxJobsPerAccount`": "MaxJobsPerAccount",
+    "`AssocGrp`*, such as `AssocGrpCPUMinutesLimit`": "AssocGrpCPUMinutesLimit",
+    "`AssocMaxJobsLimit`, `AssocMaxSubmitJobLimit`": "AssocMaxJobsLimit",
+    "`AssocMax`*`PerJob`*, `PerNode`, such as `AssocMaxWallDurationPerJobLimit`": (
+        "AssocMaxWallDurationPerJobLimit"
+    ),
+}

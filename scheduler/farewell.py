@@ -1,0 +1,72 @@
+"""Writes a pod's outcome on its job before that is cancelled: afterwards Slurm takes no change.
+
+It goes to the end of the user's own comment, and into our tag in the admin_comment, which slurmdbd
+stores without being told to (a comment only with AccountingStoreFlags=job_comment).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Final
+
+import msgspec
+import structlog
+
+from scheduler.core.naming import read_tag
+from scheduler.metrics import Metrics
+from slurmapi import Job, SlurmClient, SlurmError
+
+log = structlog.get_logger(__name__)
+
+# A cancel is worth more than a word about it.
+_LONGEST_SECONDS: Final = 1.0
+# Longer ones are refused (measured on 26.05.5).
+_LONGEST_COMMENT: Final = 1024
+_SEPARATOR: Final = "; "
+
+
+class Farewell:
+    """One try for each job, within a second; what fails is counted and nothing more."""
+
+    def __init__(self, client: SlurmClient, metrics: Metrics) -> None:
+        self._client = client
+        self._metrics = metrics
+
+    async def write(self, job: Job, outcome: str) -> Job:
+        """The job as it stands then in all that we know; never raises an error of Slurm's."""
+        noted = with_outcome(job, outcome)
+        if noted == job:
+            return job
+        said = "ok"
+        try:
+            async with asyncio.timeout(_LONGEST_SECONDS):
+                await self._client.update_job(
+                    job.job_id, comment=noted.comment, admin_comment=noted.admin_comment
+                )
+        except SlurmError as error:
+            said = error.outcome
+        except TimeoutError:
+            said = "timeout"
+        if said != "ok":
+            log.info("the pod's outcome is not on its job", job_id=job.job_id, why=said)
+        self._metrics.actions.labels("note", said).inc()
+        return noted
+
+
+def with_outcome(job: Job, outcome: str) -> Job:
+    """The job with that outcome in both places; the same job where it bears one already."""
+    tag = read_tag(job.admin_comment)
+    if not outcome or tag is None or tag.outcome:
+        return job
+    return dataclasses.replace(
+        job,
+        comment=_appended(job.comment, outcome),
+        admin_comment=msgspec.structs.replace(tag, outcome=outcome).encode(),
+    )
+
+
+def _appended(comment: str, outcome: str) -> str:
+    """The user's words stay whole, whatever becomes of ours."""
+    joined = f"{comment}{_SEPARATOR}{outcome}" if comment else outcome
+    return joined if len(joined) <= _LONGEST_COMMENT else comment or outcome[:_LONGEST_COMMENT]

@@ -1,0 +1,41 @@
+"""How a pod ended, in a few words for Slurm's users: what stands in its job's comment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.kube.wire import ContainerStatus, Pod, StateTerminated
+
+_FINISHED = frozenset({"Succeeded", "Failed"})
+# What the kubelet calls every exit with a code but 0: the code itself says more.
+_PLAIN = frozenset({"", "Completed", "Error"})
+
+
+def outcome_of(pod: Pod) -> str:
+    """As in "pod Failed: container main exit 137 OOMKilled"; empty while nothing ends it."""
+    if pod.status.phase in _FINISHED:
+        return _told(f"pod {pod.status.phase}", pod)
+    if pod.metadata.deletion_timestamp is None:
+        return ""
+    return _told("pod deleted" if pod.spec.node_name else "pod deleted before it was bound", pod)
+
+
+def _told(what: str, pod: Pod) -> str:
+    disrupted = pod.condition("DisruptionTarget")
+    details = [
+        pod.status.reason,  # of the whole pod, such as Evicted or DeadlineExceeded
+        disrupted.reason if disrupted is not None and disrupted.status == "True" else "",
+        *_exits((*pod.status.init_container_statuses, *pod.status.container_statuses)),
+    ]
+    said = ", ".join(dict.fromkeys(detail for detail in details if detail))
+    return f"{what}: {said}" if said else what
+
+
+def _exits(statuses: Iterable[ContainerStatus]) -> list[str]:
+    ends = [(it.name, it.state.terminated) for it in statuses]
+    return [_exit(name, end) for name, end in ends if end is not None and end.exit_code != 0]
+
+
+def _exit(name: str, end: StateTerminated) -> str:
+    why = "" if end.reason in _PLAIN else f" {end.reason}"
+    return f"container {name} exit {end.exit_code}{why}"

@@ -1,0 +1,130 @@
+"""From the file as it is written to rules that can be asked, or to everything that is wrong.
+
+Values are read by the readers of the annotations themselves, so that a policy accepts what a pod
+may say, in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from annotations.keys import BY_KEY, Definition
+from annotations.problems import NotAcceptableError
+from scheduler.plain import nearest
+from scheduler.policy.document import Document, LabelSelector, RuleDocument
+from scheduler.policy.rules import (
+    Allowed,
+    Listed,
+    Policy,
+    Range,
+    Requirement,
+    Rule,
+    Value,
+    is_glob,
+)
+
+T = TypeVar("T")
+_BOUNDS = ("min", "max")
+
+
+def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
+    """The policy, and what is wrong with it, a line each; with faults the policy is of no use."""
+    faults: list[str] = []
+    rules = tuple(_rule(it, faults) for it in document.rules)
+    names = [rule.name for rule in rules]
+    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+    faults += [f"rule {name!r}: name: {name!r}: expected a name of its own" for name in twice]
+    return Policy(rules), tuple(faults)
+
+
+def _rule(rule: RuleDocument, faults: list[str]) -> Rule:
+    where = f"rule {rule.name!r}"
+    required = dict.fromkeys(rule.required)
+    return Rule(
+        name=rule.name,
+        namespaces=rule.namespaces,
+        requirements=_requirements(rule.namespace_selector),
+        priority_classes=rule.priority_class_names,
+        defaults=_section(rule.defaults, _value, f"{where}: defaults", faults),
+        forced=_section(rule.forced, _value, f"{where}: forced", faults),
+        allowed=_section(rule.allowed, _allowed, f"{where}: allowed", faults),
+        required=_section(required, lambda it, _: it.key, f"{where}: required", faults),
+    )
+
+
+def _section(
+    said: Mapping[str, Any],
+    read: Callable[[Definition, Any], T],
+    where: str,
+    faults: list[str],
+) -> dict[str, T]:
+    """What a part of a rule says, by field."""
+    found: dict[str, T] = {}
+    for name, given in said.items():
+        definition = BY_KEY.get(name)
+        if definition is None:
+            near = nearest(name, BY_KEY)
+            faults.append(f"{where}: {name!r}: expected the name of an annotation{near}")
+        elif definition.field in found:
+            faults.append(f"{where}.{name}: expected one word on what another name sets already")
+        else:
+            try:
+                found[definition.field] = read(definition, given)
+            except NotAcceptableError as refusal:
+                faults.append(f"{where}.{name}: {given!r}: expected {refusal}")
+    return found
+
+
+def _value(definition: Definition, given: object) -> Value:
+    """One value, read as the annotation is. Raises NotAcceptableError."""
+    if not isinstance(given, str | int):
+        raise NotAcceptableError("one value; put text and dates in quotes")
+    text = str(given).lower() if isinstance(given, bool) else str(given)
+    read = definition.kind.read(text)
+    if not isinstance(given, str) and not isinstance(read, int) and not isinstance(given, bool):
+        raise NotAcceptableError("text; put it in quotes")  # YAML reads 0123 as 83
+    return Value(definition.key, text, read)
+
+
+def _allowed(definition: Definition, given: object) -> Allowed:
+    if isinstance(given, list):
+        return _listed(definition, given)
+    if isinstance(given, dict) and given and given.keys() <= set(_BOUNDS):
+        return _range(definition, given)
+    raise NotAcceptableError("a list of values, or min and max for a number")
+
+
+def _listed(definition: Definition, given: list[object]) -> Listed:
+    globs = tuple(it for it in given if isinstance(it, str) and is_glob(it))
+    return Listed(tuple(_value(definition, it) for it in given if it not in globs), globs)
+
+
+def _range(definition: Definition, given: Mapping[str, object]) -> Range:
+    bounds = {bound: _number(definition, bound, it) for bound, it in given.items()}
+    least, most = (bounds.get(bound) for bound in _BOUNDS)
+    found = Range(least, most)
+    if least is not None and not found.accepts(least):
+        raise NotAcceptableError("a min that is not above max")
+    return found
+
+
+def _number(definition: Definition, bound: str, given: object) -> Value:
+    try:
+        value = _value(definition, given)
+    except NotAcceptableError as refusal:
+        raise NotAcceptableError(f"as {bound} {refusal}") from None
+    if not isinstance(value.read, int) or isinstance(value.read, bool):
+        raise NotAcceptableError(f"a list of values: {definition.key} is no number")
+    return value
+
+
+def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+    return () if selector is None else tuple(_each(selector))
+
+
+def _each(selector: LabelSelector) -> Iterator[Requirement]:
+    for key, value in selector.match_labels.items():
+        yield Requirement(key, wanted=True, values=(value,))
+    for it in selector.match_expressions:
+        yield Requirement(it.key, wanted=it.operator in {"In", "Exists"}, values=it.values)

@@ -1,0 +1,89 @@
+"""The shape of a policy file, as people write it; docs/policy.md says what it means."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+class _Shape(BaseModel):
+    """Keys are Kubernetes' camelCase; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _not_empty(items: tuple[str, ...]) -> tuple[str, ...]:
+    if not items:
+        raise ValueError("expected at least one; leave it out for all")
+    return items
+
+
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+Patterns = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_not_empty)]
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+
+
+class Expression(_Shape):
+    """One requirement on labels, as in a Kubernetes label selector."""
+
+    key: str = Field(min_length=1)
+    operator: Operator
+    values: Words = ()
+
+    @model_validator(mode="after")
+    def _has_values_where_they_count(self) -> Expression:
+        if (self.operator in {"In", "NotIn"}) != bool(self.values):
+            raise ValueError("expected values with In and NotIn, and none with the others")
+        return self
+
+
+class LabelSelector(_Shape):
+    """All of it must hold, as in Kubernetes."""
+
+    match_labels: dict[str, str] = Field({}, alias="matchLabels")
+    match_expressions: Annotated[tuple[Expression, ...], Field(strict=False)] = Field(
+        (), alias="matchExpressions"
+    )
+
+    @model_validator(mode="after")
+    def _selects(self) -> LabelSelector:
+        if not self.match_labels and not self.match_expressions:
+            raise ValueError("expected matchLabels or matchExpressions; leave it out for all")
+        return self
+
+
+class RuleDocument(_Shape):
+    """One rule: which pods it is about, and what it says of their annotations, by name."""
+
+    name: str
+    namespaces: Patterns | None = None
+    namespace_selector: LabelSelector | None = Field(None, alias="namespaceSelector")
+    priority_class_names: Patterns | None = Field(None, alias="priorityClassNames")
+    defaults: dict[str, Any] = {}
+    forced: dict[str, Any] = {}
+    allowed: dict[str, Any] = {}
+    required: Words = ()
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_label(cls, value: str) -> str:
+        """It becomes the value of a metric's label, and stands in messages."""
+        if not _NAME.fullmatch(value):
+            raise ValueError("expected a name of at most 63 letters, digits, '-', '_' and '.'")
+        return value
+
+    @model_validator(mode="after")
+    def _says_something(self) -> RuleDocument:
+        if not (self.defaults or self.forced or self.allowed or self.required):
+            raise ValueError("expected defaults, forced, allowed or required: it says nothing")
+        return self
+
+
+class Document(_Shape):
+    """The whole file: rules in the order in which they are asked."""
+
+    rules: Annotated[tuple[RuleDocument, ...], Field(strict=False)]

@@ -1,0 +1,120 @@
+"""Reads a policy file; all that is wrong with it is told at once, in lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from scheduler.plain import expected, nearest
+from scheduler.policy.compiled import compiled
+from scheduler.policy.document import Document, Expression, LabelSelector, RuleDocument
+from scheduler.policy.rules import Policy
+
+_MAX_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
+# Keys that the file may have, for proposals.
+_KEYS: Final = tuple(
+    dict.fromkeys(
+        field.alias or name
+        for shape in (Document, RuleDocument, LabelSelector, Expression)
+        for name, field in shape.model_fields.items()
+    )
+)
+
+
+class PolicyError(Exception):
+    """What is wrong with a policy file: one line a fault, each naming the file."""
+
+
+def read(path: Path) -> Policy:
+    """The policy of that file. Blocks; raises PolicyError."""
+    return understood(path, content(path))
+
+
+def content(path: Path) -> bytes:
+    """What the file holds now, whatever links lead to it. Blocks; raises PolicyError."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror or error}") from None
+    if len(found) > _MAX_BYTES:
+        raise PolicyError(f"{path}: expected at most {_MAX_BYTES} bytes")
+    return found
+
+
+def understood(path: Path, found: bytes) -> Policy:
+    """The policy that is written there. Raises PolicyError."""
+    raw = _parsed(path, found)
+    try:
+        document = Document.model_validate(raw)
+    except ValidationError as error:
+        told = (f"{path}: {_fault(raw, part)}" for part in error.errors())
+        raise PolicyError("\n".join(told)) from None
+    policy, faults = compiled(document)
+    if faults:
+        raise PolicyError("\n".join(f"{path}: {fault}" for fault in faults))
+    return policy
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """The mapping; raises MarkedYAMLError."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable):
+                if key in seen:
+                    mark = key_node.start_mark
+                    raise yaml.MarkedYAMLError(None, None, f"{key!r} is given twice", mark)
+                seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _parsed(path: Path, found: bytes) -> object:
+    try:
+        return yaml.load(found.decode(), _Loader)  # noqa: S506 - a safe loader
+    except UnicodeDecodeError:
+        raise PolicyError(f"{path}: expected text in UTF-8") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise PolicyError(f"{path}{where}: {error.problem}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise PolicyError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+
+
+def _fault(raw: object, error: Any) -> str:
+    location: tuple[str | int, ...] = error["loc"]
+    if not location:
+        return "expected the key rules, with a list of rules"
+    where = _where(raw, location)
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such key{nearest(str(location[-1]), _KEYS)}"
+    if error["type"] == "missing":
+        return f"{where}: expected a value: it is missing"
+    if error["type"] == "value_error" and isinstance(error["input"], Mapping):
+        return f"{where}: {expected(error)}"
+    return f"{where}: {error['input']!r}: {expected(error)}"
+
+
+def _where(raw: object, location: tuple[str | int, ...]) -> str:
+    """The rule by its name where it has one, then the keys that lead to the fault."""
+    keys = list(location)
+    told = ""
+    if len(keys) > 1 and keys[0] == "rules" and isinstance(keys[1], int):
+        told = f"rule {_name(raw, keys[1])}"
+        keys = keys[2:]
+    path = "".join(f"[{it}]" if isinstance(it, int) else f".{it}" for it in keys).lstrip(".")
+    return f"{told}: {path}" if told and path else told or path
+
+
+def _name(raw: Any, number: int) -> str:
+    rule = raw["rules"][number]
+    name = rule.get("name") if isinstance(rule, dict) else None
+    return repr(name) if isinstance(name, str) and name else f"number {number + 1}"

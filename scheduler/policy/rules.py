@@ -1,0 +1,168 @@
+"""Rules ready to be asked: which pods each is about, and what it says of which field.
+
+Pure data. Fields are those of JobRequest, so that two annotations for one field are ruled as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Final
+
+_GLOB: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a rule may know of a pod: nothing that its author chooses freely.
+
+    `labels` are the Namespace's; a PriorityClass is for an administrator to make and to ration.
+    """
+
+    namespace: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on a label; `values` are empty where only its presence counts."""
+
+    key: str
+    wanted: bool
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """As Kubernetes has it: NotIn holds too where there is no such label."""
+        found = labels.get(self.key)
+        there = found is not None and (not self.values or found in self.values)
+        return there == self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the annotation `name`: as it is written, and as its reader understands it."""
+
+    name: str
+    text: str
+    read: object
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers between two bounds, both included."""
+
+    least: Value | None
+    most: Value | None
+
+    def accepts(self, value: Value) -> bool:
+        """Whether the number lies within; what is no number does not."""
+        number = value.read
+        if not isinstance(number, int):
+            return False
+        return _bound(self.least, number) <= number <= _bound(self.most, number)
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        parts = [
+            f"at {word} {bound.text}"
+            for word, bound in (("least", self.least), ("most", self.most))
+            if bound is not None
+        ]
+        return " and ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Values, and globs for text. Of a list joined by commas every part must be accepted."""
+
+    values: tuple[Value, ...]
+    globs: tuple[str, ...] = ()
+
+    def accepts(self, value: Value) -> bool:
+        """Whether it is one of them, in meaning or in writing."""
+        if any(value.read == it.read for it in self.values):
+            return True
+        words = {it.text for it in self.values}
+        return all(part in words or _matches(part, self.globs) for part in _parts(value))
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        shown = ", ".join(repr(it) for it in (*(v.text for v in self.values), *self.globs))
+        return f"one of {shown}" if shown else "no such annotation"
+
+
+Allowed = Listed | Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule. A part that is None does not select; what it says is keyed by field.
+
+    `required` gives the annotation's name for each field that must have a value.
+    """
+
+    name: str
+    namespaces: tuple[str, ...] | None = None
+    requirements: tuple[Requirement, ...] = ()
+    priority_classes: tuple[str, ...] | None = None
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    forced: Mapping[str, Value] = field(default_factory=dict)
+    allowed: Mapping[str, Allowed] = field(default_factory=dict)
+    required: Mapping[str, str] = field(default_factory=dict)
+
+    def about(self, subject: Subject) -> bool:
+        """Whether it speaks of that pod. Without a PriorityClass only "" matches."""
+        name = subject.priority_class
+        return (
+            (self.namespaces is None or _matches(subject.namespace, self.namespaces))
+            and all(it.holds(subject.labels) for it in self.requirements)
+            and (
+                self.priority_classes is None
+                or (_matches(name, self.priority_classes) if name else "" in self.priority_classes)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Rules in order. For each field and each of the four parts the first rule counts."""
+
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the labels of Namespaces must be known."""
+        return any(rule.requirements for rule in self.rules)
+
+    def about(self, subject: Subject) -> tuple[Rule, ...]:
+        """The rules that speak of that pod."""
+        return tuple(rule for rule in self.rules if rule.about(subject))
+
+
+NO_POLICY: Final = Policy()
+
+
+def is_glob(text: str) -> bool:
+    """Whether the text stands for more than itself."""
+    return not _GLOB.isdisjoint(text)
+
+
+def _matches(text: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def _parts(value: Value) -> Sequence[str]:
+    if isinstance(value.read, tuple):
+        return [str(it) for it in value.read]
+    if isinstance(value.read, Enum | int):
+        return [value.text]
+    return [it.strip() for it in value.text.split(",")]
+
+
+def _bound(bound: Value | None, number: int) -> int:
+    return bound.read if bound is not None and isinstance(bound.read, int) else number

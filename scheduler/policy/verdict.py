@@ -1,0 +1,198 @@
+"""What a policy makes of one pod's annotations: effective ones, refusals, and remarks. Pure.
+
+The result is annotations again, so that everything behind it reads a pod's own words and the
+site's in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from annotations import Problem
+from annotations.keys import BY_KEY, DEFINITIONS
+from annotations.problems import NOT_SET, NotAcceptableError
+from scheduler.core.facts import Remark
+from scheduler.core.reasons import Reason
+from scheduler.policy.rules import Allowed, Policy, Range, Rule, Subject, Value
+
+T = TypeVar("T")
+_USER: Final = "user_id"
+_GROUP: Final = "group_id"
+_ROOT: Final = 0
+# Without one Slurm takes the partition's default, which may be no limit at all.
+_UNSET_IS_LONGEST: Final = frozenset({"time_limit_minutes"})
+# The table's order, but that a group is judged when the user is known.
+_FIELDS: Final = tuple(
+    sorted(dict.fromkeys(it.field for it in DEFINITIONS), key=lambda field: field == _GROUP)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Problem):
+    """A value that the rule of that name does not allow."""
+
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`annotations` are the effective ones, and of use only where there are no problems."""
+
+    annotations: Mapping[str, str]
+    problems: tuple[Refusal, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+def judge(
+    policy: Policy, subject: Subject, annotations: Mapping[str, str], *, prefixes: Sequence[str]
+) -> Verdict:
+    """Forced values replace the pod's, defaults fill in, and what is asked for must be allowed.
+
+    Values that cannot be read are left for the parser to refuse.
+    """
+    case = _Case(policy.about(subject), annotations, prefixes)
+    for field in _FIELDS:
+        case.settle(field)
+    return Verdict(case.annotations, tuple(case.problems), tuple(case.remarks))
+
+
+class _Case:
+    """One pod before the rules that speak of it."""
+
+    def __init__(
+        self, rules: Sequence[Rule], annotations: Mapping[str, str], prefixes: Sequence[str]
+    ) -> None:
+        self._rules = rules
+        self._prefix = prefixes[0]
+        self._asked = _asked(annotations, prefixes)
+        self._settled: dict[str, str] = {}
+        self._forced_user: Rule | None = None
+        self.annotations = dict(annotations)
+        self.problems: list[Refusal] = []
+        self.remarks: list[Remark] = []
+
+    def settle(self, field: str) -> None:
+        """Decide about one field."""
+        asked = self._asked.get(field, {})
+        forced = _first((rule, rule.forced.get(field)) for rule in self._rules)
+        allowed = self._allowed(field)
+        if forced is not None:
+            self._force(*forced, asked)
+        elif asked and field == _GROUP and self._forced_user is not None and allowed is None:
+            self._take_away(self._forced_user, asked)
+        elif asked:
+            self._check(field, asked, allowed)
+        else:
+            self._fill(field, allowed)
+
+    def _allowed(self, field: str) -> tuple[Rule, Allowed] | None:
+        return _first((rule, rule.allowed.get(field)) for rule in self._rules)
+
+    def _force(self, rule: Rule, value: Value, asked: Mapping[str, Value]) -> None:
+        for key, own in asked.items():
+            del self.annotations[key]
+            if own.read != value.read:
+                self._remark(f"sets {key} to {value.text!r}", own, rule)
+        self._set(value)
+        if BY_KEY[value.name].field == _USER:
+            self._forced_user = rule
+
+    def _take_away(self, rule: Rule, asked: Mapping[str, Value]) -> None:
+        """The group goes with the user, unless a rule speaks of groups."""
+        for key, own in asked.items():
+            del self.annotations[key]
+            self._remark(f"sets the user, and {key} with it", own, rule)
+
+    def _remark(self, what: str, own: Value, rule: Rule) -> None:
+        text = f"Policy rule {rule.name!r} {what}; the pod's value {own.text!r} is not used"
+        self.remarks.append(Remark(Reason.POLICY_APPLIED, text))
+
+    def _check(
+        self, field: str, asked: Mapping[str, Value], allowed: tuple[Rule, Allowed] | None
+    ) -> None:
+        for key, own in asked.items():
+            self._settled[field] = own.text
+            if own.read is _UNREADABLE:
+                continue
+            if allowed is not None:
+                self._must_be(key, own, *allowed)
+            elif field == _USER and own.read == _ROOT:
+                self.remarks.append(Remark(Reason.ROOT_REQUESTED, _root_text(key)))
+
+    def _must_be(self, key: str, own: Value, rule: Rule, allowed: Allowed) -> None:
+        if not allowed.accepts(own):
+            self._refuse(key, own.text, allowed.text, rule)
+
+    def _fill(self, field: str, allowed: tuple[Rule, Allowed] | None) -> None:
+        """The pod says nothing: a default, or what Slurm will make of that."""
+        default = _first((rule, rule.defaults.get(field)) for rule in self._rules)
+        if default is not None:
+            self._set(default[1])
+            return
+        if field in {_USER, _GROUP} and allowed is not None:
+            self._check_unset(field, *allowed)
+        elif field in _UNSET_IS_LONGEST and allowed is not None:
+            self._take_longest(allowed[1])
+        self._require(field, allowed)
+
+    def _check_unset(self, field: str, rule: Rule, allowed: Allowed) -> None:
+        """Without a user a job is root's, without a group the user's number is the group's."""
+        name = next(it.key for it in DEFINITIONS if it.field == field)
+        text = self._settled.get(_USER, str(_ROOT)) if field == _GROUP else str(_ROOT)
+        value = _read(name, text)
+        if value.read is not _UNREADABLE and not allowed.accepts(value):
+            kind = "user" if field == _USER else "group"
+            expected = f"{allowed.text}, since without it the job would have {kind} {text}"
+            self._refuse(f"{self._prefix}{name}", NOT_SET, expected, rule)
+
+    def _take_longest(self, allowed: Allowed) -> None:
+        if isinstance(allowed, Range) and allowed.most is not None:
+            self._set(allowed.most)
+
+    def _require(self, field: str, allowed: tuple[Rule, Allowed] | None) -> None:
+        required = _first((rule, rule.required.get(field)) for rule in self._rules)
+        if required is None or field in self._settled:
+            return
+        rule, name = required
+        text = "a value" if allowed is None else allowed[1].text
+        self._refuse(f"{self._prefix}{name}", NOT_SET, text, rule)
+
+    def _refuse(self, key: str, value: str, expected: str, rule: Rule) -> None:
+        told = f"{expected} (policy rule {rule.name!r})"
+        self.problems.append(Refusal(key, value, told, rule=rule.name))
+
+    def _set(self, value: Value) -> None:
+        self.annotations[f"{self._prefix}{value.name}"] = value.text
+        self._settled[BY_KEY[value.name].field] = value.text
+
+
+_UNREADABLE: Final = object()
+
+
+def _asked(annotations: Mapping[str, str], prefixes: Sequence[str]) -> dict[str, dict[str, Value]]:
+    """What the pod asks for: by field, the keys and values under our prefixes."""
+    found: dict[str, dict[str, Value]] = {}
+    for prefix in dict.fromkeys(prefixes):
+        for key, text in annotations.items():
+            definition = BY_KEY.get(key.removeprefix(prefix)) if key.startswith(prefix) else None
+            if definition is not None:
+                found.setdefault(definition.field, {})[key] = _read(definition.key, text)
+    return found
+
+
+def _read(name: str, text: str) -> Value:
+    try:
+        return Value(name, text, BY_KEY[name].kind.read(text))
+    except NotAcceptableError:
+        return Value(name, text, _UNREADABLE)
+
+
+def _root_text(key: str) -> str:
+    return f"{key} asks for a Slurm job of user 0 (root); a policy file can forbid or allow that"
+
+
+def _first(said: Iterable[tuple[Rule, T | None]]) -> tuple[Rule, T] | None:
+    """The first rule that says something, and what it says."""
+    return next(((rule, it) for rule, it in said if it is not None), None)

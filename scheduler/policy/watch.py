@@ -1,0 +1,125 @@
+"""Keeps the rulebook in step with the policy file; a broken version is refused, the last one kept.
+
+The file is read every few seconds rather than watched: a ConfigMap changes by swapping links, which
+looks different on every file system, and what was read is compared, not dates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.wire import Identified
+from scheduler.metrics import Metrics
+from scheduler.policy import file
+from scheduler.policy.rulebook import Rulebook
+from scheduler.policy.rules import Policy
+
+log = structlog.get_logger(__name__)
+
+CHECK_SECONDS: Final = 2.0
+
+
+class PolicyWatch:
+    """Reads the file again and again, and has `on_change` called when other rules are in force.
+
+    Rules that select by labels come into force once all Namespaces are listed; `namespaces` runs
+    from then on. Without a path there is nothing to do.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        rulebook: Rulebook,
+        namespaces: Reflector[Identified],
+        on_change: Callable[[], None],
+        metrics: Metrics,
+        check_seconds: float = CHECK_SECONDS,
+    ) -> None:
+        self._path = path
+        self._rulebook = rulebook
+        self._namespaces = namespaces
+        self._on_change = on_change
+        self._metrics = metrics
+        self._check_seconds = check_seconds
+        self._seen: bytes | str | None = None
+        self._next: Policy | None = None
+        self._labels_wanted = asyncio.Event()
+        if rulebook.policy.reads_labels:
+            self._labels_wanted.set()
+
+    async def run(self) -> None:
+        """Never returns; end it by cancelling."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_namespaces(), name="namespaces")
+            while True:
+                await asyncio.sleep(self._check_seconds)
+                if self._path is not None:
+                    await self.look(self._path)
+
+    def needed(self) -> tuple[Reflector[Identified], ...]:
+        """What must be listed before pods can be judged by the rules in force."""
+        return (self._namespaces,) if self._rulebook.policy.reads_labels else ()
+
+    async def look(self, path: Path) -> None:
+        """Read the file once, and take what can be taken."""
+        seen = await asyncio.to_thread(_content, path)
+        if seen != self._seen:
+            self._seen = seen
+            self._read(path, seen)
+        if self._next is not None and self._can_judge(self._next):
+            self._take(self._next)
+
+    async def _follow_namespaces(self) -> None:
+        await self._labels_wanted.wait()
+        await self._namespaces.run()
+
+    def _read(self, path: Path, seen: bytes | str) -> None:
+        try:
+            if isinstance(seen, str):
+                raise file.PolicyError(seen)  # noqa: TRY301 - said by a thread
+            policy = file.understood(path, seen)
+        except file.PolicyError as error:
+            self._next = None
+            self._count("refused", outdated=True)
+            log.error("policy refused, the last good one is kept", error=str(error))  # noqa: TRY400
+            return
+        if policy == self._rulebook.policy:
+            self._next = None
+            self._count("unchanged", outdated=False)
+            return
+        self._next = policy
+        if not self._can_judge(policy):
+            self._metrics.policy_outdated.set(1)
+            log.info("policy waits until all namespaces are listed")
+
+    def _can_judge(self, policy: Policy) -> bool:
+        if not policy.reads_labels:
+            return True
+        self._labels_wanted.set()
+        return self._namespaces.synced.is_set()
+
+    def _take(self, policy: Policy) -> None:
+        self._next = None
+        self._rulebook.take(policy)
+        self._count("taken", outdated=False)
+        log.info("policy taken", rules=[rule.name for rule in policy.rules])
+        self._on_change()
+
+    def _count(self, outcome: str, *, outdated: bool) -> None:
+        self._metrics.policy_reloads.labels(outcome).inc()
+        self._metrics.policy_outdated.set(outdated)
+
+
+def _content(path: Path) -> bytes | str:
+    """What the file holds, or why that is not known. Blocks."""
+    try:
+        return file.content(path)
+    except file.PolicyError as error:
+        return str(error)

@@ -1,0 +1,181 @@
+"""A policy file that changes while the scheduler runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.store import Store
+from scheduler.kube.wire import Identified, ObjectMeta
+from scheduler.metrics import Metrics
+from scheduler.policy.file import read
+from scheduler.policy.rulebook import Rulebook
+from scheduler.policy.watch import PolicyWatch
+
+GOOD = "rules: [{name: good, forced: {qos: a}}]"
+BETTER = "rules: [{name: better, forced: {qos: b}}]"
+LABELS = "rules: [{name: labels, namespaceSelector: {matchLabels: {a: b}}, forced: {qos: c}}]"
+
+
+class Namespaces:
+    """A reflector that lists when the test says so."""
+
+    def __init__(self) -> None:
+        self.store = Store[Identified]()
+        self.synced = asyncio.Event()
+        self.runs = False
+
+    async def run(self) -> None:
+        self.runs = True
+        await asyncio.Event().wait()
+
+
+class Watched:
+    """A watch of a file, and what came of it."""
+
+    def __init__(self, path: Path, text: str = GOOD) -> None:
+        path.write_text(text)
+        self.path = path
+        self.metrics = Metrics()
+        self.namespaces = Namespaces()
+        self.rulebook = Rulebook(
+            prefixes=("p/",), policy=read(path), namespaces=self.namespaces.store
+        )
+        self.changes = 0
+        self.watch = PolicyWatch(
+            path,
+            rulebook=self.rulebook,
+            namespaces=cast("Reflector[Identified]", self.namespaces),
+            on_change=self._changed,
+            metrics=self.metrics,
+            check_seconds=0.01,
+        )
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    @property
+    def rules(self) -> list[str]:
+        return [rule.name for rule in self.rulebook.policy.rules]
+
+    def counted(self, version: str) -> float:
+        name = "slurm_scheduler_policy_reloads_total"
+        return self.metrics.registry.get_sample_value(name, {"version": version}) or 0.0
+
+    @property
+    def outdated(self) -> bool:
+        return bool(self.metrics.registry.get_sample_value("slurm_scheduler_policy_outdated"))
+
+    async def look(self) -> None:
+        await self.watch.look(self.path)
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path / "policy.yaml")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - what is waited for knows no events
+            await asyncio.sleep(0.01)
+
+
+async def test_changed_file_is_taken_and_told_once(watched):
+    await watched.look()
+    watched.path.write_text(BETTER)
+    await watched.look()
+    await watched.look()
+    assert (watched.rules, watched.changes, watched.counted("taken")) == (["better"], 1, 1)
+
+
+@pytest.mark.parametrize("broken", ["rules: [", "rules: [{name: a}]", "", "rules: [{forced: {}}]"])
+async def test_broken_version_is_refused_and_the_last_good_one_kept(watched, broken):
+    watched.path.write_text(broken)
+    await watched.look()
+    await watched.look()
+    assert (watched.rules, watched.changes, watched.counted("refused")) == (["good"], 0, 1)
+    assert watched.outdated
+
+
+async def test_file_that_goes_away_changes_nothing(watched):
+    watched.path.unlink()
+    await watched.look()
+    assert (watched.rules, watched.counted("refused"), watched.outdated) == (["good"], 1, True)
+    watched.path.write_text(BETTER)
+    await watched.look()
+    assert (watched.rules, watched.outdated) == (["better"], False)
+
+
+async def test_way_back_to_the_version_in_force_is_no_change(watched):
+    watched.path.write_text("rules: [")
+    await watched.look()
+    watched.path.write_text(f"# the same, said otherwise\n{GOOD}")
+    await watched.look()
+    assert (watched.changes, watched.counted("unchanged"), watched.outdated) == (0, 1, False)
+
+
+async def test_config_map_changes_by_swapping_links(tmp_path: Path):
+    """As the kubelet does it: `policy.yaml` leads to `..data`, which leads to a dated folder."""
+    for name, text in (("..1", GOOD), ("..2", BETTER)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.yaml").write_text(text)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "policy.yaml").symlink_to("..data/policy.yaml")
+    watched = _linked(tmp_path / "policy.yaml")
+    (tmp_path / "..data_tmp").symlink_to("..2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    await watched.look()
+    assert watched.rules == ["better"]
+
+
+def _linked(path: Path) -> Watched:
+    return Watched(path, path.read_text())
+
+
+async def test_rules_about_labels_wait_until_namespaces_are_listed(watched):
+    task = asyncio.create_task(watched.watch.run())
+    try:
+        watched.path.write_text(LABELS)
+        await until(lambda: watched.namespaces.runs)
+        await until(lambda: watched.outdated)
+        assert (watched.rules, watched.watch.needed()) == (["good"], ())
+        watched.namespaces.synced.set()
+        await until(lambda: watched.rules == ["labels"])
+        assert (watched.changes, watched.outdated) == (1, False)
+        assert len(watched.watch.needed()) == 1
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_better_version_is_taken_while_another_waits_for_namespaces(watched):
+    watched.path.write_text(LABELS)
+    await watched.look()
+    watched.path.write_text(BETTER)
+    await watched.look()
+    watched.namespaces.synced.set()
+    await watched.look()
+    assert watched.rules == ["better"]
+
+
+async def test_namespaces_are_needed_from_the_start_by_rules_about_labels(tmp_path: Path):
+    watched = Watched(tmp_path / "policy.yaml", LABELS)
+    assert len(watched.watch.needed()) == 1
+    assert not watched.rulebook.knows("physics")
+    watched.namespaces.store.apply(Identified(ObjectMeta(name="physics", uid="u")))
+    assert watched.rulebook.knows("physics")
+
+
+async def test_namespaces_are_not_watched_without_need(watched):
+    task = asyncio.create_task(watched.watch.run())
+    watched.path.write_text(BETTER)
+    await until(lambda: watched.rules == ["better"])
+    assert not watched.namespaces.runs
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
