@@ -128,8 +128,8 @@ class App:
             units=self._units,
             watch=self._watch,
             owner=owner,
-            synced=self._synced,
-            kube_node=str,
+            synced=self._mapped,
+            kube_node=self._nodes.nodes.kube_node,
             metrics=metrics,
             clock=monotonic,
         )
@@ -301,6 +301,11 @@ class App:
         await self._synced()
         log.info("caches synced", pods=len(self._pod_store))
         await run_workers(self._controller, self._settings.workers)
+
+    async def _mapped(self) -> None:
+        """The pods are known, and where a Slurm node's pods would be."""
+        await self._synced()
+        await self._nodes.settled()
 
     async def _synced(self) -> None:
         for reflector in self._reflectors():

@@ -293,7 +293,7 @@ class Executor:
         pod = action.pod
         await self._note_restarts(unit, action)
         # From here on it may run there, also when the answer gets lost: the watch will tell.
-        self._units.binding[pod.uid] = action.node
+        self._units.binding[pod.uid] = action.target
         outcome = await self._kube.bind(
             pod.namespace,
             pod.name,

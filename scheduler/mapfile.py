@@ -34,16 +34,22 @@ class MapFile:
         """Look every few seconds, for ever; end it by cancelling."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                nodes = await asyncio.to_thread(read, self._path)
-            except MapFileError as error:
-                self._complain(str(error))
-                continue
-            self._told = ""
-            if nodes != self.nodes:
-                self.nodes = nodes
-                log.info("node map read", path=str(self._path), nodes=len(nodes))
+            if await self.look():
                 on_change()
+
+    async def look(self) -> bool:
+        """Read it again; whether it says something else now."""
+        try:
+            nodes = await asyncio.to_thread(read, self._path)
+        except MapFileError as error:
+            self._complain(str(error))
+            return False
+        self._told = ""
+        if nodes == self.nodes:
+            return False
+        self.nodes = nodes
+        log.info("node map read", path=str(self._path), nodes=len(nodes))
+        return True
 
     def _complain(self, error: str) -> None:
         if error != self._told:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from scheduler.core.mapping import OF_NODES, Strategy, Way
+from scheduler.core.mapping import OF_NODES, OF_SLURM, Strategy, Way
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
@@ -77,6 +77,13 @@ class NodeParts:
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(part, name="node part")
+
+    async def settled(self) -> None:
+        """Return when what mappings rest on has been told for the first time."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+        if any(strategy.way in OF_SLURM for strategy in self._settings.strategies):
+            await self._records.first_list.wait()
 
     async def _follow_nodes(self) -> None:
         may_read = await self._may_read()

@@ -56,6 +56,11 @@ class Nodes:
         found = None if self._store is None else self._store.by_name(behind.target)
         return Place(behind.target, None if found is None else fitness(wishes, found.facts))
 
+    def kube_node(self, node: str) -> str:
+        """The Kubernetes Node behind a Slurm node, as far as is known; else the same name."""
+        behind = self._map.behind(node)
+        return behind.target if behind is not None and behind.target else node
+
     def node_of(self, target: str, *, among: Iterable[str]) -> str | None:
         """The Slurm node of a Kubernetes Node; as NodeMap.node_of."""
         return self._map.node_of(target, among=among)

@@ -41,6 +41,7 @@ class SlurmNodes:
         self._listed: Mapping[str, Node] | None = None
         self._marks: frozenset[tuple[object, ...]] = frozenset()
         self._listing = asyncio.Lock()
+        self.first_list = asyncio.Event()
 
     @property
     def listed(self) -> Collection[Node] | None:
@@ -96,6 +97,7 @@ class SlurmNodes:
         kept = {name: it for name, it in self._records.items() if now - it[0] < _KEPT_SECONDS}
         self._records = kept | {node.name: (now, node) for node in nodes}
         self._listed = {node.name: node for node in nodes}
+        self.first_list.set()
         former, self._marks = self._marks, frozenset(map(_mark, nodes))
         if former != self._marks:
             self._on_change()

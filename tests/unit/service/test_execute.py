@@ -205,6 +205,13 @@ async def test_failed_binding_is_raised_and_not_remembered(service, kube, unit):
     assert unit.bound == {}
 
 
+async def test_node_of_a_binding_under_way_is_known_by_its_kubernetes_name(service, kube, unit):
+    seen = []
+    kube.on_bind = lambda uid, _node: seen.append(service.units.binding[uid])
+    await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
+    assert seen == ["n1"]
+
+
 async def test_both_names_of_a_node_are_told_where_they_differ(service, unit):
     await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
     assert service.recorder.events[-1].message.endswith("to n1 (Slurm job 4711 on node s1)")

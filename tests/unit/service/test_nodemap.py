@@ -231,3 +231,12 @@ async def test_without_nodes_the_word_of_a_strategy_must_at_least_be_a_name(comm
     world = World("comment", read=False)
     await world.list(slurm_node("s1", comment=comment))
     assert world.target("s1") == target
+
+
+async def test_the_handover_guard_looks_at_the_node_behind_a_slurm_node():
+    world = World("comment")
+    world.put(node("k1"))
+    assert world.nodes.kube_node("s1") == "s1"
+    await world.list(slurm_node("s1", comment="k1"), slurm_node("s2"))
+    assert world.nodes.kube_node("s1") == "k1"
+    assert world.nodes.kube_node("s2") == "s2"
