@@ -203,6 +203,9 @@ class App:
             census=self._census,
             metrics=self._metrics,
             clock=monotonic,
+            budget_seconds=(
+                settings.eviction_budget_timeout if settings.eviction_policy == "budget" else 0.0
+            ),
         )
         return Controller(
             queue=self._queue,

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from annotations import keys
-from scheduler.core import pending
+from scheduler.core import cases, pending
 from scheduler.core import table as core_table
 from scheduler.core.reasons import MEANINGS
 from scheduler.flags import describe
@@ -72,6 +72,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": settings_table,
     "metrics.md": metrics_table,
     "events.md": events_table,
+    "endings.md": cases.table,
     "pending.md": pending.table,
 }
 

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from annotations import Problem
+from scheduler.avoidance import Avoidance, left_out
 from scheduler.backoff import doubled
 from scheduler.canceller import Canceller
 from scheduler.census import Census
@@ -37,9 +38,10 @@ from scheduler.core.facts import Remark
 from scheduler.core.naming import JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.eviction import Evictor
 from scheduler.farewell import Farewell
 from scheduler.gate import Gate
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
+from scheduler.kube.api import AlreadyBound, Bound, Condition, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
 from scheduler.nodes import Nodes
@@ -65,11 +67,6 @@ log = structlog.get_logger(__name__)
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
-# An eviction that the watch does not show by then is repeated.
-_EVICT_AGAIN_SECONDS: Final = 10.0
-
-# Of the nodes that are left out, a message explains so many.
-_MOST_SHOWN: Final = 3
 
 # Limits of one account, user or QoS (slurm_errno.h): others may submit nevertheless.
 _LIMITS: Final = frozenset({2050, 2074})
@@ -100,6 +97,7 @@ class Executor:
         census: Census,
         metrics: Metrics,
         clock: Callable[[], float],
+        budget_seconds: float = 0.0,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
@@ -116,7 +114,11 @@ class Executor:
         self._metrics = metrics
         self._clock = clock
         self._farewell = Farewell(slurm, metrics)
+        self._evictor = Evictor(
+            kube, budget_seconds=budget_seconds, tell=self._event, metrics=metrics, clock=clock
+        )
         self._gate = Gate(clock)
+        self._avoidance = Avoidance(slurm, metrics=metrics, clock=clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -139,12 +141,12 @@ class Executor:
                 return await self._cancel(unit, action)
             case DropJob():
                 await self._drop(unit, action)
-            case Exclude(node=node, why=why):
-                self._exclude(unit, node, why)
+            case Exclude():
+                self._avoidance.exclude(unit, action)
             case Readmit():
-                await self._readmit(action)
+                await self._avoidance.readmit(action)
             case Evict():
-                return await self._evict(unit, action)
+                return await self._evictor.evict(unit, action)
             case Reject():
                 await self._reject(unit, action)
             case Tell():
@@ -240,7 +242,7 @@ class Executor:
         )
         if action.excluded:
             unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
-            message = f"{message}; {_left_out(action)}"
+            message = f"{message}; {left_out(action)}"
         self._event(unit, Reason.SLURM_REJECTED, message)
         await self._tell_waiting(
             unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
@@ -375,42 +377,6 @@ class Executor:
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._event(unit, Reason.PLACEHOLDER_LOST, text)
 
-    def _exclude(self, unit: Unit, node: str, why: str) -> None:
-        seconds = unit.exclusions.add(node, why, now=self._clock())
-        log.warning("node excluded", pod=unit.name, node=node, why=why, for_s=seconds)
-
-    async def _readmit(self, action: Readmit) -> None:
-        """Slurm's refusal costs nothing but time: the job waits on, for the nodes it had before."""
-        try:
-            await self._slurm.update_job(action.job_id, excluded_nodes=action.excluded)
-        except SlurmRefused as error:
-            self._count("readmit", "refused")
-            log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
-            return
-        self._count("readmit", "ok")
-        log.info("excluded nodes updated", job_id=action.job_id, excluded=list(action.excluded))
-
-    async def _evict(self, unit: Unit, action: Evict) -> Result:
-        pod, now = action.pod, self._clock()
-        again_in = unit.evicted_at.get(pod.uid, -1e9) + _EVICT_AGAIN_SECONDS - now
-        if again_in > 0:
-            return again_in
-        disrupted = Condition("DisruptionTarget", "True", action.reason, action.message, _now())
-        patched = await self._kube.patch_pod_status(
-            pod.namespace, pod.name, pod.uid, conditions=(disrupted,)
-        )
-        if isinstance(patched, Gone):
-            return 1.0
-        self._event(unit, action.reason, f"{action.message}; the pod is deleted")
-        deleted = await self._kube.delete_pod(
-            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
-        )
-        unit.evicted_at[pod.uid] = now
-        if isinstance(deleted, Deleted):
-            self._metrics.evictions.labels(action.reason).inc()
-        log.warning("pod evicted", pod=pod.name, reason=action.reason, message=action.message)
-        return _EVICT_AGAIN_SECONDS
-
     async def _reject(self, unit: Unit, action: Reject) -> None:
         message = problems_text(action.problems)
         told = self._not_scheduled(Reason.SCHEDULING_FAILED, message)
@@ -502,16 +468,9 @@ def problems_text(problems: Sequence[Problem]) -> str:
 def _submitted_text(submitted: Submitted, action: Submit) -> str:
     where = f" for node {action.node}, where the pod runs" if action.node else ""
     if action.excluded:
-        where = f", {_left_out(action)}"
+        where = f", {left_out(action)}"
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
     return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
-
-
-def _left_out(action: Submit) -> str:
-    """Which nodes it was not to get, and why."""
-    shown = [f"{node} ({why})" for node, why in action.excluded[:_MOST_SHOWN]]
-    more = len(action.excluded) - len(shown)
-    return f"left out: {', '.join(shown)}{f' and {more} more' if more else ''}"
 
 
 def _held(action: Bind) -> str:

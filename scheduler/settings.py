@@ -136,6 +136,14 @@ class Settings(BaseModel):
     suspend_policy: Literal["keep", "evict"] = Field(
         "keep", description="what becomes of a pod that runs when Slurm suspends its job"
     )
+    eviction_policy: Literal["delete", "budget"] = Field(
+        "delete",
+        description="how a pod goes whose resources Slurm has taken: deleted, or through the "
+        "Eviction API, so that a PodDisruptionBudget may hold it for a while",
+    )
+    eviction_budget_timeout: Seconds = Field(
+        30.0, gt=0, description="how long a budget may hold a pod before it is deleted all the same"
+    )
     slurm_connections: int = Field(16, ge=1, le=64, description="connections to slurmrestd")
     poll_interval: Seconds = Field(
         0.25, gt=0, description="how often job states are asked for while pods wait"

@@ -66,6 +66,8 @@ class Unit:
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     evicted_at: dict[str, float] = field(default_factory=dict)
+    held_since: dict[str, float] = field(default_factory=dict)
+    """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
     outcome: str = ""
     """How its pod ended, as last seen of it."""
     given_back: set[int] = field(default_factory=set)

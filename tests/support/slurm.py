@@ -115,6 +115,11 @@ class SlurmHand:
         errors = [it for it in answer.body.get("errors", ()) if it["error_number"] not in gone]
         assert not errors, f"cancel of {job_id}: {answer}"
 
+    async def update(self, job_id: int, **fields: Any) -> None:
+        """What `scontrol update job` does."""
+        answer = await self.ask("POST", f"job/{job_id}", body=fields)
+        assert answer.ok, f"update of {job_id}: {answer}"
+
     async def set_node(self, node: str, state: str) -> None:
         """Set a node DOWN, DRAIN or RESUME."""
         body = {"state": [state], "reason": "a test"}

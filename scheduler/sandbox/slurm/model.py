@@ -250,6 +250,7 @@ class SlurmModel:
             extra=asked.extra,
             priority=_first_priority(asked),
             begin_time=asked.begin_time,
+            give_up_at=asked.described.get("deadline") or 0.0,
             time_limit_minutes=asked.time_limit_minutes,
             dependency=asked.dependency,
             misfit=misfit(cluster, asked.request),
@@ -268,6 +269,9 @@ class SlurmModel:
                 lifecycle.script_ended(self.cluster, job, now=now)
 
     def _enforce_limits(self, now: float) -> None:
+        for job in [self.cluster.jobs[job_id] for job_id in self.cluster.pending]:
+            if 0 < job.give_up_at <= now:
+                lifecycle.end(self.cluster, job, State.DEADLINE, now=now, reason="DeadLine")
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
             if job.signalling_until and job.signalling_until <= now:
                 lifecycle.signal_lost(self.cluster, job, now=now)

@@ -153,6 +153,7 @@ class Job:
     reason_text: str = ""
     priority: int = 1
     begin_time: float = 0.0
+    give_up_at: float = 0.0
     eligible_time: float = 0.0
     start_time: float = 0.0
     end_time: float = 0.0

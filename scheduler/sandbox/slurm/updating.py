@@ -57,6 +57,8 @@ def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: b
         job.time_limit_minutes = fields["time_limit"]
     if fields.get("priority") is not None:
         job.priority = fields["priority"]
+    if "deadline" in fields:
+        job.give_up_at = fields["deadline"] or 0.0
     if "begin_time" in fields:
         job.begin_time = fields["begin_time"] or 0.0
     if fields.get("hold") is True and job.priority:
