@@ -16,7 +16,6 @@ from benchmarks.decode import Pace, measure, show
 from scheduler.core.decide import decide
 from scheduler.core.facts import (
     JobFacts,
-    NodeFitness,
     NoJob,
     PodFacts,
     PodStage,
@@ -24,13 +23,18 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.fitness import Place
+from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.look import Look
+from scheduler.nodemap import NodeMap
+from scheduler.nodes import Nodes
 from scheduler.policy.rulebook import Rulebook
+from scheduler.slurmnodes import SlurmNodes
 from scheduler.units import Placeholder, Unit, Units
-from slurmapi import BaseState, Job, JobState
+from slurmapi import BaseState, Job, JobState, SlurmClient, StaticToken
 
 _NOW: Final = 1000.0
 _OWNER: Final = Owner("3f6c0000-8a1e-4b7d-9c52-000000000000", "slurm-scheduler")
@@ -82,7 +86,7 @@ class Sample:
             pods=pod,
             request=self.request,
             job=self.job,
-            nodes={_node(number): NodeFitness.GOOD} if held else {},
+            nodes={_node(number): Place(_node(number))} if held else {},
         )
 
     def _pod(self, stage: PodStage) -> PodFacts:
@@ -161,7 +165,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
     nodes.replace(NODES.page(payloads.node_list(200)).items or ())
     look = Look(
         pods=pods,
-        nodes=nodes,
+        nodes=_same_names(nodes),
         units=units,
         owner=_OWNER,
         rules=Rules(),
@@ -179,6 +183,13 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
             proven=True,
         )
     return look, found
+
+
+def _same_names(store: Store[Node]) -> Nodes:
+    client = SlurmClient("http://127.0.0.1:1", token=StaticToken("unused"))
+    slurm = SlurmNodes(client, clock=lambda: _NOW, on_change=lambda: None)
+    nodemap = NodeMap((Strategy(Way.NAME),), slurm=slurm, nodes=store)
+    return Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
 
 
 def run(units: int) -> None:

@@ -14,6 +14,7 @@ from scheduler import app, flags, logs, settings
 from scheduler.demo import main as demo
 from scheduler.kube.session import KubeConfigError
 from scheduler.sandbox import main as sandbox
+from scheduler.scope import ClusterIdError
 
 
 class Parser(argparse.ArgumentParser):
@@ -88,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except settings.SettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    except (KubeConfigError, app.ClusterIdError, OSError) as error:
+    except (KubeConfigError, ClusterIdError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1
     return 0

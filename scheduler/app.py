@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -31,16 +32,18 @@ from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import IDENTIFIED, NODES, PODS, Identified, Node, Pod
+from scheduler.kube.wire import IDENTIFIED, PODS, Identified, Node, Pod
 from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
+from scheduler.nodeparts import NodeParts
 from scheduler.policy import file as policy_file
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.policy.watch import PolicyWatch
 from scheduler.retry import retry_policy
 from scheduler.rules import rules_of
+from scheduler.scope import cluster_id, may_read_nodes
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Unit, Units
@@ -52,7 +55,6 @@ log = structlog.get_logger(__name__)
 # Without an answer of Slurm for this long the scheduler is not ready; it works on regardless.
 _SLURM_SILENT_SECONDS: Final = 60.0
 _UNIT_GAUGE_SECONDS: Final = 5.0
-_FIRST_ANSWER_SECONDS: Final = 2.0
 
 
 class App:
@@ -87,13 +89,14 @@ class App:
             qps=settings.events_per_second,
         )
         self._pods = self._pod_reflectors(kube)
-        self._nodes = Reflector(
+        self._nodes = NodeParts(
+            settings,
             kube,
-            "/api/v1/nodes",
-            decode=NODES,
-            store=Store[Node](),
-            on_change=lambda _old, _new: None,
-            name="nodes",
+            self._slurm,
+            may_read=partial(may_read_nodes, settings, api),
+            metrics=metrics,
+            clock=monotonic,
+            on_change=self._nodes_changed,
         )
         self._rules = rules_of(settings)
         self._policy = self._build_policy(kube, policy)
@@ -125,8 +128,8 @@ class App:
             units=self._units,
             watch=self._watch,
             owner=owner,
-            synced=self._synced,
-            kube_node=str,
+            synced=self._mapped,
+            kube_node=self._nodes.nodes.kube_node,
             metrics=metrics,
             clock=monotonic,
         )
@@ -182,7 +185,7 @@ class App:
         settings = self._settings
         self._look = Look(
             pods=self._pod_store,
-            nodes=self._nodes.store,
+            nodes=self._nodes.nodes,
             units=self._units,
             owner=owner,
             rules=self._rules,
@@ -197,6 +200,7 @@ class App:
             slurm=self._slurm,
             canceller=self._canceller,
             units=self._units,
+            nodes=self._nodes.nodes,
             recorder=self._recorder,
             owner=owner,
             placeholder_mode=settings.placeholder_mode,
@@ -319,8 +323,13 @@ class App:
     async def _work(self) -> None:
         await self._synced()
         await self._kill_wait.first()
-        log.info("caches synced", pods=len(self._pod_store), nodes=len(self._nodes.store))
+        log.info("caches synced", pods=len(self._pod_store))
         await run_workers(self._controller, self._settings.workers)
+
+    async def _mapped(self) -> None:
+        """The pods are known, and where a Slurm node's pods would be."""
+        await self._synced()
+        await self._nodes.settled()
 
     async def _synced(self) -> None:
         for reflector in self._reflectors():
@@ -329,7 +338,7 @@ class App:
     def _reflectors(
         self,
     ) -> tuple[Reflector[Pod] | Reflector[Node] | Reflector[Identified], ...]:
-        return (*self._pods, self._nodes, *self._policy.needed())
+        return (*self._pods, *self._nodes.reflectors, *self._policy.needed())
 
     async def _gauges(self) -> None:
         while True:
@@ -361,6 +370,12 @@ class App:
         if pod is not None:
             self._look.parting(pod)
             self._queue.add(pod.metadata.uid)
+
+    def _nodes_changed(self) -> None:
+        """Some pod that could go nowhere may go somewhere now."""
+        for unit in self._units:
+            if unit.job is None:
+                self._queue.add(unit.key)
 
     def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
         """Its labels may be others, or known at last."""
@@ -420,7 +435,7 @@ async def run(settings: Settings) -> None:
     policy = await _policy(settings.policy_file)
     opening = KubeSession.open(settings.kubeconfig, user_agent=agent, observe=metrics.kube_call)
     async with await opening as kube:
-        owner = Owner(await _cluster_id(settings, kube), settings.scheduler_name)
+        owner = Owner(await cluster_id(settings, KubeApi(kube)), settings.scheduler_name)
         log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
         await App(settings, kube, owner=owner, metrics=metrics, policy=policy).run()
 
@@ -433,25 +448,3 @@ async def _policy(path: Path | None) -> Policy:
         return await asyncio.to_thread(policy_file.read, path)
     except policy_file.PolicyError as error:
         raise SettingsError(f"--policy-file: {error}") from None
-
-
-async def _cluster_id(settings: Settings, kube: KubeSession) -> str:
-    """The uid of kube-system; waits for an API server that is not there yet."""
-    while not settings.cluster_id:
-        try:
-            uid = await KubeApi(kube).get_namespace_uid("kube-system")
-        except KubeError as error:
-            log.warning("the kubernetes API server does not answer", error=str(error))
-            await asyncio.sleep(_FIRST_ANSWER_SECONDS)
-            continue
-        if uid is None:
-            raise ClusterIdError(
-                "--cluster-id: '': namespace kube-system cannot be read, so give this cluster "
-                "a name that no other cluster on the same Slurm has"
-            )
-        return uid
-    return settings.cluster_id
-
-
-class ClusterIdError(Exception):
-    """Nothing tells this Kubernetes cluster from others."""

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from annotations import Problem
+from scheduler.avoidance import Avoidance, left_out
 from scheduler.backoff import doubled
 from scheduler.canceller import Canceller
 from scheduler.census import Census
@@ -22,9 +23,12 @@ from scheduler.core.actions import (
     Cancel,
     DropJob,
     Evict,
+    Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
+    Readmit,
     Record,
     Reject,
     Submit,
@@ -40,6 +44,7 @@ from scheduler.gate import Gate
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
+from scheduler.nodes import Nodes
 from scheduler.placeholder import mode_for, submission
 from scheduler.policy.verdict import Refusal
 from scheduler.slurmwatch import SlurmWatch, look
@@ -82,6 +87,7 @@ class Executor:
         slurm: SlurmClient,
         canceller: Canceller,
         units: Units,
+        nodes: Nodes,
         recorder: Recorder,
         owner: Owner,
         placeholder_mode: str,
@@ -98,6 +104,7 @@ class Executor:
         self._slurm = slurm
         self._canceller = canceller
         self._units = units
+        self._nodes = nodes
         self._recorder = recorder
         self._owner = owner
         self._mode = placeholder_mode
@@ -113,6 +120,7 @@ class Executor:
             kube, budget_seconds=budget_seconds, tell=self._event, metrics=metrics, clock=clock
         )
         self._gate = Gate(clock)
+        self._avoidance = Avoidance(slurm, metrics=metrics, clock=clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -125,6 +133,8 @@ class Executor:
                 return await self._inspect(unit, job_id)
             case LookForTwins():
                 await self._look_for_twins(unit)
+            case Locate(nodes=nodes):
+                await self._nodes.learn(nodes)
             case Record(job_id=job_id):
                 await self._record(unit, job_id)
             case Bind():
@@ -133,6 +143,10 @@ class Executor:
                 return await self._cancel(unit, action)
             case DropJob():
                 await self._drop(unit, action)
+            case Exclude():
+                self._avoidance.exclude(unit, action)
+            case Readmit():
+                await self._avoidance.readmit(action)
             case Evict():
                 return await self._evictor.evict(unit, action)
             case Reject():
@@ -182,6 +196,7 @@ class Executor:
                 uids=(unit.key,),
                 node=action.node,
                 environment=self._job_environment(unit.key),
+                excluded=tuple(node for node, _ in action.excluded),
             )
         )
 
@@ -228,6 +243,9 @@ class Executor:
         message = refusal_text(
             action.request, error_number=error.error_number, description=str(error)
         )
+        if action.excluded:
+            unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
+            message = f"{message}; {left_out(action)}"
         self._event(unit, Reason.SLURM_REJECTED, message)
         await self._tell_waiting(
             unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
@@ -280,12 +298,12 @@ class Executor:
         pod = action.pod
         await self._note_restarts(unit, action)
         # From here on it may run there, also when the answer gets lost: the watch will tell.
-        self._units.binding[pod.uid] = action.node
+        self._units.binding[pod.uid] = action.target
         outcome = await self._kube.bind(
             pod.namespace,
             pod.name,
             pod.uid,
-            node=action.node,
+            node=action.target,
             annotations={JOB_ID: str(action.job_id), NODES: action.node},
         )
         self._count("bind", type(outcome).__name__.lower())
@@ -314,18 +332,18 @@ class Executor:
         unit.job.record = replace(record, admin_comment=noted)
 
     def _bound(self, unit: Unit, action: Bind) -> None:
-        unit.bound[action.pod.uid] = action.node
+        unit.bound[action.pod.uid] = action.target
         unit.recorded = action.job_id
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
             self._metrics.stage_seconds.labels("bound").observe(seconds)
         text = (
-            f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.node} "
-            f"(Slurm job {action.job_id})"
+            f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
+            f"({_held(action)})"
         )
         self._event(unit, Reason.SCHEDULED, text)
-        log.info("pod bound", pod=unit.name, node=action.node, job_id=action.job_id)
+        log.info("pod bound", pod=unit.name, node=action.target, job_id=action.job_id)
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
         job = unit.job
@@ -452,8 +470,15 @@ def problems_text(problems: Sequence[Problem]) -> str:
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:
     where = f" for node {action.node}, where the pod runs" if action.node else ""
+    if action.excluded:
+        where = f", {left_out(action)}"
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
     return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
+
+
+def _held(action: Bind) -> str:
+    on = "" if action.node == action.target else f" on node {action.node}"
+    return f"Slurm job {action.job_id}{on}"
 
 
 def _now() -> datetime:

@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Requirement, Rules, parse
-from scheduler.core.facts import NodeFitness, PodFacts, PodStage, Remark, UnitFacts
+from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
+from scheduler.core.fitness import Place, Wishes
 from scheduler.core.naming import JOB_ID, NODES, OWN_PREFIX, Owner
-from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import Container, Node, Pod, Quantity, ResourceRequirements
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
+from scheduler.nodes import Nodes
 from scheduler.outcome import outcome_of
 from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
@@ -19,17 +21,18 @@ from scheduler.units import Placeholder, Unit, Units
 _LONGEST_JOB_ID = len(str(2**32))
 # A process before this one may have submitted for it.
 _BEFORE_US = float("-inf")
+_NO_WISHES = Wishes()
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 class Look:
-    """Reads the two stores and what is remembered, and says how things stand."""
+    """Reads the caches and what is remembered, and says how things stand."""
 
     def __init__(
         self,
         *,
         pods: Joined[Pod],
-        nodes: Store[Node],
+        nodes: Nodes,
         units: Units,
         owner: Owner,
         rules: Rules,
@@ -73,17 +76,20 @@ class Look:
         pod = self._pods.get(unit.key)
         if pod is not None:
             self.parting(pod)
-        record = unit.job.record if unit.job is not None else None
+        wishes = _NO_WISHES if pod is None else pod.spec.wishes
         request, remarks = ((), ()) if pod is None else self._read(pod)
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
-            pods=() if pod is None else (_pod_facts(pod, unit),),
+            pods=() if pod is None else (self._pod(pod, unit),),
             request=request,
             job=unit.job_facts(looked_through=self._looked_through()),
-            nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
+            nodes=self._places(unit, wishes),
             submit_at=unit.submit_at,
             unfit_since=unit.unfit_since,
+            unlisted=self._nodes.unlisted,
+            excluded=self._excluded(unit, wishes),
+            nowhere="" if unit.job is not None else self._nodes.nowhere(wishes),
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
             remarks=remarks,
             outcome=unit.outcome or ("pod gone" if pod is None else ""),
@@ -106,16 +112,41 @@ class Look:
         """The pod of that uid, as last seen."""
         return self._pods.get(uid)
 
+    def _places(self, unit: Unit, wishes: Wishes) -> dict[str, Place]:
+        record = unit.job.record if unit.job is not None else None
+        nodes = () if record is None else record.nodes
+        places = {node: self._nodes.place(node, wishes) for node in nodes}
+        return {node: place for node, place in places.items() if place is not None}
+
+    def _excluded(self, unit: Unit, wishes: Wishes) -> Mapping[str, str]:
+        learnt, known = unit.exclusions.active(self._clock()), self._nodes.unsuitable(wishes)
+        return {**known, **learnt} if learnt else known
+
+    def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
+        meta = pod.metadata
+        made = unit.bound.get(meta.uid, "")
+        target = pod.spec.node_name or made
+        return PodFacts(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            stage=stage_of(pod, bound=bool(made)),
+            node=self._node(pod, unit, target) if target else "",
+            placed_by_us=_placed_by_us(pod, unit),
+            grace_seconds=pod.spec.termination_grace_period_seconds,
+        )
+
+    def _node(self, pod: Pod, unit: Unit, target: str) -> str:
+        """The Slurm node of a bound pod. What an annotation says counts only as far as the mapping
+        agrees: the pod's author can write it too.
+        """
+        record = unit.job.record if unit.job is not None else None
+        held = () if record is None else record.nodes
+        among = (pod.metadata.annotations.get(NODES, ""), *held)
+        return self._nodes.node_of(target, among=among) or ""
+
     def _read(self, pod: Pod) -> _Reading:
         return self._parse(_Spec(pod, self._rulebook.edition(pod.metadata.namespace)))
-
-    def _fitness(self, name: str) -> NodeFitness:
-        node = self._nodes.by_name(name)
-        if node is None:
-            return NodeFitness.ABSENT
-        if node.spec.unschedulable:
-            return NodeFitness.CORDONED
-        return NodeFitness.GOOD if node.ready else NodeFitness.NOT_READY
 
 
 def recorded_job(pod: Pod) -> int | None:
@@ -143,20 +174,12 @@ def _told(pod: Pod) -> tuple[str, str]:
     return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
 
 
-def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
-    meta = pod.metadata
-    bound = unit.bound.get(meta.uid, "")
-    return PodFacts(
-        uid=meta.uid,
-        namespace=meta.namespace,
-        name=meta.name,
-        stage=stage_of(pod, bound=bool(bound)),
-        node=pod.spec.node_name or bound,
-        placed_by_us=bool(bound)
+def _placed_by_us(pod: Pod, unit: Unit) -> bool:
+    return (
+        pod.metadata.uid in unit.bound
         or unit.job is not None
         or recorded_job(pod) is not None
-        or NODES in meta.annotations,
-        grace_seconds=pod.spec.termination_grace_period_seconds,
+        or NODES in pod.metadata.annotations
     )
 
 

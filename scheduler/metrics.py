@@ -154,6 +154,11 @@ class Metrics:
             registry=registry,
         )
         self.ready = Gauge("slurm_scheduler_ready", "1 when /readyz says so", registry=registry)
+        self.node_checks = Gauge(
+            "slurm_scheduler_node_checks",
+            "1 when Nodes are read, so that each is checked before a pod is bound to it",
+            registry=registry,
+        )
         self._queue_depth = Gauge(
             "slurm_scheduler_workqueue_depth", "Keys waiting", registry=registry
         )

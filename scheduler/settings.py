@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from annotations import GPU_TYPE_KEYS
+from scheduler.core.mapping import Strategy
 from scheduler.pairs import GresMap, Prefix, TypeMap
 from slurmapi import check_base_url
 
@@ -27,6 +28,7 @@ ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
 _PART: Final = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
 _DURATION: Final = re.compile(rf"\d+(?:\.\d+)?|(?:{_PART})+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # What Kubernetes takes as the reason of a condition (metav1.Condition).
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _URL: Final = re.compile(r"https?://[^\s/?#@]+")
@@ -95,11 +97,24 @@ class Settings(BaseModel):
     watch_namespace: tuple[str, ...] = Field(
         (), description="serve these namespaces, comma-separated; all when empty"
     )
+    node_mapping: tuple[str, ...] = Field(
+        ("name", "comment"),
+        description="how a Slurm node finds its Kubernetes Node, tried in this order",
+    )
+    node_access: Literal["auto", "read", "none"] = Field(
+        "auto",
+        description="whether Nodes are read, to check that a pod may go there; auto: if allowed",
+    )
     kubeconfig: Path | None = Field(
         None, description="kubeconfig file; default: $KUBECONFIG, in-cluster, ~/.kube/config"
     )
     cluster_id: str = Field(
-        "", description="identity of this Kubernetes cluster; default: uid of kube-system"
+        "",
+        description="identity of this Kubernetes cluster; default: uid of kube-system, else of the "
+        "scheduler's own namespace",
+    )
+    own_namespace: str = Field(
+        "", description="namespace the scheduler runs in; default: that of its service account"
     )
     slurm_api_base: str = Field(
         "http://127.0.0.1:6820", description="slurmrestd: http(s)://HOST:PORT or unix:/PATH"
@@ -213,7 +228,30 @@ class Settings(BaseModel):
     )
     shutdown_grace: Seconds = Field(10.0, ge=0, description="time to finish what is being done")
 
-    @field_validator("watch_namespace", "components", "gpu_type_keys", mode="before")
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """`node_mapping`, understood."""
+        return tuple(map(Strategy.parse, self.node_mapping))
+
+    @field_validator("node_mapping")
+    @classmethod
+    def _mappings(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parsed = list(map(Strategy.parse, value))
+        if not parsed or len(set(parsed)) < len(parsed):
+            raise ValueError("expected at least one mapping, and each of them once")
+        return value
+
+    @field_validator("watch_namespace")
+    @classmethod
+    def _namespaces(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [name for name in value if not _NAMESPACE.fullmatch(name)]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no namespace; expected names such as team-a,team-b")
+        return tuple(dict.fromkeys(value))
+
+    @field_validator(
+        "watch_namespace", "node_mapping", "components", "gpu_type_keys", mode="before"
+    )
     @classmethod
     def _comma_list(cls, value: object) -> object:
         if isinstance(value, str):

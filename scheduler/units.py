@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
+from scheduler.exclusions import Exclusions
 from slurmapi.model import Job, JobState
 
 
@@ -51,6 +52,7 @@ class Unit:
     setbacks: int = 0
     """Early ends and refusals in a row; they space out the next submits."""
     unfit_since: float | None = None
+    exclusions: Exclusions = field(default_factory=Exclusions)
     waiting: bool = True
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
     told: tuple[str, str] = ("", "")

@@ -60,6 +60,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     state_reason: str | None = None
     state_description: str | None = None
     nodes: str | list[str] | None = None
+    excluded_nodes: str | list[str] | None = None
     admin_comment: str | None = None
     comment: str | None = None
     partition: str | None = None
@@ -235,6 +236,10 @@ class _NodeRecord(msgspec.Struct, frozen=True):
     name: str
     state: Words = None
     address: str | None = None
+    hostname: str | None = None
+    comment: str | None = None
+    extra: str | None = None
+    instance_id: str | None = None
     reason: str | None = None
     cpus: Number = None
     alloc_cpus: Number = None
@@ -307,6 +312,7 @@ def _job(record: JobRecord, job_id: int) -> Job:
         state_reason=record.state_reason or "",
         state_description=record.state_description or "",
         nodes=_hosts(record.nodes),
+        excluded_nodes=_hosts(record.excluded_nodes),
         admin_comment=record.admin_comment or "",
         comment=record.comment or "",
         partition=record.partition or "",
@@ -398,6 +404,10 @@ def _node(record: _NodeRecord) -> Node:
         name=record.name,
         states=frozenset(_split(record.state)),
         address=record.address or "",
+        hostname=record.hostname or "",
+        comment=record.comment or "",
+        extra=record.extra or "",
+        instance_id=record.instance_id or "",
         reason=record.reason or "",
         cpus=integer(record.cpus) or 0,
         allocated_cpus=integer(record.alloc_cpus) or 0,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -125,6 +126,10 @@ class SlurmClient:
             "nodes", "nodes/", lambda it: wire.settled(it, answers.NodesAnswer).all()
         )
 
+    async def node(self, name: str) -> Node | None:
+        """One node, or None where Slurm does not know it."""
+        return await self._get("node", f"node/{quote(name, safe='')}", partial(_node, name=name))
+
     async def partitions(self) -> tuple[Partition, ...]:
         """All partitions."""
         return await self._get(
@@ -198,6 +203,7 @@ class SlurmClient:
         time_limit_minutes: int | None = None,
         priority: int | None = None,
         held: bool | None = None,
+        excluded_nodes: Sequence[str] | None = None,
     ) -> None:
         """Change what is given of a job; None leaves a property as it is."""
         changes: dict[str, Any] = {
@@ -206,6 +212,8 @@ class SlurmClient:
             "time_limit": _number(time_limit_minutes),
             "priority": _number(priority),
             "hold": held,
+            # An empty list changes nothing, and one empty name clears (26.05.5 and 24.11.5).
+            "excluded_nodes": None if excluded_nodes is None else list(excluded_nodes) or [""],
         }
         given = {key: value for key, value in changes.items() if value is not None}
         if not given:
@@ -255,6 +263,18 @@ class _MadeInSpite(SlurmInvalid):
         super().__init__(str(told))
         self.told = told
         self.job_id = job_id
+
+
+def _node(response: Response, *, name: str) -> Node | None:
+    """An unknown node is HTTP 200 with an error of number 0 and no nodes (measured)."""
+    answer = wire.decode(response, answers.NodesAnswer)
+    numbers = {error.number for error in answer.errors or ()}
+    if response.ok and numbers == {0} and not answer.nodes:
+        return None
+    error = wire.failure(response, answer)
+    if error is not None:
+        raise error
+    return next((node for node in answer.all() if node.name == name), None)
 
 
 def _submitted(response: Response) -> Submitted:

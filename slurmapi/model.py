@@ -80,7 +80,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job record. `nodes` are expanded, in rank order."""
+    """One job record. `nodes` are expanded, in rank order, and so are `excluded_nodes`."""
 
     job_id: int
     name: str
@@ -88,6 +88,7 @@ class Job:
     state_reason: str = ""
     state_description: str = ""
     nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
     admin_comment: str = ""
     comment: str = ""
     partition: str = ""
@@ -154,6 +155,10 @@ class Node:
     name: str
     states: frozenset[str]
     address: str = ""
+    hostname: str = ""
+    comment: str = ""
+    extra: str = ""
+    instance_id: str = ""
     reason: str = ""
     cpus: int = 0
     allocated_cpus: int = 0

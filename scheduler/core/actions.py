@@ -13,13 +13,14 @@ from scheduler.core.reasons import Reason
 class Submit:
     """Make the placeholder. `node` pins it to where the pod already runs, and `why` says what
     became of the former one; `replaces` is a job of ours that the new one takes the place of,
-    cancelled once the new one is recorded.
+    cancelled once the new one is recorded. `excluded` are Slurm nodes it must not get, and why.
     """
 
     request: JobRequest
     node: str = ""
     why: str = field(default="", compare=False)  # is told, and changes nothing
     replaces: int | None = None
+    excluded: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,41 @@ class LookForTwins:
 
 
 @dataclass(frozen=True, slots=True)
+class Locate:
+    """Ask Slurm about these nodes, or for a list of all, to tell which Nodes are behind them."""
+
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod to the Node its placeholder holds. `restarts` is how often the job had been
-    requeued by then, which the job says before the pod can run.
+    """Bind the pod to `target`, the Kubernetes Node behind the Slurm node its placeholder holds.
+
+    `restarts` is how often the job had been requeued by then, which the job says before the pod can
+    run.
     """
 
     pod: PodFacts
     node: str
     job_id: int
+    target: str
     restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude:
+    """Ask for other nodes than this one for a while: the pod could not use it."""
+
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readmit:
+    """The job waits, and the nodes it must not get are others now: have Slurm know."""
+
+    job_id: int
+    excluded: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +147,12 @@ Action = (
     | Inspect
     | Record
     | LookForTwins
+    | Locate
     | Bind
     | Cancel
     | DropJob
+    | Exclude
+    | Readmit
     | Evict
     | Reject
     | Tell

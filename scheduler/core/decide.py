@@ -17,9 +17,12 @@ from scheduler.core.actions import (
     Cancel,
     DropJob,
     Evict,
+    Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
+    Readmit,
     Record,
     Reject,
     Submit,
@@ -28,7 +31,6 @@ from scheduler.core.actions import (
 from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import (
     InDoubt,
-    NodeFitness,
     NoJob,
     PodFacts,
     PodStage,
@@ -36,6 +38,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag, stands_for
 from scheduler.core.pending import pending_text
 from scheduler.core.reasons import Reason
@@ -43,7 +46,7 @@ from slurmapi.model import BaseState, Job
 
 # A bind must rest on a look at the job that is no older than this (I2).
 FRESH_SECONDS: Final = 2.0
-# An allocation on a Node that stays unfit is given back after this long.
+# Where waiting can help, an allocation on an unfit Node is given back only after this long.
 UNFIT_SECONDS: Final = 60.0
 # A safety net: whatever is missed by watches and pulses is found this late.
 SLOW_LOOK_SECONDS: Final = 300.0
@@ -101,9 +104,12 @@ def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
     match facts.job:
         case NoJob():
+            if facts.nowhere:
+                return _nowhere(facts, pods)
             if now < facts.submit_at:
                 return (Again(facts.submit_at - now),)
-            return (Submit(facts.request), Again(SLOW_LOOK_SECONDS))
+            excluded = tuple(facts.excluded.items())
+            return (Submit(facts.request, excluded=excluded), Again(SLOW_LOOK_SECONDS))
         case InDoubt():
             return (LookForTwins(), Again(SOON_SECONDS))
         case Vanished(job_id=job_id, confirmed=confirmed):
@@ -114,6 +120,12 @@ def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             return _follow(facts, pods, job, now)
         case _:
             assert_never(facts.job)
+
+
+def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
+    """No Node can take the pod, so that a job would only hold what nobody can use."""
+    tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=facts.nowhere) for pod in pods)
+    return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
 def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
@@ -160,7 +172,7 @@ def _follow(
         return (Record(job.job_id), Again(0.0))
     match job.state.base:
         case BaseState.PENDING:
-            return _wait(pods, job)
+            return _wait(facts, pods, job, now)
         case BaseState.RUNNING:
             return _allocated(facts, pods, job, now)
         case BaseState.SUSPENDED | BaseState.UNKNOWN:
@@ -187,12 +199,27 @@ def _follow(
             assert_never(job.state.base)
 
 
-def _wait(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
+def _wait(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
     message = pending_text(job.job_id, job.record)
     cause = job.record.state_reason if job.record is not None else ""
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
     twins = (LookForTwins(),) if cause == "Dependency" else ()
-    return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
+    return (*tell, *twins, *_readmit(facts, job, now), Again(SLOW_LOOK_SECONDS))
+
+
+def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
+    """Only right after a look, so that the pace of those looks is the pace of the updates."""
+    record = job.record
+    if record is None or not isinstance(facts.request, JobRequest):
+        return ()
+    if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
+        return ()
+    wanted = tuple(sorted({*facts.request.excluded_nodes, *facts.excluded}))
+    if set(wanted) == set(record.excluded_nodes):
+        return ()
+    return (Readmit(job.job_id, wanted),)
 
 
 def _allocated(
@@ -217,12 +244,24 @@ def _allocated(
             return (Again(SLOW_LOOK_SECONDS),)
         why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
         return (*_give_back(job.job_id, why), Again(0.0))
-    unfit = {n: facts.nodes.get(n, NodeFitness.ABSENT) for n in placed.values()}
-    unfit = {node: fitness for node, fitness in unfit.items() if fitness is not NodeFitness.GOOD}
+    unlocated = tuple(node for node in placed.values() if node not in facts.nodes)
+    if unlocated:
+        return (Locate(unlocated), Again(0.0))
+    places = {node: facts.nodes[node] for node in placed.values()}
+    unfit = {node: place for node, place in places.items() if place.unfit is not None}
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
-    binds = tuple(Bind(pod, placed[pod.uid], job.job_id, record.restart_count) for pod in pods)
-    return (*binds, Again(SLOW_LOOK_SECONDS))
+    return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _binds(
+    pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], record: Job
+) -> tuple[Action, ...]:
+    return tuple(
+        Bind(pod, node, record.job_id, places[node].target, record.restart_count)
+        for pod in pods
+        for node in (placed[pod.uid],)
+    )
 
 
 def _configuring(job: Tracked) -> bool:
@@ -240,17 +279,39 @@ def _unfit(
     facts: UnitFacts,
     pods: tuple[PodFacts, ...],
     job: Tracked,
-    unfit: dict[str, NodeFitness],
+    unfit: dict[str, Place],
     now: float,
 ) -> tuple[Action, ...]:
-    what = "; ".join(f"Kubernetes Node {node} is {fitness}" for node, fitness in unfit.items())
-    told = f"Slurm job {job.job_id} is allocated, but {what}; the pod is bound once that changes"
-    tell = tuple(Tell(pod, Reason.NODE_UNAVAILABLE, told) for pod in pods)
+    """An allocation that cannot be used: waited for where that can help, else given back."""
+    why = {node: _complaint(node, place) for node, place in unfit.items()}
+    what = "; ".join(why.values())
+    passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
     patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
-    if patient or _any_runs(facts):
-        return (*tell, Again(SOON_SECONDS))
-    why = f"{what} for over {UNFIT_SECONDS:.0f} s"
-    return (*tell, *_give_back(job.job_id, why), Again(0.0))
+    if (passes and patient) or _any_runs(facts):
+        told = f"{what}: the pod is bound once that changes"
+        return (*_unavailable(pods, job, told), Again(SOON_SECONDS))
+    told = f"{what}: the allocation is given back, and asked for elsewhere"
+    exclude = (Exclude(node, text) for node, text in why.items())
+    since = f"{what} for over {UNFIT_SECONDS:.0f} s" if passes else what
+    return (
+        *_unavailable(pods, job, told),
+        *exclude,
+        *_give_back(job.job_id, since),
+        Again(0.0),
+    )
+
+
+def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, told: str) -> tuple[Action, ...]:
+    message = f"Slurm job {job.job_id} is allocated, but {told}"
+    return tuple(Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
+
+
+def _complaint(node: str, place: Place) -> str:
+    """Both names, where they differ."""
+    if not place.target:
+        return f"Slurm node {node} {place.unfit}"
+    behind = "" if place.target == node else f" (Slurm node {node})"
+    return f"Kubernetes Node {place.target}{behind} {place.unfit}"
 
 
 def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
@@ -270,6 +331,8 @@ def _keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
     if not bound or not all(pod.placed_by_us for pod in bound):
         return (Again(SLOW_LOOK_SECONDS),)
+    if facts.unlisted and not all(pod.node for pod in bound):
+        return (Locate(), Again(0.0))
     match facts.job:
         case NoJob():
             return _reacquire(facts, bound, now, why="nothing is known of a job for it")
@@ -324,7 +387,7 @@ def _pending_again(
     if _requeued(record):
         return _evict_requeued(bound, record)
     tag = read_tag(record.admin_comment)
-    if tag is not None and tag.node == bound[0].node:
+    if tag is not None and tag.node and tag.node == bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue
     # A crash of slurmctld forgets that a job was started (measured): Slurm would start it anywhere.
     why = f"Slurm has forgotten that job {record.job_id} was started"
@@ -336,7 +399,7 @@ def _running(
 ) -> tuple[Action, ...]:
     if warned(record):
         return _make_room(facts, bound, record)
-    if any(pod.node not in record.nodes for pod in bound):
+    if any(pod.node and pod.node not in record.nodes for pod in bound):
         if _requeued(record):
             return _evict_requeued(bound, record)
         why = f"Slurm has started job {record.job_id} elsewhere"
@@ -386,6 +449,8 @@ def _reacquire(
         return (Again(SLOW_LOOK_SECONDS),)
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
+    if not bound[0].node:
+        return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
     submit = Submit(facts.request, node=bound[0].node, why=why, replaces=replaces)
     return (submit, Again(SLOW_LOOK_SECONDS))
 

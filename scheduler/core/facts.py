@@ -7,10 +7,11 @@ All times are seconds of one monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from annotations import JobRequest, Problem
+from scheduler.core.fitness import Place
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
 from slurmapi.model import Job, JobState
@@ -36,9 +37,9 @@ class PodStage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """One pod. `placed_by_us` is false where somebody else gave it its Node.
-
-    `grace_seconds` is its own.
+    """One pod. `node` is the Slurm node behind the Kubernetes Node it is bound to, empty where that
+    is not known; `placed_by_us` is false where somebody else gave it its Node. `grace_seconds` is
+    its own.
     """
 
     uid: str
@@ -56,16 +57,6 @@ class Remark:
 
     reason: Reason
     message: str
-
-
-@unique
-class NodeFitness(StrEnum):
-    """Whether a Node of that name may get a pod now."""
-
-    GOOD = "good"
-    ABSENT = "absent"
-    NOT_READY = "not ready"
-    CORDONED = "cordoned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +105,26 @@ JobFacts = NoJob | InDoubt | Tracked | Vanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFacts:
-    """All that `decide` may look at. `nodes` holds the fitness of the Nodes of the allocation."""
+    """All that `decide` may look at. `nodes` says what is behind the allocation, by Slurm node; of
+    one that it lacks Slurm must be asked first.
+    """
 
     key: str
     owner: Owner
     pods: tuple[PodFacts, ...]
     request: JobRequest | tuple[Problem, ...]
     job: JobFacts
-    nodes: Mapping[str, NodeFitness]
+    nodes: Mapping[str, Place]
     submit_at: float = 0.0
     """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
     unfit_since: float | None = None
     """Since when the allocated Node has not been fit."""
+    unlisted: bool = False
+    """Whether Slurm has not told its nodes yet: the node of a pod may then still be found."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Slurm nodes that its job must not get, and why."""
+    nowhere: str = ""
+    """Why no Kubernetes Node can take the pod, where that is so."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that a next process would not know it."""
     remarks: tuple[Remark, ...] = ()

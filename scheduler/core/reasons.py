@@ -24,6 +24,7 @@ class Reason(StrEnum):
     SLURM_REJECTED = "SlurmRejected"
     SLURM_UNAVAILABLE = "SlurmUnavailable"
     NODE_UNAVAILABLE = "NodeUnavailable"
+    NO_NODE_FITS = "NoNodeFits"
     PLACEHOLDER_LOST = "PlaceholderLost"
     POLICY_APPLIED = "PolicyApplied"
     ROOT_REQUESTED = "RootRequested"
@@ -95,9 +96,20 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.NODE_UNAVAILABLE: Meaning(
         "Warning",
         "PodScheduled",
-        "Slurm has started the job on a node whose Kubernetes Node is absent, not ready or "
-        "cordoned. After a minute the allocation is given back and a new job is submitted.",
-        "Repair or uncordon the Node, or drain the node in Slurm so that it is not chosen.",
+        "Slurm has started the job on a node where the pod cannot go: its Kubernetes Node is "
+        "absent, not ready, cordoned, has a taint the pod does not tolerate, or is excluded by the "
+        "pod's nodeSelector or required affinity. The allocation is given back, after a minute "
+        "where waiting can help, and a new job asks for other nodes for a while.",
+        "Repair or uncordon the Node, or drain the node in Slurm so that it is not chosen; for a "
+        "taint, a label or an expression, give the pod a toleration or a Slurm partition or "
+        "constraint that keeps to the right nodes.",
+    ),
+    Reason.NO_NODE_FITS: Meaning(
+        "Warning",
+        "PodScheduled",
+        "No Kubernetes Node has the labels that the pod's nodeSelector or required affinity wants, "
+        "without a taint it does not tolerate. No job is submitted; it is as soon as a Node fits.",
+        "Correct the pod's template and recreate the pod, or label the Nodes.",
     ),
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",

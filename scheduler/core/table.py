@@ -17,9 +17,12 @@ from scheduler.core.actions import (
     Cancel,
     DropJob,
     Evict,
+    Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
+    Readmit,
     Record,
     Reject,
     Submit,
@@ -29,7 +32,6 @@ from scheduler.core.decide import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SEC
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
-    NodeFitness,
     NoJob,
     PodFacts,
     PodStage,
@@ -37,6 +39,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.fitness import Place, Unfit
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from slurmapi.model import BaseState, Job, JobState
 
@@ -47,6 +50,7 @@ _NOW: Final = 1000.0
 _JOB: Final = 1
 _UID: Final = "uid"
 _NODE: Final = "node"
+_PLACES: Final = (_NODE, "second", "elsewhere")
 _OWNER: Final = Owner("cluster", "scheduler")
 _REQUEST: Final = JobRequest(cpus=1, memory_mib=1)
 _PROBLEM: Final = Problem("field", "value", "something else")
@@ -67,10 +71,13 @@ class Standing:
 
     name: str
     job: JobFacts
-    fitness: NodeFitness = NodeFitness.GOOD
+    unfit: Unfit | None = None
     unfit_since: float | None = None
     submit_at: float = 0.0
     unrecorded: bool = False
+    excluded: tuple[str, ...] = ()
+    nowhere: str = ""
+    known: bool = True
 
 
 def _pod(stage: PodStage, *, placed_by_us: bool = True) -> tuple[PodFacts, ...]:
@@ -112,6 +119,7 @@ def standings() -> tuple[Standing, ...]:
     return (
         Standing(name="none", job=NoJob()),
         Standing(name="none, backing off", job=NoJob(), submit_at=_NOW + 10),
+        Standing(name="none, and no Node fits", job=NoJob(), nowhere="why"),
         Standing(name="in doubt", job=InDoubt()),
         Standing(name="unknown to Slurm, unconfirmed", job=Vanished(_JOB, confirmed=False)),
         Standing(name="unknown to Slurm, confirmed", job=Vanished(_JOB, confirmed=True)),
@@ -143,6 +151,7 @@ def _queued() -> tuple[Standing, ...]:
     return (
         Standing(name="PENDING", job=_seen(job)),
         Standing(name="PENDING, behind a twin (Dependency)", job=_seen(twin)),
+        Standing(name="PENDING, other nodes excluded now", job=_seen(job), excluded=("other",)),
         Standing(name="PENDING, asked for on the pod's node", job=_seen(pinned)),
         Standing(name="PENDING, requeued", job=_seen(replace(job, restart_count=1))),
     )
@@ -153,19 +162,21 @@ def _running() -> tuple[Standing, ...]:
     stale = replace(_seen(job), record_at=_NOW - FRESH_SECONDS - 1)
     configuring = _record(JobState(BaseState.RUNNING, frozenset({"CONFIGURING"})))
     elsewhere = replace(job, nodes=("elsewhere",))
-    absent = NodeFitness.ABSENT
+    passing, lasting = Unfit("is not ready", passes=True), Unfit("has a taint")
     return (
         Standing(name=f"RUNNING, looked at over {FRESH_SECONDS:g} s ago", job=stale),
         Standing(name="RUNNING, not recorded on the pod", job=_seen(job), unrecorded=True),
         Standing(name="RUNNING, CONFIGURING", job=_seen(configuring)),
+        Standing(name="RUNNING, its Node unknown", job=_seen(job), known=False),
         Standing(name="RUNNING, Node good", job=_seen(job)),
-        Standing(name="RUNNING, Node unfit", job=_seen(job), fitness=absent),
+        Standing(name="RUNNING, Node unfit, which may pass", job=_seen(job), unfit=passing),
         Standing(
             name=f"RUNNING, Node unfit for {UNFIT_SECONDS:g} s",
             job=_seen(job),
-            fitness=absent,
+            unfit=passing,
             unfit_since=_NOW - UNFIT_SECONDS,
         ),
+        Standing(name="RUNNING, Node unfit for good", job=_seen(job), unfit=lasting),
         Standing(name="RUNNING, on another node than the pod", job=_seen(elsewhere)),
         Standing(
             name="RUNNING, on several nodes", job=_seen(replace(job, nodes=(_NODE, "second")))
@@ -198,10 +209,12 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             pods=situation.pods,
             request=situation.request,
             job=standing.job,
-            nodes=dict.fromkeys((_NODE, "second", "elsewhere"), standing.fitness),
+            nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},
             submit_at=standing.submit_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
+            excluded=dict.fromkeys(standing.excluded, "why"),
+            nowhere=standing.nowhere,
         ),
         _NOW,
     )
@@ -224,11 +237,14 @@ def _shown(action: Action) -> str:
             return f"{name}({reason})"
         case (
             Inspect()
+            | Locate()
             | Record()
             | LookForTwins()
             | Bind()
             | Cancel()
             | DropJob()
+            | Exclude()
+            | Readmit()
             | Reject()
             | Forget()
         ):

@@ -218,6 +218,10 @@ class KubeApi:
             return None
         return decode_identified(body).metadata.uid or None
 
+    async def probe(self, path: str) -> None:
+        """Whether that list may be read: asks for one item of it. Raises Forbidden."""
+        await self._request("GET", path, query={"limit": 1}, operation="probe")
+
     async def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
         """Write a core/v1 Event. A repetition of a try that did arrive is no error."""
         path = f"/api/v1/namespaces/{namespace}/events"

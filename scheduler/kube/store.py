@@ -123,6 +123,10 @@ class Joined(Generic[T]):
         self._stores.append(store)
         return store
 
+    def values(self) -> Iterator[T]:
+        """All objects, as they are now."""
+        return (item for store in self._stores for item in store.values())
+
     def get(self, uid: str) -> T | None:
         """The object of that uid."""
         return next((item for store in self._stores if (item := store.get(uid))), None)

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from scheduler.core.fitness import NodeFacts, Taint, Term, Toleration, Wishes
 from scheduler.kube.errors import KubeGarbled
 
 T = TypeVar("T")
@@ -76,24 +77,10 @@ class SchedulingGate(Wire, frozen=True, gc=False):
     name: str = ""
 
 
-class NodeSelectorRequirement(Wire, frozen=True, gc=False):
-    """One expression about a label: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
-
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] = ()
-
-
-class NodeSelectorTerm(Wire, frozen=True, gc=False):
-    """Expressions that must all hold."""
-
-    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
-
-
 class NodeSelector(Wire, frozen=True, gc=False):
     """Terms, of which one must match; a list that is null matches nothing either."""
 
-    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = ()
+    node_selector_terms: tuple[Term, ...] | None = ()
 
 
 class NodeAffinity(Wire, frozen=True, gc=False):
@@ -112,6 +99,7 @@ class PodSpec(Wire, frozen=True, gc=False):
     """What a pod asks for, and where it was put."""
 
     node_name: str = ""
+    hostname: str = ""
     scheduler_name: str = ""
     termination_grace_period_seconds: int = 30
     containers: tuple[Container, ...] = ()
@@ -124,7 +112,21 @@ class PodSpec(Wire, frozen=True, gc=False):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     resources: ResourceRequirements | None = None
+    tolerations: tuple[Toleration, ...] = ()
     active_deadline_seconds: int | None = None
+
+    @property
+    def wishes(self) -> Wishes:
+        """Which Nodes it may go to."""
+        return Wishes(tuple(sorted(self.node_selector.items())), self._terms, self.tolerations)
+
+    @property
+    def _terms(self) -> tuple[Term, ...] | None:
+        of_nodes = None if self.affinity is None else self.affinity.node_affinity
+        if of_nodes is None:
+            return None
+        required = of_nodes.required_during_scheduling_ignored_during_execution
+        return None if required is None else required.node_selector_terms or ()
 
 
 class PodCondition(Wire, frozen=True, gc=False, omit_defaults=True):
@@ -201,19 +203,12 @@ class Pod(Wire, frozen=True, gc=False):
         return next((c for c in self.status.conditions if c.type == kind), None)
 
 
-class Taint(Wire, frozen=True, gc=False):
-    """A reason why pods may not go to a Node."""
-
-    key: str = ""
-    effect: str = ""
-    value: str = ""
-
-
 class NodeSpec(Wire, frozen=True, gc=False):
     """What an administrator says of a Node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(name="providerID", default="")
 
 
 class NodeCondition(Wire, frozen=True, gc=False):
@@ -250,6 +245,17 @@ class Node(Wire, frozen=True, gc=False):
     def ready(self) -> bool:
         """The Ready condition is True."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def facts(self) -> NodeFacts:
+        """What decides whether a pod may go there."""
+        return NodeFacts(
+            name=self.metadata.name,
+            labels=self.metadata.labels,
+            taints=self.spec.taints,
+            ready=self.ready,
+            unschedulable=self.spec.unschedulable,
+        )
 
 
 class ListMeta(Wire, frozen=True, gc=False):

@@ -313,6 +313,45 @@ async def test_update_changes_comments_and_limit(jobs: Jobs) -> None:
     assert (job.comment, job.admin_comment, job.time_limit_minutes) == ("c", "a", 9)
 
 
+async def test_excluded_nodes_of_a_job_that_waits_can_be_changed_and_cleared(
+    jobs: Jobs, slurm_peer: SlurmPeer
+) -> None:
+    first, second = slurm_peer.nodes[:2]
+    job_id = await jobs.submit(held=True, excluded_nodes=(first,))
+    for excluded in ((first, second), (second,), ()):
+        await jobs.client.update_job(job_id, excluded_nodes=excluded)
+        assert (await jobs.client.job(job_id)).excluded_nodes == excluded
+    with pytest.raises(SlurmRefused) as refused:
+        await jobs.client.update_job(job_id, excluded_nodes=("nowhere",))
+    assert refused.value.error_number == 2018
+
+
+async def test_excluded_nodes_of_a_job_that_runs_are_final(
+    jobs: Jobs, slurm_peer: SlurmPeer
+) -> None:
+    job = await jobs.running(await jobs.submit())
+    with pytest.raises(SlurmRefused) as refused:
+        await jobs.client.update_job(job.job_id, excluded_nodes=(slurm_peer.nodes[0],))
+    assert refused.value.error_number == 2073
+
+
+async def test_job_that_excludes_all_nodes_is_refused(jobs: Jobs, client: SlurmClient) -> None:
+    everywhere = tuple(node.name for node in await client.nodes())
+    with pytest.raises(SlurmInvalid) as refused:
+        await jobs.submit(excluded_nodes=everywhere)
+    assert refused.value.error_number == 2014
+
+
+async def test_one_node_is_told_by_name_and_an_unknown_one_is_none(
+    client: SlurmClient, slurm_peer: SlurmPeer
+) -> None:
+    node = await client.node(slurm_peer.nodes[0])
+    assert node is not None
+    assert node.name == slurm_peer.nodes[0]
+    assert node.address
+    assert await client.node("nowhere") is None
+
+
 async def test_update_of_an_ended_job_is_refused(jobs: Jobs) -> None:
     job_id = await jobs.submit(held=True)
     await jobs.client.cancel([job_id])

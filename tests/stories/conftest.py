@@ -54,11 +54,19 @@ async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
 
 
 @pytest.fixture
-async def world(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> AsyncIterator[World]:
-    """A namespace of the test's own; afterwards nothing may be left of it in Slurm."""
-    namespace = f"story-{secrets.token_hex(4)}"
-    await kube.create("namespaces", {"metadata": {"name": namespace}})
-    await _account(kube, namespace)
+async def namespace(kube: Kube) -> str:
+    """A namespace of the test's own."""
+    name = f"story-{secrets.token_hex(4)}"
+    await kube.create("namespaces", {"metadata": {"name": name}})
+    await _account(kube, name)
+    return name
+
+
+@pytest.fixture
+async def world(
+    cluster: Cluster, kube: Kube, scheduler: SchedulerProcess, namespace: str
+) -> AsyncIterator[World]:
+    """The test's own corner; afterwards nothing may be left of it in Slurm."""
     history = History(kube, namespace)
     slurm = SlurmHand(cluster.slurm_url, major=release(cluster), token=cluster.slurm_token)
     following = asyncio.create_task(history.follow(), name="history")

@@ -25,6 +25,8 @@ _GROUPS: Final = {
     "poddisruptionbudgets": "/apis/policy/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
+    "roles": "/apis/rbac.authorization.k8s.io/v1",
+    "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
     "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1",
 }
 _APPLY: Final = "application/apply-patch+yaml"

@@ -54,6 +54,10 @@ class SchedulerProcess:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def add_flags(self, *flags: str) -> None:
+        """Flags for the next start, which win over those of the last one."""
+        self._command = (*self._command, *flags)
+
     @property
     def pid(self) -> int:
         """Of the running process."""

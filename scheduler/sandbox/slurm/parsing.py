@@ -192,7 +192,8 @@ def _names(found: Description, name: str, value: Any, source: str) -> None:
     if not isinstance(value, list):
         found.warnings.append(wrong_type(value, "names", source))
         value = str(value).split(",")
-    found.fields[name] = tuple(str(item) for item in value if item)
+    if value:  # an empty list asks for nothing, one empty name for none (measured)
+        found.fields[name] = tuple(str(item) for item in value if item)
 
 
 def _flags(found: Description, name: str, value: Any, shape: Shape, source: str) -> None:

@@ -239,6 +239,7 @@ class Node:
     reason_time: float = 0.0
     comment: str = ""
     extra: str = ""
+    address: str = ""
     last_busy: float = 0.0
 
     @classmethod

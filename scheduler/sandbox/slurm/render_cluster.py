@@ -18,7 +18,7 @@ def node_record(cluster: Cluster, node: Node, shape: Shape) -> Wire:
     return {
         **shape.node,
         "name": config.name,
-        "address": config.name,
+        "address": node.address or config.name,
         "hostname": config.name,
         "state": node.states,
         "cpus": config.cpus,

@@ -11,7 +11,10 @@ from .records import STARTED, Job, Node
 from .submitting import check_lengths, misfit, submission
 
 _PENDING_ONLY: Final = frozenset(
-    {"minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "partition", "nodes"}
+    {
+        *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node"),
+        *("partition", "nodes", "excluded_nodes"),
+    }
 )
 _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
 
@@ -75,6 +78,8 @@ def update_node(
     for name in ("comment", "extra"):
         if name in fields:
             setattr(node, name, fields[name])
+    if fields.get("address"):
+        node.address = str(fields["address"][0])
     if "features" in fields:
         node.features = tuple(fields["features"])
         cluster.forget_candidates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 import pytest
@@ -13,9 +14,12 @@ from scheduler.core.actions import (
     Cancel,
     DropJob,
     Evict,
+    Exclude,
     Forget,
     Inspect,
+    Locate,
     LookForTwins,
+    Readmit,
     Submit,
     Tell,
 )
@@ -28,17 +32,21 @@ from scheduler.core.decide import (
     decide,
 )
 from scheduler.core.endings import ending_of
-from scheduler.core.facts import InDoubt, JobFacts, NodeFitness, NoJob, PodStage, Vanished
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
+from scheduler.core.fitness import Place, Unfit
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
     ENDED,
     JOB,
+    NOT_READY,
     NOW,
     PROBLEMS,
     REQUEST,
+    TAINTED,
     facts,
+    places,
     pod,
     record,
     state,
@@ -142,7 +150,7 @@ PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
         tracked(record(), at=NOW - FRESH_SECONDS - 0.1),
         (Inspect(JOB), SOON),
     ),
-    "running, fresh look": (tracked(record()), (Bind(WAITING, "n1", JOB), SLOW)),
+    "running, fresh look": (tracked(record()), (Bind(WAITING, "n1", JOB, "kube-n1"), SLOW)),
     "ended since the last look": (
         tracked(record(), state=state(BaseState.CANCELLED)),
         (Inspect(JOB), SOON),
@@ -218,20 +226,69 @@ def test_job_that_ended_before_its_pod_was_bound(base):
         assert actions[0].reason == ending.reason
 
 
-@pytest.mark.parametrize(
-    "fitness", [NodeFitness.ABSENT, NodeFitness.NOT_READY, NodeFitness.CORDONED]
-)
-def test_allocation_on_an_unfit_node_is_told_then_given_back(fitness):
+GIVEN_BACK = ["Tell", "Exclude", "DropJob", "Cancel", "Again"]
+
+
+def test_allocation_where_waiting_can_help_is_told_then_given_back():
     def unit(since: float | None):
-        return facts(WAITING, job=tracked(record()), nodes={"n1": fitness}, unfit_since=since)
+        unfit = places("n1", unfit=NOT_READY)
+        return facts(WAITING, job=tracked(record()), nodes=unfit, unfit_since=since)
 
     assert kinds(decide(unit(None), NOW)) == ["Tell", "Again"]
     assert kinds(decide(unit(NOW - UNFIT_SECONDS + 1), NOW)) == ["Tell", "Again"]
-    assert kinds(decide(unit(NOW - UNFIT_SECONDS), NOW)) == ["Tell", "DropJob", "Cancel", "Again"]
+    assert kinds(decide(unit(NOW - UNFIT_SECONDS), NOW)) == GIVEN_BACK
 
 
-def test_node_nobody_has_heard_of_is_unfit():
-    assert kinds(decide(facts(WAITING, job=tracked(record()), nodes={}), NOW)) == ["Tell", "Again"]
+def test_allocation_where_no_waiting_helps_is_given_back_at_once_and_says_why():
+    unit = facts(WAITING, job=tracked(record()), nodes=places("n1", unfit=TAINTED))
+    actions = decide(unit, NOW)
+    assert kinds(actions) == GIVEN_BACK
+    tell, exclude, *_ = actions
+    assert isinstance(tell, Tell)
+    assert "Kubernetes Node kube-n1 (Slurm node n1) has the taint a:NoSchedule" in tell.message
+    assert exclude == Exclude("n1", f"Kubernetes Node kube-n1 (Slurm node n1) {TAINTED}")
+
+
+def test_slurm_is_asked_about_a_node_that_is_not_known():
+    unit = facts(WAITING, job=tracked(record()), nodes={})
+    assert decide(unit, NOW) == (Locate(("n1",)), Again(0.0))
+
+
+def test_node_that_maps_to_nothing_is_given_back_at_once():
+    nowhere = {"n1": Place("", Unfit("maps to no Kubernetes Node"))}
+    actions = decide(facts(WAITING, job=tracked(record()), nodes=nowhere), NOW)
+    assert kinds(actions) == GIVEN_BACK
+    assert actions[1] == Exclude("n1", "Slurm node n1 maps to no Kubernetes Node")
+
+
+def test_excluded_nodes_are_not_asked_for():
+    (submit, _) = decide(facts(WAITING, excluded={"n1": "why"}), NOW)
+    assert submit == Submit(REQUEST, excluded=(("n1", "why"),))
+
+
+def test_pod_that_no_node_can_take_gets_no_job():
+    tell, again = decide(facts(WAITING, nowhere="none fits", submit_at=NOW + 5), NOW)
+    assert tell == Tell(WAITING, Reason.NO_NODE_FITS, "none fits", cause="none fits")
+    assert again == SLOW
+
+
+def test_job_that_waits_learns_which_nodes_are_excluded_now():
+    def unit(*in_slurm: str, at: float = NOW):
+        job = record(BaseState.PENDING, nodes=(), excluded_nodes=in_slurm)
+        request = dataclasses.replace(REQUEST, excluded_nodes=("n9",))
+        return facts(WAITING, job=tracked(job, at=at), excluded={"n1": "why"}, request=request)
+
+    assert Readmit(JOB, ("n1", "n9")) in decide(unit("n9"), NOW)
+    assert Readmit(JOB, ("n1", "n9")) in decide(unit("n9", "n1", "n2"), NOW)
+    assert "Readmit" not in kinds(decide(unit("n9", "n1"), NOW))
+    assert "Readmit" not in kinds(decide(unit("n9", at=NOW - FRESH_SECONDS - 1), NOW))
+
+
+def test_placeholder_of_a_pod_whose_slurm_node_is_unknown_is_not_asked_for_elsewhere():
+    running = pod(PodStage.BOUND, node="")
+    assert decide(facts(running, unlisted=True), NOW) == (Locate(), Again(0.0))
+    assert decide(facts(running), NOW) == (SLOW,)
+    assert decide(facts(running, job=tracked(record(nodes=("n7",)))), NOW) == (SLOW,)
 
 
 @pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
@@ -381,7 +438,7 @@ def test_job_requeued_and_started_elsewhere_has_left_its_pod():
 
 def test_bind_remembers_how_often_the_job_had_been_requeued():
     actions = decide(facts(WAITING, job=tracked(record(restart_count=3))), NOW)
-    assert actions == (Bind(WAITING, "n1", JOB, 3), SLOW)
+    assert actions == (Bind(WAITING, "n1", JOB, "kube-n1", 3), SLOW)
 
 
 def test_suspended_job_evicts_its_pod_where_the_site_wants_that():
@@ -397,13 +454,14 @@ def test_suspended_job_evicts_its_pod_where_the_site_wants_that():
 def test_pods_are_bound_rank_by_rank():
     pods = (pod(PodStage.WAITING, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
     actions = decide(facts(*pods, job=tracked(record(nodes=("n2", "n1")))), NOW)
-    assert actions == (Bind(pods[0], "n2", JOB), Bind(pods[1], "n1", JOB), SLOW)
+    first, second = Bind(pods[0], "n2", JOB, "kube-n2"), Bind(pods[1], "n1", JOB, "kube-n1")
+    assert actions == (first, second, SLOW)
 
 
 def test_rest_of_a_half_bound_unit_is_bound():
     pods = (pod(PodStage.BOUND, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
     actions = decide(facts(*pods, job=tracked(record(nodes=("n1", "n2")))), NOW)
-    assert actions == (Bind(pods[1], "n2", JOB), SLOW)
+    assert actions == (Bind(pods[1], "n2", JOB, "kube-n2"), SLOW)
 
 
 def test_job_of_a_half_bound_unit_is_kept_though_a_node_stays_unfit():
@@ -411,7 +469,7 @@ def test_job_of_a_half_bound_unit_is_kept_though_a_node_stays_unfit():
     unit = facts(
         *pods,
         job=tracked(record(nodes=("n1", "n2"))),
-        nodes={"n1": NodeFitness.GOOD},
+        nodes={**places("n1"), **places("n2", unfit=NOT_READY)},
         unfit_since=NOW - UNFIT_SECONDS,
     )
     assert kinds(decide(unit, NOW)) == ["Tell", "Again"]

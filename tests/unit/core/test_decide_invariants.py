@@ -28,13 +28,13 @@ from scheduler.core.decide import FRESH_SECONDS, decide
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
-    NodeFitness,
     NoJob,
     PodStage,
     Tracked,
     UnitFacts,
     Vanished,
 )
+from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import (
@@ -82,7 +82,8 @@ def test_bind_rests_on_a_fresh_record_of_our_own_running_job(unit: UnitFacts) ->
         assert NOW - unit.job.record_at <= FRESH_SECONDS
         assert bind.job_id == unit.job.job_id
         assert bind.node in held.nodes
-        assert unit.nodes[bind.node] is NodeFitness.GOOD
+        assert unit.nodes[bind.node] == Place(bind.target)
+        assert bind.target
 
 
 @given(unit_facts())

@@ -10,7 +10,6 @@ from annotations import JobRequest, Problem
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
-    NodeFitness,
     NoJob,
     PodFacts,
     PodStage,
@@ -18,6 +17,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.fitness import Place, Unfit
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from slurmapi.model import BaseState, Job, JobState
 
@@ -83,10 +83,15 @@ def pod(stage: PodStage, *, node: str | None = None, uid: str = KEY, **more: Any
     return PodFacts(uid=uid, namespace="ns", name="train", stage=stage, node=where, **more)
 
 
+def places(*nodes: str, unfit: Unfit | None = None) -> dict[str, Place]:
+    """Slurm nodes, each with a Kubernetes Node of another name behind it."""
+    return {node: Place(f"kube-{node}", unfit) for node in nodes}
+
+
 def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFacts:
     fields: dict[str, Any] = {
         "request": REQUEST,
-        "nodes": {"n1": NodeFitness.GOOD, "n2": NodeFitness.GOOD},
+        "nodes": places("n1", "n2"),
     }
     return UnitFacts(key=KEY, owner=OURS, pods=pods, job=job or NoJob(), **(fields | more))
 
@@ -151,7 +156,19 @@ _jobs = st.one_of(
     _agreeing,
     _holding,
 )
-_fitness = st.dictionaries(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from(NodeFitness))
+NOT_READY: Final = Unfit("is not ready", passes=True)
+TAINTED: Final = Unfit("has the taint a:NoSchedule, which the pod does not tolerate")
+_places = st.dictionaries(
+    st.sampled_from(["n1", "n2", "n3"]),
+    st.sampled_from(
+        [
+            Place("kube-n"),
+            Place("kube-n", NOT_READY),
+            Place("kube-n", TAINTED),
+            Place("", Unfit("maps to no Kubernetes Node")),
+        ]
+    ),
+)
 
 
 @st.composite
@@ -162,7 +179,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         pod(
             stage,
             uid=f"uid-{index}",
-            node=draw(st.sampled_from(["n1", "n2", "n3"])) if stage in _RUNS else "",
+            node=draw(st.sampled_from(["n1", "n2", "n3", ""])) if stage in _RUNS else "",
             placed_by_us=draw(st.sampled_from([True, True, False])),
             grace_seconds=draw(st.sampled_from([0, 5, 30])),
         )
@@ -172,10 +189,13 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         *pods,
         job=draw(_jobs),
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
-        nodes=draw(st.just(dict.fromkeys(("n1", "n2", "n3"), NodeFitness.GOOD)) | _fitness),
+        nodes=draw(st.just(places("n1", "n2", "n3")) | _places),
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),
+        unlisted=draw(st.booleans()),
+        excluded=draw(st.sampled_from([{}, {}, {"n3": "why"}])),
+        nowhere=draw(st.sampled_from(["", "", "why"])),
         epoch=draw(st.sampled_from([0.0, 5005.0, 9000.0])),
         evict_suspended=draw(st.booleans()),
     )

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from scheduler.core.fitness import Taint
 from scheduler.kube.errors import Conflict, KubeUnreachable, TooMany
 from slurmapi import SlurmBusy, SlurmInvalid
 from tests.unit.service.tiny_kube import TinyKube
@@ -176,6 +177,52 @@ async def test_gone_node_gives_the_allocation_back_after_a_minute(slurm, kube, s
     await asyncio.sleep(20)
     assert not slurm.live(1)
     assert slurm.calls["submit"] == 2
+
+
+async def test_node_with_a_taint_is_given_back_at_once_and_another_one_is_used(
+    slurm, kube, service
+):
+    await begin(service)
+    kube.set_node("n1", taints=(Taint("gpu", "NoSchedule"),))
+    kube.create(UID)
+    await asyncio.sleep(2)
+    slurm.start(1, node="n1")
+    await asyncio.sleep(5)
+    assert not slurm.live(1)
+    assert slurm.jobs[2].excluded_nodes == ("n1",)
+    assert "taint gpu:NoSchedule" in next(
+        it.message for it in service.recorder.events if it.reason == "NodeUnavailable"
+    )
+    slurm.start(2)
+    await asyncio.sleep(2)
+    assert kube.bindings == [(UID, "n2")]
+
+
+async def test_exclusion_that_is_over_is_taken_from_the_job_that_waits(slurm, kube, service):
+    await begin(service)
+    kube.set_node("n1", taints=(Taint("gpu", "NoSchedule"),))
+    kube.create(UID)
+    await asyncio.sleep(2)
+    slurm.start(1, node="n1")
+    await asyncio.sleep(5)
+    kube.set_node("n1")
+    await asyncio.sleep(30)
+    assert slurm.jobs[2].excluded_nodes == ("n1",)
+    await asyncio.sleep(40)
+    assert slurm.jobs[2].excluded_nodes == ()
+
+
+async def test_pod_that_no_node_can_take_gets_its_job_once_one_can(slurm, kube, service):
+    await begin(service)
+    kube.create(UID, selector={"zone": "a"})
+    await asyncio.sleep(5)
+    assert slurm.calls["submit"] == 0
+    assert kube.told(UID).reason == "NoNodeFits"
+    assert "2 has no label zone" in kube.told(UID).message
+    assert service.recorder.reasons() == ["NoNodeFits"]
+    kube.set_node("n2", labels={"zone": "a"})
+    await asyncio.sleep(2)
+    assert slurm.calls["submit"] == 1
 
 
 async def test_outage_costs_slurm_the_same_whoever_waits(slurm, kube, service):

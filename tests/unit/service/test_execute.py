@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
 
-from scheduler.core.actions import Bind, Cancel, DropJob, Evict, Reject, Submit, Tell
+from scheduler.core.actions import (
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Exclude,
+    Readmit,
+    Reject,
+    Submit,
+    Tell,
+)
 from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.naming import JOB_ID, NODES, read_tag
 from scheduler.core.reasons import Reason
@@ -165,17 +176,17 @@ async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, k
 
 
 async def test_bound_pod_bears_job_and_node(service, kube, unit):
-    assert await service.executor.do(unit, Bind(WAITING, "n1", 4711)) is None
+    assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) is None
     assert unit.bound == {UID: "n1"}
     annotations = kube.pods[UID].metadata.annotations
-    assert (annotations[JOB_ID], annotations[NODES]) == ("4711", "n1")
+    assert (annotations[JOB_ID], annotations[NODES]) == ("4711", "s1")
     assert service.recorder.reasons() == ["Scheduled"]
 
 
 async def test_pod_bound_by_another_hand_is_seen_again_at_once(service, kube, unit):
     kube.create("other", name="other", node="n2")
     other = service.units.add(Unit("other", "ns", "other", seen_at=0.0))
-    action = Bind(pod(PodStage.WAITING, uid="other"), "n1", 4711)
+    action = Bind(pod(PodStage.WAITING, uid="other"), "s1", 4711, "n1")
     assert await service.executor.do(other, action) == 0.0
     assert other.bound == {"other": "n2"}
     assert service.recorder.reasons() == []
@@ -183,15 +194,64 @@ async def test_pod_bound_by_another_hand_is_seen_again_at_once(service, kube, un
 
 async def test_pod_that_is_gone_is_not_bound(service, kube, unit):
     kube.delete(UID)
-    assert await service.executor.do(unit, Bind(WAITING, "n1", 4711)) == 1.0
+    assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) == 1.0
     assert unit.bound == {}
 
 
 async def test_failed_binding_is_raised_and_not_remembered(service, kube, unit):
     kube.fail["bind"].append(KubeInterrupted("cut"))
     with pytest.raises(KubeInterrupted):
-        await service.executor.do(unit, Bind(WAITING, "n1", 4711))
+        await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
     assert unit.bound == {}
+
+
+async def test_node_of_a_binding_under_way_is_known_by_its_kubernetes_name(service, kube, unit):
+    seen = []
+    kube.on_bind = lambda uid, _node: seen.append(service.units.binding[uid])
+    await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
+    assert seen == ["n1"]
+
+
+async def test_both_names_of_a_node_are_told_where_they_differ(service, unit):
+    await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
+    assert service.recorder.events[-1].message.endswith("to n1 (Slurm job 4711 on node s1)")
+
+
+# --- nodes that are left out ----------------------------------------------------------------------
+
+
+async def test_excluded_node_is_left_out_of_the_next_job_and_told(service, slurm, unit):
+    await service.executor.do(unit, Exclude("n1", "it is cordoned"))
+    assert unit.exclusions.active(0.0) == {"n1": "it is cordoned"}
+    request = dataclasses.replace(REQUEST, excluded_nodes=("n9",))
+    action = Submit(request, excluded=(("n1", "it is cordoned"),))
+    await service.executor.do(unit, action)
+    assert slurm.submissions[1].excluded_nodes == ("n9", "n1")
+    assert "left out: n1 (it is cordoned)" in service.recorder.events[-1].message
+
+
+async def test_exclusions_are_lifted_when_slurm_refuses_what_they_leave(service, slurm, unit):
+    await service.executor.do(unit, Exclude("n1", "it is cordoned"))
+    slurm.fail["submit"].append(SlurmInvalid("not available", error_number=2014, status=422))
+    seconds = await service.executor.do(unit, Submit(REQUEST, excluded=(("n1", "cordoned"),)))
+    assert unit.exclusions.active(1.0) == {}
+    assert seconds is not None
+    assert seconds > 20
+    assert "left out: n1 (cordoned)" in service.recorder.events[-1].message
+
+
+async def test_job_that_waits_is_told_of_other_exclusions(service, slurm, unit):
+    await service.executor.do(unit, SUBMIT)
+    await service.executor.do(unit, Readmit(1, ("n1",)))
+    assert slurm.jobs[1].excluded_nodes == ("n1",)
+
+
+async def test_refused_update_of_exclusions_is_counted_and_harms_nothing(service, slurm, unit):
+    await service.executor.do(unit, SUBMIT)
+    slurm.fail["update"].append(SlurmInvalid("no", error_number=2014, status=422))
+    await service.executor.do(unit, Readmit(1, ("n1",)))
+    assert count(service, "readmit", "refused") == 1
+    assert slurm.jobs[1].excluded_nodes == ()
 
 
 # --- end ------------------------------------------------------------------------------------------

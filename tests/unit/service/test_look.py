@@ -9,14 +9,13 @@ import msgspec
 import pytest
 
 from annotations import JobRequest
-from scheduler.core.facts import InDoubt, NodeFitness, NoJob, PodStage, Tracked
+from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked
+from scheduler.core.fitness import Place, Requirement, Term, Unfit
 from scheduler.core.naming import JOB_ID
 from scheduler.kube.wire import (
     Affinity,
     NodeAffinity,
     NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     ObjectMeta,
     Pod,
     PodCondition,
@@ -158,9 +157,7 @@ async def test_annotation_that_changes_is_read_again(service, kube):
 
 
 async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
-    required = NodeSelector(
-        (NodeSelectorTerm((NodeSelectorRequirement("gpu.nvidia.com/class", "In", ("a", "b")),)),)
-    )
+    required = NodeSelector((Term((Requirement("gpu.nvidia.com/class", "In", ("a", "b")),)),))
     whole = PodSpec(
         resources=ResourceRequirements(requests={"cpu": 6, "memory": "2Gi"}),
         affinity=Affinity(NodeAffinity(required)),
@@ -191,10 +188,14 @@ async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
     unit.job = Placeholder(looked.job_id, record=looked, proven=True)
     kube.set_node("n2", ready=False)
     assert service.look.facts(unit).nodes == {
-        "n1": NodeFitness.GOOD,
-        "n2": NodeFitness.NOT_READY,
-        "n3": NodeFitness.ABSENT,
+        "n1": Place("n1"),
+        "n2": Place("n2", Unfit("is not ready", passes=True)),
     }
+    await service.nodes.learn(("n1", "n2", "n3"))
+    assert service.look.facts(unit).nodes["n3"] == Place(
+        "",
+        Unfit("maps to no Kubernetes Node: no Node has the name n3, Slurm does not know it"),
+    )
 
 
 async def test_what_a_former_process_told_is_known(service, kube):

@@ -140,6 +140,31 @@ def test_all_problems_are_told_at_once():
     assert len(told.splitlines()) == 3
 
 
+@pytest.mark.parametrize(
+    ("flag", "expected"),
+    [
+        ("--watch-namespace=Team_A", "'Team_A' is no namespace"),
+        ("--watch-namespace=team-a,kube/b", "'kube/b' is no namespace"),
+        ("--node-mapping=nam", "expected name, comment, extra"),
+        ("--node-mapping=label", "label:KEY"),
+        ("--node-mapping=name,name", "each of them once"),
+        ("--node-mapping=", "at least one mapping"),
+        ("--node-access=maybe", "'auto', 'read' or 'none'"),
+    ],
+)
+def test_scope_and_mapping_that_make_no_sense_are_refused(flag, expected):
+    assert expected in refused(flag)
+
+
+def test_mapping_is_understood_in_order():
+    found = parsed("--node-mapping=label:a.b/c,slurmd-pod:slurm:app=d&e=f,name")
+    assert [str(it) for it in found.strategies] == [
+        "label:a.b/c",
+        "slurmd-pod:slurm:app=d,e=f",
+        "name",
+    ]
+
+
 def test_comma_lists(config):
     assert parsed("--watch-namespace=a, b,").watch_namespace == ("a", "b")
     config.write_text("watch-namespace: [c, d]\n")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from scheduler.core.fitness import Taint
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Held, Patched
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
@@ -16,6 +17,7 @@ from scheduler.kube.wire import (
     Identified,
     Node,
     NodeCondition,
+    NodeSpec,
     NodeStatus,
     ObjectMeta,
     Pod,
@@ -37,6 +39,7 @@ class TinyKube:
         self.nodes = Store[Node]()
         self.namespaces = Store[Identified]()
         self.lag = lag
+        self.on_node_change: Callable[[Node | None, Node | None], None] = lambda _old, _new: None
         self.on_change: Callable[[str], None] = lambda _uid: None
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
@@ -137,6 +140,7 @@ class TinyKube:
         cpu: str = "4",
         gates: Sequence[str] = (),
         spec: PodSpec | None = None,
+        selector: Mapping[str, str] | None = None,
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
         self._put(
@@ -146,6 +150,7 @@ class TinyKube:
                 or PodSpec(
                     node_name=node,
                     termination_grace_period_seconds=20,
+                    node_selector=dict(selector or {}),
                     scheduling_gates=tuple(map(SchedulingGate, gates)),
                     containers=(
                         Container(name="c", resources=ResourceRequirements(requests=requests)),
@@ -186,9 +191,19 @@ class TinyKube:
         written = [c for seen, conditions in self.patches if seen == uid for c in conditions]
         return next((c for c in reversed(written) if c.type == "PodScheduled"), None)
 
-    def set_node(self, name: str, *, ready: bool = True) -> None:
+    def set_node(
+        self,
+        name: str,
+        *,
+        ready: bool = True,
+        taints: tuple[Taint, ...] = (),
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         status = NodeStatus(conditions=(NodeCondition("Ready", "True" if ready else "False"),))
-        self.nodes.apply(Node(ObjectMeta(name=name, uid=f"node-{name}"), status=status))
+        meta = ObjectMeta(name=name, uid=f"node-{name}", labels=dict(labels or {}))
+        node = Node(meta, NodeSpec(taints=taints), status)
+        for change in self.nodes.apply(node):
+            self._loop.call_soon(self.on_node_change, change.old, change.new)
 
     def _annotate(
         self, uid: str, annotations: Mapping[str, str | None], *, spec: PodSpec | None = None

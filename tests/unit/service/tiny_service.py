@@ -13,13 +13,17 @@ from annotations import Rules
 from scheduler.canceller import Canceller
 from scheduler.census import Census
 from scheduler.controller import Controller, run_workers
+from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import Owner
 from scheduler.execute import Executor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.look import Look
 from scheduler.metrics import Metrics
+from scheduler.nodemap import NodeMap
+from scheduler.nodes import Nodes
 from scheduler.policy.rulebook import Rulebook
+from scheduler.slurmnodes import SlurmNodes
 from scheduler.slurmwatch import SlurmWatch
 from scheduler.units import Units
 from scheduler.workqueue import WorkQueue
@@ -29,6 +33,7 @@ from slurmapi import (
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_slurm import TinySlurm
 
+MAPPING: Final = (Strategy(Way.NAME), Strategy(Way.COMMENT))
 OWNER: Final = Owner("cluster-1", "slurm-scheduler")
 
 
@@ -75,6 +80,13 @@ class Service:
         self.units = Units()
         self.queue = WorkQueue[str](metrics=metrics, first_seconds=0.05)
         client = cast("SlurmClient", slurm)
+        self.slurm_nodes = SlurmNodes(client, clock=loop.time, on_change=self._mapping_changed)
+        self.nodes = Nodes(
+            kube.nodes,
+            nodemap=NodeMap(MAPPING, slurm=self.slurm_nodes, nodes=kube.nodes),
+            slurm=self.slurm_nodes,
+            on_change=self._nodes_changed,
+        )
         self.canceller = Canceller(client)
         self.watch = SlurmWatch(
             client,
@@ -95,10 +107,11 @@ class Service:
             clock=loop.time,
             metrics=metrics,
         )
+        kube.on_node_change = self.nodes.node_changed
         self.rulebook = Rulebook(prefixes=Rules().prefixes, namespaces=kube.namespaces)
         self.look = Look(
             pods=kube.store,
-            nodes=kube.nodes,
+            nodes=self.nodes,
             units=self.units,
             owner=OWNER,
             rules=Rules(),
@@ -112,6 +125,7 @@ class Service:
             slurm=client,
             canceller=self.canceller,
             units=self.units,
+            nodes=self.nodes,
             recorder=cast("Recorder", self.recorder),
             owner=OWNER,
             placeholder_mode="auto",
@@ -135,12 +149,24 @@ class Service:
     def start(self) -> None:
         """Run all parts; a former process' view of the pods is what the watch lists first."""
         self.kube.on_change = self.queue.add
-        parts = (self.watch.run(), self.census.run(), self.canceller.run())
+        parts = (
+            self.watch.run(),
+            self.census.run(),
+            self.canceller.run(),
+            self.slurm_nodes.run(),
+        )
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]
         self._tasks.append(loop.create_task(run_workers(self.controller, 4)))
         for uid in self.kube.pods:
             self.queue.add(uid)
+
+    def _mapping_changed(self) -> None:
+        self.nodes.mapping_changed()
+
+    def _nodes_changed(self) -> None:
+        for unit in self.units:
+            self.queue.add(unit.key)
 
     async def kill(self) -> None:
         """As SIGKILL: nothing is finished, nothing is remembered."""

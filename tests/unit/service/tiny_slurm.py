@@ -15,6 +15,7 @@ from slurmapi import (
     Job,
     JobState,
     JobSubmission,
+    Node,
     Ping,
     SlurmError,
     SlurmInterrupted,
@@ -31,6 +32,7 @@ class TinySlurm:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
+        self.comments = dict.fromkeys(NODES, "")
         self.submissions: dict[int, JobSubmission] = {}
         self.next_id = 1
         self.calls: Counter[str] = Counter()
@@ -55,11 +57,23 @@ class TinySlurm:
             admin_comment=submission.admin_comment,
             partition="main",
             submission=submission,
+            excluded_nodes=submission.excluded_nodes,
         )
         if self.lose_next_submit:
             self.lose_next_submit = False
             raise SlurmInterrupted("the answer was lost")
         return Submitted(job_id)
+
+    async def nodes(self) -> tuple[Node, ...]:
+        await self._call("nodes")
+        return tuple(map(self._node, self.comments))
+
+    async def node(self, name: str) -> Node | None:
+        await self._call("node")
+        return self._node(name) if name in self.comments else None
+
+    def _node(self, name: str) -> Node:
+        return Node(name=name, states=frozenset({"IDLE"}), comment=self.comments[name])
 
     async def job(self, job_id: int) -> Job:
         await self._call("job", job_id)
@@ -138,6 +152,7 @@ class TinySlurm:
         if any(it.name == job.name and self.live(it.job_id) for it in self._before(job_id)):
             return None
         wanted = asked.required_nodes if asked is not None and asked.required_nodes else NODES
+        wanted = tuple(node for node in wanted if node not in job.excluded_nodes)
         taken = {it.nodes[0] for it in self.jobs.values() if it.nodes and not it.state.ended}
         return next((node for node in wanted if node not in taken), None)
 

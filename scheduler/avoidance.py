@@ -1,0 +1,52 @@
+"""Keeps a unit off nodes it could not use: in what it asks for next, and in the job that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from scheduler.core.actions import Exclude, Readmit, Submit
+from scheduler.metrics import Metrics
+from scheduler.units import Unit
+from slurmapi import SlurmClient, SlurmRefused
+
+log = structlog.get_logger(__name__)
+
+# Of the nodes that are left out, a message explains so many.
+_MOST_SHOWN: Final = 3
+
+
+class Avoidance:
+    """Carries out what is decided about nodes that are to be avoided."""
+
+    def __init__(self, slurm: SlurmClient, *, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self._slurm = slurm
+        self._metrics = metrics
+        self._clock = clock
+
+    def exclude(self, unit: Unit, action: Exclude) -> None:
+        """Ask for other nodes for a while."""
+        seconds = unit.exclusions.add(action.node, action.why, now=self._clock())
+        log.warning("node excluded", pod=unit.name, node=action.node, why=action.why, for_s=seconds)
+
+    async def readmit(self, action: Readmit) -> None:
+        """Slurm's refusal costs nothing but time: the job waits on, for the nodes it had before."""
+        try:
+            await self._slurm.update_job(action.job_id, excluded_nodes=action.excluded)
+        except SlurmRefused as error:
+            self._metrics.actions.labels("readmit", "refused").inc()
+            log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
+            return
+        self._metrics.actions.labels("readmit", "ok").inc()
+        log.info("excluded nodes updated", job_id=action.job_id, excluded=list(action.excluded))
+
+
+def left_out(action: Submit) -> str:
+    """Which nodes a job was not to get, and why; empty where it might have any."""
+    if not action.excluded:
+        return ""
+    shown = [f"{node} ({why})" for node, why in action.excluded[:_MOST_SHOWN]]
+    more = len(action.excluded) - len(shown)
+    return f"left out: {', '.join(shown)}{f' and {more} more' if more else ''}"

@@ -1,0 +1,287 @@
+"""May this pod go to that Node? One pure function, with kube-scheduler's rules, that says why not.
+
+The structs are the API's own shapes (`scheduler.kube.wire` decodes into them). One rule is stricter
+than kube-scheduler's: a Node that is not ready or is cordoned is refused whatever a pod tolerates,
+since a blanket toleration is no wish for a dead Node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+# The kubelet and the node controller take these away by themselves once the cause has passed.
+_PASSING_PREFIXES: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_LASTING_TAINTS: Final = frozenset(
+    {"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown"}
+)
+_HARD: Final = frozenset({"NoSchedule", "NoExecute"})
+_NODE_NAME: Final = "metadata.name"
+# Label values: what is none makes kube-scheduler drop the whole term.
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# Go's ParseInt, base 10.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_MOST_SHOWN: Final = 3
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    """A reason why pods may not go to a Node."""
+
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        value = f"={self.value}" if self.value else ""
+        return f"{self.key}{value}:{self.effect}"
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """The taints a pod puts up with; an empty key with `Exists`, and an empty effect, mean all."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(msgspec.Struct, frozen=True, gc=False):
+    """One expression about a label or field: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        values = f" [{', '.join(self.values)}]" if self.values else ""
+        return f"{self.key} {self.operator}{values}"
+
+
+class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Expressions that must all hold; a term without any matches nothing."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a pod says of the Nodes it may go to.
+
+    `selector` holds labels, sorted. `terms` is its required node affinity, of which one term must
+    match; None where it has none.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def choosy(self) -> bool:
+        """Whether labels or names of Nodes matter to it."""
+        return bool(self.selector) or self.terms is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A Kubernetes Node, as far as it matters here."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why a pod may not go to a Node, as the rest of a sentence that begins with the Node's name.
+
+    `passes`: waiting for a short time may help.
+    """
+
+    why: str
+    passes: bool = False
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is behind a Slurm node: the Kubernetes Node `target`, and why the pod cannot go there.
+
+    Without a target `unfit` says why nothing is behind it.
+    """
+
+    target: str
+    unfit: Unfit | None = None
+
+
+def fitness(wishes: Wishes, node: NodeFacts) -> Unfit | None:
+    """None where the pod may go to the Node. What no waiting can help against is told first."""
+    lasting = unsuitable(wishes, node)
+    if lasting is not None:
+        return lasting
+    if not node.ready:
+        return Unfit("is not ready", passes=True)
+    if node.unschedulable:
+        return Unfit("is cordoned", passes=True)
+    taint = _first_taint(wishes, node, passing=True)
+    return None if taint is None else _tainted(taint, passes=True)
+
+
+def unsuitable(wishes: Wishes, node: NodeFacts) -> Unfit | None:
+    """The part of `fitness` that stays as it is until somebody changes the Node or the pod."""
+    told = _mismatch(wishes, node)
+    if told:
+        return Unfit(told)
+    taint = _first_taint(wishes, node, passing=False)
+    return None if taint is None else _tainted(taint, passes=False)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this toleration covers that taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Lt" | "Gt":
+            return _compares(taint.value, toleration.operator, toleration.value)
+        case _:
+            return False
+
+
+def matches(terms: tuple[Term, ...], node: NodeFacts) -> bool:
+    """Whether any of the terms matches the Node."""
+    return any(_term_matches(term, node) for term in terms)
+
+
+def _first_taint(wishes: Wishes, node: NodeFacts, *, passing: bool) -> Taint | None:
+    hard = (it for it in node.taints if it.effect in _HARD and _is_passing(it) is passing)
+    for taint in hard:
+        if not any(tolerates(toleration, taint) for toleration in wishes.tolerations):
+            return taint
+    return None
+
+
+def _is_passing(taint: Taint) -> bool:
+    return taint.key.startswith(_PASSING_PREFIXES) and taint.key not in _LASTING_TAINTS
+
+
+def _tainted(taint: Taint, *, passes: bool) -> Unfit:
+    return Unfit(f"has the taint {taint}, which the pod does not tolerate", passes)
+
+
+def _mismatch(wishes: Wishes, node: NodeFacts) -> str:
+    """Which label or expression it is, or nothing."""
+    for key, value in wishes.selector:
+        if node.labels.get(key) != value:
+            return f"has {_label(node, key)}, and the pod's nodeSelector wants {key}={value}"
+    if wishes.terms is None or matches(wishes.terms, node):
+        return ""
+    return f"does not match the pod's required node affinity ({_failed(wishes.terms, node)})"
+
+
+def _label(node: NodeFacts, key: str) -> str:
+    value = node.labels.get(key)
+    return f"no label {key}" if value is None else f"the label {key}={value}"
+
+
+def _failed(terms: tuple[Term, ...], node: NodeFacts) -> str:
+    """For each of the first terms, the first of its expressions that does not hold."""
+    told = [_first_failed(term, node) for term in terms[:_MOST_SHOWN]]
+    more = [f"and {len(terms) - _MOST_SHOWN} more terms"] if len(terms) > _MOST_SHOWN else []
+    return "; ".join([*told, *more]) or "no terms, which match nothing"
+
+
+def _first_failed(term: Term, node: NodeFacts) -> str:
+    for requirement in term.match_expressions:
+        if not _label_holds(requirement, node.labels):
+            return str(requirement)
+    for requirement in term.match_fields:
+        if not _field_holds(requirement, node.name):
+            return str(requirement)
+    return "an empty term, which matches nothing"
+
+
+def _term_matches(term: Term, node: NodeFacts) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(_label_holds(it, node.labels) for it in term.match_expressions) and all(
+        _field_holds(it, node.name) for it in term.match_fields
+    )
+
+
+def _label_holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """What is malformed holds nowhere, as in kube-scheduler, not even as NotIn."""
+    rule = _RULES.get(requirement.operator)
+    return rule is not None and rule(labels.get(requirement.key), requirement.values)
+
+
+def _among(value: str | None, values: tuple[str, ...]) -> bool:
+    return value is not None and value in values and _are_labels(values)
+
+
+def _not_among(value: str | None, values: tuple[str, ...]) -> bool:
+    return value not in values and bool(values) and _are_labels(values)
+
+
+def _are_labels(values: tuple[str, ...]) -> bool:
+    return all(_LABEL_VALUE.fullmatch(value) for value in values)
+
+
+def _compared(operator: str) -> Callable[[str | None, tuple[str, ...]], bool]:
+    def holds(value: str | None, values: tuple[str, ...]) -> bool:
+        one = value is not None and len(values) == 1 and _are_labels(values)
+        return one and _compares(value or "", operator, values[0])
+
+    return holds
+
+
+_RULES: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
+    "In": _among,
+    "NotIn": _not_among,
+    "Exists": lambda value, values: value is not None and not values,
+    "DoesNotExist": lambda value, values: value is None and not values,
+    "Gt": _compared("Gt"),
+    "Lt": _compared("Lt"),
+}
+
+
+def _field_holds(requirement: Requirement, name: str) -> bool:
+    """The one field Nodes are chosen by is their name; another has no value anywhere."""
+    if len(requirement.values) != 1:
+        return False
+    value = name if requirement.key == _NODE_NAME else ""
+    match requirement.operator:
+        case "In":
+            return value == requirement.values[0]
+        case "NotIn":
+            return value != requirement.values[0]
+        case _:
+            return False
+
+
+def _compares(value: str, operator: str, bound: str) -> bool:
+    left, right = _integer(value), _integer(bound)
+    if left is None or right is None:
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+def _integer(text: str) -> int | None:
+    """A whole number of 64 bits."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

@@ -1,0 +1,193 @@
+"""Which Kubernetes Node is behind a Slurm node, and the way back.
+
+Strategies are tried in order; the first that names exactly one Node wins. What reads Nodes or
+slurmd pods looks at their stores, what reads Slurm's records at `SlurmNodes`, which may have to be
+asked first. A Slurm node that nothing maps is never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.core.mapping import OF_SLURM, Strategy, Way
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import Node, Pod
+from scheduler.mapfile import MapFile
+from scheduler.slurmnodes import SlurmNodes
+from slurmapi.model import Node as SlurmNode
+
+_NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+Index = Mapping[str, frozenset[str]]
+"""Names of Nodes by what stands on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The Node behind a Slurm node; without a `target` `why` says what stood in the way."""
+
+    target: str
+    why: str = ""
+
+
+class NodeMap:
+    """Maps in both directions. `nodes` is None where Nodes are not read: then a strategy's word is
+    taken for it that the Node exists. `changed` is to be called when any of the stores changes.
+    """
+
+    def __init__(
+        self,
+        strategies: Sequence[Strategy],
+        *,
+        slurm: SlurmNodes,
+        nodes: Store[Node] | None,
+        pods: Mapping[Strategy, Joined[Pod]] | None = None,
+        files: Mapping[Strategy, MapFile] | None = None,
+    ) -> None:
+        self._strategies = tuple(strategies)
+        self._slurm = slurm
+        self._nodes = nodes
+        self._pods = pods or {}
+        self._files = files or {}
+        self._indices: dict[Strategy, Index] = {}
+        self._back: Mapping[str, str] | None = None
+
+    def changed(self) -> None:
+        """Something that mappings rest on is not what it was."""
+        self._indices.clear()
+        self._back = None
+
+    def do_without_nodes(self) -> None:
+        """Nodes are not read."""
+        self._nodes = None
+        self.changed()
+
+    def behind(self, node: str, *, fresh: bool = False) -> Behind | None:
+        """The Node behind a Slurm node, or None where Slurm must be asked about it first.
+
+        `fresh` refuses what Slurm said too long ago to bind a pod on.
+        """
+        told: list[str] = []
+        for strategy in self._strategies:
+            if strategy.way in OF_SLURM and not self._slurm.knows(node, fresh=fresh):
+                return None
+            found = self._ask(strategy, node)
+            if found.target:
+                return found
+            told.append(found.why)
+        return Behind("", "maps to no Kubernetes Node: " + ", ".join(told))
+
+    def node_of(self, target: str, *, among: Iterable[str] = ()) -> str | None:
+        """The Slurm node that a Kubernetes Node is behind, tried `among` these first.
+
+        Empty where there is none; None where Slurm must be asked first (for all nodes).
+        """
+        for node in (*among, target):
+            behind = self.behind(node) if node else None
+            if behind is not None and behind.target == target and self._is_known(node):
+                return node
+        if self._slurm.listed is None:
+            return None
+        if self._back is None:
+            self._back = self._turned(self._slurm.listed)
+        return self._back.get(target, "")
+
+    def _is_known(self, node: str) -> bool:
+        """Whether Slurm may have that node: the Node's own name is only a guess at it."""
+        listed = self._slurm.listed
+        return listed is None or self._slurm.record(node) is not None
+
+    def _turned(self, listed: Iterable[SlurmNode]) -> Mapping[str, str]:
+        """Node to Slurm node; where two claim one Node, neither has it."""
+        back: dict[str, str] = {}
+        for node in listed:
+            behind = self.behind(node.name)
+            if behind is not None and behind.target:
+                back[behind.target] = "" if behind.target in back else node.name
+        return back
+
+    def _ask(self, strategy: Strategy, node: str) -> Behind:
+        match strategy.way:
+            case Way.NAME:
+                return self._named(node, f"no Node has the name {node}")
+            case Way.FILE:
+                target = self._files[strategy].nodes.get(node, "")
+                return self._named(target, f"{strategy.key} has no line for it")
+            case Way.COMMENT | Way.EXTRA | Way.INSTANCE_ID | Way.ADDRESS:
+                return self._by_record(strategy, node)
+            case Way.LABEL | Way.ANNOTATION | Way.SLURMD_POD:
+                return self._only(self._index(strategy).get(node), strategy, node)
+
+    def _by_record(self, strategy: Strategy, node: str) -> Behind:
+        record = self._slurm.record(node)
+        if record is None:
+            return Behind("", "Slurm does not know it")
+        if strategy.way is Way.ADDRESS:
+            return self._only(self._index(strategy).get(record.address), strategy, record.address)
+        value = {
+            Way.COMMENT: record.comment,
+            Way.EXTRA: record.extra,
+            Way.INSTANCE_ID: record.instance_id,
+        }[strategy.way].strip()
+        if strategy.way is Way.INSTANCE_ID and value in self._index(strategy):
+            return self._only(self._index(strategy)[value], strategy, value)
+        return self._named(value, f"its {strategy.way} is {value[:64]!r}, which names no Node")
+
+    def _named(self, target: str, otherwise: str) -> Behind:
+        if self._nodes is None:
+            return Behind(target) if _NODE_NAME.fullmatch(target) else Behind("", otherwise)
+        there = bool(target) and self._nodes.by_name(target) is not None
+        return Behind(target) if there else Behind("", otherwise)
+
+    def _only(self, found: frozenset[str] | None, strategy: Strategy, value: str) -> Behind:
+        if not found:
+            return Behind("", f"{strategy} knows no {value or 'empty value'}")
+        if len(found) > 1:
+            return Behind("", f"{strategy} has {value} on {len(found)} Nodes")
+        (target,) = found
+        return self._named(target, f"{strategy} leads to {target}, which is no Node")
+
+    def _index(self, strategy: Strategy) -> Index:
+        index = self._indices.get(strategy)
+        if index is None:
+            index = self._indices[strategy] = self._indexed(strategy)
+        return index
+
+    def _indexed(self, strategy: Strategy) -> Index:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        if strategy.way is Way.SLURMD_POD:
+            for pod in _placed(self._pods[strategy]):
+                for name in {pod.metadata.name, pod.spec.hostname} - {""}:
+                    found[name].add(pod.spec.node_name)
+        else:
+            for node in self._nodes or ():
+                for value in _marks(strategy, node):
+                    found[value].add(node.metadata.name)
+        return {value: frozenset(names) for value, names in found.items()}
+
+
+def _placed(pods: Joined[Pod]) -> Iterable[Pod]:
+    """Pods that run, or are about to; one that goes away has a successor soon."""
+    for pod in pods.values():
+        going = pod.metadata.deletion_timestamp is not None
+        if pod.spec.node_name and not going and pod.status.phase not in _OVER:
+            yield pod
+
+
+def _marks(strategy: Strategy, node: Node) -> Iterable[str]:
+    match strategy.way:
+        case Way.LABEL:
+            return filter(None, [node.metadata.labels.get(strategy.key, "")])
+        case Way.ANNOTATION:
+            return filter(None, [node.metadata.annotations.get(strategy.key, "")])
+        case Way.INSTANCE_ID:
+            return filter(None, [node.spec.provider_id.rpartition("/")[2]])
+        case Way.ADDRESS:
+            return [it.address for it in node.status.addresses if it.type == "InternalIP"]
+        case _:
+            return ()

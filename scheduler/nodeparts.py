@@ -1,0 +1,143 @@
+"""Builds what knows of nodes: reflectors of Nodes and slurmd pods, Slurm's records, the mapping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from scheduler.core.mapping import OF_NODES, OF_SLURM, Strategy, Way
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.session import KubeSession
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import NODES, PODS, Node, Pod
+from scheduler.mapfile import MapFile, MapFileError
+from scheduler.metrics import Metrics
+from scheduler.nodemap import NodeMap
+from scheduler.nodes import Nodes
+from scheduler.settings import Settings, SettingsError
+from scheduler.slurmnodes import SlurmNodes
+from slurmapi import SlurmClient
+
+log = structlog.get_logger(__name__)
+
+
+class NodeParts:
+    """All of them, wired. `may_read` tells, once the API server answers, whether Nodes can be read.
+
+    Raises SettingsError for a map file that cannot be read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        kube: KubeSession,
+        slurm: SlurmClient,
+        *,
+        may_read: Callable[[], Awaitable[bool]],
+        metrics: Metrics,
+        clock: Callable[[], float],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._may_read = may_read
+        self._metrics = metrics
+        strategies = settings.strategies
+        store = Store[Node]()
+        self._records = SlurmNodes(slurm, clock=clock, on_change=self._changed)
+        self._files = {it: _map_file(it) for it in strategies if it.way is Way.FILE}
+        self._pods = {it: Joined[Pod]() for it in strategies if it.way is Way.SLURMD_POD}
+        self._map = NodeMap(
+            strategies, slurm=self._records, nodes=store, pods=self._pods, files=self._files
+        )
+        self.nodes = Nodes(store, nodemap=self._map, slurm=self._records, on_change=on_change)
+        self._reflector = Reflector(
+            kube,
+            "/api/v1/nodes",
+            decode=NODES,
+            store=store,
+            on_change=self.nodes.node_changed,
+            name="nodes",
+        )
+        self._pod_reflectors = tuple(self._of_pods())
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Node] | Reflector[Pod], ...]:
+        """All that must have listed before anything is decided."""
+        return (self._reflector, *self._pod_reflectors)
+
+    async def run(self) -> None:
+        """Keep all of it in step, for ever; end it by cancelling."""
+        parts = [self._records.run(), self._follow_nodes()]
+        parts += [reflector.run() for reflector in self._pod_reflectors]
+        parts += [file.follow(self._changed) for file in self._files.values()]
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(part, name="node part")
+
+    async def settled(self) -> None:
+        """Return when what mappings rest on has been told for the first time."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+        if any(strategy.way in OF_SLURM for strategy in self._settings.strategies):
+            await self._records.first_list.wait()
+
+    async def _follow_nodes(self) -> None:
+        may_read = await self._may_read()
+        self._metrics.node_checks.set(may_read)
+        if may_read:
+            await self._reflector.run()
+        self._say_what_is_not_checked()
+        self.nodes.do_without()
+        self._reflector.synced.set()
+
+    def _say_what_is_not_checked(self) -> None:
+        useless = [str(it) for it in self._settings.strategies if it.way in OF_NODES]
+        log.warning(
+            "kubernetes nodes are not read: pods are bound without a check that the Node exists, "
+            "is ready and suits the pod",
+            node_access=self._settings.node_access,
+            mappings_without_effect=useless,
+        )
+
+    def _changed(self) -> None:
+        self.nodes.mapping_changed()
+
+    def _of_pods(self) -> Sequence[Reflector[Pod]]:
+        return [
+            Reflector(
+                self._kube,
+                path,
+                decode=PODS,
+                store=joined.new(),
+                on_change=self._pod_changed,
+                name="slurmd_pods",
+                query={"labelSelector": strategy.key},
+            )
+            for strategy, joined in self._pods.items()
+            for path in self._pod_paths(strategy)
+        ]
+
+    def _pod_paths(self, strategy: Strategy) -> Sequence[str]:
+        namespaces = (strategy.namespace,) if strategy.namespace else self._settings.watch_namespace
+        return [f"/api/v1/namespaces/{name}/pods" for name in namespaces] or ["/api/v1/pods"]
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is None or new is None or _tied(old) != _tied(new):
+            self._changed()
+
+
+def _map_file(strategy: Strategy) -> MapFile:
+    try:
+        return MapFile(Path(strategy.key))
+    except MapFileError as error:
+        raise SettingsError(f"--node-mapping: {error}") from None
+
+
+def _tied(pod: Pod) -> tuple[object, ...]:
+    """What a mapping rests on."""
+    going = pod.metadata.deletion_timestamp is not None
+    return pod.spec.node_name, pod.spec.hostname, pod.status.phase, going

@@ -1,0 +1,224 @@
+"""Which Node a pod gets: only one it may go to, and the one behind its Slurm node, whatever the
+two are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support import pods
+from tests.support.cluster import Cluster
+from tests.support.kube import Kube, Object
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(120)
+
+MARK: Final = "stories.test/mark"
+SLURM_NAME: Final = "stories.test/slurm-name"
+
+
+@asynccontextmanager
+async def marked(world: World, node: str, **patch: Any) -> AsyncIterator[None]:
+    """A Node with other labels, annotations or taints, put back after the test."""
+    before = await world.kube.get("nodes", node)
+    undo: Object = {"metadata": {}, "spec": {"taints": before["spec"].get("taints")}}
+    for field in ("labels", "annotations"):
+        given = patch.get("metadata", {}).get(field, {})
+        undo["metadata"][field] = dict.fromkeys(given)
+    await world.kube.patch("nodes", node, patch)
+    try:
+        yield
+    finally:
+        await world.kube.patch("nodes", node, undo)
+
+
+def labelled(world: World, node: str) -> Any:
+    """A Node that a pod with the selector below wants."""
+    return marked(world, node, metadata={"labels": {MARK: "yes"}})
+
+
+WANTS_MARK: Final[Object] = {"nodeSelector": {MARK: "yes"}}
+
+
+def affinity(operator: str) -> Object:
+    """A pod's required node affinity about the mark."""
+    term = {"matchExpressions": [{"key": MARK, "operator": operator}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize("wants", [WANTS_MARK, affinity("Exists")], ids=["selector", "affinity"])
+async def test_pod_gets_a_node_that_it_wants(world: World, wants: Object) -> None:
+    last = world.cluster.nodes[-1]
+    async with labelled(world, last):
+        await world.create(**wants)
+        pod = await world.running()
+    assert pods.node_of(pod) == last
+    job = await world.placeholder(pod)
+    assert job.nodes == last
+    assert job.raw["excluded_nodes"] != ""
+
+
+async def test_pod_that_no_node_can_take_says_so_and_starts_once_one_can(world: World) -> None:
+    await world.create(**WANTS_MARK)
+    told = await world.event("NoNodeFits")
+    assert f"has no label {MARK}" in told["message"]
+    assert await world.slurm.placeholders(world.namespace) == []
+    async with labelled(world, world.cluster.nodes[0]):
+        assert pods.node_of(await world.running()) == world.cluster.nodes[0]
+
+
+async def test_tainted_node_is_left_to_pods_that_tolerate_it(world: World) -> None:
+    first, *others = world.cluster.nodes
+    taint = {"key": MARK, "value": "gpu", "effect": "NoSchedule"}
+    async with marked(world, first, spec={"taints": [taint]}), AsyncExitStack() as stack:
+        await stack.enter_async_context(labelled(world, first))
+        await world.create("avoids", **affinity("DoesNotExist"))
+        assert pods.node_of(await world.running("avoids")) in others
+        tolerates = {"key": MARK, "operator": "Exists"}
+        await world.create("tolerates", tolerations=[tolerates], **WANTS_MARK)
+        assert pods.node_of(await world.running("tolerates")) == first
+        await world.create("refused", **WANTS_MARK)
+        told = await world.event("NoNodeFits", name="refused")
+        assert f"has the taint {MARK}=gpu:NoSchedule" in told["message"]
+
+
+# --- other names ----------------------------------------------------------------------------------
+
+Arrange = Callable[[World, str, str], Awaitable[Callable[[], Awaitable[object]]]]
+
+
+def slurm_field(field: str) -> Arrange:
+    """Slurm's record of a node names the Node."""
+
+    async def arrange(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
+        async def write(value: str) -> None:
+            answer = await world.slurm.ask("POST", f"node/{node}", body={field: value})
+            assert answer.ok, answer
+
+        await write(target)
+        return lambda: write("")
+
+    return arrange
+
+
+def node_mark(field: str) -> Arrange:
+    """A label or annotation of the Node holds the Slurm node's name."""
+
+    async def arrange(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
+        async def write(value: str | None) -> None:
+            await world.kube.patch("nodes", target, {"metadata": {field: {SLURM_NAME: value}}})
+
+        await write(node)
+        return lambda: write(None)
+
+    return arrange
+
+
+async def slurmd_pod(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
+    """A pod of that name runs on the Node."""
+    body = pods.pod(node, scheduler="nobody", nodeName=target)
+    body["metadata"]["labels"] = {"role": f"slurmd-{world.namespace}"}
+    await world.kube.create("pods", body, namespace=world.namespace)
+    return lambda: world.kube.delete("pods", node, namespace=world.namespace, grace_seconds=0)
+
+
+async def in_file(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
+    """A line of the file says it."""
+    with _file(world).open("a") as file:
+        file.write(f"{node}: {target}\n")
+
+    async def forget() -> None:
+        return
+
+    return forget
+
+
+def _file(world: World) -> Path:
+    return world.scheduler.log.parent / "nodes.yaml"
+
+
+WAYS: Final[dict[str, tuple[str, Arrange]]] = {
+    "comment": ("comment", slurm_field("comment")),
+    "extra": ("extra", slurm_field("extra")),
+    "label": (f"label:{SLURM_NAME}", node_mark("labels")),
+    "annotation": (f"annotation:{SLURM_NAME}", node_mark("annotations")),
+    "slurmd-pod": ("slurmd-pod:role=slurmd-NAMESPACE", slurmd_pod),
+    "file": ("file:FOLDER/nodes.yaml", in_file),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_pod_goes_to_the_node_behind_its_slurm_node_and_a_restart_finds_back(
+    world: World, way: str
+) -> None:
+    mapping, arrange = WAYS[way]
+    one, other = world.cluster.nodes[:2]
+    _file(world).write_text("")
+    mapping = mapping.replace("FOLDER", str(_file(world).parent))
+    mapping = mapping.replace("NAMESPACE", world.namespace)
+    async with AsyncExitStack() as stack:
+        for node, target in ((one, other), (other, one)):
+            stack.push_async_callback(await arrange(world, node, target))
+        await stack.enter_async_context(labelled(world, other))
+        await restart(world, f"--node-mapping={mapping},name")
+        await world.create(**WANTS_MARK)
+        pod = await world.running()
+        job = await world.placeholder(pod)
+        assert (pods.node_of(pod), job.nodes) == (other, one)
+        assert pods.annotation(pod, pods.NODES) == one
+        await restart(world, f"--node-mapping={mapping},name")
+        await world.slurm.cancel(job.job_id)
+        await world.gone()
+    told = [it["reason"] for it in await world.kube.events_of("train", namespace=world.namespace)]
+    assert "PlaceholderLost" not in told
+
+
+async def restart(world: World, *flags: str) -> None:
+    """The scheduler once more, with other flags."""
+    world.scheduler.stop()
+    world.scheduler.add_flags(*flags)
+    world.scheduler.start()
+
+
+async def test_node_that_maps_to_nothing_is_given_back_and_the_pod_says_so(world: World) -> None:
+    await restart(world, "--node-mapping=label:stories.test/on-no-node")
+    await world.create()
+    told = await world.event("NodeUnavailable")
+    assert "maps to no Kubernetes Node" in told["message"]
+    await world.event("PlaceholderLost")
+    pod = await world.kube.get("pods", "train", namespace=world.namespace)
+    assert pods.node_of(pod) is None
+
+
+@pytest.fixture
+def unread(cluster: Cluster, tmp_path: Path) -> Any:
+    """A scheduler that does not read Nodes."""
+    with SchedulerProcess(cluster, folder=tmp_path, flags=("--node-access=none",)) as process:
+        yield process
+
+
+class TestWithoutNodes:
+    """Nodes are not read."""
+
+    @pytest.fixture
+    def scheduler(self, unread: SchedulerProcess) -> SchedulerProcess:
+        return unread
+
+    async def test_pods_are_served_and_the_log_says_what_is_not_checked(self, world: World) -> None:
+        await world.create()
+        pod = await world.running()
+        assert pods.node_of(pod) == (await world.placeholder(pod)).nodes
+        assert "kubernetes nodes are not read" in world.scheduler.log.read_text()
+        assert world.scheduler.metrics()["slurm_scheduler_node_checks"] == 0.0
+
+
+async def test_checks_are_on_where_nodes_can_be_read(world: World, kube: Kube) -> None:
+    assert await kube.items("nodes")
+    assert world.scheduler.metrics()["slurm_scheduler_node_checks"] == 1.0

@@ -1,0 +1,106 @@
+"""Several schedulers in one Kubernetes, of one Slurm or of two, do not touch each other's pods."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support import pods
+from tests.support.cluster import Cluster, release
+from tests.support.kube import Kube
+from tests.support.scheduler import SchedulerProcess
+from tests.support.slurm import SlurmHand
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(180)
+
+OTHER: Final = "other-scheduler"
+
+
+@pytest.fixture
+async def elsewhere(kube: Kube) -> AsyncIterator[str]:
+    """A second namespace."""
+    name = f"story-{secrets.token_hex(4)}"
+    await kube.create("namespaces", {"metadata": {"name": name}})
+    yield name
+    await kube.delete("namespaces", name)
+
+
+@pytest.fixture
+def other(cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[SchedulerProcess]:
+    """A scheduler of another name for one namespace, on the same Slurm."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    flags = (f"--scheduler-name={OTHER}", f"--watch-namespace={namespace}")
+    with SchedulerProcess(cluster, folder=folder, flags=flags) as process:
+        yield process
+
+
+async def test_two_schedulers_of_one_slurm_serve_each_its_own_name_and_scope(
+    world: World, other: SchedulerProcess, elsewhere: str
+) -> None:
+    await world.create("ours")
+    await world.create("theirs", scheduler=OTHER)
+    await world.kube.create("pods", pods.pod("out", scheduler=OTHER), namespace=elsewhere)
+    ours, theirs = await world.running("ours"), await world.running("theirs")
+    jobs = [await world.placeholder(pod) for pod in (ours, theirs)]
+    assert [job.tag["scheduler"] for job in jobs] == ["slurm-scheduler", OTHER]
+
+    # Each new process looks all of Slurm's jobs through for what it may have left.
+    for process in (world.scheduler, other):
+        process.kill()
+        process.start()
+    await world.create("later")
+    await world.running("later")
+    world.unharmed(ours, theirs)
+    assert [(await world.placeholder(pod)).job_id for pod in (ours, theirs)] == [
+        job.job_id for job in jobs
+    ]
+
+    await world.slurm.cancel(jobs[1].job_id)
+    await world.gone("theirs")
+    world.unharmed(ours)
+    out = await world.kube.get("pods", "out", namespace=elsewhere)
+    assert "conditions" not in out["status"] or not pods.condition(out, "PodScheduled")
+    assert await world.slurm.placeholders(elsewhere) == []
+    await world.kube.delete("pods", "out", namespace=elsewhere)
+
+
+class TestTwoSlurms:
+    """One Kubernetes, a Slurm of each release, a scheduler for each."""
+
+    pytestmark = pytest.mark.live
+
+    @pytest.fixture
+    def cluster(self, live_26: Cluster) -> Cluster:
+        return live_26
+
+    @pytest.fixture
+    def second(self, live_24: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
+        folder = tmp_path / "second"
+        folder.mkdir()
+        flags = (f"--scheduler-name={OTHER}",)
+        with SchedulerProcess(live_24, folder=folder, flags=flags) as process:
+            yield process
+
+    async def test_each_pod_gets_a_node_of_its_own_slurm(
+        self, world: World, live_24: Cluster, second: SchedulerProcess
+    ) -> None:
+        slurm = SlurmHand(live_24.slurm_url, major=release(live_24), token=live_24.slurm_token)
+        await world.create("first")
+        await world.create("second", scheduler=OTHER)
+        first, other = await world.running("first"), await world.running("second")
+        assert pods.node_of(first) in world.cluster.nodes
+        assert pods.node_of(other) in live_24.nodes
+        for process in (world.scheduler, second):
+            process.kill()
+            process.start()
+        assert len(await world.slurm.live_placeholders(world.namespace)) == 1
+        (job,) = await slurm.live_placeholders(world.namespace)
+        await slurm.cancel(job.job_id)
+        await world.gone("second")
+        world.unharmed(first)

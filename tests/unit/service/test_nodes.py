@@ -1,0 +1,168 @@
+"""Whether any Node can take a pod, and when that is looked into anew."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from scheduler.core.fitness import Place, Requirement, Taint, Term, Toleration, Wishes
+from scheduler.core.mapping import Strategy
+from scheduler.kube.store import Store
+from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
+from scheduler.nodemap import NodeMap
+from scheduler.nodes import MOST_EXCLUDED, Nodes
+from scheduler.slurmnodes import SlurmNodes
+from slurmapi import Node as SlurmNode
+from slurmapi import SlurmClient
+
+READY = NodeStatus(conditions=(NodeCondition("Ready", "True"),))
+ZONE_A = Wishes((("zone", "a"),))
+
+
+def node(name: str, *taints: Taint, version: str = "1", **labels: str) -> Node:
+    meta = ObjectMeta(name=name, uid=f"uid-{name}", labels=labels, resource_version=version)
+    return Node(meta, NodeSpec(taints=taints), READY)
+
+
+class Slurm:
+    """The client, as far as nodes go."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, SlurmNode] = {}
+        self.asked: list[str] = []
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        self.asked.append("*")
+        return tuple(self.items.values())
+
+    async def node(self, name: str) -> SlurmNode | None:
+        self.asked.append(name)
+        return self.items.get(name)
+
+
+class World:
+    """Nodes, Slurm's nodes, and a clock."""
+
+    def __init__(self, *mapping: str, read: bool = True, **more: Any) -> None:
+        self.now = 0.0
+        self.changes = 0
+        self.slurm = Slurm()
+        self.store = Store[Node]()
+        self.records = SlurmNodes(
+            cast("SlurmClient", self.slurm), clock=lambda: self.now, on_change=self._changed
+        )
+        store = self.store if read else None
+        strategies = tuple(map(Strategy.parse, mapping or ("name",)))
+        self.map = NodeMap(strategies, slurm=self.records, nodes=store, **more)
+        self.nodes = Nodes(store, nodemap=self.map, slurm=self.records, on_change=self._count)
+
+    def put(self, *items: Node) -> None:
+        for item in items:
+            for change in self.store.apply(item):
+                self.nodes.node_changed(change.old, change.new)
+
+    async def list(self, *nodes: SlurmNode) -> None:
+        """Slurm has these nodes, and they are listed."""
+        self.slurm.items = {node.name: node for node in nodes}
+        await self.records._list(again=True)
+
+    def target(self, node: str) -> str | None:
+        behind = self.map.behind(node)
+        return None if behind is None else behind.target
+
+    def _changed(self) -> None:
+        self.nodes.mapping_changed()
+
+    def _count(self) -> None:
+        self.changes += 1
+
+
+def slurm_node(name: str, *states: str, **more: str) -> SlurmNode:
+    fields: dict[str, Any] = dict(more)
+    return SlurmNode(name=name, states=frozenset(states or ("IDLE",)), **fields)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_pod_without_wishes_fits(world):
+    world.put(node("n1"))
+    assert world.nodes.nowhere(Wishes()) == ""
+    assert world.nodes.place("n1", Wishes()) == Place("n1")
+
+
+def test_without_any_node_nothing_is_said(world):
+    assert world.nodes.nowhere(ZONE_A) == ""
+
+
+def test_every_reason_is_counted_and_the_most_frequent_told_first(world):
+    wishes = Wishes(terms=(Term((Requirement("gpu", "Exists"),)),))
+    tainted = Taint("locked", "NoSchedule")
+    world.put(node("n1", tainted, gpu="yes"), node("n2"), node("n3"))
+    assert world.nodes.nowhere(wishes) == (
+        "None of the 3 Kubernetes Nodes can take the pod: "
+        "2 does not match the pod's required node affinity (gpu Exists); "
+        "1 has the taint locked:NoSchedule, which the pod does not tolerate"
+    )
+
+
+def test_node_that_will_be_ready_again_counts(world):
+    world.put(Node(ObjectMeta(name="n1", uid="1", labels={"zone": "a"})))
+    assert world.nodes.nowhere(ZONE_A) == ""
+
+
+def test_change_that_matters_is_noticed_and_a_heartbeat_is_not(world):
+    world.put(node("n1"), node("n2"))
+    assert "2 has no label zone" in world.nodes.nowhere(ZONE_A)
+    before = world.changes
+    world.put(node("n1", version="2"))
+    assert world.changes == before
+    world.put(node("n1", version="3", zone="a"))
+    assert world.changes == before + 1
+    assert world.nodes.nowhere(ZONE_A) == ""
+
+
+def test_toleration_opens_a_tainted_node(world):
+    world.put(node("n1", Taint("gpu", "NoSchedule")))
+    assert world.nodes.nowhere(Wishes())
+    assert world.nodes.nowhere(Wishes(tolerations=(Toleration("gpu", "Exists"),))) == ""
+
+
+async def test_node_that_slurm_may_switch_on_may_have_any_labels(world):
+    world.put(node("n1"))
+    await world.list(slurm_node("n1"), slurm_node("cloud-1", "IDLE", "POWERED_DOWN"))
+    assert world.nodes.nowhere(ZONE_A) == ""
+    await world.list(slurm_node("n1"), slurm_node("cloud-1", "IDLE"))
+    assert world.nodes.nowhere(ZONE_A)
+
+
+async def test_slurm_nodes_whose_nodes_can_never_serve_the_pod_are_known_beforehand():
+    world = World("comment")
+    world.put(node("k1"), node("k2", zone="a"))
+    assert world.nodes.unsuitable(ZONE_A) == {}
+    await world.list(
+        slurm_node("s1", comment="k1"), slurm_node("s2", comment="k2"), slurm_node("s3")
+    )
+    why = "Kubernetes Node k1 has no label zone, and the pod's nodeSelector wants zone=a"
+    assert world.nodes.unsuitable(ZONE_A) == {"s1": why}
+    world.put(node("k1", version="2", zone="a"))
+    assert world.nodes.unsuitable(ZONE_A) == {}
+
+
+async def test_more_nodes_than_slurm_should_remember_with_a_job_are_not_named(world):
+    names = [f"n{number}" for number in range(MOST_EXCLUDED + 1)]
+    world.put(*map(node, names))
+    await world.list(*map(slurm_node, names))
+    assert world.nodes.unsuitable(ZONE_A) == {}
+    world.put(node("n0", version="2", zone="a"))
+    assert len(world.nodes.unsuitable(ZONE_A)) == MOST_EXCLUDED
+
+
+def test_nothing_is_checked_where_nodes_cannot_be_read():
+    world = World(read=False)
+    assert world.nodes.place("n1", ZONE_A) == Place("n1")
+    assert world.nodes.nowhere(ZONE_A) == ""
+    assert world.nodes.unsuitable(ZONE_A) == {}

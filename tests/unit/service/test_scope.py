@@ -1,0 +1,91 @@
+"""What a process finds out about itself at the start."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import cast
+
+import pytest
+
+from scheduler.kube.api import KubeApi
+from scheduler.kube.errors import Forbidden, KubeError, KubeUnreachable
+from scheduler.scope import ClusterIdError, cluster_id, may_read_nodes
+from scheduler.settings import Settings
+
+pytestmark = pytest.mark.looptime
+
+
+class Api:
+    """Namespaces that may be read, and what a probe of Nodes is answered with."""
+
+    def __init__(self, *, uids: dict[str, str] | None = None, nodes: bool = True) -> None:
+        self.uids = uids or {}
+        self.nodes = nodes
+        self.fail: deque[KubeError] = deque()
+        self.asked: list[str] = []
+
+    async def get_namespace_uid(self, name: str) -> str | None:
+        self._ask(name)
+        return self.uids.get(name)
+
+    async def probe(self, path: str) -> None:
+        self._ask(path)
+        if not self.nodes:
+            raise Forbidden(403)
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if self.fail:
+            raise self.fail.popleft()
+
+
+def settings(**given: str) -> Settings:
+    return Settings.model_validate({name.replace("_", "-"): it for name, it in given.items()})
+
+
+def api(found: Api) -> KubeApi:
+    return cast("KubeApi", found)
+
+
+async def test_cluster_is_known_by_kube_system():
+    found = Api(uids={"kube-system": "uid-1", "mine": "uid-2"})
+    assert await cluster_id(settings(own_namespace="mine"), api(found)) == "uid-1"
+
+
+async def test_cluster_is_known_by_our_own_namespace_where_kube_system_cannot_be_read():
+    found = Api(uids={"mine": "uid-2"})
+    assert await cluster_id(settings(own_namespace="mine"), api(found)) == "uid-2"
+
+
+async def test_identity_that_is_set_is_not_asked_for():
+    found = Api()
+    assert await cluster_id(settings(cluster_id="here"), api(found)) == "here"
+    assert found.asked == []
+
+
+async def test_without_any_identity_the_setting_is_named():
+    with pytest.raises(ClusterIdError, match=r"--cluster-id.*kube-system and mine cannot"):
+        await cluster_id(settings(own_namespace="mine"), api(Api()))
+
+
+async def test_server_that_does_not_answer_yet_is_waited_for():
+    found = Api(uids={"kube-system": "uid-1"})
+    found.fail.extend([KubeUnreachable("refused"), KubeUnreachable("refused")])
+    assert await cluster_id(settings(), api(found)) == "uid-1"
+    found.fail.append(KubeUnreachable("refused"))
+    assert await may_read_nodes(settings(), api(found))
+
+
+@pytest.mark.parametrize(
+    ("access", "allowed", "reads", "asks"),
+    [
+        ("auto", True, True, True),
+        ("auto", False, False, True),
+        ("none", True, False, False),
+        ("read", False, True, False),
+    ],
+)
+async def test_access_to_nodes(access, allowed, reads, asks):
+    found = Api(nodes=allowed)
+    assert await may_read_nodes(settings(node_access=access), api(found)) is reads
+    assert bool(found.asked) is asks
