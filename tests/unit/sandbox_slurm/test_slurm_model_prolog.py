@@ -41,9 +41,12 @@ class Hooked:
     def go(self, status: int) -> None:
         self._go.write_text(str(status))
 
+    def _has_run(self) -> bool:
+        return self.ran.exists() and self.ran.read_text().endswith("\n")
+
     async def configuring(self, *, script: str | None) -> int:
         job_id = self.lab.submit(script=script).id
-        await until(lambda: states(self.job(job_id)) == CONFIGURING and self.ran.exists())
+        await until(lambda: states(self.job(job_id)) == CONFIGURING and self._has_run())
         return job_id
 
 
@@ -58,8 +61,7 @@ async def hooked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     hooked = Hooked(tmp_path, request.param)
     hooked.model.attach()
     yield hooked
-    hooked.model.detach()
-    await asyncio.sleep(0.05)
+    await hooked.model.close()
 
 
 @pytest.fixture
