@@ -37,6 +37,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.PLACEHOLDER_CANCELLED,
+        delay="1.3 / 1.5",
         stories=(
             "test_cancelled_job_evicts_its_pod",
             "test_cancelled_job_of_a_waiting_pod_ends_the_pod",
@@ -47,6 +48,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.PREEMPTED,
+        delay="1.3 / 0.7",
         stories=("test_preempted_job_evicts_its_pod",),
     ),
     Case(
@@ -55,6 +57,7 @@ SLURM_ENDS: Final = (
         "whichever is less, and never less than 1 s",
         job=_AFTER + ", if Slurm has not ended it before",
         reason=Reason.PREEMPTED,
+        delay="4.4 / 4.7 after the warning",
         stories=(
             "test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it",
             "test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is",
@@ -71,6 +74,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_AFTER,
         reason=Reason.REQUEUED,
+        delay="- / 1.0",
         stories=("test_requeued_job_evicts_its_pod_and_is_cancelled",),
     ),
     Case(
@@ -92,6 +96,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.NODE_FAILED,
+        delay="1.2 / 1.0",
         stories=("test_node_set_down_evicts_its_pod",),
     ),
     Case(
@@ -117,6 +122,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_AFTER,
         reason=Reason.SUSPENDED,
+        delay="1.5 / 0.7",
         stories=("test_suspended_job_evicts_its_pod_where_the_site_wants_that",),
     ),
     Case(
