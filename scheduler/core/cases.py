@@ -128,7 +128,7 @@ SLURM_ENDS: Final = (
     Case(
         happens="OUT_OF_MEMORY or FAILED: the placeholder's own script has died",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node",
+        job="a new one is asked for on the pod's node (told on the sandbox, which can play it)",
         reason=Reason.PLACEHOLDER_LOST,
         stories=("test_job_out_of_memory_is_asked_for_again_where_its_pod_runs",),
     ),
@@ -212,6 +212,12 @@ POD_ENDS: Final = (
         pod="gone at once, whatever its containers do",
         job=_AFTER,
         stories=("test_force_deleted_pod_cancels_job",),
+    ),
+    Case(
+        happens="its Node is out of service (the taint of that name)",
+        pod="deleted by Kubernetes, and removed though nobody confirms it",
+        job=_AFTER,
+        stories=("test_pod_on_a_node_out_of_service_is_removed_and_lets_go_of_its_job",),
     ),
     Case(
         happens="its Node was deleted",
