@@ -15,7 +15,6 @@ from typing import Any, Final
 import structlog
 
 import scheduler
-from annotations import Rules
 from scheduler import probes
 from scheduler.canceller import Canceller
 from scheduler.census import Census
@@ -40,6 +39,7 @@ from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.policy.watch import PolicyWatch
 from scheduler.retry import retry_policy
+from scheduler.rules import rules_of
 from scheduler.scope import cluster_id, may_read_nodes
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
@@ -95,10 +95,7 @@ class App:
             clock=monotonic,
             on_change=self._nodes_changed,
         )
-        self._rules = Rules(
-            kill_wait_seconds=int(settings.slurm_kill_wait),
-            termination_offset_seconds=int(settings.termination_offset),
-        )
+        self._rules = rules_of(settings)
         self._policy = self._build_policy(kube, policy)
         self._watch = SlurmWatch(
             self._slurm,

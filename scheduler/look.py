@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
-from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
+from annotations import ContainerResources, JobRequest, PodSpec, Problem, Requirement, Rules, parse
 from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.fitness import Place, Wishes
-from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.naming import JOB_ID, NODES, OWN_PREFIX, Owner
 from scheduler.kube.store import Joined
-from scheduler.kube.wire import Container, Pod, Quantity
+from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
 from scheduler.nodes import Nodes
 from scheduler.outcome import outcome_of
 from scheduler.policy.rulebook import Rulebook
@@ -187,7 +187,16 @@ class _Spec:
     def __init__(self, pod: Pod, edition: Hashable) -> None:
         self.pod = pod
         # Resources and grace are immutable; annotations are not, but ours change them often.
-        self._key = (edition, pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
+        # Selector and affinity may change while a scheduling gate holds the pod.
+        spec = pod.spec
+        self._key = (
+            edition,
+            pod.metadata.uid,
+            spec.active_deadline_seconds,
+            spec.affinity,
+            *sorted(spec.node_selector.items()),
+            *sorted(_foreign(pod.metadata.annotations)),
+        )
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -197,7 +206,7 @@ class _Spec:
 
 
 def _foreign(found: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [item for item in found.items() if not item[0].startswith("slurm-pod-scheduler/")]
+    return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]
 
 
 class _Parser:
@@ -217,16 +226,34 @@ class _Parser:
         return verdict.problems or request, verdict.remarks
 
     def _parse(self, pod: Pod, annotations: Mapping[str, str]) -> JobRequest | tuple[Problem, ...]:
+        whole = pod.spec.resources or ResourceRequirements()
         return parse(
             PodSpec(
                 annotations=annotations,
                 containers=tuple(map(_resources, pod.spec.containers)),
                 init_containers=tuple(map(_resources, pod.spec.init_containers)),
                 overhead=_texts(pod.spec.overhead),
+                requests=_texts(whole.requests),
+                limits=_texts(whole.limits),
+                node_selector=pod.spec.node_selector,
+                node_affinity=_required_affinity(pod),
                 termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+                active_deadline_seconds=pod.spec.active_deadline_seconds,
             ),
             self._rules,
         )
+
+
+def _required_affinity(pod: Pod) -> tuple[tuple[Requirement, ...], ...] | None:
+    """The terms of which one must match, None where the pod has no such affinity."""
+    of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+    required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
+    if not required:
+        return None
+    return tuple(
+        tuple(Requirement(it.key, it.operator, it.values) for it in term.match_expressions)
+        for term in required.node_selector_terms or ()
+    )
 
 
 def _resources(container: Container) -> ContainerResources:

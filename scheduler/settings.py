@@ -19,7 +19,9 @@ from pydantic import (
     field_validator,
 )
 
+from annotations import GPU_TYPE_KEYS
 from scheduler.core.mapping import Strategy
+from scheduler.pairs import GresMap, Prefix, TypeMap
 from slurmapi import check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
@@ -120,6 +122,9 @@ class Settings(BaseModel):
         Path("/var/run/secrets/slurm/auth-token"),
         description="file with the JWT of a Slurm operator, read again when it changes",
     )
+    annotation_prefix: Prefix = Field(
+        "", description="a second prefix of annotations, beside SUNK's own: slurm.example.com/"
+    )
     policy_file: Path | None = Field(
         None, description="YAML file of who may ask for what; read again when it changes"
     )
@@ -129,6 +134,22 @@ class Settings(BaseModel):
         ge=0,
         validate_default=True,  # against KillWait
         description="a pod's grace must be below KillWait by more than this",
+    )
+    grace_policy: Literal["strict", "guarded"] = Field(
+        "strict",
+        description="guarded: any grace will do, as Slurm's handover guard keeps the node for the "
+        "pod; see docs/annotations.md",
+    )
+    device_resources: Annotated[GresMap, Form("RESOURCE=GRES")] = Field(
+        {"nvidia.com/gpu": "gpu"},
+        description="resources of pods that are gres of Slurm, RESOURCE=NAME or "
+        "RESOURCE=NAME:TYPE, comma-separated",
+    )
+    gpu_types: Annotated[TypeMap, Form("VALUE=TYPE")] = Field(
+        {}, description="what the labels of GPU types are as gres types, comma-separated"
+    )
+    gpu_type_keys: Annotated[tuple[str, ...], Form("LABELS")] = Field(
+        GPU_TYPE_KEYS, description="labels of Nodes that name a GPU type, comma-separated"
     )
     placeholder_mode: Literal["auto", "external", "script"] = Field(
         "auto", description="how pods are represented in Slurm"
@@ -178,6 +199,7 @@ class Settings(BaseModel):
     )
     hooks_api_token_file: Path | None = Field(
         None,
+        validate_default=True,  # against the grace policy
         description="file with the secret Slurm's hook scripts show, several a line each; without "
         "one the hooks API is off",
     )
@@ -221,7 +243,9 @@ class Settings(BaseModel):
             raise ValueError(f"{wrong[0]!r} is no namespace; expected names such as team-a,team-b")
         return tuple(dict.fromkeys(value))
 
-    @field_validator("watch_namespace", "node_mapping", "components", mode="before")
+    @field_validator(
+        "watch_namespace", "node_mapping", "components", "gpu_type_keys", mode="before"
+    )
     @classmethod
     def _comma_list(cls, value: object) -> object:
         if isinstance(value, str):
@@ -232,6 +256,13 @@ class Settings(BaseModel):
     @classmethod
     def _reachable(cls, value: str) -> str:
         check_base_url(value)
+        return value
+
+    @field_validator("hooks_api_token_file")
+    @classmethod
+    def _guards(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is None and info.data.get("grace_policy") == "guarded":
+            raise ValueError("expected a file with --grace-policy=guarded: without it no guard")
         return value
 
     @field_validator("hooks_api_tls_key_file")

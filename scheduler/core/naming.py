@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-JOB_ID = "slurm-pod-scheduler/job-id"
-NODES = "slurm-pod-scheduler/nodes"
+# Annotations that we write ourselves.
+OWN_PREFIX = "slurm-pod-scheduler/"
+JOB_ID = f"{OWN_PREFIX}job-id"
+NODES = f"{OWN_PREFIX}nodes"
 
 VERSION = 1
 

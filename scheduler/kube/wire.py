@@ -112,6 +112,7 @@ class PodSpec(Wire, frozen=True, gc=False):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
+    resources: ResourceRequirements | None = None
     active_deadline_seconds: int | None = None
 
     @property

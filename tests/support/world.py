@@ -228,7 +228,7 @@ class World:
         """Remove what the test made; AssertionError when a placeholder outlives its pod."""
         await self.uncordon()
         for node in self._nodes_set:
-            await self.slurm.set_node(node, "RESUME")
+            await self.slurm.resume_node(node)
         for job_id in self._native:
             await self.end_native(job_id)
         for kind in ("deployments", "jobs", "pods"):

@@ -270,7 +270,7 @@ class SlurmModel:
 
     def _enforce_limits(self, now: float) -> None:
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.pending]:
-            if 0 < job.give_up_at <= now:
+            if job.too_late(now):
                 lifecycle.end(self.cluster, job, State.DEADLINE, now=now, reason="DeadLine")
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
             if job.signalling_until and job.signalling_until <= now:

@@ -140,12 +140,14 @@ class TinyKube:
         cpu: str = "4",
         gates: Sequence[str] = (),
         selector: Mapping[str, str] | None = None,
+        spec: PodSpec | None = None,
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
         self._put(
             Pod(
                 ObjectMeta(name=name, namespace="ns", uid=uid, annotations=dict(annotations or {})),
-                PodSpec(
+                spec
+                or PodSpec(
                     node_name=node,
                     termination_grace_period_seconds=20,
                     node_selector=dict(selector or {}),
