@@ -53,8 +53,11 @@ class Nodes:
             return None
         if not behind.target:
             return Place("", Unfit(behind.why))
-        found = None if self._store is None else self._store.by_name(behind.target)
-        return Place(behind.target, None if found is None else fitness(wishes, found.facts))
+        if self._store is None:
+            return Place(behind.target)
+        found = self._store.by_name(behind.target)
+        unfit = Unfit("is absent", passes=True) if found is None else fitness(wishes, found.facts)
+        return Place(behind.target, unfit)
 
     def kube_node(self, node: str) -> str:
         """The Kubernetes Node behind a Slurm node, as far as is known; else the same name."""
@@ -102,12 +105,14 @@ class Nodes:
 
     def _look_everywhere(self, wishes: Wishes) -> str:
         complaints: Counter[str] = Counter()
+        if self._slurm.listed is None:
+            return ""  # nodes that may be switched on are not known yet
         for node in self._store or ():
             unfit = unsuitable(wishes, node.facts)
             if unfit is None:
                 return ""
             complaints[unfit.why] += 1
-        return "" if any(map(self._may_come, self._slurm.listed or ())) else _text(complaints)
+        return "" if any(map(self._may_come, self._slurm.listed)) else _text(complaints)
 
     def _may_come(self, node: SlurmNode) -> bool:
         """Slurm may switch it on for a job, and a Node of any labels may then be behind it."""

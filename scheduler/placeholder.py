@@ -102,10 +102,14 @@ def _with_wishes(
     would leave a running pod without a job.
     """
     switches = request.switches
+    left = tuple(_beside(request.required_nodes, excluded))
     return replace(
         job,
-        required_nodes=request.required_nodes,
-        excluded_nodes=tuple(dict.fromkeys((*request.excluded_nodes, *excluded))),
+        # Slurm refuses a node that is both required and excluded (2018, measured).
+        required_nodes=left or request.required_nodes,
+        excluded_nodes=tuple(
+            dict.fromkeys((*request.excluded_nodes, *_beside(excluded, request.required_nodes)))
+        ),
         constraints=request.constraints,
         prefer=request.prefer,
         begin=request.begin,
@@ -114,6 +118,10 @@ def _with_wishes(
         switch_wait_seconds=None if switches is None else _wait_seconds(switches),
         held=request.hold,
     )
+
+
+def _beside(nodes: Sequence[str], others: Sequence[str]) -> list[str]:
+    return [node for node in nodes if node not in others]
 
 
 def _wait_seconds(switches: Switches) -> int | None:

@@ -55,6 +55,7 @@ CANCEL_AGAIN_SECONDS: Final = 10.0
 # How soon an unconfirmed or half-finished matter is looked at again.
 SOON_SECONDS: Final = 1.0
 
+_NO_NODE: Final = "no Node fits"
 _RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
 _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
@@ -124,7 +125,8 @@ def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 
 def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
     """No Node can take the pod, so that a job would only hold what nobody can use."""
-    tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=facts.nowhere) for pod in pods)
+    # One Event however often the counts in the message change.
+    tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=_NO_NODE) for pod in pods)
     return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
@@ -216,7 +218,9 @@ def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return ()
     if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
         return ()
-    wanted = tuple(sorted({*facts.request.excluded_nodes, *facts.excluded}))
+    request = facts.request
+    ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses both at once
+    wanted = tuple(sorted({*request.excluded_nodes, *ours}))
     if set(wanted) == set(record.excluded_nodes):
         return ()
     return (Readmit(job.job_id, wanted),)

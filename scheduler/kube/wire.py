@@ -111,8 +111,8 @@ class PodSpec(Wire, frozen=True, gc=False):
     restart_policy: str = "Always"
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
-    resources: ResourceRequirements | None = None
     tolerations: tuple[Toleration, ...] = ()
+    resources: ResourceRequirements | None = None
     active_deadline_seconds: int | None = None
 
     @property

@@ -89,6 +89,40 @@ async def test_tainted_node_is_left_to_pods_that_tolerate_it(world: World) -> No
         assert f"has the taint {MARK}=gpu:NoSchedule" in told["message"]
 
 
+async def test_job_that_waits_learns_which_nodes_its_pod_cannot_use(world: World) -> None:
+    filler = await world.fill()
+    first = world.cluster.nodes[0]
+    await world.create()
+    job = await world.placeholder(await world.waiting())
+
+    async def excluded() -> str:
+        record = await world.slurm.job(job.job_id)
+        assert record is not None
+        return str(record.raw["excluded_nodes"])
+
+    async def none_excluded() -> bool:
+        return not await excluded()
+
+    async with marked(world, first, spec={"taints": [{"key": MARK, "effect": "NoExecute"}]}):
+        await world.until("the tainted node is excluded", excluded)
+        assert await excluded() == first
+    await world.until("no node is excluded any more", none_excluded)
+    await world.end_native(filler)
+    assert pods.annotation(await world.running(), pods.JOB_ID) == str(job.job_id)
+
+
+async def test_pod_that_insists_on_a_tainted_node_holds_nothing_until_the_taint_is_gone(
+    world: World,
+) -> None:
+    first = world.cluster.nodes[0]
+    async with marked(world, first, spec={"taints": [{"key": MARK, "effect": "NoSchedule"}]}):
+        await world.create(slurm={"required-nodes": first})
+        told = await world.event("NodeUnavailable")
+        assert f"Kubernetes Node {first} has the taint {MARK}:NoSchedule" in told["message"]
+        await world.event("PlaceholderLost")
+    assert pods.node_of(await world.running()) == first
+
+
 # --- other names ----------------------------------------------------------------------------------
 
 Arrange = Callable[[World, str, str], Awaitable[Callable[[], Awaitable[object]]]]

@@ -268,7 +268,7 @@ def test_excluded_nodes_are_not_asked_for():
 
 def test_pod_that_no_node_can_take_gets_no_job():
     tell, again = decide(facts(WAITING, nowhere="none fits", submit_at=NOW + 5), NOW)
-    assert tell == Tell(WAITING, Reason.NO_NODE_FITS, "none fits", cause="none fits")
+    assert tell == Tell(WAITING, Reason.NO_NODE_FITS, "none fits", cause="no Node fits")
     assert again == SLOW
 
 
@@ -282,6 +282,13 @@ def test_job_that_waits_learns_which_nodes_are_excluded_now():
     assert Readmit(JOB, ("n1", "n9")) in decide(unit("n9", "n1", "n2"), NOW)
     assert "Readmit" not in kinds(decide(unit("n9", "n1"), NOW))
     assert "Readmit" not in kinds(decide(unit("n9", at=NOW - FRESH_SECONDS - 1), NOW))
+
+
+def test_required_node_is_not_excluded_from_a_job_that_waits():
+    job = record(BaseState.PENDING, nodes=())
+    request = dataclasses.replace(REQUEST, required_nodes=("n1", "n2"))
+    unit = facts(WAITING, job=tracked(job), excluded={"n1": "why", "n3": "why"}, request=request)
+    assert Readmit(JOB, ("n3",)) in decide(unit, NOW)
 
 
 def test_placeholder_of_a_pod_whose_slurm_node_is_unknown_is_not_asked_for_elsewhere():

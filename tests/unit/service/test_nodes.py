@@ -84,8 +84,11 @@ def slurm_node(name: str, *states: str, **more: str) -> SlurmNode:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+async def world() -> World:
+    """Slurm has told its nodes, none of which matters."""
+    world = World()
+    await world.list()
+    return world
 
 
 def test_pod_without_wishes_fits(world):
@@ -107,6 +110,12 @@ def test_every_reason_is_counted_and_the_most_frequent_told_first(world):
         "2 does not match the pod's required node affinity (gpu Exists); "
         "1 has the taint locked:NoSchedule, which the pod does not tolerate"
     )
+
+
+def test_nothing_is_ruled_out_before_slurm_has_told_its_nodes():
+    world = World()
+    world.put(node("n1"))
+    assert world.nodes.nowhere(ZONE_A) == ""
 
 
 def test_node_that_will_be_ready_again_counts(world):

@@ -117,6 +117,21 @@ def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
     assert (job.shared, job.user_id, job.priority) == ("oversubscribe", 7, 0)
 
 
+@pytest.mark.parametrize(
+    ("ours", "required", "excluded"),
+    [
+        ((), ("n1", "n2"), ("n3",)),
+        (("n4",), ("n1", "n2"), ("n3", "n4")),
+        (("n1", "n4"), ("n2",), ("n3", "n4")),
+        (("n1", "n2"), ("n1", "n2"), ("n3",)),
+    ],
+)
+def test_node_is_never_required_and_excluded(ours, required, excluded):
+    """Its owner requires n1 and n2, and excludes n3."""
+    job = asked(excluded=ours)
+    assert (job.required_nodes, job.excluded_nodes) == (required, excluded)
+
+
 @pytest.mark.parametrize("sharing", Sharing)
 def test_every_way_to_share_is_one_that_slurm_knows(sharing):
     request = dataclasses.replace(REQUEST, exclusive=sharing)

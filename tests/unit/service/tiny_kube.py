@@ -139,8 +139,8 @@ class TinyKube:
         annotations: Mapping[str, str] | None = None,
         cpu: str = "4",
         gates: Sequence[str] = (),
-        spec: PodSpec | None = None,
         selector: Mapping[str, str] | None = None,
+        spec: PodSpec | None = None,
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
         self._put(
