@@ -206,8 +206,8 @@ def limit(partition: PartitionConfig, job: Job) -> str:
 
 
 def _not_available(missing: Sequence[Node]) -> str:
-    """Say why required nodes are away: Slurm names those that are down, not those drained."""
-    down = ",".join(node.config.name for node in missing if node.down)
+    """Say why required nodes are away: Slurm does not name those that are drained and idle."""
+    down = ",".join(node.config.name for node in missing if node.down or node.jobs)
     said = f"UnavailableNodes:{down}" if down else "May be reserved for other job"
     return f"ReqNodeNotAvail, {said}"
 
