@@ -78,7 +78,7 @@ async def _node_away(world: World) -> Fix:
 
     async def fix() -> None:
         await world.end_native(filler)
-        await world.slurm.set_node(node, "RESUME")
+        await world.restore_node(node)
 
     return fix
 

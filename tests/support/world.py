@@ -99,6 +99,11 @@ class World:
         self._nodes_set.append(node)
         await self.slurm.set_node(node, state)
 
+    async def restore_node(self, node: str) -> None:
+        """Bring a node back to service before the test ends; real Slurm refuses it a second time."""
+        self._nodes_set.remove(node)
+        await self.slurm.set_node(node, "RESUME")
+
     # --- waiting ---
 
     async def bound(self, name: str = "train") -> Object:
