@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
 from scheduler.core.facts import NodeFitness, PodFacts, PodStage, Remark, UnitFacts
-from scheduler.core.naming import JOB_ID, NODES, RESTARTS, Owner
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, RESTARTS, Owner
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Container, Node, Pod, Quantity
 from scheduler.outcome import outcome_of
@@ -73,6 +73,8 @@ class Look:
             self.parting(pod)
         record = unit.job.record if unit.job is not None else None
         request, remarks = ((), ()) if pod is None else self._read(pod)
+        corrected = unit.refused not in {None, request}
+        update_refused = unit.update_refused is not None and unit.update_refused == request
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
@@ -80,7 +82,9 @@ class Look:
             request=request,
             job=unit.job_facts(looked_through=self._looked_through()),
             nodes={} if record is None else {n: self._fitness(n) for n in record.nodes},
-            submit_at=unit.submit_at,
+            submit_at=0.0 if corrected else unit.submit_at,
+            update_at=unit.update_at if update_refused else 0.0,
+            untaken=unit.untaken if update_refused else "",
             unfit_since=unit.unfit_since,
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
             remarks=remarks,
@@ -156,6 +160,7 @@ def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
         or NODES in meta.annotations,
         grace_seconds=pod.spec.termination_grace_period_seconds,
         restarts=max(unit.restarts, _number(pod, RESTARTS)),
+        ends_at=meta.annotations.get(ENDS_AT, "") if unit.ends_at is None else unit.ends_at,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from annotations import JobRequest
+from scheduler.core.edits import digests
 from scheduler.core.naming import VERSION, Owner, OwnerTag, job_name
 from slurmapi import ApiVersion, JobSubmission
 
@@ -50,6 +51,7 @@ def submission(
         unit=name,
         uids=tuple(uids),
         node=node,
+        asked=dict(digests(request)),
     )
     return JobSubmission(
         name=job_name(namespace, name, uids[0]),

@@ -23,6 +23,15 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """Have the pending job take these fields of the request, which were edited on the pod."""
+
+    job_id: int
+    request: JobRequest
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inspect:
     """Look at the whole job record once."""
 
@@ -50,6 +59,16 @@ class Bind:
     job_id: int
     restarts: int = 0
     """How often the job had been requeued by then."""
+    ends_at: str = ""
+    """Until when the job may run, in RFC 3339; empty for as long as it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEnd:
+    """Write on the pod until when its job may run, in RFC 3339; empty for as long as it likes."""
+
+    pod: PodFacts
+    ends_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +135,12 @@ class Forget:
 
 Action = (
     Submit
+    | Update
     | Inspect
     | Record
     | LookForTwins
     | Bind
+    | NoteEnd
     | Cancel
     | DropJob
     | Evict

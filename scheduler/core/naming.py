@@ -10,6 +10,7 @@ import msgspec
 
 JOB_ID = "slurm-pod-scheduler/job-id"
 NODES = "slurm-pod-scheduler/nodes"
+ENDS_AT = "slurm-pod-scheduler/ends-at"
 RESTARTS = "slurm-pod-scheduler/restarts"
 
 VERSION = 1
@@ -26,7 +27,8 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
     `node` is set when the job was asked for on that very node, for a pod that already runs there,
-    `outcome` when the pod has ended and the job is about to.
+    `outcome` when the pod has ended and the job is about to. `asked` has a digest of each field
+    that the job was last asked for (`core.edits`); none in a tag of an older version.
     """
 
     v: int
@@ -37,6 +39,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     uids: tuple[str, ...]
     node: str = ""
     outcome: str = ""
+    asked: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def owner(self) -> Owner:

@@ -20,12 +20,15 @@ from scheduler.core.actions import (
     Forget,
     Inspect,
     LookForTwins,
+    NoteEnd,
     Record,
     Reject,
     Submit,
     Tell,
+    Update,
 )
 from scheduler.core.decide import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS, decide
+from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
@@ -70,6 +73,7 @@ class Standing:
     fitness: NodeFitness = NodeFitness.GOOD
     unfit_since: float | None = None
     submit_at: float = 0.0
+    update_at: float = 0.0
     unrecorded: bool = False
 
 
@@ -89,7 +93,13 @@ def situations() -> tuple[Situation, ...]:
     )
 
 
-def _record(state: JobState, *, owner: Owner = _OWNER, asked_for: str = "") -> Job:
+def _record(
+    state: JobState,
+    *,
+    owner: Owner = _OWNER,
+    asked_for: str = "",
+    asked: JobRequest = _REQUEST,
+) -> Job:
     tag = OwnerTag(
         v=VERSION,
         cluster=owner.cluster,
@@ -98,6 +108,7 @@ def _record(state: JobState, *, owner: Owner = _OWNER, asked_for: str = "") -> J
         unit="pod",
         uids=(_UID,),
         node=asked_for,
+        asked=dict(digests(asked)),
     )
     nodes = (_NODE,) if state.base is BaseState.RUNNING else ()
     return Job(job_id=_JOB, name="", state=state, nodes=nodes, admin_comment=tag.encode())
@@ -140,10 +151,17 @@ def _queued() -> tuple[Standing, ...]:
     job = _record(JobState(BaseState.PENDING))
     pinned = _record(JobState(BaseState.PENDING), asked_for=_NODE)
     twin = replace(job, state_reason="Dependency")
+    commented = _record(job.state, asked=replace(_REQUEST, comment="as before"))
+    smaller = _record(job.state, asked=replace(_REQUEST, cpus=_REQUEST.cpus + 1))
     return (
         Standing(name="PENDING", job=_seen(job)),
         Standing(name="PENDING, behind a twin (Dependency)", job=_seen(twin)),
         Standing(name="PENDING, asked for on the pod's node", job=_seen(pinned)),
+        Standing(name="PENDING, the pod was edited", job=_seen(commented)),
+        Standing(
+            name="PENDING, and the edit was refused", job=_seen(commented), update_at=_NOW + 10
+        ),
+        Standing(name="PENDING, edited into what needs a new job", job=_seen(smaller)),
         Standing(name="PENDING, requeued", job=_seen(replace(job, restart_count=1))),
     )
 
@@ -159,6 +177,7 @@ def _running() -> tuple[Standing, ...]:
         Standing(name="RUNNING, not recorded on the pod", job=_seen(job), unrecorded=True),
         Standing(name="RUNNING, CONFIGURING", job=_seen(configuring)),
         Standing(name="RUNNING, Node good", job=_seen(job)),
+        Standing(name="RUNNING, its time limit was changed", job=_seen(replace(job, end_time=1))),
         Standing(name="RUNNING, Node unfit", job=_seen(job), fitness=absent),
         Standing(
             name=f"RUNNING, Node unfit for {UNFIT_SECONDS:g} s",
@@ -200,6 +219,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             job=standing.job,
             nodes=dict.fromkeys((_NODE, "second", "elsewhere"), standing.fitness),
             submit_at=standing.submit_at,
+            update_at=standing.update_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
         ),
@@ -227,6 +247,8 @@ def _shown(action: Action) -> str:
             | Record()
             | LookForTwins()
             | Bind()
+            | NoteEnd()
+            | Update()
             | Cancel()
             | DropJob()
             | Reject()

@@ -100,7 +100,7 @@ class World:
         await self.slurm.set_node(node, state)
 
     async def restore_node(self, node: str) -> None:
-        """Bring a node back to service before the test ends; real Slurm refuses it a second time."""
+        """Bring a node back to service, once: a second time real Slurm refuses it."""
         self._nodes_set.remove(node)
         await self.slurm.set_node(node, "RESUME")
 
