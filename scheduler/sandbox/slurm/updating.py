@@ -94,7 +94,8 @@ def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: b
     # Beside a priority that was set, nice means nothing (measured: accepted and ignored).
     if "nice" in fields and (job.held or not job.priority_set):
         job.nice = fields["nice"]
-    _hold(job, fields.get("hold"), operator=operator)
+    if not refused:
+        _hold(job, fields.get("hold"), operator=operator)
     _account(cluster, job, fields)
     return refused
 
