@@ -45,10 +45,10 @@ T = TypeVar("T")
 _STATES_CHUNK: Final = 1000
 # 500 ids take 6 ms, 1000 take 68 ms (measured on 26.05.5).
 _CANCEL_CHUNK: Final = 500
-# Without slurmdbd, slurmctld answers some updates of a partition or an account with a stale errno,
-# 11, whatever the values: half of those of a partition, three of four of an account (measured on
-# 26.05.5 and 24.11.5). A try takes two milliseconds.
-_EAGAIN: Final = 11
+# Without slurmdbd, slurmctld answers updates of a partition or an account with whatever errno was
+# left over, EAGAIN or now and then EINTR: half of the former, three of four of the latter (measured
+# on 26.05.5 and 24.11.5). A try takes two milliseconds.
+_STALE: Final = frozenset({4, 11})
 _UPDATE_TRIES: Final = 24
 # What a cancelled job may answer with: done, unknown to Slurm, or ended before.
 _GONE: Final = frozenset({0, 2017}) | ALREADY_ENDED
@@ -218,7 +218,9 @@ class SlurmClient:
         try:
             await self._session.run(operation)
         except _StaleErrno as stale:
-            raise SlurmBusy(str(stale), error_number=_EAGAIN, status=stale.status) from None
+            raise SlurmBusy(
+                str(stale), error_number=stale.error_number, status=stale.status
+            ) from None
 
     async def _get(self, name: str, path: str, read: Callable[[Response], T]) -> T:
         operation = Operation(name=name, method="GET", path=path, read=read, repeatable=True)
@@ -282,14 +284,14 @@ def _final(error: SlurmError, warnings: tuple[str, ...]) -> SlurmError:
 
 
 class _StaleErrno(SlurmRefused):
-    """Number 11 in answer to an update: it says nothing, and the next try may succeed."""
+    """An errno in answer to an update that is none of its own: the next try may succeed."""
 
 
 def _updated(response: Response) -> None:
     answer = wire.decode(response, answers.UpdateAnswer)
     error = wire.failure(response, answer) or answer.failure(response.status)
     number = getattr(error, "error_number", 0)
-    if number == _EAGAIN:
+    if number in _STALE:
         raise _StaleErrno(str(error), error_number=number)
     if error is not None:
         raise error

@@ -119,11 +119,11 @@ class SlurmHand:
         """Change a job as an operator would with scontrol update.
 
         Without slurmdbd slurmctld refuses some changes of a partition or an account with a stale
-        errno, number 11 (measured on 26.05.5 and 24.11.5): repeated.
+        errno, EAGAIN or EINTR (measured on 26.05.5 and 24.11.5): repeated.
         """
         answer = await self.ask("POST", f"job/{job_id}", body=fields)
         for _ in range(20):
-            if all(error["error_number"] != 11 for error in answer.body.get("errors") or ()):
+            if all(it["error_number"] not in {4, 11} for it in answer.body.get("errors") or ()):
                 break
             answer = await self.ask("POST", f"job/{job_id}", body=fields)
         assert answer.ok, f"update of {job_id} with {fields}: {answer}"
