@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 from hypothesis import strategies as st
 
 from annotations import JobRequest, Problem
+from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
@@ -32,10 +35,17 @@ LIVE: Final = tuple(state for state in BaseState if not JobState(state).ended)
 
 
 def tag(
-    *, owner: Owner = OURS, uids: tuple[str, ...] = (KEY,), node: str = "", version: int = VERSION
+    *,
+    owner: Owner = OURS,
+    uids: tuple[str, ...] = (KEY,),
+    node: str = "",
+    version: int = VERSION,
+    asked: JobRequest | None = None,
 ) -> str:
-    """An admin_comment; ours unless told otherwise."""
-    return OwnerTag(version, owner.cluster, owner.scheduler, "ns", "train", uids, node).encode()
+    """An admin_comment; ours, of a version without digests, unless told otherwise."""
+    digested = {} if asked is None else dict(digests(asked))
+    tag = OwnerTag(version, owner.cluster, owner.scheduler, "ns", "train", uids, node)
+    return msgspec.structs.replace(tag, asked=digested).encode()
 
 
 def state(base: BaseState, *flags: str) -> JobState:
@@ -89,6 +99,9 @@ def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFact
 TAGS: Final = (
     tag(),
     tag(node="n1"),
+    tag(asked=REQUEST),
+    tag(asked=replace(REQUEST, comment="before")),
+    tag(asked=replace(REQUEST, cpus=1)),
     tag(owner=Owner("cluster-2", "slurm-scheduler")),
     tag(owner=Owner("cluster-1", "another-scheduler")),
     tag(uids=("uid-of-another-pod",)),
@@ -167,6 +180,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         job=draw(_jobs),
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
         nodes=draw(st.just(dict.fromkeys(("n1", "n2", "n3"), NodeFitness.GOOD)) | _fitness),
+        update_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),
