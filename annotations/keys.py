@@ -6,12 +6,35 @@
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from annotations.kinds import SECONDS, TEXT, Kind
+from annotations.kinds import (
+    BOOLEAN,
+    CONSTRAINTS,
+    DEPENDENCY,
+    FEATURES,
+    GRES,
+    ID,
+    LICENSES,
+    NICE,
+    NODES,
+    PATH,
+    PRIORITY,
+    SECONDS,
+    SHARING,
+    SWITCHES,
+    TEXT,
+    THREADS,
+    TIME,
+    WORD,
+    Kind,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One annotation: how it is read, which JobRequest field it fills, how people know it."""
+    """One annotation: how it is read, which JobRequest field it fills, how people know it.
+
+    `sunk` says that SUNK has it too.
+    """
 
     key: str
     kind: Kind
@@ -19,6 +42,7 @@ class Definition:
     slurm_option: str
     description: str
     example: str
+    sunk: bool = False
 
 
 DEFINITIONS: tuple[Definition, ...] = (
@@ -29,6 +53,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "--account",
         "The Slurm account that is charged. Without it: the default account of the Slurm user.",
         "physics",
+        sunk=True,
     ),
     Definition(
         "comment",
@@ -37,6 +62,55 @@ DEFINITIONS: tuple[Definition, ...] = (
         "--comment",
         "Free text kept with the job, shown by squeue and sacct.",
         "nightly training",
+        sunk=True,
+    ),
+    Definition(
+        "constraints",
+        CONSTRAINTS,
+        "constraints",
+        "--constraint",
+        "Features the node must have, in sbatch's syntax (`&`, `|`, brackets). Slurm refuses "
+        "unknown ones, and `!`.",
+        "h100&nvlink",
+        sunk=True,
+    ),
+    Definition(
+        "current-working-dir",
+        PATH,
+        "working_directory",
+        "--chdir",
+        "The job's working directory. Nothing of the pod happens there, but in script mode it"
+        " must exist on the node: else the job fails when it starts. Without it: `/tmp`.",
+        "/home/alice",
+        sunk=True,
+    ),
+    Definition(
+        "excluded-nodes",
+        NODES,
+        "excluded_nodes",
+        "--exclude",
+        "Slurm nodes the pod must not run on.",
+        "gpu-05,gpu-[07-09]",
+        sunk=True,
+    ),
+    Definition(
+        "exclusive",
+        SHARING,
+        "exclusive",
+        "--exclusive, --oversubscribe",
+        "Who else may use the node; see [below](#sharing-a-node).",
+        "user",
+        sunk=True,
+    ),
+    Definition(
+        "group-id",
+        ID,
+        "group_id",
+        "--gid",
+        "Group of the job. Without it: the value of `user-id`; without either the group of "
+        "the token's user.",
+        "1001",
+        sunk=True,
     ),
     Definition(
         "partition",
@@ -45,6 +119,26 @@ DEFINITIONS: tuple[Definition, ...] = (
         "--partition",
         "The partition to run in, or several joined by commas. Without it: the cluster's default.",
         "gpu",
+        sunk=True,
+    ),
+    Definition(
+        "prefer",
+        CONSTRAINTS,
+        "prefer",
+        "--prefer",
+        "Features the node should have, in the same syntax, where such a node is free.",
+        "nvlink",
+        sunk=True,
+    ),
+    Definition(
+        "priority",
+        PRIORITY,
+        "priority",
+        "--priority",
+        "The job's priority, which Slurm then leaves as it is. 0 holds the job until an "
+        "operator gives it another.",
+        "1000",
+        sunk=True,
     ),
     Definition(
         "qos",
@@ -53,6 +147,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         "--qos",
         "The quality of service to run under. Without it: the default of account and partition.",
         "high",
+        sunk=True,
+    ),
+    Definition(
+        "required-nodes",
+        NODES,
+        "required_nodes",
+        "--nodelist",
+        "Slurm nodes the pod may run on: it gets one of them.",
+        "gpu-01,gpu-02",
+        sunk=True,
     ),
     Definition(
         "reservation",
@@ -61,32 +165,133 @@ DEFINITIONS: tuple[Definition, ...] = (
         "--reservation",
         "The reservation whose resources may be used.",
         "maintenance-window",
+        sunk=True,
     ),
     Definition(
         "timeout",
         SECONDS,
         "time_limit_minutes",
         "--time",
-        "Time limit of the job. Slurm counts minutes: seconds are rounded up. "
-        "Without it: the partition's default.",
+        "Time limit of the job. Slurm counts minutes: seconds are rounded up. Without it: the"
+        " partition's default.",
         "3600",
+        sunk=True,
     ),
-)
-
-# SUNK's annotations that this version does not act on. They are refused rather than ignored: a pod
-# that asks for required-nodes and runs anywhere has been harmed.
-UNSUPPORTED: frozenset[str] = frozenset(
-    {
-        "constraints",
-        "current-working-dir",
-        "excluded-nodes",
-        "exclusive",
-        "group-id",
-        "prefer",
-        "priority",
-        "required-nodes",
+    Definition(
         "user-id",
-    }
+        ID,
+        "user_id",
+        "--uid",
+        "Slurm user the job runs as. Without it: the user of the scheduler's token, which is "
+        "root (0) where the site follows SUNK. In script mode Slurm holds the job of a uid "
+        "that it does not know (`JobHeldAdmin`).",
+        "1001",
+        sunk=True,
+    ),
+    Definition(
+        "begin",
+        TIME,
+        "begin",
+        "--begin",
+        "Not before this moment.",
+        "2030-01-31T08:00:00Z",
+    ),
+    Definition(
+        "deadline",
+        TIME,
+        "deadline",
+        "--deadline",
+        "Slurm ends the job, or never starts it, where it would not be done by then. Refused "
+        "when the time limit does not fit in.",
+        "2030-01-31T20:00:00Z",
+    ),
+    Definition(
+        "dependency",
+        DEPENDENCY,
+        "dependency",
+        "--dependency",
+        "Slurm jobs to wait for, in sbatch's syntax; all terms must hold. A pod's own job "
+        "ends as cancelled in external mode: wait for it with `afterany`.",
+        "afterany:4711",
+    ),
+    Definition(
+        "features",
+        FEATURES,
+        "constraints",
+        "--constraint",
+        "Features the node must have, all of them: short for `constraints` with `&`.",
+        "h100,nvlink",
+    ),
+    Definition(
+        "gres",
+        GRES,
+        "gres",
+        "--gres",
+        "Further generic resources, which Kubernetes does not know of; or the type of those "
+        "it does, with the same count.",
+        "nic:1",
+    ),
+    Definition(
+        "hold",
+        BOOLEAN,
+        "hold",
+        "--hold",
+        "Submitted, and held until somebody releases the job (`scontrol release`). Not "
+        "together with `priority`, for which Slurm forgets the hold.",
+        "true",
+    ),
+    Definition(
+        "licenses",
+        LICENSES,
+        "licenses",
+        "--licenses",
+        "Licenses the job takes while it runs.",
+        "matlab:2",
+    ),
+    Definition(
+        "nice",
+        NICE,
+        "nice",
+        "--nice",
+        "Lowers the job's priority by so much; below 0 raises it. No effect beside `priority`.",
+        "100",
+    ),
+    Definition(
+        "requeue",
+        BOOLEAN,
+        "requeue",
+        "--requeue",
+        "Whether Slurm may put the job back into the queue instead of ending it. Only before "
+        "the pod is bound does that help it, and only in script mode: external jobs cannot be"
+        " requeued.",
+        "true",
+    ),
+    Definition(
+        "switches",
+        SWITCHES,
+        "switches",
+        "--switches",
+        "At most so many network switches between the nodes; minutes to insist on it. Without"
+        " a topology in Slurm it has no effect.",
+        "1@30",
+    ),
+    Definition(
+        "threads-per-core",
+        THREADS,
+        "threads_per_core",
+        "--threads-per-core",
+        "How many threads of a core count as CPUs: with 1, each CPU of the pod is a core of "
+        "its own. Refused where no node's cores have as many.",
+        "1",
+    ),
+    Definition(
+        "wckey",
+        WORD,
+        "wckey",
+        "--wckey",
+        "Workload characterization key, for accounting.",
+        "project-x",
+    ),
 )
 
 BY_KEY = {definition.key: definition for definition in DEFINITIONS}
@@ -94,28 +299,33 @@ BY_KEY = {definition.key: definition for definition in DEFINITIONS}
 
 def supported() -> str:
     """The names that are understood, for messages."""
-    return ", ".join(BY_KEY)
+    return ", ".join(sorted(BY_KEY))
 
 
 def remedy(name: str) -> str:
-    """What to write instead of a name that this version does not understand."""
-    if name in UNSUPPORTED:
-        return f"no such annotation: not supported by this version, which supports {supported()}"
-    for near in get_close_matches(name, [*BY_KEY, *sorted(UNSUPPORTED)], n=1):
-        also = " (not supported by this version)" if near in UNSUPPORTED else ""
-        return f"a known annotation: did you mean {near!r}{also}? Supported: {supported()}"
+    """What to write instead of a name that nobody knows."""
+    for near in get_close_matches(name, BY_KEY, n=1):
+        return f"a known annotation: did you mean {near!r}? Known: {supported()}"
     return f"a known annotation: one of {supported()}"
 
 
 def table() -> str:
     """All annotations as a Markdown table."""
     rows = [
-        "| Annotation | Type | Slurm option | Meaning | Example |",
-        "|---|---|---|---|---|",
-        *(
-            f"| `{d.key}` | {d.kind.name} | `{d.slurm_option}` | {d.description} | `{d.example}` |"
-            for d in DEFINITIONS
-        ),
+        "| Annotation | In SUNK | Type | Slurm option | Meaning | Example |",
+        "|---|---|---|---|---|---|",
+        *(_row(definition) for definition in DEFINITIONS),
     ]
-    refused = ", ".join(f"`{key}`" for key in sorted(UNSUPPORTED))
-    return "\n".join(rows) + f"\n\nKnown to SUNK, refused by this version: {refused}.\n"
+    return "\n".join(rows) + "\n"
+
+
+def _row(it: Definition) -> str:
+    cells = (
+        f"`{it.key}`",
+        "yes" if it.sunk else "",
+        it.kind.name,
+        ", ".join(f"`{option}`" for option in it.slurm_option.split(", ")),
+        it.description.replace("|", "\\|"),
+        f"`{it.example}`",
+    )
+    return f"| {' | '.join(cells)} |"

@@ -2,19 +2,50 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from annotations.model import Sharing, Switches
+from annotations.nodelist import NodeListError, expand
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
+from annotations.times import read_time
 
 # slurmctld refuses a longer name, comment or extra ("too long"); measured on Slurm 26.05.5.
 _LONGEST_TEXT_BYTES = 1024
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-# Slurm's time_limit is an unsigned 32 bit number whose two largest values have meanings (slurm.h).
-_LONGEST_MINUTES = 2**32 - 3
+# Kubernetes' own bound for users and groups; 24.11.5 takes larger ones for negative.
+_LARGEST_ID = 2**31 - 1
+# Slurm's unsigned 32 bit numbers have meanings in their two largest values (slurm.h); a priority
+# of those, or below 0, is silently taken for none (measured on 26.05.5 and 24.11.5).
+_LARGEST_32_BIT = 2**32 - 3
+_LARGEST_16_BIT = 2**16 - 3
+# "Nice value not within +/- 2147483645" (26.05.5 and 24.11.5).
+_LARGEST_NICE = 2**31 - 3
+_MOST_NODES = 16_384
+
+_LICENSE = re.compile(r"[A-Za-z][\w.-]*(@[\w.-]+)?(:[1-9][0-9]{0,8})?", re.ASCII)
+_DEPENDENCY = re.compile(
+    r"(?:after(?::[1-9][0-9]{0,9}(?:\+[0-9]{1,9})?)+|after(?:any|ok|notok)(?::[1-9][0-9]{0,9})+)"
+)
+_SWITCHES = re.compile(r"([1-9][0-9]{0,8})(?:@([1-9][0-9]{0,5}))?")
+_GRES = re.compile(
+    r"(?:gres[/:])?(?P<name>[A-Za-z]\w*)(?::(?P<type>[\w.-]*[A-Za-z][\w.-]*))?"
+    r"(?::(?P<count>[1-9][0-9]{0,8}))?",
+    re.ASCII,
+)
+
+_BOOLEANS = {"true": True, "false": False}
+_SHARING: Mapping[str, Sharing | None] = {
+    **{sharing.value: sharing for sharing in Sharing},
+    "whole-node": Sharing.NONE,
+    "same-user": Sharing.USER,
+    "shared": Sharing.OK,
+    "true": Sharing.NONE,
+    "false": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +69,146 @@ def read_text(value: str) -> str:
     return value
 
 
+def read_word(value: str) -> str:
+    """Text without any blanks: Slurm reads what stands before the first one."""
+    text = read_text(value)
+    if any(character.isspace() for character in text):
+        raise NotAcceptableError("a value without blanks")
+    return text
+
+
+def read_path(value: str) -> str:
+    """An absolute path; a script's job with a relative one fails on the node (24.11.5)."""
+    text = read_text(value)
+    if not text.startswith("/"):
+        raise NotAcceptableError("an absolute path, such as /home/alice")
+    return text
+
+
 def read_minutes(value: str) -> int:
     """Whole seconds as Slurm's minutes, rounded up."""
     if not _INTEGER.fullmatch(value) or int(value) <= 0:
         raise NotAcceptableError("a whole number of seconds above 0, such as 3600")
     minutes = divide_up(int(value), 60)
-    if minutes > _LONGEST_MINUTES:
+    if minutes > _LARGEST_32_BIT:
         raise NotAcceptableError(
-            f"at most {60 * _LONGEST_MINUTES} seconds, the longest Slurm can count"
+            f"at most {60 * _LARGEST_32_BIT} seconds, the longest Slurm can count"
         )
     return minutes
 
 
+def read_switch(value: str) -> bool:
+    """True or false in any case of letters."""
+    found = _BOOLEANS.get(value.lower())
+    if found is None:
+        raise NotAcceptableError("true or false")
+    return found
+
+
+def read_sharing(value: str) -> Sharing | None:
+    """SUNK's words, its former booleans, or the readable ones; None is the partition's default."""
+    if value.lower() not in _SHARING:
+        raise NotAcceptableError(
+            "none (or whole-node: no other job on the node), user (or same-user: only jobs of the "
+            "same user), mcs, topo, or ok (or shared: CPUs may be shared where the partition "
+            "oversubscribes)"
+        )
+    return _SHARING[value.lower()]
+
+
+def read_nodes(value: str) -> tuple[str, ...]:
+    """Slurm node names: joined by commas, or a hostlist such as `a[01-04,07]`."""
+    text = read_text(value)
+    try:
+        return tuple(dict.fromkeys(expand(text, limit=_MOST_NODES)))
+    except NodeListError as error:
+        raise NotAcceptableError(
+            f"Slurm node names joined by commas, or a hostlist such as gpu[01-04]: {error}"
+        ) from None
+
+
+def read_licenses(value: str) -> str:
+    """`NAME[@SERVER][:COUNT]`, joined by commas."""
+    if not all(_LICENSE.fullmatch(entry) for entry in read_text(value).split(",")):
+        raise NotAcceptableError("NAME or NAME:COUNT joined by commas, such as matlab:2")
+    return value
+
+
+def read_dependency(value: str) -> str:
+    """Terms that must all hold. A "?" between terms would let a second placeholder of the same pod
+    run: with it one term is enough, and our own `singleton` is one of them (measured).
+    """
+    if not all(_DEPENDENCY.fullmatch(term) for term in read_text(value).split(",")):
+        raise NotAcceptableError(
+            "after:JOB, after:JOB+MINUTES, afterany:JOB, afterok:JOB or afternotok:JOB, joined by "
+            "commas (all must hold), such as afterok:4711:4712"
+        )
+    return value
+
+
+def read_switches(value: str) -> Switches:
+    """`COUNT`, or `COUNT@MINUTES`, as sbatch has it."""
+    match = _SWITCHES.fullmatch(value)
+    if match is None:
+        raise NotAcceptableError("COUNT or COUNT@MINUTES, such as 1@30")
+    return Switches(int(match[1]), None if match[2] is None else int(match[2]))
+
+
+def read_gres(value: str) -> str:
+    """`NAME[:TYPE][:COUNT]` joined by commas, in the form of `tres_per_node`.
+
+    Slurm takes some faults for "nothing asked" ("gpu;;1" gave no GPU; measured on 26.05.5).
+    """
+    return ",".join(_read_gres(entry) for entry in read_text(value).split(","))
+
+
+def _read_gres(entry: str) -> str:
+    match = _GRES.fullmatch(entry)
+    if match is None:
+        raise NotAcceptableError(
+            "NAME:COUNT or NAME:TYPE:COUNT joined by commas, such as gpu:h100:2,nic:1"
+        )
+    kind = f"{match['name']}:{match['type']}" if match["type"] else match["name"]
+    return f"gres/{kind}:{match['count'] or 1}"
+
+
+def read_constraints(value: str) -> str:
+    """Slurm's own syntax, which Slurm checks; but for blanks, which it refuses without a word."""
+    return read_word(value)
+
+
+def read_features(value: str) -> str:
+    """Names joined by commas, of which the node has all: as a constraint."""
+    names = read_word(value).split(",")
+    if not all(re.fullmatch(r"[\w.:=/-]+", name) for name in names):
+        raise NotAcceptableError("names of node features joined by commas, such as h100,nvlink")
+    return "&".join(names)
+
+
+def _number(low: int, high: int, example: int) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        if not _INTEGER.fullmatch(value) or not low <= int(value) <= high:
+            raise NotAcceptableError(f"a whole number from {low} to {high}, such as {example}")
+        return int(value)
+
+    return read
+
+
 TEXT = Kind("string", read_text)
+WORD = Kind("string", read_word)
+PATH = Kind("string, absolute path", read_path)
 SECONDS = Kind("integer, seconds", read_minutes)
+PRIORITY = Kind("integer", _number(0, _LARGEST_32_BIT, 1000))
+NICE = Kind("integer", _number(-_LARGEST_NICE, _LARGEST_NICE, 100))
+ID = Kind("integer", _number(0, _LARGEST_ID, 1001))
+THREADS = Kind("integer", _number(1, _LARGEST_16_BIT, 1))
+BOOLEAN = Kind("true or false", read_switch)
+SHARING = Kind("`none`, `ok`, `user`, `mcs`, `topo`", read_sharing)
+NODES = Kind("node names, comma list or hostlist", read_nodes)
+LICENSES = Kind("comma list", read_licenses)
+DEPENDENCY = Kind("comma list", read_dependency)
+SWITCHES = Kind("COUNT[@MINUTES]", read_switches)
+GRES = Kind("comma list", read_gres)
+CONSTRAINTS = Kind("string, sbatch syntax", read_constraints)
+FEATURES = Kind("comma list", read_features)
+TIME = Kind("time", read_time)

@@ -2,8 +2,32 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum, unique
 
 PREFIX = "sunk.coreweave.com/"
+
+
+@unique
+class Sharing(StrEnum):
+    """Who else may use the job's node; the words are those of Slurm's own list (slurm.h).
+
+    `NONE` is shared with nobody, which is the opposite of how it reads. `OK` lets Slurm give the
+    very same CPUs to other jobs, where the partition has OverSubscribe.
+    """
+
+    NONE = "none"
+    OK = "ok"
+    USER = "user"
+    MCS = "mcs"
+    TOPO = "topo"
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """At most `count` network switches; Slurm gives up on that after `wait_minutes`."""
+
+    count: int
+    wait_minutes: int | None = None
 
 
 def _nvidia_gpus() -> Mapping[str, str]:
@@ -57,9 +81,12 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What to ask of Slurm for one pod: CPUs, MiB and GPUs on one node; None is Slurm's default.
+    """What to ask of Slurm for one pod: CPUs, MiB and GPUs on one node.
 
-    `gres` is in the form of `tres_per_node`: "gres/gpu:2", several joined by commas.
+    None, an empty tuple and False are Slurm's default. `gres` is in the form of `tres_per_node`:
+    "gres/gpu:2", several joined by commas. `begin` and `deadline` are seconds of the epoch, or a
+    time in Slurm's words, read by its own clock. `dependency` never has Slurm's "?" in it, so that
+    more terms can be put beside it.
     """
 
     cpus: int
@@ -72,3 +99,22 @@ class JobRequest:
     reservation: str | None = None
     comment: str | None = None
     time_limit_minutes: int | None = None
+    priority: int | None = None
+    nice: int | None = None
+    constraints: str | None = None
+    prefer: str | None = None
+    exclusive: Sharing | None = None
+    required_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    user_id: int | None = None
+    group_id: int | None = None
+    working_directory: str | None = None
+    licenses: str | None = None
+    wckey: str | None = None
+    begin: str | int | None = None
+    deadline: str | int | None = None
+    dependency: str | None = None
+    switches: Switches | None = None
+    hold: bool = False
+    requeue: bool = False
+    threads_per_core: int | None = None

@@ -1,8 +1,10 @@
 """From a pod to the job it asks for, or to everything that is wrong with it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+from annotations.combine import combined, contradictions
 from annotations.grace import grace_problems
 from annotations.keys import BY_KEY, remedy
 from annotations.model import JobRequest, PodSpec, Rules
@@ -10,44 +12,62 @@ from annotations.problems import NotAcceptableError, Problem
 from annotations.resources import Resources, read_resources
 
 
+@dataclass(slots=True)
+class _Asked:
+    """What the annotations ask for: values by JobRequest field, and the key each came from."""
+
+    # Any: each value has the type of the JobRequest field named beside its reader in the table.
+    fields: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
 def parse(pod: PodSpec, rules: Rules) -> JobRequest | tuple[Problem, ...]:
     """The job request, or all problems at once: annotations by key, then resources, then grace."""
-    fields, problems = _read_annotations(pod, rules)
-    resources = read_resources(pod, rules)
-    if not isinstance(resources, Resources):
-        problems += resources
-    problems += grace_problems(pod, rules)
-    if problems or not isinstance(resources, Resources):
+    asked = _read_annotations(pod, rules)
+    read = read_resources(pod, rules)
+    resources = read if isinstance(read, Resources) else None
+    for name, expected in contradictions(asked.fields, resources, keys=asked.keys):
+        _refuse(asked, pod, asked.keys[name], expected)
+    problems = [
+        *asked.problems,
+        *(read if not isinstance(read, Resources) else ()),
+        *grace_problems(pod, rules),
+    ]
+    if problems or resources is None:
         return tuple(problems)
-    return JobRequest(
-        cpus=resources.cpus,
-        memory_mib=resources.memory_mib,
-        gpus=resources.gpus,
-        gres=resources.gres,
-        **fields,
-    )
+    return combined(asked.fields, resources)
 
 
-def _read_annotations(pod: PodSpec, rules: Rules) -> tuple[dict[str, Any], list[Problem]]:
-    # Any: each value has the type of the JobRequest field named beside its reader in the table.
-    fields: dict[str, Any] = {}
-    problems: list[Problem] = []
+def _read_annotations(pod: PodSpec, rules: Rules) -> _Asked:
+    asked = _Asked()
     first: dict[str, str] = {}
     for key, name in _ours(pod, rules):
-        value = pod.annotations[key]
         twin = first.setdefault(name, key)
-        if value != pod.annotations[twin]:
-            problems.append(Problem(key, value, f"the value of {twin}, or only one of the two"))
-            continue
-        definition = BY_KEY.get(name)
-        if definition is None:
-            problems.append(Problem(key, value, remedy(name)))
-            continue
-        try:
-            fields[definition.field] = definition.kind.read(value)
-        except NotAcceptableError as refusal:
-            problems.append(Problem(key, value, str(refusal)))
-    return fields, problems
+        if pod.annotations[key] != pod.annotations[twin]:
+            _refuse(asked, pod, key, f"the value of {twin}, or only one of the two")
+        elif twin == key:
+            _read(asked, pod, key=key, name=name)
+    return asked
+
+
+def _read(asked: _Asked, pod: PodSpec, *, key: str, name: str) -> None:
+    definition = BY_KEY.get(name)
+    if definition is None:
+        _refuse(asked, pod, key, remedy(name))
+        return
+    other = asked.keys.setdefault(definition.field, key)
+    if other != key:
+        _refuse(asked, pod, key, f"only one of this and {other}")
+        return
+    try:
+        asked.fields[definition.field] = definition.kind.read(pod.annotations[key])
+    except NotAcceptableError as refusal:
+        _refuse(asked, pod, key, str(refusal))
+
+
+def _refuse(asked: _Asked, pod: PodSpec, key: str, expected: str) -> None:
+    asked.problems.append(Problem(key, pod.annotations[key], expected))
 
 
 def _ours(pod: PodSpec, rules: Rules) -> Iterator[tuple[str, str]]:

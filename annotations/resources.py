@@ -1,11 +1,11 @@
-"""CPU, memory and GPUs of a pod, counted as kube-scheduler counts them.
+"""CPU, memory and devices of a pod, counted as kube-scheduler counts them.
 
 A pod needs the most it ever holds at once: each init container beside the sidecars started before
 it, and in the end all containers beside all sidecars; on top of that the overhead of its runtime
 class.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from annotations.model import ContainerResources, PodSpec, Rules
@@ -20,12 +20,11 @@ _QUANTITY = "a Kubernetes quantity of at least 0, such as 500m, 2 or 1.5Gi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Whole CPUs, MiB and GPUs of a pod; `gres` is None without GPUs."""
+    """Whole CPUs, MiB and devices of a pod; `devices` are counted by gres, "gpu" or "gpu:h100"."""
 
     cpus: int
     memory_mib: int
-    gpus: int
-    gres: str | None
+    devices: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +115,13 @@ def read_resources(pod: PodSpec, rules: Rules) -> Resources | list[Problem]:
             Problem("spec.containers[*].resources.requests.cpu", str(cpus), f"at most {_MOST_CPUS}")
         )
     memory_mib = reader.required("memory", unit=_MIB)
-    gpus = _gpus(reader, rules)
+    devices = _devices(reader, rules)
     if reader.problems:
         return reader.problems
-    gres = ",".join(f"gres/{name}:{count}" for name, count in gpus.items()) or None
-    return Resources(cpus=cpus, memory_mib=memory_mib, gpus=sum(gpus.values()), gres=gres)
+    return Resources(cpus=cpus, memory_mib=memory_mib, devices=devices)
 
 
-def _gpus(reader: _Reader, rules: Rules) -> dict[str, int]:
+def _devices(reader: _Reader, rules: Rules) -> dict[str, int]:
     """Devices by gres name; resources that share a gres are added up."""
     counts: dict[str, int] = {}
     for resource, gres in rules.gpu_resources.items():

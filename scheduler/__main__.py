@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import scheduler
-from scheduler import app, logs, settings
+from scheduler import app, flags, logs, settings
 from scheduler.demo import main as demo
 from scheduler.kube.session import KubeConfigError
 from scheduler.sandbox import main as sandbox
@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         words.insert(0, "run")  # SUNK's flags stand alone
     arguments, unknown = parser().parse_known_args(words)
     if unknown:
-        arguments.parser.error(f"there is no {' '.join(unknown)}")
+        near = flags.near(unknown[0]) if arguments.command is _run else ""
+        arguments.parser.error(f"there is no {' '.join(unknown)}{near}")
     try:
         status: int = arguments.command(arguments)
     except KeyboardInterrupt:
@@ -58,7 +59,7 @@ def parser() -> Parser:
         epilog="Each flag is also an environment variable (--slurm-api-base is "
         f"{settings.ENV_PREFIX}SLURM_API_BASE) and a key of the --config file.",
     )
-    settings.add_arguments(run)
+    flags.add_arguments(run)
     run.set_defaults(command=_run, parser=run)
     embedded = commands.add_parser(
         "sandbox",
@@ -80,7 +81,7 @@ def parser() -> Parser:
 
 def _run(arguments: argparse.Namespace) -> int:
     try:
-        given = settings.load(arguments)
+        given = flags.load(arguments)
         logs.set_up(given.zap_log_level, given.log_format)
         _settle_memory()
         asyncio.run(app.run(given))

@@ -22,6 +22,7 @@ from scheduler.controller import Controller, run_workers
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
 from scheduler.core.naming import Owner
 from scheduler.execute import Executor
+from scheduler.hooks.service import Hooks
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeError
 from scheduler.kube.recorder import Recorder
@@ -118,6 +119,17 @@ class App:
             clock=monotonic,
             metrics=metrics,
         )
+        self._hooks = Hooks(
+            settings,
+            self._slurm,
+            units=self._units,
+            watch=self._watch,
+            owner=owner,
+            synced=self._synced,
+            kube_node=str,
+            metrics=metrics,
+            clock=monotonic,
+        )
         self._controller = self._build_controller(api, owner)
         self._faces = probes.Faces()
 
@@ -187,6 +199,9 @@ class App:
             census=self._census,
             metrics=self._metrics,
             clock=monotonic,
+            budget_seconds=(
+                settings.eviction_budget_timeout if settings.eviction_policy == "budget" else 0.0
+            ),
         )
         return Controller(
             queue=self._queue,
@@ -210,6 +225,7 @@ class App:
                     await stop.wait()
                     await self._shut_down(tasks)
             finally:
+                await self._hooks.close()
                 await self._faces.close()
 
     async def _open_faces(self) -> None:
@@ -217,7 +233,6 @@ class App:
         served = {
             "health-probe": (settings.health_probe_bind_address, probes.probes(self.not_ready)),
             "metrics": (settings.metrics_bind_address, probes.metrics(self._metrics.registry)),
-            "hooks-api": (settings.hooks_api_bind_address, probes.hints(self._hinted)),
         }
         for name, (address, face) in served.items():
             try:
@@ -226,6 +241,7 @@ class App:
                 why = error.strerror or str(error)
                 raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
             log.info("listening", face=name, port=port)
+        log.info("listening", face="hooks-api", port=await self._hooks.open())
 
     def _start(self, group: asyncio.TaskGroup) -> dict[str, asyncio.Task[None]]:
         parts: dict[str, Coroutine[Any, Any, None]] = {
@@ -236,6 +252,7 @@ class App:
             "census": self._guard("census", self._after_sync(self._census.run())),
             "canceller": self._guard("canceller", self._canceller.run()),
             "recorder": self._recorder.run(),
+            "hooks": self._guard("hooks", self._hooks.run()),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges()),
             "workers": self._work(),
@@ -245,7 +262,7 @@ class App:
     async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         """Intake first, then what is being done, then what was to be told."""
         log.info("shutting down")
-        for name in ("pods", "nodes", "policy", "pulse", "census", "gauges", "loop"):
+        for name in ("pods", "nodes", "policy", "pulse", "census", "gauges", "loop", "hooks"):
             tasks[name].cancel()
         self._queue.shut_down()
         _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
@@ -318,6 +335,7 @@ class App:
         return reasons
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._hooks.presence.changed(old, new)
         pod = new or old
         if pod is not None:
             self._look.parting(pod)
@@ -334,10 +352,6 @@ class App:
         """What was refused may be allowed now, and the other way round."""
         for pod in self._pod_store:
             self._queue.add(pod.metadata.uid)
-
-    def _hinted(self, job_id: int) -> None:
-        if self._units.by_job(job_id):
-            self._watch.hurry()
 
     def _slurm_called(self, call: Call) -> None:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeGuard, assert_never
 
+import msgspec
 import structlog
 
 from annotations import Problem
@@ -31,12 +33,13 @@ from scheduler.core.actions import (
     Update,
 )
 from scheduler.core.facts import Remark
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, RESTARTS, Owner
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.eviction import Evictor
 from scheduler.farewell import Farewell
 from scheduler.gate import Gate
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi
+from scheduler.kube.api import AlreadyBound, Bound, Condition, Gone, KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
 from scheduler.placeholder import mode_for, submission
@@ -62,8 +65,6 @@ log = structlog.get_logger(__name__)
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
-# An eviction that the watch does not show by then is repeated.
-_EVICT_AGAIN_SECONDS: Final = 10.0
 
 # Limits of one account, user or QoS (slurm_errno.h): others may submit nevertheless.
 _LIMITS: Final = frozenset({2050, 2074})
@@ -93,6 +94,7 @@ class Executor:
         census: Census,
         metrics: Metrics,
         clock: Callable[[], float],
+        budget_seconds: float = 0.0,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
@@ -108,6 +110,9 @@ class Executor:
         self._metrics = metrics
         self._clock = clock
         self._farewell = Farewell(slurm, metrics)
+        self._evictor = Evictor(
+            kube, budget_seconds=budget_seconds, tell=self._event, metrics=metrics, clock=clock
+        )
         self._gate = Gate(clock)
         self._updater = Updater(slurm, tell=self._event, clock=clock)
 
@@ -135,7 +140,7 @@ class Executor:
             case DropJob():
                 await self._drop(unit, action)
             case Evict():
-                return await self._evict(unit, action)
+                return await self._evictor.evict(unit, action)
             case Reject():
                 await self._reject(unit, action)
             case Tell():
@@ -281,6 +286,9 @@ class Executor:
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
+        await self._note_restarts(unit, action)
+        # From here on it may run there, also when the answer gets lost: the watch will tell.
+        self._units.binding[pod.uid] = action.node
         outcome = await self._kube.bind(
             pod.namespace,
             pod.name,
@@ -293,18 +301,29 @@ class Executor:
             case Bound():
                 self._bound(unit, action)
             case AlreadyBound(node=node):
+                self._units.binding.pop(pod.uid, None)
                 unit.bound[pod.uid] = node
                 return 0.0
             case Gone():
+                self._units.binding.pop(pod.uid, None)
                 return 1.0  # the watch is about to say so
             case _:
                 assert_never(outcome)
         return None
 
+    async def _note_restarts(self, unit: Unit, action: Bind) -> None:
+        """On the job, before the pod can run: later requeues are told from former ones by it."""
+        record = None if unit.job is None else unit.job.record
+        tag = None if record is None else read_tag(record.admin_comment)
+        if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
+            return
+        noted = msgspec.structs.replace(tag, restarts=action.restarts).encode()
+        await self._slurm.update_job(action.job_id, admin_comment=noted)
+        unit.job.record = replace(record, admin_comment=noted)
+
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.node
-        unit.recorded, unit.restarts = action.job_id, action.restarts
-        unit.ends_at = action.ends_at
+        unit.recorded, unit.ends_at = action.job_id, action.ends_at
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
@@ -352,31 +371,11 @@ class Executor:
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
         self._units.set_job(unit, None)
+        self._units.binding.pop(unit.key, None)
         unit.recorded = unit.unfit_since = unit.refused = None
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._event(unit, Reason.PLACEHOLDER_LOST, text)
-
-    async def _evict(self, unit: Unit, action: Evict) -> Result:
-        pod, now = action.pod, self._clock()
-        again_in = unit.evicted_at.get(pod.uid, -1e9) + _EVICT_AGAIN_SECONDS - now
-        if again_in > 0:
-            return again_in
-        disrupted = Condition("DisruptionTarget", "True", action.reason, action.message, _now())
-        patched = await self._kube.patch_pod_status(
-            pod.namespace, pod.name, pod.uid, conditions=(disrupted,)
-        )
-        if isinstance(patched, Gone):
-            return 1.0
-        self._event(unit, action.reason, f"{action.message}; the pod is deleted")
-        deleted = await self._kube.delete_pod(
-            pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
-        )
-        unit.evicted_at[pod.uid] = now
-        if isinstance(deleted, Deleted):
-            self._metrics.evictions.labels(action.reason).inc()
-        log.warning("pod evicted", pod=pod.name, reason=action.reason, message=action.message)
-        return _EVICT_AGAIN_SECONDS
 
     async def _reject(self, unit: Unit, action: Reject) -> None:
         message = problems_text(action.problems)
@@ -468,7 +467,6 @@ def problems_text(problems: Sequence[Problem]) -> str:
 
 def _bound_with(action: Bind) -> dict[str, str]:
     told = {JOB_ID: str(action.job_id), NODES: action.node}
-    told |= {RESTARTS: str(action.restarts)} if action.restarts else {}
     return told | ({ENDS_AT: action.ends_at} if action.ends_at else {})
 
 

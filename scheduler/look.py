@@ -8,14 +8,14 @@ from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
 from scheduler.core.facts import NodeFitness, PodFacts, PodStage, Remark, UnitFacts
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, RESTARTS, Owner
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Container, Node, Pod, Quantity
 from scheduler.outcome import outcome_of
 from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
 
-_LONGEST_NUMBER = len(str(2**32))
+_LONGEST_JOB_ID = len(str(2**32))
 # A process before this one may have submitted for it.
 _BEFORE_US = float("-inf")
 _TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -117,14 +117,9 @@ class Look:
 
 def recorded_job(pod: Pod) -> int | None:
     """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
-    return _number(pod, JOB_ID) or None
-
-
-def _number(pod: Pod, key: str) -> int:
-    """What the annotation says, 0 where it is not a plain number."""
-    text = pod.metadata.annotations.get(key, "")
-    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER
-    return int(text) if plain else 0
+    text = pod.metadata.annotations.get(JOB_ID, "")
+    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
+    return (int(text) or None) if plain else None
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:
@@ -159,7 +154,6 @@ def _pod_facts(pod: Pod, unit: Unit) -> PodFacts:
         or recorded_job(pod) is not None
         or NODES in meta.annotations,
         grace_seconds=pod.spec.termination_grace_period_seconds,
-        restarts=max(unit.restarts, _number(pod, RESTARTS)),
         ends_at=meta.annotations.get(ENDS_AT, "") if unit.ends_at is None else unit.ends_at,
     )
 

@@ -112,6 +112,14 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
+        self.hook_seconds = Histogram(
+            "slurm_scheduler_hook_seconds",
+            "How long Slurm's hooks waited for an answer: guard (of the next job), gone (of a "
+            "placeholder's script)",
+            ["hook", "answer"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+            registry=registry,
+        )
         self.units = Gauge(
             "slurm_scheduler_units",
             "Units by state of their placeholder",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
-from annotations import JobRequest
+from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
 from scheduler.core.naming import VERSION, Owner, OwnerTag, job_name
 from slurmapi import ApiVersion, JobSubmission
@@ -20,6 +21,12 @@ while :; do
     wait "$!"
 done
 """
+
+# The words of data_parser's list; all but one are those of the annotation.
+_SHARED: Final[Mapping[Sharing, str]] = {
+    **{sharing: sharing.value for sharing in Sharing},
+    Sharing.OK: "oversubscribe",
+}
 
 
 def mode_for(setting: str, version: ApiVersion) -> Mode:
@@ -42,7 +49,10 @@ def submission(
     node: str = "",
     excluded: Sequence[str] = (),
 ) -> JobSubmission:
-    """The job for a unit of `len(uids)` pods, one node each; `node` pins it."""
+    """The job for a unit of `len(uids)` pods, one node each.
+
+    `node` pins it there, for a pod that runs there already; `excluded` are nodes it must not get.
+    """
     tag = OwnerTag(
         v=VERSION,
         cluster=owner.cluster,
@@ -53,7 +63,7 @@ def submission(
         node=node,
         asked=dict(digests(request)),
     )
-    return JobSubmission(
+    job = JobSubmission(
         name=job_name(namespace, name, uids[0]),
         external=mode == "external",
         script=None if mode == "external" else SCRIPT,
@@ -68,6 +78,45 @@ def submission(
         reservation=request.reservation,
         comment=request.comment,
         time_limit_minutes=request.time_limit_minutes,
+        user_id=request.user_id,
+        group_id=request.group_id,
+        licenses=request.licenses,
+        wckey=request.wckey,
+        deadline=request.deadline,
+        priority=request.priority,
+        nice=request.nice,
+        shared=None if request.exclusive is None else _SHARED[request.exclusive],
+        threads_per_core=request.threads_per_core,
+        requeue=request.requeue,
         required_nodes=(node,) if node else (),
-        excluded_nodes=tuple(excluded),
     )
+    if request.working_directory is not None:
+        job = replace(job, working_directory=request.working_directory)
+    return job if node else _with_wishes(job, request, excluded=excluded)
+
+
+def _with_wishes(
+    job: JobSubmission, request: JobRequest, *, excluded: Sequence[str]
+) -> JobSubmission:
+    """What a pod may ask of when and where it starts; none of it binds one that runs already.
+
+    Asked for again, a dependency on a job that Slurm has forgotten would be refused, and a hold
+    would leave a running pod without a job.
+    """
+    switches = request.switches
+    return replace(
+        job,
+        required_nodes=request.required_nodes,
+        excluded_nodes=tuple(dict.fromkeys((*request.excluded_nodes, *excluded))),
+        constraints=request.constraints,
+        prefer=request.prefer,
+        begin=request.begin,
+        dependency=request.dependency,
+        switches=None if switches is None else switches.count,
+        switch_wait_seconds=None if switches is None else _wait_seconds(switches),
+        held=request.hold,
+    )
+
+
+def _wait_seconds(switches: Switches) -> int | None:
+    return None if switches.wait_minutes is None else 60 * switches.wait_minutes

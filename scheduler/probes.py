@@ -1,4 +1,4 @@
-"""The HTTP faces: /healthz and /readyz for probes, /metrics for Prometheus, hints from Slurm."""
+"""The HTTP faces for machines: /healthz and /readyz for probes, /metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 
 from scheduler.settings import Address
 
-LARGEST_BODY: Final = 4096
 _STOP_SECONDS: Final = 0.5
 
 
@@ -65,19 +64,4 @@ def metrics(registry: CollectorRegistry) -> web.Application:
     """/metrics in Prometheus' and OpenMetrics' format."""
     app = web.Application()
     app.router.add_get("/metrics", make_aiohttp_handler(registry))
-    return app
-
-
-def hints(job_changed: Callable[[int], None]) -> web.Application:
-    """POST /hints/jobs/{id}: "look at this job now". Anybody may say so, and it is only a hint."""
-
-    async def hint(request: web.Request) -> web.Response:
-        text = request.match_info["job"]
-        if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            return web.Response(text=f"job id {text[:20]!r}: expected a number\n", status=400)
-        job_changed(int(text))
-        return web.Response(status=202)
-
-    app = web.Application(client_max_size=LARGEST_BODY)
-    app.router.add_post("/hints/jobs/{job}", hint)
     return app

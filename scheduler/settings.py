@@ -1,25 +1,20 @@
-"""One frozen tree of settings, from flags, environment variables and a file, in that order.
+"""One frozen tree of settings: everything a site can set, with what is accepted.
 
-Flag names are those of the SUNK Pod Scheduler where it has them. The environment variable of
-`--slurm-api-base` is `SLURM_POD_SCHEDULER_SLURM_API_BASE`, its key in the file `slurm-api-base`.
+Flag names are those of the SUNK Pod Scheduler where it has them; `flags` reads them.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
@@ -27,10 +22,6 @@ from pydantic import (
 from slurmapi import check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
-# Kubernetes gives every pod these for each Service of its namespace; ours may bear our own name.
-_SERVICE_VARIABLE: Final = re.compile(
-    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)"
-)
 _PART: Final = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
 _DURATION: Final = re.compile(rf"\d+(?:\.\d+)?|(?:{_PART})+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -75,8 +66,16 @@ def _address(value: object) -> object:
     return Address(host=match["host"].strip("[]") or None, port=int(match["port"]))
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Listen = Annotated[Address | None, BeforeValidator(_address)]
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the value of a flag is written, in one word for its help."""
+
+    word: str
+
+
+DURATION: Final = Form("DURATION")
+Seconds = Annotated[float, BeforeValidator(_seconds), DURATION]
+Listen = Annotated[Address | None, BeforeValidator(_address), Form("HOST:PORT")]
 
 
 class Settings(BaseModel):
@@ -122,6 +121,14 @@ class Settings(BaseModel):
     suspend_policy: Literal["keep", "evict"] = Field(
         "keep", description="what becomes of a pod that runs when Slurm suspends its job"
     )
+    eviction_policy: Literal["delete", "budget"] = Field(
+        "delete",
+        description="how a pod goes whose resources Slurm has taken: deleted, or through the "
+        "Eviction API, so that a PodDisruptionBudget may hold it for a while",
+    )
+    eviction_budget_timeout: Seconds = Field(
+        30.0, gt=0, description="how long a budget may hold a pod before it is deleted all the same"
+    )
     slurm_connections: int = Field(16, ge=1, le=64, description="connections to slurmrestd")
     poll_interval: Seconds = Field(
         0.25, gt=0, description="how often job states are asked for while pods wait"
@@ -151,7 +158,21 @@ class Settings(BaseModel):
     )
     metrics_bind_address: Listen = Field(Address(host=None, port=8080), description="/metrics")
     hooks_api_bind_address: Listen = Field(
-        Address(host=None, port=8000), description="hints from Slurm's hook scripts"
+        Address(host=None, port=8000),
+        description="what Slurm's hook scripts and placeholders ask; needs the token file",
+    )
+    hooks_api_token_file: Path | None = Field(
+        None,
+        description="file with the secret Slurm's hook scripts show, several a line each; without "
+        "one the hooks API is off",
+    )
+    hooks_api_tls_cert_file: Path | None = Field(
+        None, description="PEM certificate chain of the hooks API, read again when it changes"
+    )
+    hooks_api_tls_key_file: Path | None = Field(
+        None,
+        validate_default=True,  # against the certificate
+        description="its private key; plain HTTP without the two",
     )
     zap_log_level: Literal["debug", "info", "warn", "error"] = Field(
         "info", description="log level"
@@ -175,6 +196,13 @@ class Settings(BaseModel):
     @classmethod
     def _reachable(cls, value: str) -> str:
         check_base_url(value)
+        return value
+
+    @field_validator("hooks_api_tls_key_file")
+    @classmethod
+    def _of_a_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("hooks_api_tls_cert_file") is None):
+            raise ValueError("expected both --hooks-api-tls-cert-file and this, or neither")
         return value
 
     @field_validator("termination_offset")
@@ -201,91 +229,3 @@ class Settings(BaseModel):
         if not value.strip():
             raise ValueError("expected a name, as pods give it in spec.schedulerName")
         return value
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Every field as a flag, and `--config` for the file."""
-    parser.add_argument(
-        "--config", metavar="FILE", help="YAML file of settings, flag names as keys"
-    )
-    for name, field in Settings.model_fields.items():
-        default = _shown(field.default)
-        parser.add_argument(
-            f"--{_flag(name)}",
-            dest=name,
-            default=argparse.SUPPRESS,
-            metavar=name.rsplit("_", 1)[-1].upper(),
-            help=_help(field.description or "", default).replace("%", "%%"),
-        )
-
-
-def _help(description: str, default: str) -> str:
-    return description if default == "none" else f"{description} (default: {default})"
-
-
-def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings; raises SettingsError naming flag, value and what is accepted."""
-    given = vars(arguments)
-    values: dict[str, Any] = _from_file(given.get("config"))
-    values |= _from_environment(environ)
-    values |= {
-        _flag(name): given[name] for name in Settings.model_fields if given.get(name) is not None
-    }
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_problem(part) for part in error.errors())) from None
-
-
-def describe() -> Sequence[tuple[str, str, str]]:
-    """Flag, default and meaning of each setting, for the documentation."""
-    return [
-        (f"--{_flag(name)}", _shown(field.default), field.description or "")
-        for name, field in Settings.model_fields.items()
-    ]
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, tuple):
-        return ",".join(value) or "none"
-    return "none" if value in (None, "") else str(value)
-
-
-def _from_file(path: str | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"--config {path}: {error}") from None
-    if not isinstance(content, dict | None):
-        raise SettingsError(f"--config {path}: expected keys and values, such as scheduler-name: x")
-    return dict(content or {})
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    known = {ENV_PREFIX + name.upper(): _flag(name) for name in Settings.model_fields}
-    ours = [name for name in environ if name.startswith(ENV_PREFIX)]
-    strange = [name for name in ours if name not in known]
-    unknown = sorted(name for name in strange if not _of_a_service(name))
-    if unknown:
-        raise SettingsError(f"environment variables without a meaning: {', '.join(unknown)}")
-    return {known[name]: environ[name] for name in ours if name in known}
-
-
-def _of_a_service(name: str) -> bool:
-    return _SERVICE_VARIABLE.fullmatch(name.removeprefix(ENV_PREFIX)) is not None
-
-
-def _problem(error: Any) -> str:
-    flag = "--" + ".".join(str(part) for part in error["loc"][:1])
-    if error["type"] in {"extra_forbidden", "invalid_key"}:
-        return f"{flag}: there is no such setting"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{flag}: {error['input']!r}: {message}"

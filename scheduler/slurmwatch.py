@@ -73,6 +73,7 @@ class SlurmWatch:
         self._idle = idle_seconds
         self._metrics = metrics
         self._hurry = asyncio.Event()
+        self._asking = asyncio.Lock()  # an older answer must never come after a newer one
         self._failures = 0
         self._reasons = _Allowance(_REASONS_PER_SECOND)
         self._warnings = _Allowance(running_looks_per_second)
@@ -82,6 +83,16 @@ class SlurmWatch:
     def hurry(self) -> None:
         """A unit has begun to wait: do not sit out an idle interval."""
         self._hurry.set()
+
+    async def look_now(self, job_ids: list[int]) -> dict[int, JobState]:
+        """The states of these jobs, asked for now, and taken as a pulse takes them.
+
+        Raises SlurmError.
+        """
+        async with self._asking:
+            states = await self._client.job_states(job_ids)
+            await self._take(job_ids, states)
+        return states
 
     async def run(self) -> None:
         """Pulse for ever; end it by cancelling."""
@@ -120,7 +131,7 @@ class SlurmWatch:
         ids = self._units.job_ids()
         try:
             if ids:
-                await self._take(ids, await self._client.job_states(ids))
+                await self.look_now(ids)
                 await self._looks()
             else:
                 ping = await self._client.ping()

@@ -46,8 +46,6 @@ class Unit:
     settles it."""
     recorded: int | None = None
     """The job id on the pod, as last written or first seen."""
-    restarts: int = 0
-    """How often the job had been requeued when its pod was bound."""
     submitting: bool = False
     """A submit is under way, with all that belongs to it: its job is no leftover."""
     submit_at: float = 0.0
@@ -76,6 +74,8 @@ class Unit:
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     evicted_at: dict[str, float] = field(default_factory=dict)
+    held_since: dict[str, float] = field(default_factory=dict)
+    """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
     outcome: str = ""
     """How its pod ended, as last seen of it."""
     given_back: set[int] = field(default_factory=set)
@@ -105,6 +105,8 @@ class Units:
         self._units: dict[str, Unit] = {}
         # Mostly one; a copy of a pod's manifest brings the annotation with its job id along.
         self._by_job: dict[int, tuple[str, ...]] = {}
+        self.binding: dict[str, str] = {}
+        """Pod uid to Node of bindings that were sent and that the watch does not show yet."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -126,6 +128,7 @@ class Units:
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""
         unit = self._units.pop(key, None)
+        self.binding.pop(key, None)
         if unit is not None and unit.job is not None:
             self._let_go(unit.job.job_id, key)
 

@@ -135,11 +135,10 @@ def _groups(action: Update) -> list[list[str]]:
     rest = [name for name in action.changed if name != "hold"]
     if "hold" not in action.changed:
         return [rest]
-    held = getattr(action.request, "hold", False)
-    if held:
+    if action.request.hold:
         return [group for group in (rest, ["hold"]) if group]
     # Its release sets a priority of Slurm's own.
-    again = ["priority"] if getattr(action.request, "priority", None) is not None else []
+    again = ["priority"] if action.request.priority is not None else []
     return [["hold"], *([[*dict.fromkeys([*rest, *again])]] if rest or again else [])]
 
 

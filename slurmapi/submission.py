@@ -24,7 +24,14 @@ _TEXT_LIMIT: Final = 1024
 _GRES: Final = re.compile(r"gres/[A-Za-z][\w.-]*(:[\w.-]*[A-Za-z][\w.-]*)?:[1-9][0-9]{0,8}")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
+# Terms that must all hold; with "?" between them one is enough, and `singleton` guards nothing.
+_DEPENDENCY: Final = re.compile(r"[a-z]+(:[0-9]+(\+[0-9]+)?)*(,[a-z]+(:[0-9]+(\+[0-9]+)?)*)*")
+# slurmrestd takes a moment in sbatch's words, too (measured on 26.05.5 and 24.11.5).
+_TIME: Final = re.compile(r"[0-9a-z:T+-]+")
+_SHARED: Final = ("none", "oversubscribe", "user", "mcs", "topo")
 _MAX_NUMBER: Final = 2**31 - 1
+# The two largest have meanings of their own (NO_VAL and INFINITE of slurm.h).
+_MAX_UNSIGNED: Final = 2**32 - 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +42,10 @@ class JobSubmission:
     `external` jobs have no script and need data_parser v0.0.43; the others need a `script` and an
     `environment`. Numeric `user_id` and `group_id` may only be set with an operator's token. A
     placeholder is not requeued unless told so.
+
+    `shared` is one of Slurm's own words: "none" is exclusive. `begin` and `deadline` are seconds
+    of the epoch or a time as sbatch reads it; `switch_wait_seconds` needs `switches`. A `priority`
+    makes Slurm forget `held`. `dependency` is what must hold beside `singleton`.
     """
 
     name: str
@@ -61,6 +72,19 @@ class JobSubmission:
     group_id: int | None = None
     kill_on_node_fail: bool = True
     requeue: bool = False
+    priority: int | None = None
+    nice: int | None = None
+    constraints: str | None = None
+    prefer: str | None = None
+    shared: str | None = None
+    licenses: str | None = None
+    wckey: str | None = None
+    begin: str | int | None = None
+    deadline: str | int | None = None
+    dependency: str | None = None
+    switches: int | None = None
+    switch_wait_seconds: int | None = None
+    threads_per_core: int | None = None
 
 
 def encode(job: JobSubmission, version: ApiVersion) -> bytes:
@@ -77,9 +101,7 @@ def encode(job: JobSubmission, version: ApiVersion) -> bytes:
 
 
 def _shape(job: JobSubmission) -> dict[str, Any]:
-    """Verified on 26.05.5: without nodes, tasks and cpus_per_task a job spreads over nodes;
-    `shared` would mean exclusive.
-    """
+    """Verified on 26.05.5: without nodes, tasks and cpus_per_task a job spreads over nodes."""
     shape: dict[str, Any] = {
         "name": job.name,
         "admin_comment": job.admin_comment,
@@ -93,12 +115,11 @@ def _shape(job: JobSubmission) -> dict[str, Any]:
         "requeue": job.requeue,
         "kill_on_node_fail": job.kill_on_node_fail,
     }
-    optional = dict(_optional(job))
+    optional = dict(_optional(job)) | dict(_wishes(job))
     return shape | {key: value for key, value in optional.items() if value}
 
 
 def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
-    limit = job.time_limit_minutes
     yield "flags", ["EXTERNAL_JOB"] if job.external else None
     yield "script", job.script
     yield "tres_per_node", job.gres
@@ -107,14 +128,41 @@ def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     yield "qos", job.qos
     yield "reservation", job.reservation
     yield "comment", job.comment
-    yield "time_limit", {"set": True, "number": limit} if limit else None
+    yield "time_limit", _number(job.time_limit_minutes)
     yield "required_nodes", list(job.required_nodes)
     yield "excluded_nodes", list(job.excluded_nodes)
-    yield "dependency", "singleton" if job.singleton else None
+    yield "dependency", ",".join(_dependencies(job))
     yield "hold", job.held
     # Strings: an integer works too, but with a warning (measured on 26.05.5).
     yield "user_id", None if job.user_id is None else str(job.user_id)
     yield "group_id", None if job.group_id is None else str(job.group_id)
+
+
+def _wishes(job: JobSubmission) -> Iterator[tuple[str, Any]]:
+    """When and where; each shape was verified on 26.05.5 and 24.11.5."""
+    yield "priority", _number(job.priority)
+    yield "nice", job.nice
+    yield "constraints", job.constraints
+    yield "prefer", job.prefer
+    yield "shared", [job.shared] if job.shared else None
+    yield "licenses", job.licenses
+    yield "wckey", job.wckey
+    yield "begin_time", job.begin if isinstance(job.begin, str) else _number(job.begin)
+    yield "deadline", job.deadline
+    yield "required_switches", _number(job.switches)
+    yield "wait_for_switch", job.switch_wait_seconds
+    yield "threads_per_core", job.threads_per_core
+
+
+def _number(value: int | None) -> dict[str, Any] | None:
+    return None if value is None else {"set": True, "number": value}
+
+
+def _dependencies(job: JobSubmission) -> Iterator[str]:
+    if job.singleton:
+        yield "singleton"
+    if job.dependency:
+        yield job.dependency
 
 
 def problem(name: str, value: object) -> str | None:
@@ -153,8 +201,16 @@ def _word(value: object) -> bool:
     return isinstance(value, str) and len(value) <= _TEXT_LIMIT and bool(_WORD.fullmatch(value))
 
 
-def _integer(low: int) -> Callable[[object], bool]:
-    return lambda value: type(value) is int and low <= value <= _MAX_NUMBER
+def _integer(low: int, high: int = _MAX_NUMBER) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and bool(pattern.fullmatch(value))
+
+
+def _moment(value: object) -> bool:
+    return _integer(1, _MAX_UNSIGNED)(value) or _matches(_TIME)(value)
 
 
 def _flag(value: object) -> bool:
@@ -187,6 +243,8 @@ _NAME_RULE: Final = (_word, "1 to 1024 characters without blanks")
 _OPTIONAL_NAME: Final = (_or_none(_word), "a name without blanks")
 _HOSTS_RULE: Final = (_hosts, "a tuple of host names")
 _FLAG_RULE: Final = (_flag, "True or False")
+_UNSIGNED: Final = (_or_none(_integer(0, _MAX_UNSIGNED)), f"an integer from 0 to {_MAX_UNSIGNED}")
+_MOMENT_RULE: Final = (_or_none(_moment), "seconds of the epoch, or a time such as 'now+1hour'")
 _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(
     {
         "name": _NAME_RULE,
@@ -217,5 +275,21 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "group_id": (_or_none(_integer(0)), "an integer of at least 0"),
         "kill_on_node_fail": _FLAG_RULE,
         "requeue": _FLAG_RULE,
+        "priority": _UNSIGNED,
+        "nice": (
+            _or_none(_integer(2 - _MAX_NUMBER, _MAX_NUMBER - 2)),
+            "an integer within +/- 2147483645",
+        ),
+        "constraints": _OPTIONAL_NAME,
+        "prefer": _OPTIONAL_NAME,
+        "shared": (_or_none(lambda value: value in _SHARED), f"one of {', '.join(_SHARED)}"),
+        "licenses": _OPTIONAL_NAME,
+        "wckey": _OPTIONAL_NAME,
+        "begin": _MOMENT_RULE,
+        "deadline": _MOMENT_RULE,
+        "dependency": (_or_none(_matches(_DEPENDENCY)), "'KIND:JOB' terms joined by commas"),
+        "switches": (_or_none(_integer(1)), "an integer of at least 1"),
+        "switch_wait_seconds": (_or_none(_integer(1)), "an integer of at least 1"),
+        "threads_per_core": (_or_none(_integer(1, 2**16 - 3)), "an integer from 1 to 65533"),
     }
 )

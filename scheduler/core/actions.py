@@ -52,7 +52,9 @@ class LookForTwins:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod to the Node its placeholder holds."""
+    """Bind the pod to the Node its placeholder holds. `restarts` is how often the job had been
+    requeued by then, which the job says before the pod can run.
+    """
 
     pod: PodFacts
     node: str

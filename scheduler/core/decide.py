@@ -228,6 +228,7 @@ def _allocated(
         record is None
         or record.state.base is not BaseState.RUNNING
         or now - job.record_at > FRESH_SECONDS
+        or (record.state.configuring and not _configuring(job))
     ):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if warned(record) and not _any_runs(facts):
@@ -250,6 +251,10 @@ def _allocated(
         for pod in pods
     )
     return (*binds, Again(SLOW_LOOK_SECONDS))
+
+
+def _configuring(job: Tracked) -> bool:
+    return job.state is not None and job.state.configuring
 
 
 def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
@@ -344,7 +349,7 @@ def _guard(
 def _pending_again(
     facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
 ) -> tuple[Action, ...]:
-    if _requeued(bound, record):
+    if _requeued(record):
         return _evict_requeued(bound, record)
     tag = read_tag(record.admin_comment)
     if tag is not None and tag.node == bound[0].node:
@@ -360,7 +365,7 @@ def _running(
     if warned(record):
         return _make_room(facts, bound, record)
     if any(pod.node not in record.nodes for pod in bound):
-        if _requeued(bound, record):
+        if _requeued(record):
             return _evict_requeued(bound, record)
         why = f"Slurm has started job {record.job_id} elsewhere"
         return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
@@ -387,8 +392,10 @@ def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tu
     )
 
 
-def _requeued(bound: tuple[PodFacts, ...], record: Job) -> bool:
-    return any(record.restart_count > pod.restarts for pod in bound)
+def _requeued(record: Job) -> bool:
+    """Whether it was since its pods were bound, by what Slurm itself says of both."""
+    tag = read_tag(record.admin_comment)
+    return record.restart_count > (0 if tag is None else tag.restarts)
 
 
 def _evict_requeued(bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:

@@ -38,8 +38,7 @@ class PodStage(StrEnum):
 class PodFacts:
     """One pod. `placed_by_us` is false where somebody else gave it its Node.
 
-    `grace_seconds` is its own. `restarts` counts how often its job had been requeued when it was
-    bound: any more of them have taken its node away.
+    `grace_seconds` is its own.
     """
 
     uid: str
@@ -49,7 +48,6 @@ class PodFacts:
     node: str = ""
     placed_by_us: bool = True
     grace_seconds: int = 30
-    restarts: int = 0
     ends_at: str = ""
     """Until when its job may run, as its annotation says."""
 

@@ -11,7 +11,6 @@ import msgspec
 JOB_ID = "slurm-pod-scheduler/job-id"
 NODES = "slurm-pod-scheduler/nodes"
 ENDS_AT = "slurm-pod-scheduler/ends-at"
-RESTARTS = "slurm-pod-scheduler/restarts"
 
 VERSION = 1
 
@@ -27,8 +26,10 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
     `node` is set when the job was asked for on that very node, for a pod that already runs there,
-    `outcome` when the pod has ended and the job is about to. `asked` has a digest of each field
-    that the job was last asked for (`core.edits`); none in a tag of an older version.
+    `outcome` when the pod has ended and the job is about to. `restarts` counts how often the job
+    had been requeued when its pods were bound: any more of them have taken the nodes away. It
+    stands here and not on the pod, whose owner could write anything. `asked` has a digest of each
+    field that the job was last asked for (`core.edits`); none in a tag of an older version.
     """
 
     v: int
@@ -39,6 +40,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     uids: tuple[str, ...]
     node: str = ""
     outcome: str = ""
+    restarts: int = 0
     asked: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

@@ -8,32 +8,64 @@ from typing import Final
 from annotations import PREFIX, JobRequest
 
 
-def _annotation(name: str) -> Callable[[JobRequest], str]:
+def _annotation(*names: str) -> Callable[[JobRequest], str]:
+    """The annotations of those names with their values; all of them where none is set."""
+
     def told(request: JobRequest) -> str:
-        value = getattr(request, name)
-        return f"{PREFIX}{name} is {value!r}" if value else f"{PREFIX}{name} is not set"
+        values = {name: _value(request, name) for name in names}
+        given = {name: value for name, value in values.items() if value is not None}
+        if not given:
+            return " and ".join(f"{PREFIX}{name} is not set" for name in names)
+        return " and ".join(f"{PREFIX}{name} is {value!r}" for name, value in given.items())
 
     return told
+
+
+def _value(request: JobRequest, name: str) -> object:
+    value = getattr(request, _FIELDS.get(name, name.replace("-", "_")))
+    return (",".join(value) or None) if isinstance(value, tuple) else value
+
+
+_FIELDS: Final = {"current-working-dir": "working_directory"}
 
 
 def _timeout(request: JobRequest) -> str:
     minutes = request.time_limit_minutes
     told = "is not set" if minutes is None else f"comes to {minutes} minutes"
-    return f"{PREFIX}timeout {told}"
+    text = f"{PREFIX}timeout {told}"
+    moments = [name for name in ("begin", "deadline") if getattr(request, name) is not None]
+    return " and ".join([text, _annotation(*moments)(request)] if moments else [text])
 
 
 def _size(request: JobRequest) -> str:
     asked = [f"{request.cpus} CPUs", f"{request.memory_mib} MiB of memory"]
     if request.gres:
         asked.append(request.gres)
+    if request.threads_per_core:
+        asked.append(f"{request.threads_per_core} threads of each core")
+    if request.constraints:
+        asked.append(f"the features {request.constraints}")
     return f"the containers' resources come to {', '.join(asked)} on one node"
 
 
 # Numbers of slurm_errno.h; which of them a submit is answered with was measured on 26.05 and 24.11.
 _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
     2000: (_annotation("partition"), "name a partition that `sinfo` shows"),
+    2010: (_annotation("user-id"), "name a user that may have jobs"),
     2014: (_size, "ask for less, or for what some node of the partition has"),
     2015: (_size, "ask for less, or for what some node of the partition has"),
+    2018: (
+        _annotation("required-nodes", "excluded-nodes"),
+        "name nodes that `sinfo -N` shows",
+    ),
+    2029: (
+        _annotation("constraints"),
+        "name features that `sinfo -o %f` shows, joined by & or |",
+    ),
+    2038: (
+        _annotation("dependency"),
+        "name jobs that `squeue` shows; one that ended long ago is forgotten",
+    ),
     2072: (_size, "ask for a resource that Slurm's nodes have"),
     2115: (_size, "ask for a resource that Slurm's nodes have"),
     2045: (
@@ -42,7 +74,13 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
     ),
     2066: (_annotation("qos"), "name a QoS that `sacctmgr show qos` shows and the account may use"),
     2053: (_annotation("reservation"), "name a reservation that `scontrol show res` shows"),
-    2051: (_timeout, "stay below the partition's time limit"),
+    2048: (_annotation("licenses"), "ask for licenses that `scontrol show lic` shows"),
+    2051: (_timeout, "stay below the partition's time limit, and end before the deadline"),
+    2119: (_size, "ask for all GPUs with a type, or for all without one"),
+    2123: (_annotation("nice"), "ask for 0 or more"),
+    2133: (_annotation("prefer"), "name features that `sinfo -o %f` shows"),
+    2163: (_annotation("group-id"), "name a group that may have jobs"),
+    9202: (_annotation("begin", "deadline"), "write a moment such as 2030-01-31T08:00:00Z"),
 }
 
 

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.kube import errors
-from scheduler.kube.errors import Conflict, Forbidden, Invalid, KubeError, KubeRefused, NotFound
+from scheduler.kube.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    KubeRefused,
+    NotFound,
+    TooMany,
+)
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import Pod, PodCondition, decode_identified, decode_pod
 from slurmapi import RetryPolicy, once
@@ -38,6 +46,11 @@ class AlreadyBound:
 @dataclass(frozen=True, slots=True)
 class Deleted:
     """The API server has accepted the deletion; the containers may still run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A PodDisruptionBudget, or a server short of time, says not now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,35 @@ class KubeApi:
             )
         except NotFound:
             return Gone()
+        except Conflict as error:
+            if _about_uid(error):
+                return Gone()
+            raise
+        return Deleted()
+
+    async def evict_pod(
+        self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+    ) -> Deleted | Held | Gone:
+        """Delete the pod through the Eviction API, which asks its PodDisruptionBudgets.
+
+        The server replaces a DisruptionTarget condition by its own (reason EvictionByEvictionAPI).
+        """
+        options: dict[str, Any] = {"preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        path = f"{_pod_path(namespace, name)}/eviction"
+        try:
+            await self._session.request("POST", path, body=eviction, operation="evict_pod")
+        except NotFound:
+            return Gone()
+        except TooMany:
+            return Held()
         except Conflict as error:
             if _about_uid(error):
                 return Gone()

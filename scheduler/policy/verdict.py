@@ -143,7 +143,8 @@ class _Case:
         text = self._settled.get(_USER, str(_ROOT)) if field == _GROUP else str(_ROOT)
         value = _read(name, text)
         if value.read is not _UNREADABLE and not allowed.accepts(value):
-            expected = f"{allowed.text}, since without it the job would be that of {text}"
+            kind = "user" if field == _USER else "group"
+            expected = f"{allowed.text}, since without it the job would have {kind} {text}"
             self._refuse(f"{self._prefix}{name}", NOT_SET, expected, rule)
 
     def _take_longest(self, allowed: Allowed) -> None:

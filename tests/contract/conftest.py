@@ -2,6 +2,7 @@
 
 A contract test takes `slurm_peer` and says what must be true of all four. Names differ between them
 (the real 26.05 has 200 nodes, the model a few), so tests ask the peer for nodes and partition.
+Every node has `FEATURE`, the last one `SPECIAL_FEATURE` as well, and there are `LICENSES`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from scheduler.sandbox.slurm import (
     SlurmServer,
     mint_token,
 )
+from tests.rigs.slurm_conf import FEATURE, LICENSES, SPECIAL_FEATURE
 
 _GPUS = 8
+_NODES = 4
 _MODEL = {"26.05": "model_slurm_26", "24.11": "model_slurm_24"}
 _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
 
@@ -41,6 +44,11 @@ class SlurmPeer:
     partition: str
     gpus_per_node: int
     token: Callable[[str], str]
+
+    @property
+    def special_node(self) -> str:
+        """The one node that has the special feature."""
+        return self.nodes[-1]
 
 
 @pytest.fixture
@@ -116,12 +124,16 @@ def _config(release: Release) -> SlurmConfig:
             cpus=64,
             memory_mib=512_000,
             gres=(Gres("gpu", _GPUS, "h100"),),
+            features=(FEATURE, SPECIAL_FEATURE) if index == _NODES - 1 else (FEATURE,),
             external=release is Release.V26_05,
         )
-        for index in range(4)
+        for index in range(_NODES)
     )
     partitions = (
         PartitionConfig(name="main", default=True),
         PartitionConfig(name="high", priority_tier=10),
     )
-    return SlurmConfig(nodes=nodes, partitions=partitions, release=release)
+    users = {"root": 0, "slurm": 64030, "alice": 2001, "bob": 2002}
+    return SlurmConfig(
+        nodes=nodes, partitions=partitions, release=release, licenses=LICENSES, users=users
+    )

@@ -11,8 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -29,6 +28,7 @@ from slurmapi import (
     SlurmRefused,
     StaticToken,
 )
+from tests.contract.conftest import SlurmPeer
 
 BAD_TOKEN = StaticToken("no.jwt.atall")
 SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
@@ -36,22 +36,10 @@ UNKNOWN_ID = 3_999_999
 _numbers = itertools.count(1)
 
 
-class Peer(Protocol):
-    url: str
-    socket: Path | None
-    token_file: Path
-    major: str
-    nodes: tuple[str, ...]
-    partition: str
-    gpus_per_node: int
-
-    def token(self, user: str) -> str: ...
-
-
 class Jobs:
     """Submits placeholders to one peer, waits for them, and cancels them in the end."""
 
-    def __init__(self, client: SlurmClient, peer: Peer) -> None:
+    def __init__(self, client: SlurmClient, peer: SlurmPeer) -> None:
         self.client = client
         self._peer = peer
         self._made: list[int] = []
@@ -117,7 +105,7 @@ def is_running(state: JobState) -> bool:
 
 
 @pytest.fixture
-async def clients(slurm_peer: Peer) -> AsyncIterator[Callable[..., SlurmClient]]:
+async def clients(slurm_peer: SlurmPeer) -> AsyncIterator[Callable[..., SlurmClient]]:
     """Makes clients of the peer, the operator's by default."""
     async with AsyncExitStack() as stack:
         made: list[SlurmClient] = []
@@ -138,13 +126,15 @@ def client(clients: Callable[..., SlurmClient]) -> SlurmClient:
 
 
 @pytest.fixture
-async def jobs(client: SlurmClient, slurm_peer: Peer) -> AsyncIterator[Jobs]:
+async def jobs(client: SlurmClient, slurm_peer: SlurmPeer) -> AsyncIterator[Jobs]:
     made = Jobs(client, slurm_peer)
     yield made
     await made.cancel_all()
 
 
-async def test_newest_common_version_is_negotiated(client: SlurmClient, slurm_peer: Peer) -> None:
+async def test_newest_common_version_is_negotiated(
+    client: SlurmClient, slurm_peer: SlurmPeer
+) -> None:
     version = await client.negotiate()
     assert version.text == {"26.05": "v0.0.45", "24.11": "v0.0.42"}[slurm_peer.major]
     assert version.supports_external == (slurm_peer.major == "26.05")
@@ -155,7 +145,7 @@ async def test_ping_finds_a_responding_controller(client: SlurmClient) -> None:
 
 
 async def test_config_is_there_in_the_newest_version_only(
-    client: SlurmClient, slurm_peer: Peer
+    client: SlurmClient, slurm_peer: SlurmPeer
 ) -> None:
     config = await client.config()
     if slurm_peer.major == "24.11":
@@ -168,7 +158,7 @@ async def test_config_is_there_in_the_newest_version_only(
     assert config.preempt_type == "preempt/partition_prio"
 
 
-async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: Peer) -> None:
+async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: SlurmPeer) -> None:
     nodes = {node.name: node for node in await client.nodes()}
     assert set(slurm_peer.nodes) <= set(nodes)
     first = nodes[slurm_peer.nodes[0]]
@@ -182,7 +172,7 @@ async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: 
 
 
 async def test_unix_socket_serves_the_same(
-    clients: Callable[..., SlurmClient], slurm_peer: Peer
+    clients: Callable[..., SlurmClient], slurm_peer: SlurmPeer
 ) -> None:
     if slurm_peer.socket is None:
         pytest.skip("this peer listens on TCP only")
@@ -197,14 +187,16 @@ async def test_job_gets_one_node_with_exactly_what_it_asked_for(jobs: Jobs) -> N
     assert job.gres_detail[0].startswith("gpu:")
 
 
-async def test_job_of_several_nodes_gets_the_same_on_each(jobs: Jobs, slurm_peer: Peer) -> None:
+async def test_job_of_several_nodes_gets_the_same_on_each(
+    jobs: Jobs, slurm_peer: SlurmPeer
+) -> None:
     job = await jobs.running(await jobs.submit(nodes=2, cpus=2, memory_mib=512, gres="gres/gpu:1"))
     assert len(set(job.nodes)) == 2
     assert set(job.nodes) <= set(slurm_peer.nodes)
     assert {"cpu=4", "mem=1G", "node=2"} <= set(job.tres_allocated.split(","))
 
 
-async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: Peer) -> None:
+async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: SlurmPeer) -> None:
     job_id = await jobs.submit(comment="from a user", admin_comment="x" * 5000, held=True)
     job = await jobs.client.job(job_id)
     assert (job.job_id, job.partition) == (job_id, slurm_peer.partition)
@@ -214,7 +206,7 @@ async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: Peer) -> 
     assert (job.preempt_time, job.time_limit_minutes) == (None, None)
 
 
-async def test_required_and_excluded_nodes_are_kept_to(jobs: Jobs, slurm_peer: Peer) -> None:
+async def test_required_and_excluded_nodes_are_kept_to(jobs: Jobs, slurm_peer: SlurmPeer) -> None:
     last = slurm_peer.nodes[-1]
     job = await jobs.running(await jobs.submit(required_nodes=(last,)))
     assert job.nodes == (last,)
@@ -262,7 +254,7 @@ async def test_held_job_says_so_and_starts_when_released(jobs: Jobs) -> None:
     assert not (await jobs.running(job_id)).held
 
 
-async def test_job_without_room_is_pending_with_a_reason(jobs: Jobs, slurm_peer: Peer) -> None:
+async def test_job_without_room_is_pending_with_a_reason(jobs: Jobs, slurm_peer: SlurmPeer) -> None:
     node, gpus = slurm_peer.nodes[0], f"gres/gpu:{slurm_peer.gpus_per_node}"
     await jobs.running(await jobs.submit(required_nodes=(node,), gres=gpus))
     waiting = await jobs.submit(required_nodes=(node,), gres=gpus)
@@ -290,7 +282,7 @@ async def test_unknown_job_is_error_2017(client: SlurmClient) -> None:
     assert (unknown.value.error_number, unknown.value.status) == (2017, 404)
 
 
-async def test_cancel_ends_a_running_job(jobs: Jobs, slurm_peer: Peer) -> None:
+async def test_cancel_ends_a_running_job(jobs: Jobs, slurm_peer: SlurmPeer) -> None:
     job_id = await jobs.submit()
     await jobs.running(job_id)
     assert await jobs.client.cancel([job_id]) == {}
@@ -361,7 +353,7 @@ async def test_ping_with_a_bad_token_does_not_respond(clients: Callable[..., Slu
 
 
 async def test_ordinary_user_cannot_write_an_admin_comment(
-    clients: Callable[..., SlurmClient], jobs: Jobs, slurm_peer: Peer
+    clients: Callable[..., SlurmClient], jobs: Jobs, slurm_peer: SlurmPeer
 ) -> None:
     alice = clients(token=StaticToken(slurm_peer.token("alice")))
     with pytest.raises(SlurmDenied) as denied:
@@ -370,7 +362,7 @@ async def test_ordinary_user_cannot_write_an_admin_comment(
 
 
 async def test_ordinary_user_cannot_submit_for_another(
-    clients: Callable[..., SlurmClient], jobs: Jobs, slurm_peer: Peer
+    clients: Callable[..., SlurmClient], jobs: Jobs, slurm_peer: SlurmPeer
 ) -> None:
     alice = clients(token=StaticToken(slurm_peer.token("alice")))
     with pytest.raises(SlurmDenied) as denied:
@@ -379,7 +371,7 @@ async def test_ordinary_user_cannot_submit_for_another(
 
 
 async def test_external_job_is_refused_before_an_old_version_hears_of_it(
-    jobs: Jobs, slurm_peer: Peer
+    jobs: Jobs, slurm_peer: SlurmPeer
 ) -> None:
     if slurm_peer.major != "24.11":
         pytest.skip("this peer has external jobs")

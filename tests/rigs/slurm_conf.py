@@ -18,6 +18,10 @@ GRACE_SECONDS: Final = 15
 REAL_PARTITION: Final = "real"
 # Only native jobs go here, so that they and the pods of a test never compete for a node.
 SLURMD_PARTITION: Final = "slurmd"
+# Every node has the first, the last node of the default partition the second as well.
+FEATURE: Final = "standard"
+SPECIAL_FEATURE: Final = "special"
+LICENSES: Final = {"compiler": 4}
 
 _NODE: Final = (
     f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MIB_PER_NODE} Gres=gpu:h100:{GPUS_PER_NODE}"
@@ -89,8 +93,12 @@ def slurm_conf(shape: Shape, *, controller_port: int, slurmd_ports: dict[str, in
     lines = [
         _COMMON,
         f"SlurmctldPort={controller_port}",
+        f"Licenses={','.join(f'{name}:{count}' for name, count in LICENSES.items())}",
         *_external_nodes(shape, port=slurmd_ports[shape.slurmd[0]]),
-        *(_slurmd_node(name, slurmd_ports[name]) for name in shape.slurmd),
+        *(
+            _slurmd_node(name, slurmd_ports[name], features=_features(shape, name))
+            for name in shape.slurmd
+        ),
         *_partitions(shape),
     ]
     return "\n".join(lines) + "\n"
@@ -111,9 +119,15 @@ def _external_nodes(shape: Shape, *, port: int) -> list[str]:
     """
     lines = []
     if shape.external:
-        names = f"e-[000-{shape.external - 1:03}]"
         where = f"NodeAddr=127.0.0.1 Port={port}"
-        lines.append(f"NodeName={names} {where} {_NODE} State=EXTERNAL Weight=1")
+        last = f"e-{shape.external - 1:03}"
+        for names, features in (
+            (f"e-[000-{shape.external - 2:03}]", FEATURE),
+            (last, _features(shape, last)),
+        ):
+            lines.append(
+                f"NodeName={names} {where} {_NODE} Feature={features} State=EXTERNAL Weight=1"
+            )
     # As big as a small machine, since a real kubelet admits no more than the machine has.
     lines += [
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=EXTERNAL"
@@ -122,8 +136,15 @@ def _external_nodes(shape: Shape, *, port: int) -> list[str]:
     return lines
 
 
-def _slurmd_node(name: str, port: int) -> str:
-    return f"NodeName={name} NodeHostname=rig NodeAddr=127.0.0.1 Port={port} {_NODE}"
+def _slurmd_node(name: str, port: int, *, features: str) -> str:
+    return (
+        f"NodeName={name} NodeHostname=rig NodeAddr=127.0.0.1 Port={port} {_NODE} "
+        f"Feature={features}"
+    )
+
+
+def _features(shape: Shape, name: str) -> str:
+    return f"{FEATURE},{SPECIAL_FEATURE}" if name == shape.schedulable[-1] else FEATURE
 
 
 def _partitions(shape: Shape) -> list[str]:

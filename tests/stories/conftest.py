@@ -36,9 +36,13 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 
 @pytest.fixture
-def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler, running and ready."""
-    with SchedulerProcess(cluster, folder=tmp_path) as process:
+def scheduler(
+    request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path
+) -> Iterator[SchedulerProcess]:
+    """The scheduler, running and ready; a mark `flags` of the test adds flags."""
+    marks = request.node.iter_markers("flags")
+    flags = tuple(flag for mark in marks for flag in mark.args)
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support import pods
-from tests.support.kube import Object
+from tests.support.kube import KubeAnswerError, Object
 from tests.support.slurm import Record
 from tests.support.world import World
 
@@ -66,6 +66,67 @@ async def test_finished_pod_leaves_no_job(world: World, exit_code: int, phase: s
     told = f"pod {phase}" if exit_code == 0 else f"pod {phase}: container main exit {exit_code}"
     assert ended.raw["comment"] == told
     assert ended.tag["outcome"] == told
+
+
+async def test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it(world: World) -> None:
+    await world.create(restartPolicy="Never")
+    pod = await world.running()
+    job = await world.placeholder(pod)
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "train"}}}
+    body = {"metadata": {"name": "keep"}, "spec": budget}
+    await world.kube.create("poddisruptionbudgets", body, namespace=world.namespace)
+    assert not await _allowed(world)
+    world.unharmed(pod)
+    await world.kube.delete("poddisruptionbudgets", "keep", namespace=world.namespace)
+    await world.until("the eviction is allowed", lambda: _allowed(world))
+    await world.gone()
+    ended = await world.job_ended(job.job_id, state="CANCELLED")
+    assert "EvictionByEvictionAPI" in ended.raw["comment"]
+
+
+async def test_force_deleted_pod_cancels_job(world: World) -> None:
+    await world.create(grace=20, annotations={"sandbox/stop-seconds": "20"})
+    job = await world.placeholder(await world.running())
+    await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
+    await world.gone()
+    await world.job_ended(job.job_id, state="CANCELLED")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected(world: World) -> None:
+    await world.create()
+    pod = await world.running()
+    job = await world.placeholder(pod)
+    node = await world.kube.get("nodes", str(pods.node_of(pod)))
+    await world.kube.delete("nodes", node["metadata"]["name"])
+    try:
+        await world.until("the pod is collected", lambda: _is_gone(world), seconds=200)
+        ended = await world.job_ended(job.job_id, state="CANCELLED")
+    finally:
+        await _register(world, node)
+    assert "DeletionByPodGC" in ended.raw["comment"]
+
+
+async def _allowed(world: World) -> bool:
+    """Whether the Eviction API takes the pod; a budget answers 429."""
+    try:
+        await world.kube.evict("train", namespace=world.namespace)
+    except KubeAnswerError as refusal:
+        if refusal.status != 429:
+            raise
+        return False
+    return True
+
+
+async def _is_gone(world: World) -> bool:
+    return await world.kube.find("pods", "train", namespace=world.namespace) is None
+
+
+async def _register(world: World, node: Object) -> None:
+    """Have the Node again, as its kubelet would."""
+    metadata = {key: node["metadata"][key] for key in ("name", "labels")}
+    await world.kube.create("nodes", {"metadata": metadata, "status": node["status"]})
 
 
 async def _ends_in_order(world: World, job: Record) -> None:

@@ -27,10 +27,12 @@ _INVALID = {
     "grace of 25 s": Wrong({"grace": 25}, ("terminationGracePeriodSeconds", "25", "24")),
     "timeout in words": Wrong({"slurm": {"timeout": "soon"}}, ("timeout", "soon", "seconds")),
     "unknown annotation": Wrong({"slurm": {"partion": "x"}}, ("partion", "partition")),
-    "unsupported annotation": Wrong({"slurm": {"required-nodes": "n1"}}, ("required-nodes",)),
+    "priority in words": Wrong({"slurm": {"priority": "high"}}, ("priority", "high", "number")),
 }
 _REJECTED = {
     "no such partition": Wrong({"slurm": {"partition": "nowhere"}}, ("nowhere",)),
+    "no such node": Wrong({"slurm": {"required-nodes": "nowhere"}}, ("required-nodes", "nowhere")),
+    "no such feature": Wrong({"slurm": {"features": "nothing"}}, ("constraints", "nothing")),
     "more GPUs than any node": Wrong({"gpus": 1000}, ("1000",)),
 }
 

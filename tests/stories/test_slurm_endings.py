@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.support import pods
 from tests.support.kube import Object
+from tests.support.sandbox import SandboxCluster
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(120)
@@ -86,12 +89,135 @@ async def test_drained_node_keeps_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
     await world.set_node(job.nodes, "DRAIN")
-    # A second pod takes the whole way meanwhile, so a wrong eviction would have shown.
+    await _unharmed_by_now(world, pod)
+
+
+async def test_node_that_is_to_reboot_keeps_its_pod(world: World) -> None:
+    pod = await _running(world)
+    job = await world.placeholder(pod)
+    await world.reboot(job.nodes)
+    await _unharmed_by_now(world, pod)
+
+
+async def test_suspended_job_keeps_its_pod(world: World) -> None:
+    pod = await _running(world)
+    job = await world.placeholder(pod)
+    await world.cluster.suspend(job.job_id)
+    await _unharmed_by_now(world, pod)
+    await world.cluster.resume(job.job_id)
+    await _unharmed_by_now(world, pod, second="third")
+
+
+@pytest.mark.flags("--suspend-policy=evict")
+async def test_suspended_job_evicts_its_pod_where_the_site_wants_that(world: World) -> None:
+    pod = await _running(world)
+    job = await world.placeholder(pod)
+    await world.cluster.suspend(job.job_id)
+    await _evicted(world, pod, reason="Suspended", words=(f"{job.job_id}",))
+    await world.job_ended(job.job_id, state="CANCELLED")
+
+
+async def test_requeued_job_evicts_its_pod_and_is_cancelled(world: World) -> None:
+    if world.slurm.external:
+        pytest.skip("only batch jobs can be requeued (measured)")
+    pod = await _running(world)
+    job = await world.placeholder(pod)
+    await world.cluster.requeue(job.job_id)
+    await _evicted(world, pod, reason="Requeued", words=(f"{job.job_id}",))
+    await world.job_ended(job.job_id, state="CANCELLED")
+
+
+async def test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_from_there(
+    world: World,
+) -> None:
+    if world.slurm.external:
+        pytest.skip("only batch jobs can be requeued (measured)")
+    await world.cordon(*world.cluster.nodes)
+    await world.create(grace=_GRACE)
+    await world.event("NodeUnavailable")
+    job = await world.placeholder(await world.pod_that("has a job", _has_job))
+    await world.cluster.requeue(job.job_id)
+    await world.waiting()
+    await world.uncordon()
+    await world.slurm.update(job.job_id, begin_time={"set": True, "number": 0})
+    pod = await world.running()
+    again = await world.placeholder(pod)
+    assert (again.job_id, again.number("restart_cnt")) == (job.job_id, 1)
+    await _unharmed_by_now(world, pod)
+    await world.cluster.requeue(job.job_id)
+    await _evicted(world, pod, reason="Requeued", words=(f"{job.job_id}",))
+
+
+async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: World) -> None:
+    if not isinstance(world.cluster, SandboxCluster) or world.slurm.external:
+        pytest.skip("the rigs have no cgroups, and an external job has no process")
+    pod = await _running(world)
+    job = await world.placeholder(pod)
+    await world.cluster.run_out_of_memory(job.job_id)
+    held = await world.one_placeholder_each()
+    again = held[pod["metadata"]["uid"]]
+    assert (again.job_id, again.nodes) != (job.job_id, "")
+    await world.event("PlaceholderLost")
+    world.unharmed(pod)
+
+
+async def test_waiting_job_past_its_deadline_ends_its_pod(world: World) -> None:
+    await world.fill()
+    await world.create()
+    job = await world.placeholder(await world.waiting())
+    await world.slurm.update(job.job_id, deadline=int(time.time()) + 3)
+    await world.gone()
+    event = await world.event("TimeLimit")
+    assert "DEADLINE" in event["message"]
+
+
+async def test_evicted_pod_without_an_owner_is_not_made_again(world: World) -> None:
+    pod = await _running(world)
+    job = await world.placeholder(pod)
+    await world.slurm.cancel(job.job_id)
+    await _gone(world, pod)
     await world.create("second")
     await world.running("second")
-    now = await world.kube.get("pods", "train", namespace=world.namespace)
-    assert now["metadata"]["uid"] == pod["metadata"]["uid"]
-    assert not pods.leaving(now)
+    assert await world.kube.find("pods", "train", namespace=world.namespace) is None
+
+
+@pytest.mark.flags("--eviction-policy=budget", "--eviction-budget-timeout=6s")
+async def test_budget_holds_a_pod_for_as_long_as_the_site_allows(world: World) -> None:
+    pod = await _running(world)
+    await _budget(world)
+    job = await world.placeholder(pod)
+    await world.slurm.cancel(job.job_id)
+    began = time.monotonic()
+    await _evicted(world, pod, reason="PlaceholderCancelled", words=(f"{job.job_id}",))
+    leaving = next(it for it in world.history.of("train") if pods.leaving(it.pod))
+    assert leaving.at - began >= 5
+
+
+async def test_budget_does_not_hold_a_pod_whose_node_slurm_has_taken(world: World) -> None:
+    pod = await _running(world)
+    await _budget(world)
+    job = await world.placeholder(pod)
+    await world.slurm.cancel(job.job_id)
+    await _evicted(world, pod, reason="PlaceholderCancelled", words=(f"{job.job_id}",))
+
+
+async def test_batch_job_that_ignores_disruptions_is_not_charged_a_retry(world: World) -> None:
+    if isinstance(world.cluster, SandboxCluster):
+        pytest.skip("the Job controller of the model knows no podFailurePolicy")
+    await world.kube.create("jobs", _batch_job(), namespace=world.namespace)
+    first = await _one_runs(world)
+    job = await world.placeholder(first)
+    await world.slurm.cancel(job.job_id)
+
+    async def next_one() -> Object | None:
+        now = await _one_runs(world)
+        return now if now["metadata"]["uid"] != first["metadata"]["uid"] else None
+
+    await world.until("the Job has another pod", next_one)
+    status = (await world.kube.get("jobs", "work", namespace=world.namespace))["status"]
+    assert status.get("failed", 0) == 0, status
+    ended = [it["type"] for it in status.get("conditions", ()) if it["status"] == "True"]
+    assert ended == [], "backoffLimit is 0: a charged retry would have been the Job's end"
 
 
 async def test_deployment_of_three_heals_through_slurm(world: World) -> None:
@@ -165,6 +291,48 @@ def _leaving(world: World) -> list[Object]:
     leaving = [it.pod for it in world.history.of("train") if pods.leaving(it.pod)]
     assert leaving
     return leaving
+
+
+async def _unharmed_by_now(world: World, pod: Object, *, second: str = "second") -> None:
+    """Another pod takes the whole way meanwhile, so a wrong eviction would have shown."""
+    await world.create(second)
+    await world.running(second)
+    world.unharmed(pod)
+
+
+def _has_job(pod: Object) -> bool:
+    return pods.annotation(pod, pods.JOB_ID) is not None
+
+
+async def _budget(world: World) -> None:
+    """A budget that never lets the pod `train` go; the server has counted it."""
+    selector = {"matchLabels": {"app": "train"}}
+    spec = {"minAvailable": 1, "selector": selector}
+    body = {"metadata": {"name": "keep"}, "spec": spec}
+    await world.kube.create("poddisruptionbudgets", body, namespace=world.namespace)
+
+    async def counted() -> bool:
+        found = await world.kube.get("poddisruptionbudgets", "keep", namespace=world.namespace)
+        return bool(found.get("status", {}).get("currentHealthy"))
+
+    await world.until("the budget has counted its pod", counted)
+
+
+def _batch_job() -> Object:
+    template = pods.pod("work", grace=_GRACE, restartPolicy="Never")
+    del template["metadata"]["name"]
+    ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    spec = {"backoffLimit": 0, "podFailurePolicy": {"rules": [ignored]}, "template": template}
+    return {"metadata": {"name": "work"}, "spec": spec}
+
+
+async def _one_runs(world: World) -> Object:
+    async def look() -> Object | None:
+        found = await world.kube.items("pods", namespace=world.namespace)
+        run = [it for it in found if pods.phase(it) == "Running" and not pods.leaving(it)]
+        return run[0] if len(run) == 1 else None
+
+    return await world.until("one pod runs", look)
 
 
 async def _three_run(world: World) -> dict[str, Object]:

@@ -22,6 +22,7 @@ _GROUPS: Final = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
     "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1",
@@ -121,6 +122,11 @@ class Kube:
         """Change an object, or its subresource ("status"), by a merge patch."""
         path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         return await self._ask("PATCH", path, patch, content_type=_MERGE)
+
+    async def evict(self, pod: str, *, namespace: str) -> None:
+        """Ask the Eviction API; KubeAnswerError 429 where a budget forbids it."""
+        body = {"metadata": {"name": pod, "namespace": namespace}}
+        await self._ask("POST", f"{_path('pods', namespace, pod)}/eviction", body)
 
     async def log(self, pod: str, *, namespace: str) -> str:
         """What the pod's container has written."""

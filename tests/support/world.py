@@ -38,6 +38,7 @@ class World:
     _nodes_set: list[str] = field(default_factory=list)
     _partitions_set: list[str] = field(default_factory=list)
     _reservations: list[str] = field(default_factory=list)
+    _cordoned: list[str] = field(default_factory=list)
 
     # --- acting ---
 
@@ -93,6 +94,23 @@ class World:
         await self.cluster.reserve(name, node, in_seconds=in_seconds)
         self._reservations.append(name)
         return name
+
+    async def cordon(self, *nodes: str) -> None:
+        """Have Kubernetes take no pods on these Nodes, until `uncordon` or the test's end."""
+        for node in nodes:
+            await self.kube.patch("nodes", node, {"spec": {"unschedulable": True}})
+            self._cordoned.append(node)
+
+    async def uncordon(self) -> None:
+        """Take the Nodes back into service."""
+        while self._cordoned:
+            node = self._cordoned.pop()
+            await self.kube.patch("nodes", node, {"spec": {"unschedulable": None}})
+
+    async def reboot(self, node: str) -> None:
+        """Have a node reboot once it is free; back to service after the test."""
+        self._nodes_set.append(node)
+        await self.cluster.reboot(node)
 
     async def set_node(self, node: str, state: str) -> None:
         """Set a Slurm node DOWN or the like, back to service after the test."""
@@ -247,6 +265,7 @@ class World:
 
     async def clean(self) -> None:
         """Remove what the test made; AssertionError when a placeholder outlives its pod."""
+        await self.uncordon()
         for node in self._nodes_set:
             await self.slurm.set_node(node, "RESUME")
         for name in self._partitions_set:

@@ -72,6 +72,8 @@ _KUBECONFIG = {
         (["sandbox", "--slurm-release", "23.02"], "--slurm-release: invalid choice: '23.02'"),
         (["sandbox", "--folder", "/dev/null"], "/dev/null: File exists"),
         (["sandbox", "--folder", "/proc/none"], "/proc/none: No such file"),
+        (["run", "--worker=0"], "there is no --worker=0; did you mean --workers?"),
+        (["run", "--slurm-kilwait", "30s"], "did you mean --slurm-kill-wait?"),
         (["run", "--workers=0"], "--workers: '0'"),
         (["--workers=0"], "--workers: '0'"),
         (["run", "--scheduler-name="], "--scheduler-name: ''"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from annotations.keys import DEFINITIONS
 from scheduler.__main__ import main, parser
 from scheduler.settings import ENV_PREFIX, Settings
 
@@ -115,7 +116,7 @@ def test_make_target_that_is_named_exists(document):
 def test_flag_that_is_named_exists(document):
     known = {flag for command in subcommands() for flag in flags_of(command)}
     text = _FENCE.sub("", document.read_text(encoding="utf-8"))
-    sbatch = {"--account", "--comment", "--partition", "--qos", "--reservation", "--time"}
+    sbatch = {option for it in DEFINITIONS for option in it.slurm_option.split(", ")}
     named = {word.partition("=")[0] for word in re.findall(r"`(--[a-z][a-z-]*[^`\s]*)`", text)}
     assert named <= known | sbatch
 

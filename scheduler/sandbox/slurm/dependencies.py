@@ -1,12 +1,18 @@
-"""What a job waits for: ``singleton`` and ``after*`` dependencies."""
+"""What a job waits for: ``singleton`` and ``after*`` dependencies, as measured on both releases."""
 
+import re
+from collections.abc import Iterator
 from enum import Enum, auto
+from typing import Final
 
 from .cluster import Cluster
 from .errors import SlurmError
 from .records import STARTED, Job, State
 
-_KINDS = frozenset({"after", "afterany", "afterok", "afternotok"})
+_TERM: Final = re.compile(r"(?P<kind>[a-z]+)(?P<jobs>(?::[0-9]+(?:\+[0-9]+)?)*)")
+# A job that nobody knows has started and ended, as far as these are concerned.
+_ENDED_WILL_DO: Final = frozenset({"after", "afterany", "aftercorr"})
+_KINDS: Final = _ENDED_WILL_DO | {"afterok", "afternotok"}
 
 
 class Dependency(Enum):
@@ -18,32 +24,38 @@ class Dependency(Enum):
 
 
 def check(cluster: Cluster, text: str) -> None:
-    """Refuse a dependency that cannot be read or names an unknown job (2038)."""
-    for term in filter(None, text.split(",")):
-        kind, *ids = term.split(":")
+    """Refuse a dependency that cannot be read or needs an unknown job (2038), or ``expand``."""
+    for term in filter(None, re.split("[,?]", text)):
+        match = _TERM.fullmatch(term)
+        kind = match["kind"] if match else ""
+        ids = [int(job.partition("+")[0]) for job in term.split(":")[1:]] if match else []
+        if kind == "expand":
+            raise SlurmError(2036)
         if kind == "singleton" and not ids:
             continue
-        known = (i.isdigit() and int(i) in cluster.jobs for i in ids)
-        if kind not in _KINDS or not ids or not all(known):
+        unknown = not cluster.jobs.keys() >= set(ids)
+        if kind not in _KINDS or not ids or (unknown and kind not in _ENDED_WILL_DO):
             raise SlurmError(2038)
 
 
-def judge(cluster: Cluster, job: Job) -> Dependency:
-    """Return how things stand; all terms must be fulfilled."""
-    verdicts = {_term(cluster, job, term) for term in job.dependency.split(",")}
+def judge(cluster: Cluster, job: Job, *, now: float) -> Dependency:
+    """Return how things stand: all terms must be fulfilled, or any where "?" stands between."""
+    verdicts = {verdict for _, verdict in terms(cluster, job, now=now)}
+    if "?" in job.dependency and Dependency.FULFILLED in verdicts:
+        return Dependency.FULFILLED
     if Dependency.NEVER in verdicts:
         return Dependency.NEVER
     return Dependency.WAITING if Dependency.WAITING in verdicts else Dependency.FULFILLED
 
 
-def _term(cluster: Cluster, job: Job, term: str) -> Dependency:
-    kind, *ids = term.split(":")
-    if kind == "singleton":
-        return _singleton(cluster, job)
-    verdicts = {_after(kind, cluster.jobs.get(int(job_id))) for job_id in ids}
-    if Dependency.NEVER in verdicts:
-        return Dependency.NEVER
-    return Dependency.WAITING if Dependency.WAITING in verdicts else Dependency.FULFILLED
+def terms(cluster: Cluster, job: Job, *, now: float) -> Iterator[tuple[str, Dependency]]:
+    """Yield each single term of the job's dependency, and how it stands."""
+    for term in filter(None, re.split("[,?]", job.dependency)):
+        kind, *others = term.split(":")
+        if not others:
+            yield term, _singleton(cluster, job)
+        for other in others:
+            yield f"{kind}:{other}", _after(kind, cluster, other, now=now)
 
 
 def _singleton(cluster: Cluster, job: Job) -> Dependency:
@@ -55,11 +67,15 @@ def _singleton(cluster: Cluster, job: Job) -> Dependency:
     return Dependency.FULFILLED
 
 
-def _after(kind: str, other: Job | None) -> Dependency:
+def _after(kind: str, cluster: Cluster, text: str, *, now: float) -> Dependency:
+    number, _, minutes = text.partition("+")
+    other = cluster.jobs.get(int(number))
     if other is None:
         return Dependency.FULFILLED
     if kind == "after":
-        return Dependency.WAITING if other.state is State.PENDING else Dependency.FULFILLED
+        since = other.start_time + 60 * int(minutes or 0)
+        waiting = other.state is State.PENDING or (other.alive and since > now)
+        return Dependency.WAITING if waiting else Dependency.FULFILLED
     if other.alive or other.completing:
         return Dependency.WAITING
     succeeded = other.state is State.COMPLETED

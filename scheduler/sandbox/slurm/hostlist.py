@@ -1,8 +1,9 @@
-"""Fold node names into Slurm's hostlist expressions, e.g. ``n[01-03,07]``."""
+"""Slurm's hostlist expressions, e.g. ``n[01-03,07]``: from node names and back."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 
@@ -29,6 +30,25 @@ class _Run:
         if len(self.numbers) == 1:
             return f"{self.prefix}{self.numbers[0]:0{width}}"
         return f"{self.prefix}[{','.join(_ranges(self.numbers, width))}]"
+
+
+def expand(text: str) -> Iterator[str]:
+    """Yield the names of an expression; one that cannot be read is a name that nobody has."""
+    for host in re.split(r",(?![^\[\]]*\])", text):
+        parts = [_alternatives(part) for part in re.split(r"(\[[0-9,-]+\])", host)]
+        yield from map("".join, product(*parts))
+
+
+def _alternatives(part: str) -> list[str]:
+    if not part.startswith("["):
+        return [part]
+    ranges = (item.partition("-") for item in part[1:-1].split(","))
+    return [
+        f"{number:0{len(low)}d}"
+        for low, _, high in ranges
+        if low.isdigit() and (high or low).isdigit()
+        for number in range(int(low), int(high or low) + 1)
+    ]
 
 
 def fold(names: Iterable[str]) -> str:

@@ -29,6 +29,8 @@ def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) ->
     job.signalling_until = 0.0
     if job.time_limit_minutes is None:
         job.time_limit_minutes = _partition_limit(cluster, job)
+    if job.time_limit_minutes is None and job.asked.deadline:
+        job.time_limit_minutes = int(job.asked.deadline - now) // 60
     if job.asked.script is not None:
         seconds = scripts.read(job.asked.script).seconds
         job.script_ends_at = None if seconds is None else now + seconds

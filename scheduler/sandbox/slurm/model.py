@@ -268,9 +268,11 @@ class SlurmModel:
             comment=asked.comment,
             admin_comment=asked.admin_comment,
             extra=asked.extra,
-            priority=0 if asked.held else 1 if asked.priority is None else asked.priority,
+            priority=_first_priority(asked),
             priority_set=asked.priority is not None,
+            nice=asked.nice,
             begin_time=asked.begin_time,
+            give_up_at=asked.described.get("deadline") or 0.0,
             time_limit_minutes=asked.time_limit_minutes,
             dependency=asked.dependency,
             misfit=misfit(cluster, asked.request),
@@ -289,6 +291,9 @@ class SlurmModel:
                 lifecycle.script_ended(self.cluster, job, now=now)
 
     def _enforce_limits(self, now: float) -> None:
+        for job in [self.cluster.jobs[job_id] for job_id in self.cluster.pending]:
+            if 0 < job.give_up_at <= now:
+                lifecycle.end(self.cluster, job, State.DEADLINE, now=now, reason="DeadLine")
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
             if job.signalling_until and job.signalling_until <= now:
                 lifecycle.signal_lost(self.cluster, job, now=now)
@@ -308,6 +313,13 @@ class SlurmModel:
 
 def _purgeable(job: Job, *, old: float) -> bool:
     return not job.alive and not job.completing and job.end_time < old
+
+
+def _first_priority(asked: Submission) -> int:
+    """Return what multifactor priority without any weight comes to, and what nice makes of it."""
+    if asked.held:
+        return 0
+    return max(1, -asked.nice) if asked.priority is None else asked.priority
 
 
 def _first_reason(job: Job, reservation: ReservationConfig | None, *, now: float) -> None:

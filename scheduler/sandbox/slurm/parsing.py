@@ -13,6 +13,7 @@ import msgspec
 
 from .errors import SlurmError
 from .shapes import Shape
+from .times import read_time
 
 _TYPES: Final = {
     "string": "type=string (Slurm type=string)",
@@ -40,6 +41,8 @@ _OPENAPI_TYPES: Final = {
     dict: "object",
     type(None): "null",
 }
+# Whatever the OpenAPI document says of them.
+_MOMENTS: Final = {"begin_time": "moment", "deadline": "moment"}
 _MEBIBYTES: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -101,7 +104,9 @@ def wrong_type(value: object, wanted: str, source: str) -> Warned:
 def _convert(
     found: Description, name: str, value: Any, kind: str, shape: Shape, *, source: str
 ) -> None:
-    match kind:
+    match _MOMENTS.get(name, kind):
+        case "moment":
+            _moment(found, name, value, source)
         case "integer":
             _integer(found, name, value, source)
         case "number":
@@ -147,6 +152,19 @@ def _number(found: Description, name: str, value: Any, source: str) -> None:
         )
     else:
         found.fields[name] = number
+
+
+def _moment(found: Description, name: str, value: Any, source: str) -> None:
+    """Take a number or a triple, or a text in sbatch's words, which stays as it is."""
+    if not isinstance(value, str):
+        _number(found, name, value, source)
+        return
+    try:
+        read_time(value)
+    except ValueError as error:
+        found.faults.append(SlurmError(9202, str(error), source=f"{source}/"))
+    else:
+        found.fields[name] = value
 
 
 def _text_number(text: str) -> int | None:

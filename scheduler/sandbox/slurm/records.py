@@ -53,7 +53,9 @@ class Request:
     """What a job asks of nodes; two jobs with equal requests fit in the same places.
 
     ``cpus`` is the total. ``max_nodes`` None lets it spread over as many nodes as it takes.
-    ``memory_mib`` 0 is the whole node's memory.
+    ``memory_mib`` 0 is the whole node's memory. ``constraint`` is in the syntax that
+    ``constraints`` reads. ``sole_user`` shares its node only with jobs of the same ``user_id``.
+    Of at most ``threads_per_core`` threads of each core a CPU is made, of all by default.
     """
 
     partition: str
@@ -63,10 +65,13 @@ class Request:
     max_nodes: int | None = 1
     memory_mib: int = 0
     gres: tuple[GresRequest, ...] = ()
-    features: tuple[str, ...] = ()
+    constraint: str = ""
     required: tuple[str, ...] = ()
     excluded: frozenset[str] = frozenset()
     exclusive: bool = False
+    sole_user: bool = False
+    user_id: int = 0
+    threads_per_core: int | None = None
     external: bool = False
     reservation: str = ""
 
@@ -99,6 +104,14 @@ class Submission:
     priority: int | None = None
     begin_time: float = 0.0
     time_limit_minutes: int | None = None
+    prefer: str = ""
+    shared: tuple[str, ...] = ()
+    wckey: str = ""
+    license_text: str = ""
+    nice: int = 0
+    deadline: float = 0.0
+    switches: int = 0
+    switch_wait: int = 0
     described: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -107,6 +120,7 @@ class Share:
     """What one job holds on one node.
 
     ``cores`` is a bit set, ``devices`` holds (index of the node's pool, bit set) pairs.
+    ``sole_user`` is the only user who may share the node, None where anybody may.
     """
 
     node: str
@@ -114,13 +128,15 @@ class Share:
     cores: int
     memory_mib: int
     devices: tuple[tuple[int, int], ...] = ()
+    sole_user: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
     """One job record. Times are seconds since the epoch, 0 is "not yet".
 
-    ``misfit`` is the reason why the partition, as configured, can never run the job.
+    ``misfit`` is the reason why the partition, as configured, can never run the job. ``preferred``
+    says that the job runs where it liked best.
     """
 
     id: int
@@ -140,6 +156,7 @@ class Job:
     nice: int = 0
     begin_time: float = 0.0
     expected_start: float = 0.0
+    give_up_at: float = 0.0
     eligible_time: float = 0.0
     start_time: float = 0.0
     end_time: float = 0.0
@@ -155,6 +172,7 @@ class Job:
     failed_node: str = ""
     dependency: str = ""
     misfit: str = ""
+    preferred: bool = False
 
     @property
     def external(self) -> bool:
@@ -194,6 +212,7 @@ class Node:
     """One node record: its configuration, what is held on it and what operators did to it.
 
     ``cores_used`` and the entries of ``gres_used``, one for each pool, are bit sets.
+    ``sole_users`` has, by job, the user that job shares the node with.
     """
 
     config: NodeConfig
@@ -204,6 +223,7 @@ class Node:
     memory_used: int = 0
     gres_used: list[int] = field(default_factory=list)
     jobs: set[int] = field(default_factory=set)
+    sole_users: dict[int, int] = field(default_factory=dict)
     down: bool = False
     drain: bool = False
     reboot: bool = False
@@ -237,6 +257,8 @@ class Node:
     def hold(self, job_id: int, share: Share) -> None:
         """Give the share to the job."""
         self.jobs.add(job_id)
+        if share.sole_user is not None:
+            self.sole_users[job_id] = share.sole_user
         self.cores_used |= share.cores
         self.memory_used += share.memory_mib
         for index, bits in share.devices:
@@ -247,6 +269,7 @@ class Node:
         if job_id not in self.jobs:
             return
         self.jobs.discard(job_id)
+        self.sole_users.pop(job_id, None)
         self.cores_used &= ~share.cores
         self.memory_used -= share.memory_mib
         for index, bits in share.devices:

@@ -3,12 +3,15 @@
 from typing import Final
 
 from .cluster import Cluster
+from .config import Release
+from .dependencies import Dependency, terms
 from .hostlist import fold
 from .records import STARTED, Exit, Job, Node, Share, State
 from .shapes import Shape
 from .wire import Wire, indices, number, tres, unset
 
 _YEAR: Final = 365 * 24 * 3600
+_UNFULFILLED: Final = {Dependency.WAITING: "unfulfilled", Dependency.NEVER: "failed"}
 _SIGNALS: Final = {0: "", 1: "HUP", 9: "KILL", 15: "TERM"}
 
 
@@ -20,7 +23,7 @@ def states(job: Job) -> list[str]:
 
 def job_record(cluster: Cluster, job: Job, shape: Shape) -> Wire:
     """Return a whole job record; ``shape`` decides which fields there are."""
-    record = {**shape.job, **_identity(cluster, job), **_times(job), **_wants(job)}
+    record = {**shape.job, **_identity(cluster, job), **_times(job), **_wants(cluster, job)}
     record.update(_holds(cluster, job, shape))
     if "step_id" in shape.job:
         record["step_id"] = {
@@ -42,13 +45,13 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "cluster": cluster.config.cluster_name,
         "comment": job.comment,
         "current_working_directory": asked.working_directory,
-        "dependency": _dependency(job),
+        "dependency": _dependency(cluster, job),
         "exit_code": exit_code(job.exit),
         "extra": job.extra,
         "failed_node": job.failed_node,
         "flags": _flags(job),
         "group_id": asked.group_id,
-        "group_name": user,
+        "group_name": _group_name(cluster, asked.group_id),
         "hold": job.priority == 0 and job.state is not State.SUSPENDED,
         "job_id": job.id,
         "job_state": states(job),
@@ -65,11 +68,23 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "state_reason": job.reason,
         "user_id": asked.user_id,
         "user_name": user,
+        "wckey": asked.wckey,
     }
 
 
-def _dependency(job: Job) -> str:
-    return ",".join(f"{term}(unfulfilled)" for term in filter(None, job.dependency.split(",")))
+def _group_name(cluster: Cluster, group_id: int) -> str:
+    """Return the name of a group; each user has one of the same name and number."""
+    return next((name for name, uid in cluster.config.users.items() if uid == group_id), "")
+
+
+def _dependency(cluster: Cluster, job: Job) -> str:
+    """Return what is not fulfilled yet, term by term, as of the last look."""
+    now = job.last_evaluation or job.submit_time
+    return ",".join(
+        f"{term}({_UNFULFILLED[verdict]})"
+        for term, verdict in terms(cluster, job, now=now)
+        if verdict in _UNFULFILLED
+    )
 
 
 def _flags(job: Job) -> list[str]:
@@ -82,7 +97,7 @@ def _flags(job: Job) -> list[str]:
         "USING_DEFAULT_ACCOUNT": not asked.account,
         "USING_DEFAULT_PARTITION": asked.default_partition,
         "USING_DEFAULT_QOS": not asked.qos,
-        "USING_DEFAULT_WCKEY": True,
+        "USING_DEFAULT_WCKEY": not asked.wckey,
         "DEPENDENT": bool(job.dependency),
     }
     return [name for name, given in named.items() if given]
@@ -93,7 +108,8 @@ def _times(job: Job) -> Wire:
     started = job.start_time if job.state is not State.PENDING else planned
     return {
         "accrue_time": number(job.eligible_time),
-        "eligible_time": number(job.eligible_time),
+        "deadline": number(job.asked.deadline),
+        "eligible_time": number(job.eligible_time or job.begin_time),
         "end_time": number(_end_time(job)),
         "last_sched_evaluation": number(job.last_evaluation),
         "preempt_time": number(job.preempt_time),
@@ -112,24 +128,38 @@ def _end_time(job: Job) -> float:
     return job.start_time + _YEAR if job.deadline is None else job.deadline
 
 
-def _wants(job: Job) -> Wire:
+def _wants(cluster: Cluster, job: Job) -> Wire:
     asked, request = job.asked, job.asked.request
     total_memory = request.memory_mib * request.min_nodes
     return {
         "cpus": number(sum(share.cpus for share in job.shares) or request.cpus),
         "cpus_per_task": number(asked.cpus_per_task),
         "excluded_nodes": fold(sorted(request.excluded)),
-        "features": "&".join(request.features),
-        "licenses": ",".join(f"{name}:{count}" for name, count in asked.licenses),
+        "features": asked.prefer if job.preferred else request.constraint,
+        "licenses": asked.license_text,
         "max_nodes": number(request.max_nodes or 0),
         "memory_per_node": number(request.memory_mib),
         "minimum_cpus_per_node": number(asked.cpus_per_task),
+        "maximum_switch_wait_time": asked.switch_wait if asked.switches else 0,
+        "prefer": asked.prefer if job.state is State.PENDING else "",
+        "required_switches": asked.switches,
+        "shared": _shared(cluster, job),
+        "threads_per_core": _threads(request.threads_per_core),
         "node_count": number(len(job.shares) or request.min_nodes),
         "required_nodes": fold(request.required),
         "tasks": number(asked.tasks),
         "tres_per_node": asked.tres_per_node,
         "tres_req_str": tres(request.cpus, total_memory, request.min_nodes),
     }
+
+
+def _shared(cluster: Cluster, job: Job) -> list[str]:
+    """Return how the node is shared, which 26.05 does not tell."""
+    return list(job.asked.shared) if cluster.config.release is Release.V24_11 else []
+
+
+def _threads(threads: int | None) -> Wire:
+    return unset() if threads is None else number(threads)
 
 
 def _holds(cluster: Cluster, job: Job, shape: Shape) -> Wire:

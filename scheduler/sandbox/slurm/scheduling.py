@@ -6,13 +6,14 @@ no job has a time limit. Preemption is preempt/partition_prio.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from . import lifecycle
 from .cluster import Cluster
 from .config import PartitionConfig
 from .dependencies import Dependency, judge
 from .placement import Room, place, share_of
-from .records import STARTED, Job, Node, Request, Share
+from .records import STARTED, Job, Node, Request, Share, State
 
 _UNAVAILABLE = (
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
@@ -54,7 +55,9 @@ class Pass:
             return False
         partition = self._cluster.partitions[job.asked.request.partition]
         reason = self._waits_for(job) or self._unreserved(job) or limit(partition, job)
-        if reason:
+        if reason == "DeadLine":
+            lifecycle.end(self._cluster, job, State.DEADLINE, now=self._now, reason=reason)
+        elif reason:
             self._wait(job, reason)
         if reason == "BadConstraints":
             job.priority = 0
@@ -64,12 +67,14 @@ class Pass:
         if job.begin_time > self._now:
             return "BeginTime"
         if job.dependency:
-            verdict = judge(self._cluster, job)
+            verdict = judge(self._cluster, job, now=self._now)
             if verdict is not Dependency.FULFILLED:
                 return "Dependency" if verdict is Dependency.WAITING else "DependencyNeverSatisfied"
             job.dependency = ""
         if not job.eligible_time:
             job.eligible_time = self._now
+        if job.asked.deadline and not _in_time(job, now=self._now):
+            return "DeadLine"
         return ""
 
     def _unreserved(self, job: Job) -> str:
@@ -83,6 +88,12 @@ class Pass:
         if not self._licensed(job):
             self._wait(job, "Licenses")
             return
+        if job.asked.prefer:
+            shares = self._place(replace(request, constraint=job.asked.prefer))
+            if shares is not None:
+                job.preferred = True
+                lifecycle.start(self._cluster, job, shares, now=self._now)
+                return
         full = self._full.get(request)
         shares = None if full else self._place(request) or self._take_places(job)
         if shares is not None:
@@ -99,9 +110,9 @@ class Pass:
         """Find room; within one pass no node gets emptier, so full ones are not asked again."""
         nodes = self._cluster.candidates(request)
         if request.min_nodes != 1 or request.max_nodes != 1 or request.required:
-            return place(request, [node for node in nodes if self._open(node, request)])
+            return place(request, [node for node in nodes if self._admits(node, request)])
         for index in range(self._first.get(request, 0), len(nodes)):
-            if self._open(nodes[index], request):
+            if self._admits(nodes[index], request):
                 share = share_of(request, nodes[index], request.cpus_per_node)
                 if share is not None:
                     self._first[request] = index
@@ -110,6 +121,17 @@ class Pass:
 
     def _open(self, node: Node, request: Request) -> bool:
         return self._cluster.may_start(node, request, now=self._now)
+
+    def _admits(self, node: Node, request: Request) -> bool:
+        """Whether the node takes new jobs, and its present users take this one beside theirs."""
+        if not self._open(node, request):
+            return False
+        if any(user != request.user_id for user in node.sole_users.values()):
+            return False
+        jobs = self._cluster.jobs
+        return not request.sole_user or all(
+            jobs[job_id].asked.user_id == request.user_id for job_id in node.jobs
+        )
 
     def _take_places(self, job: Job) -> Sequence[Share] | None:
         """Preempt the fewest jobs of lower tiers that make room; None when it is not there yet."""
@@ -168,7 +190,7 @@ class Pass:
         away = [n for n in nodes if not self._open(n, request)]
         if request.required:
             missing = [n for n in away if n.config.name in request.required]
-            if missing:
+            if len(missing) > len(request.required) - request.min_nodes:
                 return "ReqNodeNotAvail", _not_available(missing), 0.0
         elif len(away) == len(nodes):
             return "Resources", _UNAVAILABLE, 0.0
@@ -193,6 +215,11 @@ class Pass:
 
     def _wait(self, job: Job, reason: str, text: str = "") -> None:
         job.reason, job.reason_text = reason, text
+
+
+def _in_time(job: Job, *, now: float) -> bool:
+    """Whether the job, started now, could be done by its deadline; it needs a minute at least."""
+    return now + 60 * (job.time_limit_minutes or 1) <= job.asked.deadline
 
 
 def limit(partition: PartitionConfig, job: Job) -> str:

@@ -5,17 +5,23 @@ those about accounts and QOS with it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from . import constraints
 from .cluster import Cluster
 from .config import Release
 from .dependencies import check as check_dependency
 from .errors import SlurmError
+from .hostlist import expand
 from .placement import Room, place
 from .records import GresRequest, Request, Submission
+from .times import read_time
 
 _LONGEST: Final = 1024
+_LARGEST_NICE: Final = 2**31 - 3
+_LARGEST_PRIORITY: Final = 2**32 - 3
+_SWITCH_WAIT_SECONDS: Final = 300
 _GRES: Final = re.compile(r"gres/(?P<name>\w+)(?::(?P<type>[A-Za-z]\w*))?(?::(?P<count>\d+))?")
 
 
@@ -28,17 +34,20 @@ def submission(
     _check_texts(fields, operator=user in cluster.config.operators)
     _check_script(cluster, fields, script, external=external)
     check_accounting(cluster, fields)
-    if 0 < fields.get("deadline", 0) <= now:
-        raise SlurmError(2051)
+    begin, deadline = (_moment(fields.get(name), now) for name in ("begin_time", "deadline"))
     check_dependency(cluster, fields.get("dependency", ""))
-    request = _request(cluster, fields, external=external)
+    nice = _nice(fields, operator=user in cluster.config.operators)
+    request = _request(cluster, fields, external=external, user_id=user_id)
+    time_limit = _time_limit(cluster, fields, request.partition)
+    if deadline and max(now, begin) + 60 * (time_limit or 0) >= deadline:
+        raise SlurmError(2051)
     if external and "tasks" in fields and fields["tasks"] < request.min_nodes:
         raise SlurmError(2025)
     return Submission(
         request=request,
         user_id=user_id,
         user_name=user_name,
-        group_id=_id(fields.get("group_id"), user_id),
+        group_id=_group(cluster, fields, user=user),
         script=script,
         licenses=_licenses(cluster, fields.get("licenses", "")),
         tasks=fields.get("tasks", request.min_nodes),
@@ -47,11 +56,17 @@ def submission(
         default_partition="partition" not in fields,
         memory_given=request.memory_mib > 0 or "memory_per_node" in fields,
         working_directory=fields.get("current_working_directory", ""),
-        begin_time=fields.get("begin_time") or 0.0,
-        priority=fields.get("priority"),
+        begin_time=begin,
+        deadline=deadline,
+        priority=_priority(fields.get("priority")),
+        nice=nice,
+        shared=tuple(fields.get("shared", ())),
+        license_text=fields.get("licenses", ""),
+        switches=fields.get("required_switches") or 0,
+        switch_wait=fields.get("wait_for_switch", _SWITCH_WAIT_SECONDS),
         described={**fields, "user_id": str(user_id)},
         held=bool(fields.get("hold")) and fields.get("priority") is None,
-        time_limit_minutes=_time_limit(cluster, fields, request.partition),
+        time_limit_minutes=time_limit,
         **{name: fields.get(name, "") for name in _TEXTS},
     )
 
@@ -65,6 +80,8 @@ _TEXTS: Final = (
     "admin_comment",
     "comment",
     "extra",
+    "prefer",
+    "wckey",
 )
 
 
@@ -109,8 +126,28 @@ def _owner(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> tuple[s
     return names.get(user_id, ""), user_id
 
 
-def _id(text: object, otherwise: int) -> int:
-    return int(str(text)) if str(text).isdigit() else otherwise
+def _group(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> int:
+    """Return the group; without one it is that of the token's user, whoever the job is for."""
+    text = str(fields.get("group_id", ""))
+    return int(text) if text.isdigit() else cluster.config.users.get(user, 65534)
+
+
+def _moment(value: float | str | None, now: float) -> float:
+    return read_time(value, now=now) if isinstance(value, str) else float(value or 0)
+
+
+def _nice(fields: Mapping[str, Any], *, operator: bool) -> int:
+    nice = int(fields.get("nice", 0))
+    if abs(nice) > _LARGEST_NICE:
+        raise SlurmError(2123, f"Nice value not within +/- {_LARGEST_NICE}", source="#/job/nice/")
+    if nice < 0 and not operator:
+        raise SlurmError(2123)
+    return nice
+
+
+def _priority(asked: int | None) -> int | None:
+    """Return the priority asked for; one that cannot be is taken for none."""
+    return asked if asked is not None and 0 <= asked <= _LARGEST_PRIORITY else None
 
 
 def check_lengths(fields: Mapping[str, Any]) -> None:
@@ -173,11 +210,12 @@ def _time_limit(cluster: Cluster, fields: Mapping[str, Any], partition: str) -> 
     return settings.default_time_minutes
 
 
-def _request(cluster: Cluster, fields: Mapping[str, Any], *, external: bool) -> Request:
+def _request(
+    cluster: Cluster, fields: Mapping[str, Any], *, external: bool, user_id: int
+) -> Request:
     partition = _partition(cluster, fields.get("partition", ""))
-    required, excluded = fields.get("required_nodes", ()), fields.get("excluded_nodes", ())
-    if not cluster.nodes.keys() >= {*required, *excluded}:
-        raise SlurmError(2018)
+    required, excluded = (_nodes(fields, name) for name in ("required_nodes", "excluded_nodes"))
+    _check_nodes(cluster, required, excluded)
     least, most = _node_counts(fields)
     tasks, per_task = fields.get("tasks", least), max(1, fields.get("cpus_per_task", 1))
     cpus = max(fields.get("minimum_cpus", 1), tasks * per_task, least)
@@ -185,25 +223,40 @@ def _request(cluster: Cluster, fields: Mapping[str, Any], *, external: bool) -> 
         partition=partition,
         cpus=cpus,
         cpus_per_node=max(-(-cpus // least), fields.get("minimum_cpus_per_node", 1)),
-        min_nodes=max(least, len(required)),
+        min_nodes=max(least, len(required) if most is None else min(most, len(required))),
         max_nodes=most,
         memory_mib=_memory(fields, cpus=-(-cpus // least)),
         gres=_gres(cluster, fields.get("tres_per_node", "")),
-        features=_features(cluster, fields),
+        constraint=_constraint(cluster, fields),
         required=tuple(sorted(required)),
         excluded=frozenset(excluded),
         exclusive=fields.get("shared") == ["none"],
+        sole_user=fields.get("shared") == ["user"],
+        user_id=user_id,
+        threads_per_core=_threads(cluster, fields),
         external=external,
         reservation=fields.get("reservation", ""),
     )
 
 
-def _partition(cluster: Cluster, name: str) -> str:
-    if not name:
-        name = next((p.name for p in cluster.partitions.values() if p.default), "")
-    if name not in cluster.partitions:
+def _check_nodes(cluster: Cluster, required: Sequence[str], excluded: Sequence[str]) -> None:
+    """Refuse unknown nodes; one known among the required ones is enough for 24.11."""
+    known = cluster.nodes.keys()
+    enough = cluster.config.release is Release.V24_11 and not known.isdisjoint(required)
+    if not (enough or known >= set(required)) or not known >= set(excluded):
+        raise SlurmError(2018)
+    if not set(required).isdisjoint(excluded):
+        raise SlurmError(2018)
+
+
+def _partition(cluster: Cluster, names: str) -> str:
+    """Return the partition: of several the one with the highest tier, as Slurm tries them."""
+    if not names:
+        names = next((p.name for p in cluster.partitions.values() if p.default), "")
+    listed = names.split(",")
+    if not cluster.partitions.keys() >= set(listed):
         raise SlurmError(2000)
-    return name
+    return max(listed, key=lambda name: cluster.partitions[name].priority_tier)
 
 
 def _node_counts(fields: Mapping[str, Any]) -> tuple[int, int | None]:
@@ -236,14 +289,37 @@ def _gres(cluster: Cluster, text: str) -> tuple[GresRequest, ...]:
         if match["name"] not in cluster.gres_names:
             raise SlurmError(2072)
         wanted.append(GresRequest(match["name"], match["type"] or "", int(match["count"] or 1)))
+    untyped = {gres.name for gres in wanted if not gres.type}
+    if any(gres.type and gres.name in untyped for gres in wanted):
+        raise SlurmError(2119)
     return tuple(wanted)
 
 
-def _features(cluster: Cluster, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    known = cluster.features
-    wanted = tuple(filter(None, re.split("[&,]", fields.get("constraints", ""))))
-    if not known.issuperset(wanted):
-        raise SlurmError(2029)
-    if not known.issuperset(filter(None, re.split("[&,]", fields.get("prefer", "")))):
-        raise SlurmError(2133)
-    return wanted
+def _constraint(cluster: Cluster, fields: Mapping[str, Any]) -> str:
+    wanted = str(fields.get("constraints", ""))
+    _check_features(cluster, wanted, number=2029)
+    _check_features(cluster, str(fields.get("prefer", "")), number=2133)
+    return wanted.replace(",", "&")
+
+
+def _check_features(cluster: Cluster, text: str, *, number: int) -> None:
+    try:
+        names = constraints.read(text).names()
+    except constraints.ConstraintError:
+        raise SlurmError(number) from None
+    if not cluster.features.issuperset(names):
+        raise SlurmError(number)
+
+
+def _threads(cluster: Cluster, fields: Mapping[str, Any]) -> int | None:
+    """Return the threads of a core to use; 2014 where no node's cores have as many."""
+    asked: int | None = fields.get("threads_per_core")
+    most = max(node.config.threads_per_core for node in cluster.nodes.values())
+    if asked is not None and not 1 <= asked <= most:
+        raise SlurmError(2014)
+    return asked
+
+
+def _nodes(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the names of a list of nodes, whose entries may be hostlists."""
+    return tuple(node for entry in fields.get(name, ()) for node in expand(entry))

@@ -88,6 +88,8 @@ def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: b
         cluster.rename(job, fields["name"])
     if "time_limit" in fields:
         job.time_limit_minutes = fields["time_limit"]
+    if "deadline" in fields:
+        job.give_up_at = fields["deadline"] or 0.0
     if "begin_time" in fields:
         job.begin_time = fields["begin_time"] or 0.0
     refused = _set_priority(job, fields) if "priority" in fields else 0

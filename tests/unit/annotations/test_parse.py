@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations import PREFIX, ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
-from annotations.keys import DEFINITIONS, UNSUPPORTED
+from annotations.keys import DEFINITIONS
 from tests.unit.annotations.pods import accepted, pod, refused, the_problem
 
 TEXTS = ["partition", "account", "qos", "reservation", "comment"]
-EXAMPLES = {d.key: d.example for d in DEFINITIONS}
+# Two ways to say the same thing, and two things that do not go together.
+EXAMPLES = {d.key: d.example for d in DEFINITIONS if d.key not in {"features", "hold"}}
 
 
 def test_plain_pod_asks_for_its_resources_and_nothing_else():
@@ -28,6 +29,7 @@ def test_text_reaches_its_field_unchanged(key):
 
 def test_all_examples_together_make_a_job():
     request = accepted(pod(EXAMPLES))
+    assert (request.user_id, request.group_id) == (1001, 1001)
     assert request.time_limit_minutes == 60
     assert {key: getattr(request, key) for key in TEXTS} == {key: EXAMPLES[key] for key in TEXTS}
 
@@ -82,22 +84,15 @@ def test_longest_text_is_accepted():
     assert accepted(pod({"comment": "x" * 1024})).comment == "x" * 1024
 
 
-@pytest.mark.parametrize("key", sorted(UNSUPPORTED))
-def test_sunk_annotation_that_is_not_acted_on_is_refused(key):
-    problem = the_problem(pod({key: "a100-01"}))
-    assert problem.field == PREFIX + key
-    assert "not supported by this version" in problem.expected
-    assert all(definition.key in problem.expected for definition in DEFINITIONS)
-
-
 @pytest.mark.parametrize(
     ("key", "nearest"),
     [
         ("partitions", "did you mean 'partition'?"),
         ("acount", "did you mean 'account'?"),
         ("time-out", "did you mean 'timeout'?"),
-        ("excludedNodes", "did you mean 'excluded-nodes' (not supported by this version)?"),
-        ("zzz", "one of account, comment,"),
+        ("excludedNodes", "did you mean 'excluded-nodes'?"),
+        ("constraint", "did you mean 'constraints'?"),
+        ("zzz", "one of account, begin, comment,"),
     ],
 )
 def test_unknown_annotation_proposes_the_nearest_name(key, nearest):
@@ -108,7 +103,7 @@ def test_unknown_annotation_proposes_the_nearest_name(key, nearest):
 
 def test_all_problems_are_told_at_once():
     spec = pod(
-        {"timeout": "1h", "qos": "", "priority": "1", "partion": "main"},
+        {"timeout": "1h", "qos": "", "priority": "high", "partion": "main"},
         containers=(ContainerResources(name="web", requests={"nvidia.com/gpu": "0.5"}),),
         termination_grace_period_seconds=30,
     )

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -209,3 +210,35 @@ def test_part_of_a_gpu_is_refused(count):
     problem = the_problem(with_gpus({"nvidia.com/gpu": count}))
     assert problem.field == "spec.containers[g0].resources.requests.nvidia.com/gpu"
     assert problem.expected == "a whole number of devices"
+
+
+def annotated(gpus: str, **annotations: str) -> PodSpec:
+    return replace(pod(annotations), containers=with_gpus({"nvidia.com/gpu": gpus}).containers)
+
+
+def test_explicit_gres_comes_beside_what_the_containers_ask_for():
+    request = accepted(annotated("2", gres="nic:1"))
+    assert (request.gpus, request.gres) == (2, "gres/gpu:2,gres/nic:1")
+
+
+def test_explicit_gres_gives_the_containers_gpus_their_type():
+    request = accepted(annotated("3", gres="gpu:h100:2,gpu:a100:1"))
+    assert (request.gpus, request.gres) == (3, "gres/gpu:h100:2,gres/gpu:a100:1")
+
+
+def test_explicit_gres_with_another_count_is_refused():
+    problem = the_problem(annotated("2", gres="gpu:h100:3"))
+    assert problem.expected == "gpu as often as the containers ask for it: 2"
+
+
+@pytest.mark.parametrize("value", ["ok", "shared"])
+def test_gpus_are_not_for_cpus_that_others_may_share(value):
+    problem = the_problem(annotated("1", exclusive=value))
+    assert problem.value == value
+    assert problem.expected.startswith("none or user")
+    assert accepted(annotated("0", exclusive=value)).gpus == 0
+
+
+@pytest.mark.parametrize("value", ["none", "user", "mcs", "topo", "false"])
+def test_other_ways_to_share_go_with_gpus(value):
+    assert accepted(annotated("1", exclusive=value)).gpus == 1

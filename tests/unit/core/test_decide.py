@@ -368,9 +368,9 @@ def test_pod_is_not_bound_to_a_node_that_its_job_is_about_to_lose():
 
 @pytest.mark.parametrize(("restarts", "then"), [(0, "Evict"), (1, "Evict"), (2, "Submit")])
 def test_requeue_counts_from_the_bind_on(restarts, then):
-    bound = pod(PodStage.BOUND, restarts=restarts)
-    pending = record(BaseState.PENDING, nodes=(), restart_count=2)
-    assert kinds(decide(facts(bound, job=tracked(pending)), NOW))[0] == then
+    noted = tag(restarts=restarts)
+    pending = record(BaseState.PENDING, nodes=(), restart_count=2, admin_comment=noted)
+    assert kinds(decide(facts(BOUND, job=tracked(pending)), NOW))[0] == then
 
 
 def test_job_requeued_and_started_elsewhere_has_left_its_pod():

@@ -122,7 +122,8 @@ def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> No
         held = proven(unit)
         assert held is not None
         running = held.state.base is BaseState.RUNNING
-        requeued = held.restart_count > evict.pod.restarts and not held.state.ended
+        tag = read_tag(held.admin_comment)
+        requeued = held.restart_count > (tag.restarts if tag else 0) and not held.state.ended
         warned = running and held.preempt_time is not None
         suspended = held.state.base is BaseState.SUSPENDED and unit.evict_suspended
         assert held.state.ended or requeued or warned or suspended

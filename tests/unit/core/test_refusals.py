@@ -15,6 +15,9 @@ FULL = dataclasses.replace(
     reservation="night",
     gres="gres/gpu:2",
     time_limit_minutes=90,
+    required_nodes=("n1", "n2"),
+    constraints="h100",
+    deadline=1_900_000_000,
 )
 
 
@@ -27,6 +30,10 @@ FULL = dataclasses.replace(
         (2053, "sunk.coreweave.com/reservation is 'night'", "scontrol show res"),
         (2051, "sunk.coreweave.com/timeout comes to 90 minutes", "time limit"),
         (2014, "4 CPUs, 1024 MiB of memory, gres/gpu:2", "ask for less"),
+        (2014, "the features h100", "ask for less"),
+        (2018, "sunk.coreweave.com/required-nodes is 'n1,n2'", "sinfo -N"),
+        (2029, "sunk.coreweave.com/constraints is 'h100'", "joined by & or |"),
+        (2051, "sunk.coreweave.com/deadline is 1900000000", "before the deadline"),
         (2072, "gres/gpu:2", "Slurm's nodes have"),
     ],
 )
@@ -40,6 +47,12 @@ def test_refusal_names_field_value_and_remedy(number, field, remedy):
 def test_field_that_was_not_given_is_called_not_set():
     told = refusal_text(REQUEST, error_number=2045, description="no")
     assert "sunk.coreweave.com/account is not set" in told
+
+
+def test_several_fields_that_were_not_given_are_all_named():
+    told = refusal_text(REQUEST, error_number=2018, description="no")
+    assert "required-nodes is not set and " in told
+    assert "excluded-nodes is not set" in told
 
 
 def test_refusal_of_an_unknown_kind_sends_people_to_the_operators():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-import msgspec
 from hypothesis import strategies as st
 
 from annotations import JobRequest, Problem
@@ -40,12 +39,22 @@ def tag(
     uids: tuple[str, ...] = (KEY,),
     node: str = "",
     version: int = VERSION,
+    restarts: int = 0,
     asked: JobRequest | None = None,
 ) -> str:
     """An admin_comment; ours, of a version without digests, unless told otherwise."""
     digested = {} if asked is None else dict(digests(asked))
-    tag = OwnerTag(version, owner.cluster, owner.scheduler, "ns", "train", uids, node)
-    return msgspec.structs.replace(tag, asked=digested).encode()
+    return OwnerTag(
+        v=version,
+        cluster=owner.cluster,
+        scheduler=owner.scheduler,
+        namespace="ns",
+        unit="train",
+        uids=uids,
+        node=node,
+        restarts=restarts,
+        asked=digested,
+    ).encode()
 
 
 def state(base: BaseState, *flags: str) -> JobState:
@@ -122,7 +131,7 @@ _records = st.builds(
     state=_states,
     state_reason=st.sampled_from(["", "None", "Resources", "Dependency"]),
     nodes=_node_lists,
-    admin_comment=st.sampled_from([tag(), tag(), tag(), *TAGS]),
+    admin_comment=st.sampled_from([tag(), tag(), tag(), tag(restarts=1), *TAGS]),
     restart_count=st.integers(0, 2),
     priority=st.none() | st.just(100),
     partition=st.sampled_from(["", "main"]),
@@ -171,7 +180,6 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
             node=draw(st.sampled_from(["n1", "n2", "n3"])) if stage in _RUNS else "",
             placed_by_us=draw(st.sampled_from([True, True, False])),
             grace_seconds=draw(st.sampled_from([0, 5, 30])),
-            restarts=draw(st.sampled_from([0, 0, 1])),
         )
         for index, stage in enumerate(stages)
     )

@@ -206,6 +206,14 @@ def test_node_that_is_to_reboot_drains_and_keeps_its_jobs(lab: Lab) -> None:
     assert {"DRAIN", "REBOOT_REQUESTED"} <= set(node.states)
 
 
+def test_job_that_waits_past_its_deadline_ends(lab: Lab) -> None:
+    job = lab.submit(deadline=int(lab.clock.now) + 60, hold=True)
+    lab.pass_time(59)
+    assert job.state is State.PENDING
+    lab.pass_time(2)
+    assert (job.state, job.reason) == (State.DEADLINE, "DeadLine")
+
+
 def test_script_out_of_memory_gives_its_node_back(old_lab: Lab) -> None:
     job = old_lab.submit(script=SLEEP)
     old_lab.pass_time()

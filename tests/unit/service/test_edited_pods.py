@@ -34,7 +34,7 @@ def events(service: Service, reason: str) -> list[Told]:
 async def test_edit_is_carried_out_once(service: Service, slurm: TinySlurm, kube: TinyKube) -> None:
     await waits(service, kube, comment="before")
     kube.edit(UID, annotated(comment="after", timeout="600"))
-    await asyncio.sleep(600)
+    await asyncio.sleep(100)
     assert (slurm.jobs[1].comment, slurm.jobs[1].time_limit_minutes) == ("after", 10)
     assert slurm.calls["update"] == 2, "the fields, and the tag"
     assert slurm.calls["submit"] == 1
@@ -72,12 +72,12 @@ async def test_refused_edit_is_tried_again_with_pauses_and_told(
     told = kube.told(UID)
     assert told is not None
     assert "partition 'nowhere' was not taken: Invalid partition" in told.message
-    await asyncio.sleep(1200)
-    assert slurm.calls["update"] <= 12
+    await asyncio.sleep(400)
+    assert slurm.calls["update"] <= 9
     assert len(events(service, "UpdateRefused")) <= 8
 
     slurm.refuses = set()
-    await asyncio.sleep(301)
+    await asyncio.sleep(260)
     assert slurm.jobs[1].partition == "nowhere"
     told = kube.told(UID)
     assert told is not None
@@ -90,7 +90,7 @@ async def test_correction_of_a_refused_edit_waits_out_no_pause(
     await waits(service, kube, partition="main")
     slurm.refuses = {"partition"}
     kube.edit(UID, annotated(partition="nowhere"))
-    await asyncio.sleep(1000)
+    await asyncio.sleep(100)
     slurm.refuses = set()
     kube.edit(UID, annotated(partition="high"))
     await asyncio.sleep(2)

@@ -1,4 +1,4 @@
-"""What the process shows of itself: probes, metrics, hints, log, loop lag."""
+"""What the process shows of itself: probes, metrics, log, loop lag."""
 
 from __future__ import annotations
 
@@ -79,23 +79,6 @@ async def test_queue_feeds_its_metrics():
     assert value(f"{prefix}_retries_total") == 1
     assert value(f"{prefix}_queue_duration_seconds_sum") == pytest.approx(0.1)
     assert value(f"{prefix}_work_duration_seconds_sum") == pytest.approx(0.2)
-
-
-async def test_hint_names_a_job(faces, http):
-    hinted: list[int] = []
-    port = await faces.open(HERE, probes.hints(hinted.append))
-    assert (await fetched(http, port, "/hints/jobs/4711", method="POST"))[0] == 202
-    assert hinted == [4711]
-
-
-@pytest.mark.parametrize("job", ["x", "-1", "1.5", "99999999999", "%D9%A4"])
-async def test_hint_that_is_no_job_id_is_refused(faces, http, job):
-    hinted: list[int] = []
-    port = await faces.open(HERE, probes.hints(hinted.append))
-    status, text = await fetched(http, port, f"/hints/jobs/{job}", method="POST")
-    assert status == 400
-    assert "expected a number" in text
-    assert hinted == []
 
 
 async def test_address_of_nothing_is_not_opened(faces):

@@ -315,3 +315,69 @@ async def test_answer_lost_twice_leaves_one_job_for_a_pod_that_runs(slurm, kube,
     service.start()
     await asyncio.sleep(120)
     assert len(live(slurm)) == 1
+
+
+# --- a pod that forges what we know of it ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at its creation", "while it runs"])
+async def test_pod_that_says_its_job_was_requeued_before_cannot_outstay_a_requeue(
+    slurm, kube, later
+):
+    """Only Slurm knows how often a job was requeued when its pod was bound: a preemption by requeue
+    must not be a matter of what the pod says.
+    """
+    forged = {"slurm-pod-scheduler/restarts": "4000000000"}
+    kube.create(UID, annotations={} if later else forged)
+    service = Service(slurm, kube)
+    service.start()
+    await asyncio.sleep(5)
+    slurm.start(1)
+    await asyncio.sleep(5)
+    assert kube.bindings
+    if later:
+        await kube.patch_pod_status("ns", "train", UID, annotations=forged)
+    successor = await again(service, slurm, kube)
+    await asyncio.sleep(5)
+    slurm.requeue(1)
+    await asyncio.sleep(20)
+    await successor.kill()
+    assert kube.deleted == [UID]
+
+
+async def test_job_requeued_before_its_pod_was_bound_is_no_reason_to_end_the_pod(slurm, kube):
+    """Nor for a next process, which learns it from Slurm."""
+    service = Service(slurm, kube)
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(5)
+    slurm.requeue(1)
+    slurm.start(1)
+    await asyncio.sleep(5)
+    assert len(kube.bindings) == 1
+    service = await again(service, slurm, kube)
+    await asyncio.sleep(600)
+    assert kube.deleted == []
+    slurm.requeue(1)
+    await asyncio.sleep(20)
+    assert kube.deleted == [UID]
+    await service.kill()
+
+
+async def test_pod_is_not_bound_before_its_job_says_how_often_it_was_requeued(slurm, kube, service):
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(5)
+    update = slurm.update_job
+    slurm.requeue(1)
+
+    async def away(job_id: int, **changes: object) -> None:
+        raise SlurmUnreachable("connection refused")
+
+    slurm.update_job = away
+    slurm.start(1)
+    await asyncio.sleep(20)
+    assert not kube.bindings
+    slurm.update_job = update
+    await asyncio.sleep(20)
+    assert len(kube.bindings) == 1

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from annotations import Sharing, Switches
 from scheduler.core.naming import Owner, read_tag
 from scheduler.placeholder import SCRIPT, Mode, mode_for, submission
-from slurmapi import KNOWN_VERSIONS, JobSubmission
+from slurmapi import KNOWN_VERSIONS, ApiVersion, JobSubmission
+from slurmapi.submission import encode
 from tests.unit.core.things import REQUEST
 
 OWNER = Owner("cluster-1", "slurm-scheduler")
@@ -82,3 +86,55 @@ def test_every_job_is_a_singleton_and_none_is_requeued():
         assert isinstance(job, JobSubmission)
         assert job.singleton
         assert not job.requeue
+
+
+WISHES = dataclasses.replace(
+    REQUEST,
+    required_nodes=("n1", "n2"),
+    excluded_nodes=("n3",),
+    constraints="h100",
+    prefer="nvlink",
+    begin="now+1hour",
+    dependency="afterok:1",
+    hold=True,
+    switches=Switches(1, 5),
+    exclusive=Sharing.OK,
+    user_id=7,
+    group_id=8,
+    priority=0,
+    working_directory="/home/alice",
+)
+
+
+def asked(**more: Any) -> JobSubmission:
+    return submission(
+        WISHES, owner=OWNER, mode="external", namespace="ns", name="train", uids=UIDS[:1], **more
+    )
+
+
+def test_pods_wishes_become_the_jobs():
+    job = asked(excluded=("n3", "n4"))
+    assert (job.required_nodes, job.excluded_nodes) == (("n1", "n2"), ("n3", "n4"))
+    assert (job.constraints, job.prefer, job.shared) == ("h100", "nvlink", "oversubscribe")
+    assert (job.begin, job.dependency, job.held) == ("now+1hour", "afterok:1", True)
+    assert (job.switches, job.switch_wait_seconds) == (1, 300)
+    assert (job.user_id, job.group_id, job.priority) == (7, 8, 0)
+    assert job.working_directory == "/home/alice"
+    assert job.singleton
+
+
+def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
+    job = asked(node="n3", excluded=("n3",))
+    assert (job.required_nodes, job.excluded_nodes) == (("n3",), ())
+    assert (job.constraints, job.prefer, job.switches) == (None, None, None)
+    assert (job.begin, job.dependency, job.held) == (None, None, False)
+    assert (job.shared, job.user_id, job.priority) == ("oversubscribe", 7, 0)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+def test_every_way_to_share_is_one_that_slurm_knows(sharing):
+    request = dataclasses.replace(REQUEST, exclusive=sharing)
+    job = submission(
+        request, owner=OWNER, mode="external", namespace="ns", name="train", uids=UIDS[:1]
+    )
+    assert encode(job, ApiVersion(45))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Patched
+from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Held, Patched
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
     Container,
@@ -40,6 +40,9 @@ class TinyKube:
         self.on_change: Callable[[str], None] = lambda _uid: None
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
+        self.graces: list[int | None] = []
+        self.evictions = 0
+        self.budget_holds = False
         self.patches: list[tuple[str, tuple[Condition, ...]]] = []
         self.fail: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.on_bind: Callable[[str, str], None] = lambda _uid, _node: None
@@ -82,8 +85,18 @@ class TinyKube:
             return Gone()
         self.on_delete(uid)
         self.deleted.append(uid)
+        self.graces.append(grace_seconds)
         self.delete(uid)
         return Deleted()
+
+    async def evict_pod(
+        self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+    ) -> Deleted | Held | Gone:
+        await self._call("evict")
+        self.evictions += 1
+        if self.budget_holds:
+            return Held()
+        return await self.delete_pod(namespace, name, uid, grace_seconds=grace_seconds)
 
     async def patch_pod_status(
         self,

@@ -73,7 +73,45 @@ def test_optional_fields_are_written_in_slurms_types(placeholder: JobSubmission)
     assert "dependency" not in fields
 
 
-def test_shared_is_never_sent_since_it_means_exclusive(placeholder: JobSubmission) -> None:
+def test_wishes_are_written_in_slurms_types(placeholder: JobSubmission) -> None:
+    job = replace(
+        placeholder,
+        priority=0,
+        nice=-5,
+        constraints="a&b",
+        prefer="c",
+        shared="oversubscribe",
+        licenses="matlab:2",
+        wckey="w",
+        begin=1_900_000_000,
+        deadline="now+2hours",
+        dependency="afterok:1:2,after:3+5",
+        switches=1,
+        switch_wait_seconds=60,
+        threads_per_core=1,
+        requeue=True,
+    )
+    plain, fields = shape(placeholder), shape(job)
+    assert {name: value for name, value in fields.items() if plain.get(name) != value} == {
+        "priority": {"set": True, "number": 0},
+        "nice": -5,
+        "constraints": "a&b",
+        "prefer": "c",
+        "shared": ["oversubscribe"],
+        "licenses": "matlab:2",
+        "wckey": "w",
+        "begin_time": {"set": True, "number": 1_900_000_000},
+        "deadline": "now+2hours",
+        "dependency": "singleton,afterok:1:2,after:3+5",
+        "required_switches": {"set": True, "number": 1},
+        "wait_for_switch": 60,
+        "threads_per_core": 1,
+        "requeue": True,
+    }
+    assert shape(replace(placeholder, begin="tomorrow"))["begin_time"] == "tomorrow"
+
+
+def test_shared_is_not_sent_unless_asked_for(placeholder: JobSubmission) -> None:
     assert "shared" not in shape(placeholder)
 
 
@@ -125,6 +163,24 @@ def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
         ("group_id", "users"),
         ("kill_on_node_fail", None),
         ("requeue", "no"),
+        ("priority", -1),
+        ("priority", 2**32 - 2),
+        ("nice", 2**31 - 2),
+        ("nice", "low"),
+        ("constraints", "a & b"),
+        ("prefer", ""),
+        ("shared", "ok"),
+        ("shared", ["none"]),
+        ("licenses", "a b"),
+        ("wckey", 1),
+        ("begin", "next week"),
+        ("begin", -1),
+        ("deadline", 1.5),
+        ("dependency", "singleton?afterok:1"),
+        ("dependency", "afterok:x"),
+        ("switches", 0),
+        ("switch_wait_seconds", "1"),
+        ("threads_per_core", 0),
         ("script", SCRIPT),
     ],
 )

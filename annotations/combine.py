@@ -1,0 +1,85 @@
+"""What the parts of a request have to do with each other, once each is right by itself."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from annotations.model import JobRequest, Sharing
+from annotations.resources import Resources
+
+
+def combined(fields: Mapping[str, Any], resources: Resources) -> JobRequest:
+    """The request of a pod whose annotations say `fields` (values by JobRequest field)."""
+    group = {"group_id": fields["user_id"]} if "user_id" in fields else {}
+    devices = _devices(fields, resources)
+    return JobRequest(
+        cpus=resources.cpus,
+        memory_mib=resources.memory_mib,
+        gpus=_gpus(devices),
+        **{**group, **fields, "gres": _gres(devices)},
+    )
+
+
+def contradictions(
+    fields: Mapping[str, Any], resources: Resources | None, *, keys: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Fields that cannot be as they are, with what would be accepted.
+
+    `keys` are the annotations that fields were read from; `resources` are None where they are
+    wrong themselves.
+    """
+    if fields.get("hold") and fields.get("priority"):
+        yield "hold", f"no hold beside {keys['priority']}, for which Slurm forgets it"
+    both = sorted({*fields.get("required_nodes", ())} & {*fields.get("excluded_nodes", ())})
+    if both:
+        yield "excluded_nodes", f"no node of {keys['required_nodes']}, such as {both[0]}"
+    if resources is not None:
+        yield from _about_devices(fields, resources)
+
+
+def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[tuple[str, str]]:
+    explicit, counted = _named(fields), resources.devices
+    mixed = [name for name in explicit if ":" in name and name.partition(":")[0] in explicit]
+    if mixed:
+        yield "gres", f"{mixed[0].partition(':')[0]} with a type, or without one, but not both"
+    for name in dict.fromkeys(map(_base, explicit)):
+        asked, held = _count(explicit, name), _count(counted, name)
+        if held and asked != held:
+            yield "gres", f"{name} as often as the containers ask for it: {held}"
+    if fields.get("exclusive") is Sharing.OK and _gpus(_devices(fields, resources)):
+        yield (
+            "exclusive",
+            "none or user, or no such annotation: a pod with GPUs cannot share them with other "
+            "jobs, since Slurm and the kubelet each choose devices by themselves",
+        )
+
+
+def _devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, int]:
+    """By gres, as "gpu" or "gpu:h100"; what was named explicitly replaces what was counted."""
+    explicit = _named(fields)
+    named = set(map(_base, explicit))
+    counted = {gres: n for gres, n in resources.devices.items() if _base(gres) not in named}
+    return counted | explicit
+
+
+def _named(fields: Mapping[str, Any]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in filter(None, (fields.get("gres") or "").split(",")):
+        gres, _, count = entry.removeprefix("gres/").rpartition(":")
+        counts[gres] = counts.get(gres, 0) + int(count)
+    return counts
+
+
+def _base(gres: str) -> str:
+    return gres.partition(":")[0]
+
+
+def _count(devices: Mapping[str, int], name: str) -> int:
+    return sum(count for gres, count in devices.items() if _base(gres) == name)
+
+
+def _gpus(devices: Mapping[str, int]) -> int:
+    return _count(devices, "gpu")
+
+
+def _gres(devices: Mapping[str, int]) -> str | None:
+    return ",".join(f"gres/{gres}:{count}" for gres, count in devices.items()) or None

@@ -1,0 +1,40 @@
+"""Moments as an annotation names them: exact ones as seconds of the epoch, else Slurm's words."""
+
+import re
+from datetime import datetime
+
+from annotations.problems import NotAcceptableError
+
+_EPOCH = re.compile(r"[1-9][0-9]{0,9}")
+_WITH_ZONE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_SLURMS = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?|[0-9]{2}:[0-9]{2}(?::[0-9]{2})?"
+    r"|now\+[0-9]{1,9}(?:seconds?|minutes?|hours?|days?|weeks?)?"
+    r"|midnight|noon|teatime|today|tomorrow"
+)
+_EXPECTED = (
+    "a moment such as 2030-01-31T08:00:00Z, or in Slurm's own words and clock 2030-01-31T08:00, "
+    "08:00 or now+2hours, or seconds of the epoch"
+)
+
+
+def read_time(value: str) -> str | int:
+    """Seconds of the epoch where the value says an exact moment, else Slurm's own words.
+
+    slurmrestd knows no time zones: "2030-01-01T00:00:00Z" is refused there (measured on 26.05.5
+    and 24.11.5), so such a moment is counted here.
+    """
+    if _EPOCH.fullmatch(value):
+        return int(value)
+    try:
+        if _WITH_ZONE.fullmatch(value):
+            return int(datetime.fromisoformat(value).timestamp())
+        if value[:4].isdigit():
+            datetime.fromisoformat(value)
+    except ValueError:
+        raise NotAcceptableError(_EXPECTED) from None
+    if not _SLURMS.fullmatch(value):
+        raise NotAcceptableError(_EXPECTED)
+    return value

@@ -1,0 +1,215 @@
+"""How soon a pod knows: from Slurm's change of its job to the condition on the pod.
+
+    python -m benchmarks.endings --on live --release 26.05 --rounds 5      # as root
+
+The change is what `jobs/state` shows, asked every 20 ms; the condition is what a watch shows. A
+preemption with GraceTime counts from the warning in the job's record. The other way round it is
+from the pod's removal to the job's end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.rigs import kube_build, slurm_build
+from tests.rigs.kube import KubeRig
+from tests.rigs.node_sim import SimulatedNodes
+from tests.rigs.simulator.nodes import NodeShape
+from tests.rigs.slurm import SlurmRig
+from tests.support import pods
+from tests.support.cluster import Cluster, release
+from tests.support.history import History
+from tests.support.kube import Kube, Object
+from tests.support.live import LiveCluster
+from tests.support.sandbox import SandboxCluster
+from tests.support.scheduler import SchedulerProcess
+from tests.support.slurm import Record, SlurmHand
+from tests.support.world import World
+
+_LOOK_SECONDS: Final = 0.02
+_LONGEST_SECONDS: Final = 90.0
+_LIVE_NODES: Final = 8
+
+Act = Callable[[World, Object, Record], Awaitable[object]]
+Changed = Callable[[Record], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is done, and what Slurm's record shows once Slurm has done its part."""
+
+    name: str
+    act: Act
+    changed: Changed
+    partition: str = ""
+    flags: tuple[str, ...] = ()
+    script_only: bool = False
+
+
+def _ended(record: Record) -> bool:
+    return not record.live
+
+
+async def _cancel(world: World, _pod: Object, job: Record) -> None:
+    await world.slurm.cancel(job.job_id)
+
+
+async def _preempt(world: World, _pod: Object, job: Record) -> None:
+    await world.native_job(
+        "preemptor",
+        partition=world.cluster.high_partition,
+        required_nodes=[job.nodes],
+        cpus_per_task=world.cluster.cpus_per_node,
+    )
+
+
+async def _down(world: World, _pod: Object, job: Record) -> None:
+    await world.set_node(job.nodes, "DOWN")
+
+
+async def _requeue(world: World, _pod: Object, job: Record) -> None:
+    await world.cluster.requeue(job.job_id)
+
+
+async def _suspend(world: World, _pod: Object, job: Record) -> None:
+    await world.cluster.suspend(job.job_id)
+
+
+CASES: Final = (
+    Case("cancelled", _cancel, _ended),
+    Case("preempted", _preempt, _ended),
+    Case(
+        "preempted with GraceTime",
+        _preempt,
+        lambda it: bool(it.number("preempt_time")),
+        partition="grace",
+    ),
+    Case("node DOWN", _down, _ended),
+    Case("requeued", _requeue, lambda it: it.states[0] == "PENDING", script_only=True),
+    Case("suspended (evict)", _suspend, lambda it: it.states[0] == "SUSPENDED"),
+)
+
+
+async def _one(world: World, case: Case, number: int) -> float:
+    name = f"{case.name.split()[0].lower()}-{number}"
+    slurm = {"partition": world.cluster.grace_partition} if case.partition else {}
+    await world.create(name, grace=3, slurm=slurm)
+    pod = await world.running(name)
+    job = await world.placeholder(pod)
+    await case.act(world, pod, job)
+    began = await _when(world, job.job_id, case.changed)
+    told = await _told(world, name)
+    await world.gone(name)
+    await world.job_ended(job.job_id)
+    await _tidy(world)
+    return told - began
+
+
+async def _back(world: World, number: int) -> float:
+    """The other way: a pod that is removed, and the end of its job."""
+    name = f"deleted-{number}"
+    await world.create(name, grace=3)
+    job = await world.placeholder(await world.running(name))
+    await world.delete(name)
+    ended = await _when(world, job.job_id, _ended)
+    await world.gone(name)
+    removed = world.history.of(name)[-1]
+    return ended - removed.at
+
+
+async def _when(world: World, job_id: int, holds: Changed) -> float:
+    async with asyncio.timeout(_LONGEST_SECONDS):
+        while True:
+            record = await world.slurm.job(job_id)
+            if record is not None and holds(record):
+                return time.monotonic()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _told(world: World, name: str) -> float:
+    async with asyncio.timeout(_LONGEST_SECONDS):
+        while True:
+            for seen in world.history.of(name):
+                if pods.condition(seen.pod, "DisruptionTarget") is not None:
+                    return seen.at
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _tidy(world: World) -> None:
+    """End the preemptors and put the nodes back into service."""
+    for record in await world.slurm.jobs():
+        if record.name == "preemptor" and record.live:
+            await world.slurm.cancel(record.job_id)
+    for node in world.cluster.nodes[:_LIVE_NODES]:
+        with suppress(AssertionError):  # one that is in service cannot be resumed
+            await world.slurm.set_node(node, "RESUME")
+
+
+async def _measure(cluster: Cluster, rounds: int, folder: Path) -> None:
+    flags = ("--suspend-policy=evict",)
+    with SchedulerProcess(cluster, folder=folder, flags=flags) as process:
+        async with Kube(cluster.kube_url, token=cluster.kube_token, ca=cluster.kube_ca) as kube:
+            namespace = f"bench-{secrets.token_hex(4)}"
+            await kube.create("namespaces", {"metadata": {"name": namespace}})
+            await asyncio.sleep(1)  # the namespace's service account
+            history = History(kube, namespace)
+            following = asyncio.create_task(history.follow(), name="history")
+            slurm = SlurmHand(cluster.slurm_url, major=release(cluster), token=cluster.slurm_token)
+            world = World(cluster, kube, slurm, process, namespace, history)
+            try:
+                await _report(world, rounds)
+                await world.clean()
+            finally:
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
+
+
+async def _report(world: World, rounds: int) -> None:
+    print(f"{world.cluster.name}: seconds, median (least to most) of {rounds}")
+    for case in CASES:
+        if case.script_only and world.slurm.external:
+            continue
+        _show(case.name, [await _one(world, case, number) for number in range(rounds)])
+    _show("pod removed -> job ended", [await _back(world, number) for number in range(rounds)])
+
+
+def _show(name: str, took: list[float]) -> None:
+    median, least, most = statistics.median(took), min(took), max(took)
+    print(f"{name:28} {median:6.2f}  ({least:.2f} to {most:.2f})", flush=True)
+
+
+def _cluster(stack: ExitStack, on: str, major: str) -> Cluster:
+    if on == "sandbox":
+        return stack.enter_context(SandboxCluster(major, nodes=_LIVE_NODES))
+    slurm = stack.enter_context(SlurmRig(slurm_build.ensure(major)))
+    kube = stack.enter_context(KubeRig(kube_build.ensure()))
+    shapes = [NodeShape(name=name) for name in slurm.nodes]
+    stack.enter_context(SimulatedNodes(kube, shapes))
+    return LiveCluster(kube, slurm)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.endings", description=__doc__)
+    parser.add_argument("--on", choices=("sandbox", "live"), default="sandbox")
+    parser.add_argument("--release", choices=("24.11", "26.05"), default="26.05")
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        asyncio.run(_measure(_cluster(stack, asked.on, asked.release), asked.rounds, folder))
+
+
+if __name__ == "__main__":
+    main()

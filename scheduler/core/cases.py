@@ -1,0 +1,238 @@
+"""The table of docs/endings.md: every way a pod and its job can part, and the stories that tell it.
+
+`stories` are names of tests in tests/stories; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.core.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`pod` and `job` say what becomes of each. `delay` is what was measured on real servers, for
+    Slurm 26.05 and 24.11, from Slurm's change to the pod's condition; empty where none is due.
+    """
+
+    happens: str
+    pod: str
+    job: str
+    stories: tuple[str, ...]
+    reason: Reason | None = None
+    delay: str = ""
+
+
+_GOES: Final = "deleted with its own grace"
+_GONE: Final = "has ended"
+_AFTER: Final = "cancelled once the pod is gone"
+_STAYS: Final = "runs on, untouched"
+_KEPT: Final = "kept"
+
+SLURM_ENDS: Final = (
+    Case(
+        happens="CANCELLED by somebody, or COMPLETED by itself",
+        pod=_GOES,
+        job=_GONE,
+        reason=Reason.PLACEHOLDER_CANCELLED,
+        stories=(
+            "test_cancelled_job_evicts_its_pod",
+            "test_cancelled_job_of_a_waiting_pod_ends_the_pod",
+        ),
+    ),
+    Case(
+        happens="PREEMPTED, no GraceTime",
+        pod=_GOES,
+        job=_GONE,
+        reason=Reason.PREEMPTED,
+        stories=("test_preempted_job_evicts_its_pod",),
+    ),
+    Case(
+        happens="RUNNING, and being preempted with GraceTime",
+        pod="deleted at the warning, with its own grace or what is left of the GraceTime, "
+        "whichever is less, and never less than 1 s",
+        job=_AFTER + ", if Slurm has not ended it before",
+        reason=Reason.PREEMPTED,
+        stories=(
+            "test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it",
+            "test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is",
+        ),
+    ),
+    Case(
+        happens="requeued before the bind (script mode)",
+        pod="waits on",
+        job="waits, and its pod is bound when it starts again",
+        stories=("test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_from_there",),
+    ),
+    Case(
+        happens="requeued after the bind (script mode)",
+        pod=_GOES,
+        job=_AFTER,
+        reason=Reason.REQUEUED,
+        stories=("test_requeued_job_evicts_its_pod_and_is_cancelled",),
+    ),
+    Case(
+        happens="TIMEOUT",
+        pod=_GOES,
+        job=_GONE,
+        reason=Reason.TIME_LIMIT,
+        stories=("test_time_limit_evicts_the_pod",),
+    ),
+    Case(
+        happens="DEADLINE, which Slurm knows for jobs that wait only",
+        pod="deleted",
+        job=_GONE,
+        reason=Reason.TIME_LIMIT,
+        stories=("test_waiting_job_past_its_deadline_ends_its_pod",),
+    ),
+    Case(
+        happens="NODE_FAIL: the node was set DOWN or failed",
+        pod=_GOES,
+        job=_GONE,
+        reason=Reason.NODE_FAILED,
+        stories=("test_node_set_down_evicts_its_pod",),
+    ),
+    Case(
+        happens="node drained",
+        pod=_STAYS,
+        job=_KEPT,
+        stories=("test_drained_node_keeps_its_pod",),
+    ),
+    Case(
+        happens="node to be rebooted (`scontrol reboot ASAP`)",
+        pod=_STAYS,
+        job=_KEPT + "; the node reboots once it has ended",
+        stories=("test_node_that_is_to_reboot_keeps_its_pod",),
+    ),
+    Case(
+        happens="SUSPENDED, `--suspend-policy=keep`",
+        pod=_STAYS,
+        job=_KEPT,
+        stories=("test_suspended_job_keeps_its_pod",),
+    ),
+    Case(
+        happens="SUSPENDED, `--suspend-policy=evict`",
+        pod=_GOES,
+        job=_AFTER,
+        reason=Reason.SUSPENDED,
+        stories=("test_suspended_job_evicts_its_pod_where_the_site_wants_that",),
+    ),
+    Case(
+        happens="OUT_OF_MEMORY or FAILED: the placeholder's own script has died",
+        pod=_STAYS,
+        job="a new one is asked for on the pod's node",
+        reason=Reason.PLACEHOLDER_LOST,
+        stories=("test_job_out_of_memory_is_asked_for_again_where_its_pod_runs",),
+    ),
+    Case(
+        happens="unknown to Slurm, which has lost it in a crash",
+        pod=_STAYS,
+        job="a new one is asked for on the pod's node",
+        reason=Reason.PLACEHOLDER_LOST,
+        stories=("test_forgotten_jobs_harm_no_pod",),
+    ),
+    Case(
+        happens="any of these, and a PodDisruptionBudget covers the pod",
+        pod="deleted all the same; with `--eviction-policy=budget` after "
+        "`--eviction-budget-timeout` at the latest",
+        job=_GONE,
+        stories=(
+            "test_budget_does_not_hold_a_pod_whose_node_slurm_has_taken",
+            "test_budget_holds_a_pod_for_as_long_as_the_site_allows",
+        ),
+    ),
+    Case(
+        happens="any of these, and a Deployment owns the pod",
+        pod="the next one queues by a job of its own",
+        job=_GONE,
+        stories=("test_deployment_of_three_heals_through_slurm",),
+    ),
+    Case(
+        happens="any of these, and a batch Job owns the pod whose podFailurePolicy ignores "
+        "DisruptionTarget",
+        pod="the next one comes, and no retry is charged",
+        job=_GONE,
+        stories=("test_batch_job_that_ignores_disruptions_is_not_charged_a_retry",),
+    ),
+    Case(
+        happens="any of these, and nobody owns the pod",
+        pod="nobody makes it again",
+        job=_GONE,
+        stories=("test_evicted_pod_without_an_owner_is_not_made_again",),
+    ),
+)
+
+POD_ENDS: Final = (
+    Case(
+        happens="deleted while it waits, with or without a job yet",
+        pod="goes",
+        job="cancelled",
+        stories=(
+            "test_pod_deleted_while_pending_cancels_job",
+            "test_pod_deleted_before_it_has_a_job_leaves_none",
+        ),
+    ),
+    Case(
+        happens="deleted while it runs",
+        pod="has its grace",
+        job=_AFTER,
+        stories=(
+            "test_pod_deleted_while_running_cancels_job_after_its_containers",
+            "test_job_ends_only_after_a_container_that_ignores_sigterm",
+        ),
+    ),
+    Case(
+        happens="deleted and made again under the same name",
+        pod="another pod",
+        job="another job; the first is cancelled",
+        stories=("test_recreated_pod_of_the_same_name_gets_a_job_of_its_own",),
+    ),
+    Case(
+        happens="evicted by the Eviction API",
+        pod="goes when its PodDisruptionBudget allows it",
+        job=_AFTER,
+        stories=("test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it",),
+    ),
+    Case(
+        happens="Succeeded or Failed",
+        pod="stays as it is",
+        job="cancelled at once",
+        stories=("test_finished_pod_leaves_no_job", "test_container_that_ends_leaves_no_job"),
+    ),
+    Case(
+        happens="force-deleted (grace 0)",
+        pod="gone at once, whatever its containers do",
+        job=_AFTER,
+        stories=("test_force_deleted_pod_cancels_job",),
+    ),
+    Case(
+        happens="its Node was deleted",
+        pod="collected by Kubernetes after 40 s to a minute",
+        job=_AFTER,
+        stories=("test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected",),
+    ),
+)
+
+
+def table() -> str:
+    """Both halves in Markdown."""
+    return (
+        "### What Slurm does\n\n"
+        + _half("The job", SLURM_ENDS)
+        + "\n### What becomes of the pod\n\n"
+        + _half("The pod", POD_ENDS)
+    )
+
+
+def _half(who: str, cases: tuple[Case, ...]) -> str:
+    head = (who, "Then the pod", "Then the job", "Reason", "Seconds (26.05 / 24.11)", "Stories")
+    rows = [head, ("---",) * len(head), *map(_row, cases)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _row(case: Case) -> tuple[str, ...]:
+    stories = "<br>".join(f"`{name}`" for name in case.stories)
+    reason = f"`{case.reason}`" if case.reason is not None else ""
+    return (case.happens, case.pod, case.job, reason, case.delay, stories)

@@ -1,0 +1,231 @@
+"""Where settings come from: flags, environment variables and a file, in that order; their help.
+
+The environment variable of `--slurm-api-base` is `SLURM_POD_SCHEDULER_SLURM_API_BASE`, its key in
+the file `slurm-api-base`. A fault is named as it was given: by flag, variable, or file and key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
+
+import yaml
+from annotated_types import Ge, Gt, Le
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from scheduler.plain import expected, nearest
+from scheduler.settings import DURATION, ENV_PREFIX, Form, Settings, SettingsError
+
+# Kubernetes gives every pod these for each Service of its namespace; ours may bear our own name.
+_SERVICE_VARIABLE: Final = re.compile(
+    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)"
+)
+_WORDS: Final[Mapping[Any, str]] = {
+    bool: "true|false",
+    int: "NUMBER",
+    float: "NUMBER",
+    Path: "FILE",
+}
+# Forms that say what is accepted; others only name what is meant.
+_SAID: Final = {
+    "NUMBER": "number",
+    "DURATION": "duration",
+    "FILE": "file",
+    "HOST:PORT": "HOST:PORT",
+}
+
+
+class _Given(NamedTuple):
+    """A value, and what people call the place where they gave it."""
+
+    value: Any
+    name: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Every field as a flag, and `--config` for the file."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file of settings, flag names as keys"
+    )
+    for name, field in Settings.model_fields.items():
+        parser.add_argument(
+            f"--{_flag(name)}",
+            dest=name,
+            default=argparse.SUPPRESS,
+            metavar=_form(name, field),
+            help=_help(field).replace("%", "%%"),
+        )
+
+
+def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings; raises SettingsError naming each fault, its value and what is accepted."""
+    flags = vars(arguments)
+    given = {
+        **_from_file(flags.get("config")),
+        **_from_environment(environ),
+        **_from_flags(flags),
+    }
+    try:
+        return Settings.model_validate({key: it.value for key, it in given.items()})
+    except ValidationError as error:
+        raise SettingsError("\n".join(_problem(part, given) for part in error.errors())) from None
+
+
+def describe() -> Sequence[tuple[str, str, str, str]]:
+    """Flag, accepted values, default and meaning of each setting, for the documentation."""
+    return [
+        (f"--{_flag(name)}", _values(name, field), _default(field), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def near(word: str) -> str:
+    """What a flag that is none may have been meant to be, as an ending for a message."""
+    known = [f"--{_flag(name)}" for name in Settings.model_fields]
+    return nearest(word.partition("=")[0], known, show=str) if word.startswith("--") else ""
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+# --- the help -------------------------------------------------------------------------------------
+
+
+def _help(field: FieldInfo) -> str:
+    default = _default(field)
+    notes = [_limits(field), "" if default == "none" else f"default: {default}"]
+    told = "; ".join(filter(None, notes))
+    return f"{field.description} ({told})" if told else field.description or ""
+
+
+def _form(name: str, field: FieldInfo) -> str:
+    """One word for how a value is written: its choices, where it has some."""
+    written = [it.word for it in field.metadata if isinstance(it, Form)]
+    kind = _kind(field)
+    if written:
+        return written[0]
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    return _WORDS.get(kind, name.rsplit("_", 1)[-1].upper())
+
+
+def _values(name: str, field: FieldInfo) -> str:
+    """The accepted values, for the documentation."""
+    form = _form(name, field)
+    if "|" in form:
+        return ", ".join(f"`{it}`" for it in form.split("|"))
+    return ", ".join(filter(None, (_SAID.get(form, ""), _limits(field))))
+
+
+def _kind(field: FieldInfo) -> Any:
+    """The type of a value: of one that may be left out, or of each in a list."""
+    kinds = [it for it in get_args(field.annotation) if it not in {NoneType, Ellipsis}]
+    is_literal = get_origin(field.annotation) is Literal
+    return kinds[0] if kinds and not is_literal else field.annotation
+
+
+def _limits(field: FieldInfo) -> str:
+    """`1 to 64`, `at least 0s`, or nothing."""
+    shown = {type(it): _shown(_bound(it), field) for it in field.metadata if _bound(it) is not None}
+    if Ge in shown and Le in shown:
+        return f"{shown[Ge]} to {shown[Le]}"
+    if Gt in shown:
+        return f"above {shown[Gt]}"
+    words = {Ge: "at least", Le: "at most"}
+    return "".join(f"{word} {shown[kind]}" for kind, word in words.items() if kind in shown)
+
+
+def _bound(limit: object) -> Any:
+    match limit:
+        case Ge(ge=bound) | Gt(gt=bound) | Le(le=bound):
+            return bound
+        case _:
+            return None
+
+
+def _default(field: FieldInfo) -> str:
+    return _shown(field.default, field)
+
+
+def _shown(value: object, field: FieldInfo) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value) or "none"
+    if DURATION in field.metadata and isinstance(value, int | float):
+        return _duration(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value in (None, "") else str(value)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:g}ms" if 0 < seconds < 1 else f"{seconds:g}s"
+
+
+# --- the three sources ----------------------------------------------------------------------------
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
+    return {
+        _flag(name): _Given(flags[name], f"--{_flag(name)}")
+        for name in Settings.model_fields
+        if flags.get(name) is not None
+    }
+
+
+def _from_file(path: str | None) -> dict[str, _Given]:
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"--config {path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        told = " ".join(str(error).split())
+        raise SettingsError(f"--config {path}: not YAML: {told}") from None
+    if not isinstance(content, dict | None):
+        raise SettingsError(f"--config {path}: expected keys and values, such as scheduler-name: x")
+    return {key: _Given(it, f"--config {path}: {key}") for key, it in (content or {}).items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    known = {ENV_PREFIX + name.upper(): _flag(name) for name in Settings.model_fields}
+    ours = [name for name in environ if name.startswith(ENV_PREFIX)]
+    unknown = [name for name in ours if name not in known and not _of_a_service(name)]
+    if unknown:
+        raise SettingsError("\n".join(_no_such(name, name, known) for name in sorted(unknown)))
+    return {known[name]: _Given(environ[name], name) for name in ours if name in known}
+
+
+def _of_a_service(name: str) -> bool:
+    return _SERVICE_VARIABLE.fullmatch(name.removeprefix(ENV_PREFIX)) is not None
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+def _problem(error: Any, given: Mapping[str, _Given]) -> str:
+    key = error["loc"][0]
+    where = given[key].name if key in given else f"--{key}"
+    if error["type"] in {"extra_forbidden", "invalid_key"}:
+        return _no_such(where, str(key), map(_flag, Settings.model_fields))
+    value = given[key].value if key in given else error["input"]
+    return f"{where}: {value!r}: {_expected(error, key)}"
+
+
+def _no_such(where: str, name: str, known: Iterable[str]) -> str:
+    return f"{where}: there is no such setting{nearest(name, known)}"
+
+
+def _expected(error: Any, key: str) -> str:
+    """What would be accepted; limits of a duration are in seconds."""
+    field = Settings.model_fields.get(str(key).replace("-", "_"))
+    told = expected(error)
+    limited = error["type"].startswith(("greater_than", "less_than"))
+    return f"{told}s" if limited and field is not None and DURATION in field.metadata else told

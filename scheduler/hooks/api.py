@@ -1,0 +1,209 @@
+"""The hooks API over HTTP: who may ask what, and how much; no route changes anything.
+
+Bodies are forms (`application/x-www-form-urlencoded`), which a shell writes without quoting rules
+of its own; answers are a status, for scripts, and one line for people. 200: go on. 409: somebody is
+still in the way. 503: not known. 429: too many wait already. Each connection serves one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from aiohttp import hdrs, web
+
+from scheduler.hooks.guard import Answer, Guard, Verdict
+from scheduler.hooks.secrets import Secrets
+from scheduler.metrics import Metrics
+from slurmapi import HostlistError, expand_hostlist
+
+# Some thousand node names of no regular pattern.
+LARGEST_BODY: Final = 64 * 1024
+LONGEST_WAIT_SECONDS: Final = 50.0
+"""Below the minute after which proxies lose their patience."""
+_BODY_SECONDS: Final = 5.0
+_MOST_FIELDS: Final = 8
+_MOST_DIGITS: Final = 10
+# Waits of one kind at a time: a thousand placeholders that end at once leave room for the guard.
+MOST_WAITS: Final = 512
+_LONGEST_TOLD: Final = 20
+
+_STATUS: Final[Mapping[Answer, int]] = {
+    Answer.FREE: 200,
+    Answer.FREED: 200,
+    Answer.BUSY: 409,
+    Answer.UNKNOWN: 503,
+}
+_EVENTS: Final = frozenset({"started", "ended"})
+
+
+class BadRequestError(Exception):
+    """A field that is missing or makes no sense: its name, the value, and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a caller may use up: `wait_seconds` each, `waits` of one kind in all."""
+
+    wait_seconds: float = LONGEST_WAIT_SECONDS
+    waits: int = MOST_WAITS
+    body_seconds: float = _BODY_SECONDS
+
+
+class HooksApi:
+    """The routes; `hinted` is told the id of a job that has changed."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        secrets: Secrets,
+        hinted: Callable[[int], None],
+        metrics: Metrics,
+        clock: Callable[[], float],
+        limits: Limits | None = None,
+    ) -> None:
+        self._guard = guard
+        self._secrets = secrets
+        self._hinted = hinted
+        self._metrics = metrics
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._waits = {"guard": 0, "gone": 0}
+        self._admitted: set[object] = set()
+
+    def app(self) -> web.Application:
+        """The application to serve."""
+        app = web.Application(client_max_size=LARGEST_BODY, middlewares=[self._one_request])
+        app.router.add_post("/v1/guard", self._ask_guard)
+        app.router.add_post("/v1/units/{unit}/gone", self._ask_gone)
+        app.router.add_post("/v1/hints", self._hint)
+        return app
+
+    def admitted(self, connection: object) -> bool:
+        """Whether the connection carries a request whose caller is known."""
+        return connection in self._admitted
+
+    @web.middleware
+    async def _one_request(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        try:
+            response = await handler(request)
+        except BadRequestError as error:
+            response = _said(400, str(error))
+        except TimeoutError:
+            response = _said(408, "the body did not come in time")
+        except web.HTTPException as error:
+            response = _said(error.status, error.reason)
+        finally:
+            self._admitted.discard(request.protocol)
+        response.force_close()
+        return response
+
+    async def _ask_guard(self, request: web.Request) -> web.Response:
+        await self._admit(request)
+        fields = await self._fields(request)
+        job_id, nodes = _job_id(fields), _nodes(fields)
+        seconds = self._seconds(fields)
+        self._hinted(job_id)
+        return await self._waited(
+            "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
+        )
+
+    async def _ask_gone(self, request: web.Request) -> web.Response:
+        unit = request.match_info["unit"]
+        await self._admit(request, unit=unit)
+        seconds = self._seconds(await self._fields(request))
+        return await self._waited("gone", lambda: self._guard.gone(unit, seconds=seconds))
+
+    async def _hint(self, request: web.Request) -> web.Response:
+        await self._admit(request)
+        fields = await self._fields(request)
+        if fields.get("event") not in _EVENTS:
+            raise BadRequestError(f"event: {_shown(fields.get('event'))}: expected started, ended")
+        self._hinted(_job_id(fields))
+        return _said(202, "heard")
+
+    async def _admit(self, request: web.Request, *, unit: str | None = None) -> None:
+        scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        token = token.strip()
+        known = scheme.lower() == "bearer" and (
+            await self._secrets.admits(token)
+            if unit is None
+            else await self._secrets.admits_job(token, unit=unit)
+        )
+        if not known:
+            raise web.HTTPUnauthorized
+        self._admitted.add(request.protocol)
+
+    async def _fields(self, request: web.Request) -> dict[str, str]:
+        async with asyncio.timeout(self._limits.body_seconds):
+            raw = await request.read()
+        try:
+            pairs = parse_qsl(
+                raw.decode("ascii"),
+                keep_blank_values=True,
+                strict_parsing=bool(raw),
+                max_num_fields=_MOST_FIELDS,
+                errors="strict",
+            )
+        except ValueError:
+            raise BadRequestError("body: expected a form, such as job=4711&nodes=n[1-2]") from None
+        return dict(pairs)
+
+    def _seconds(self, fields: Mapping[str, str]) -> float:
+        """How long to wait: as asked for, up to our bound."""
+        text = fields.get("wait", "0")
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            raise BadRequestError(f"wait: {_shown(text)}: expected whole seconds")
+        return min(max(float(text), 1.0), self._limits.wait_seconds)
+
+    async def _waited(self, kind: str, ask: Callable[[], Awaitable[Verdict]]) -> web.Response:
+        if self._waits[kind] >= self._limits.waits:
+            self._metrics.hook_seconds.labels(kind, "refused").observe(0.0)
+            return _said(429, f"{self._waits[kind]} wait already, ask again in a moment")
+        self._waits[kind] += 1
+        began = self._clock()
+        try:
+            verdict = await ask()
+        finally:
+            self._waits[kind] -= 1
+        self._metrics.hook_seconds.labels(kind, verdict.answer).observe(self._clock() - began)
+        return _said(_STATUS[verdict.answer], _told(verdict))
+
+
+def _told(verdict: Verdict) -> str:
+    """The verdict for people."""
+    if not verdict.pods:
+        return verdict.answer.value
+    more = len(verdict.pods) - _LONGEST_TOLD
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{verdict.answer}: {', '.join(verdict.pods[:_LONGEST_TOLD])}{rest}"
+
+
+def _said(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n")
+
+
+def _job_id(fields: Mapping[str, str]) -> int:
+    text = fields.get("job", "")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS) or int(text) < 1:
+        raise BadRequestError(f"job: {_shown(text)}: expected a job id")
+    return int(text)
+
+
+def _nodes(fields: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        return expand_hostlist(fields.get("nodes", ""))
+    except HostlistError as error:
+        raise BadRequestError(f"nodes: {error}") from None
+
+
+def _shown(value: str | None) -> str:
+    return repr(value if value is None else value[:40])

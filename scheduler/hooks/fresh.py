@@ -1,0 +1,62 @@
+"""What Slurm says of jobs now, for many askers at once: one request at a time, shared by all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from slurmapi import JobState, SlurmError
+
+Ask = Callable[[list[int]], Awaitable[Mapping[int, JobState]]]
+_Told = Mapping[int, JobState] | SlurmError
+
+
+@dataclass(slots=True)
+class _Batch:
+    job_ids: set[int] = field(default_factory=set)
+    told: asyncio.Future[_Told] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class FreshStates:
+    """States of jobs, asked for after the question came: older knowledge is no evidence.
+
+    Whoever comes while a request is under way shares the next one, so a thousand jobs that start
+    at once cost Slurm two requests.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._next: _Batch | None = None
+        self._asked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve for ever; end it by cancelling."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            batch, self._next = self._next, None
+            if batch is not None:
+                await self._serve(batch)
+
+    async def states(self, job_ids: Iterable[int]) -> Mapping[int, JobState]:
+        """States by id, unknown ids left out. Raises SlurmError."""
+        if self._next is None:
+            self._next = _Batch()
+        batch = self._next
+        batch.job_ids.update(job_ids)
+        self._asked.set()
+        told = await asyncio.shield(batch.told)
+        if isinstance(told, SlurmError):
+            raise told
+        return told
+
+    async def _serve(self, batch: _Batch) -> None:
+        told: _Told
+        try:
+            told = await self._ask(sorted(batch.job_ids))
+        except SlurmError as error:
+            told = error
+        batch.told.set_result(told)

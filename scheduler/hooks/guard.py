@@ -1,0 +1,178 @@
+"""The judge of the handover: may the next job's processes start on these nodes?
+
+A pod stands in the way while containers of it may run on one of the nodes and Slurm no longer
+holds the node for it. That Slurm does is believed only of an answer that was asked for after the
+question came: the job that starts now may have got its place from one that ended an instant ago.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final
+
+import structlog
+
+from scheduler.core.naming import Owner, read_tag, stands_for
+from scheduler.hooks.fresh import FreshStates
+from scheduler.hooks.presence import Presence
+from scheduler.slurmwatch import look
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJob
+
+log = structlog.get_logger(__name__)
+
+_HOLDING: Final = frozenset({BaseState.RUNNING, BaseState.SUSPENDED})
+# News of pods come by themselves; what Slurm says is asked anew this often while somebody waits.
+_AGAIN_SECONDS: Final = 2.0
+_TRY_AGAIN_SECONDS: Final = 0.5
+
+
+@unique
+class Answer(StrEnum):
+    """What is said to a hook that asked."""
+
+    FREE = "free"
+    """At once: nobody is in the way."""
+    FREED = "freed"
+    """After a wait."""
+    BUSY = "busy"
+    """The time that was asked for is over, and somebody still is."""
+    UNKNOWN = "unknown"
+    """The time is over, and there was no evidence: caches not filled, Slurm does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`pods` are those that were waited for last, as namespace/name."""
+
+    answer: Answer
+    pods: tuple[str, ...] = ()
+
+
+class Guard:
+    """Answers when nobody is in the way, or when the time that was given is over."""
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        *,
+        units: Units,
+        presence: Presence,
+        fresh: FreshStates,
+        owner: Owner,
+        synced: Callable[[], Awaitable[None]],
+        kube_node: Callable[[str], str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._units = units
+        self._presence = presence
+        self._fresh = fresh
+        self._owner = owner
+        self._synced = synced
+        self._kube_node = kube_node
+        self._clock = clock
+
+    async def clear(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> Verdict:
+        """Wait, for `seconds` at most, until the job's processes may start on these nodes.
+
+        `nodes` are Slurm's names. The pods the job itself stands for are in nobody's way.
+        """
+        kube_nodes = frozenset(map(self._kube_node, nodes))
+
+        async def in_way() -> frozenset[str]:
+            return await self._in_way(job_id, kube_nodes)
+
+        return await self._until_none(in_way, seconds=seconds)
+
+    async def gone(self, uid: str, *, seconds: float) -> Verdict:
+        """Wait, for `seconds` at most, until no container of the pod can run."""
+        unit = self._units.get(uid)
+        if unit is not None and unit.job is not None:
+            await self._look_now(unit.job.job_id)
+
+        async def in_way() -> frozenset[str]:
+            return frozenset({uid} if self._presence.node_of(uid) else ())
+
+        return await self._until_none(in_way, seconds=seconds)
+
+    async def _look_now(self, job_id: int) -> None:
+        """The placeholder was signalled: Slurm's news of it start the pod's end."""
+        try:
+            async with asyncio.timeout(_AGAIN_SECONDS):
+                await self._fresh.states((job_id,))
+        except (SlurmError, TimeoutError):
+            return  # the pulse finds it out
+
+    async def _until_none(
+        self, in_way: Callable[[], Awaitable[frozenset[str]]], *, seconds: float
+    ) -> Verdict:
+        waited_for: frozenset[str] | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                await self._synced()
+                while True:
+                    try:
+                        left = await in_way()
+                    except SlurmError as error:
+                        log.debug("the guard cannot ask slurm", error=str(error))
+                        await asyncio.sleep(_TRY_AGAIN_SECONDS)
+                        continue
+                    if not left:
+                        return Verdict(Answer.FREED if waited_for else Answer.FREE)
+                    waited_for = left
+                    await self._presence.one_leaves(left, seconds=_AGAIN_SECONDS)
+        except TimeoutError:
+            if waited_for is None:
+                return Verdict(Answer.UNKNOWN)
+            return Verdict(Answer.BUSY, tuple(sorted(map(self._name, waited_for))))
+
+    async def _in_way(self, job_id: int, kube_nodes: frozenset[str]) -> frozenset[str]:
+        here = self._presence.on(kube_nodes)
+        if not here:
+            return here
+        states = await self._fresh.states(self._jobs_of(here))
+        left = {uid for uid in here if not await self._held(uid, states)}
+        if not left:
+            return frozenset()
+        return frozenset(left - await self._stood_for(job_id))
+
+    def _jobs_of(self, uids: frozenset[str]) -> list[int]:
+        units = (self._units.get(uid) for uid in uids)
+        return [unit.job.job_id for unit in units if unit is not None and unit.job is not None]
+
+    async def _held(self, uid: str, states: Mapping[int, JobState]) -> bool:
+        """Whether Slurm holds the pod's node for it, as far as there is evidence."""
+        unit = self._units.get(uid)
+        if unit is None or unit.job is None:
+            return False
+        state = states.get(unit.job.job_id)
+        if state is None or state.base not in _HOLDING:
+            return False
+        return await self._holds(unit, unit.job)
+
+    async def _holds(self, unit: Unit, job: Placeholder) -> bool:
+        if job.record is None or not job.proven:
+            await look(self._client, unit, job, clock=self._clock)
+        record = job.record
+        if record is None or not stands_for(record.admin_comment, unit.key, owner=self._owner):
+            return False
+        node = self._presence.node_of(unit.key)
+        return node is None or node in map(self._kube_node, record.nodes)
+
+    async def _stood_for(self, job_id: int) -> frozenset[str]:
+        """The pods the job is for, by its owner tag: what a pod claims of itself is no proof."""
+        try:
+            job = await self._client.job(job_id)
+        except SlurmNoSuchJob:
+            return frozenset()
+        tag = read_tag(job.admin_comment)
+        ours = tag is not None and tag.owner == self._owner
+        return frozenset(tag.uids if tag is not None and ours else ())
+
+    def _name(self, uid: str) -> str:
+        unit = self._units.get(uid)
+        return uid if unit is None else f"{unit.namespace}/{unit.name}"

@@ -1,0 +1,85 @@
+"""Where containers of our pods may run, by Node, and who waits for them to be gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+
+from scheduler.core.naming import JOB_ID, NODES
+from scheduler.kube.wire import Pod
+
+_OVER = frozenset({"Succeeded", "Failed"})
+
+
+class Presence:
+    """An index of the pods that are on a Node and have not finished, kept by the watch. A pod that
+    somebody else put there stays for good, so waiting for it would help nobody: it is left out.
+
+    `binding` holds pod uid to Node of bindings that were sent and that the watch does not show yet:
+    such a pod may run there already.
+    """
+
+    def __init__(self, *, binding: dict[str, str]) -> None:
+        self._binding = binding
+        self._node: dict[str, str] = {}
+        self._on: dict[str, set[str]] = defaultdict(set)
+        self._waits: dict[str, set[asyncio.Event]] = defaultdict(set)
+
+    def changed(self, old: Pod | None, new: Pod | None) -> None:
+        """The watch has shown a pod's newer state; `new` is None when it is gone."""
+        pod = new or old
+        if pod is None:
+            return
+        uid = pod.metadata.uid
+        node = pod.spec.node_name
+        if new is None or node:
+            self._binding.pop(uid, None)
+        if new is None or not node or pod.status.phase in _OVER:
+            self._leave(uid)
+        elif uid in self._node or _placed_by_us(pod):
+            self._node[uid] = node
+            self._on[node].add(uid)
+
+    def on(self, nodes: Iterable[str]) -> frozenset[str]:
+        """The uids of all pods that may have containers on one of these Nodes."""
+        wanted = frozenset(nodes)
+        found = {uid for node in wanted for uid in self._on.get(node, ())}
+        return frozenset(found.union(uid for uid, it in self._binding.items() if it in wanted))
+
+    def node_of(self, uid: str) -> str | None:
+        """The Node where containers of the pod may run."""
+        return self._node.get(uid) or self._binding.get(uid)
+
+    async def one_leaves(self, uids: Iterable[str], *, seconds: float) -> None:
+        """Return when one of these pods has gone or finished, at the latest after `seconds`."""
+        news = asyncio.Event()
+        watched = tuple(uids)
+        for uid in watched:
+            self._waits[uid].add(news)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await news.wait()
+        finally:
+            for uid in watched:
+                self._forget_wait(uid, news)
+
+    def _leave(self, uid: str) -> None:
+        node = self._node.pop(uid, None)
+        if node is not None:
+            self._on[node].discard(uid)
+            if not self._on[node]:
+                del self._on[node]
+        for news in self._waits.get(uid, ()):
+            news.set()
+
+    def _forget_wait(self, uid: str, news: asyncio.Event) -> None:
+        self._waits[uid].discard(news)
+        if not self._waits[uid]:
+            del self._waits[uid]
+
+
+def _placed_by_us(pod: Pod) -> bool:
+    return JOB_ID in pod.metadata.annotations or NODES in pod.metadata.annotations

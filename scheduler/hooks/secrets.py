@@ -1,0 +1,114 @@
+"""The secret that Slurm's hook scripts share with us, and the tokens that jobs get instead of it.
+
+A token is never part of a repr, a log line or an error text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+SHORTEST: Final = 16
+_MAX_BYTES: Final = 16 * 1024
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_CHECK_SECONDS: Final = 1.0
+
+
+class SecretError(Exception):
+    """The file holds no secret; the text names the file and what was expected."""
+
+
+class Secrets:
+    """The secrets in a file, one a line, read again when the file changes.
+
+    All of them are accepted, so that a new one can be rolled out before the old one goes; tokens of
+    jobs are made with the first. A file that cannot be read for a moment leaves the last good
+    secrets in use.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._known: tuple[bytes, ...] = ()
+        self._signature: tuple[int, int, int] | None = None
+        self._look_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"Secrets({str(self._path)!r})"
+
+    async def load(self) -> None:
+        """Read the file if it has changed; raises SecretError when there is no good one yet."""
+        self._look_at = self._clock() + _CHECK_SECONDS
+        try:
+            read = await asyncio.to_thread(_read_if_changed, self._path, self._signature)
+        except (OSError, SecretError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            if not self._known:
+                raise SecretError(f"{self._path}: {why}") from None
+            log.warning("the hooks API keeps its former secret", file=str(self._path), error=why)
+            return
+        if read is not None:
+            self._signature, self._known = read
+
+    async def admits(self, token: str) -> bool:
+        """Whether the caller knows the site's secret."""
+        await self._refresh()
+        return _any_equal(token, self._known)
+
+    async def admits_job(self, token: str, *, unit: str) -> bool:
+        """Whether the caller is the placeholder of that unit, or knows the site's secret."""
+        await self._refresh()
+        return _any_equal(token, [*(_derived(it, unit) for it in self._known), *self._known])
+
+    def job_token(self, unit: str) -> str:
+        """What the placeholder of that unit may use, for the questions about that unit only."""
+        return _derived(self._known[0], unit).decode()
+
+    async def _refresh(self) -> None:
+        if self._clock() >= self._look_at:
+            await self.load()
+
+
+def _any_equal(token: str, expected: list[bytes] | tuple[bytes, ...]) -> bool:
+    """Compares with all of them, in a time that tells nothing."""
+    given = token.encode("utf-8", "surrogateescape")
+    return any([hmac.compare_digest(given, it) for it in expected])  # noqa: C419 - no early end
+
+
+def _derived(secret: bytes, unit: str) -> bytes:
+    return hmac.new(secret, f"unit {unit}".encode(), hashlib.sha256).hexdigest().encode()
+
+
+def _read_if_changed(
+    path: Path, known: tuple[int, int, int] | None
+) -> tuple[tuple[int, int, int], tuple[bytes, ...]] | None:
+    with path.open("rb") as file:
+        stat = os.fstat(file.fileno())
+        signature = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if signature == known:
+            return None
+        raw = file.read(_MAX_BYTES + 1)
+    return signature, _checked(raw)
+
+
+def _checked(raw: bytes) -> tuple[bytes, ...]:
+    lines = [line.strip() for line in raw.decode("ascii", "replace").splitlines()]
+    found = [line for line in lines if line]
+    good = all(len(line) >= SHORTEST and _TOKEN.fullmatch(line) for line in found)
+    if not found or not good or len(raw) > _MAX_BYTES:
+        raise SecretError(
+            f"expected one secret a line, each of at least {SHORTEST} printable ASCII characters "
+            "without blanks"
+        )
+    return tuple(line.encode() for line in found)

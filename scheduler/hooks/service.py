@@ -1,0 +1,115 @@
+"""The hooks API put together: built from the settings, opened, kept going, closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from scheduler.core.naming import Owner
+from scheduler.hooks.api import HooksApi
+from scheduler.hooks.fresh import FreshStates
+from scheduler.hooks.guard import Guard
+from scheduler.hooks.listener import Certificate, Listener
+from scheduler.hooks.presence import Presence
+from scheduler.hooks.secrets import SecretError, Secrets
+from scheduler.metrics import Metrics
+from scheduler.settings import Settings, SettingsError
+from scheduler.slurmwatch import SlurmWatch
+from scheduler.units import Units
+from slurmapi import SlurmClient
+
+
+class Hooks:
+    """Everything behind `--hooks-api-bind-address`; without a secret there is no listener."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: SlurmClient,
+        *,
+        units: Units,
+        watch: SlurmWatch,
+        owner: Owner,
+        synced: Callable[[], Awaitable[None]],
+        kube_node: Callable[[str], str],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self.presence = Presence(binding=units.binding)
+        self._address = settings.hooks_api_bind_address
+        self._secrets = _secrets(settings.hooks_api_token_file)
+        self._certificate = _certificate(settings)
+        self._fresh = FreshStates(watch.look_now)
+        self._guard = Guard(
+            client,
+            units=units,
+            presence=self.presence,
+            fresh=self._fresh,
+            owner=owner,
+            synced=synced,
+            kube_node=kube_node,
+            clock=clock,
+        )
+        self._units = units
+        self._watch = watch
+        self._metrics = metrics
+        self._clock = clock
+        self._listener: Listener | None = None
+
+    async def open(self) -> int | None:
+        """Listen; returns the port, None where nothing shall listen. Raises SettingsError."""
+        if self._secrets is None or self._address is None:
+            return None
+        try:
+            await self._secrets.load()
+        except SecretError as error:
+            raise SettingsError(f"--hooks-api-token-file: {error}") from None
+        self._load_certificate()
+        api = HooksApi(
+            self._guard,
+            secrets=self._secrets,
+            hinted=self._hinted,
+            metrics=self._metrics,
+            clock=self._clock,
+        )
+        self._listener = Listener(api.app(), admitted=api.admitted)
+        tls = self._certificate.context if self._certificate else None
+        try:
+            return await self._listener.open(self._address, tls=tls)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise SettingsError(f"--hooks-api-bind-address: {self._address}: {why}") from None
+
+    async def run(self) -> None:
+        """Serve for ever; end it by cancelling."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._fresh.run(), name="fresh states")
+            if self._certificate is not None:
+                group.create_task(self._certificate.follow(), name="certificate")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            await self._listener.close()
+
+    def _hinted(self, job_id: int) -> None:
+        if self._units.by_job(job_id):
+            self._watch.hurry()
+
+    def _load_certificate(self) -> None:
+        if self._certificate is None:
+            return
+        try:
+            self._certificate.load()
+        except OSError as error:
+            raise SettingsError(f"--hooks-api-tls-cert-file, -key-file: {error}") from None
+
+
+def _secrets(path: Path | None) -> Secrets | None:
+    return None if path is None else Secrets(path)
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    certificate, key = settings.hooks_api_tls_cert_file, settings.hooks_api_tls_key_file
+    return Certificate(certificate, key) if certificate and key else None

@@ -1,0 +1,93 @@
+"""Rules about labels of Namespaces need one more right, which is asked for only then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from tests.support.cluster import Cluster
+from tests.support.kube import Kube, Object
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+_NAME: Final = "slurm-pod-scheduler"
+_EXTRA: Final = _DEPLOY / "examples/rbac-namespaces.yaml"
+PLAIN = "rules: [{name: plain, namespaces: ['*'], forced: {comment: plain}}]"
+LABELS = (
+    "rules: [{name: lab, namespaceSelector: {matchLabels: {team: lab}}, forced: {comment: lab}}]"
+)
+
+
+@pytest.fixture(params=["live_26", "live_24"], ids=["live-26.05", "live-24.11"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The model has no RBAC."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """A policy that knows no labels."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(PLAIN)
+    return path
+
+
+@pytest.fixture
+async def scheduler(
+    cluster: Cluster, kube: Kube, tmp_path: Path, policy: Path
+) -> AsyncIterator[SchedulerProcess]:
+    """The scheduler as its own ServiceAccount, with the rights of the manifest."""
+    from tests.rigs.kube_files import kubeconfig
+
+    for body in _bodies(_DEPLOY / "manifests/rbac.yaml"):
+        await kube.apply(body)
+    for body in _bodies(_EXTRA):
+        await kube.delete(f"{body['kind'].lower()}s", body["metadata"]["name"])
+    token = await kube.service_account_token(_NAME, namespace=_NAME)
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(kubeconfig(cluster.kube_ca, cluster.kube_url, token)))
+    flags = (f"--kubeconfig={config}", f"--policy-file={policy}")
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+async def test_rules_about_labels_come_into_force_with_the_right_to_read_them(
+    world: World, policy: Path
+) -> None:
+    label = {"metadata": {"labels": {"team": "lab"}}}
+    await world.kube.patch("namespaces", world.namespace, label)
+    _write(policy, LABELS)
+    await world.until("the rules wait", lambda: _outdated(world))
+    await world.create("before")
+    assert "plain" in str((await world.placeholder(await world.running("before"))).raw["comment"])
+
+    for body in _bodies(_EXTRA):
+        await world.kube.apply(body)
+    await world.until("the rules are in force", lambda: _in_force(world))
+    await world.create("after")
+    assert "lab" in str((await world.placeholder(await world.running("after"))).raw["comment"])
+
+
+def _bodies(path: Path) -> list[Object]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def _write(policy: Path, text: str) -> None:
+    policy.write_text(text)
+
+
+async def _outdated(world: World) -> bool:
+    return world.scheduler.metrics()["slurm_scheduler_policy_outdated"] == 1
+
+
+async def _in_force(world: World) -> bool:
+    return not await _outdated(world)

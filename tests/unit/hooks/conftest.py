@@ -1,0 +1,128 @@
+"""A guard between a tiny Slurm and pods that tests put on Nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from scheduler.core.naming import NODES, VERSION, Owner, OwnerTag
+from scheduler.hooks.fresh import FreshStates
+from scheduler.hooks.guard import Guard
+from scheduler.hooks.presence import Presence
+from scheduler.hooks.secrets import Secrets
+from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
+from scheduler.metrics import Metrics
+from scheduler.slurmwatch import SlurmWatch
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import BaseState, SlurmClient
+from tests.unit.service.tiny_slurm import TinySlurm
+
+OWNER = Owner("cluster-1", "slurm-scheduler")
+SECRET = "a-secret-of-the-site"
+
+
+def pod_on(node: str, *, uid: str, phase: str = "Running", ours: bool = True) -> Pod:
+    """A pod on that Node; `ours` as a binding of ours leaves it."""
+    meta = ObjectMeta(
+        name=uid, namespace="ns", uid=uid, annotations={NODES: node} if ours and node else {}
+    )
+    return Pod(meta, PodSpec(node_name=node), PodStatus(phase=phase))
+
+
+class Scene:
+    """Units with placeholders in a tiny Slurm, pods on Nodes, and the guard that sees both."""
+
+    def __init__(self) -> None:
+        self.slurm = TinySlurm()
+        self.units = Units()
+        self.metrics = Metrics()
+        self.synced = asyncio.Event()
+        self.synced.set()
+        client = cast("SlurmClient", self.slurm)
+        clock = asyncio.get_running_loop().time
+        self.changed: list[str] = []
+        self.watch = SlurmWatch(
+            client,
+            units=self.units,
+            on_change=self.changed.append,
+            clock=clock,
+            fast_seconds=0.25,
+            idle_seconds=2.0,
+            metrics=self.metrics,
+        )
+        self.presence = Presence(binding=self.units.binding)
+        self.fresh = FreshStates(self.watch.look_now)
+        self.guard = Guard(
+            client,
+            units=self.units,
+            presence=self.presence,
+            fresh=self.fresh,
+            owner=OWNER,
+            synced=self._until_synced,
+            kube_node=str,
+            clock=clock,
+        )
+
+    async def _until_synced(self) -> None:
+        await self.synced.wait()
+
+    def placeholder(self, uid: str, *, node: str | None, owner: Owner = OWNER) -> int:
+        """A job for that pod: pending, or running on `node`."""
+        tag = OwnerTag(VERSION, owner.cluster, owner.scheduler, "ns", uid, (uid,))
+        job_id = self.slurm.add(admin_comment=tag.encode())
+        if node is not None:
+            self.slurm.start(job_id, node=node)
+        return job_id
+
+    def running_pod(self, uid: str, *, node: str = "n1") -> int:
+        """A pod whose containers run on the node its placeholder holds; returns the job's id."""
+        job_id = self.placeholder(uid, node=node)
+        self.units.add(Unit(uid, "ns", uid, seen_at=0.0, job=Placeholder(job_id)))
+        self.presence.changed(None, pod_on(node, uid=uid))
+        return job_id
+
+    def departing_pod(self, uid: str, *, node: str = "n1") -> int:
+        """As running_pod, but its placeholder was cancelled an instant ago."""
+        job_id = self.running_pod(uid, node=node)
+        self.slurm.end(job_id, BaseState.CANCELLED)
+        return job_id
+
+    def stop(self, uid: str) -> None:
+        """The pod's containers have ended, and it is gone."""
+        self.presence.changed(pod_on("n1", uid=uid), None)
+
+    def finish(self, uid: str) -> None:
+        """The pod's containers have ended."""
+        before = pod_on("n1", uid=uid)
+        after = msgspec.structs.replace(before, status=PodStatus(phase="Succeeded"))
+        self.presence.changed(before, after)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    scene = Scene()
+    serving = asyncio.create_task(scene.fresh.run())
+    yield scene
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> Path:
+    path = tmp_path / "hooks-token"
+    path.write_text(SECRET + "\n")
+    return path
+
+
+@pytest.fixture
+async def secrets(secret_file: Path) -> Secrets:
+    secrets = Secrets(secret_file)
+    await secrets.load()
+    return secrets

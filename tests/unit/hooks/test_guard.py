@@ -1,0 +1,187 @@
+"""Whom the next job on a node waits for, and whom it does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+from scheduler.core.naming import Owner
+from scheduler.hooks.guard import Answer
+from scheduler.units import Unit
+from slurmapi import BaseState, SlurmUnreachable
+from tests.unit.hooks.conftest import Scene, pod_on
+
+SHORT = 0.15
+LONG = 10.0
+NATIVE = 900
+
+
+async def cleared(scene: Scene, *, job_id: int = NATIVE, nodes=("n1",), seconds: float = SHORT):
+    return await scene.guard.clear(job_id, nodes, seconds=seconds)
+
+
+async def test_empty_node_is_free_and_slurm_is_not_asked(scene):
+    assert (await cleared(scene)).answer is Answer.FREE
+    assert not scene.slurm.calls
+
+
+async def test_pod_whose_job_holds_its_share_of_the_node_is_in_nobodys_way(scene):
+    scene.running_pod("a")
+    assert (await cleared(scene)).answer is Answer.FREE
+
+
+async def test_suspended_placeholder_still_holds_its_node(scene):
+    job_id = scene.running_pod("a")
+    scene.slurm.change(job_id, BaseState.SUSPENDED)
+    assert (await cleared(scene)).answer is Answer.FREE
+
+
+async def test_job_that_ended_an_instant_ago_is_known_to_have_ended(scene):
+    job_id = scene.running_pod("a")
+    await cleared(scene)
+    scene.slurm.end(job_id, BaseState.PREEMPTED)
+    verdict = await cleared(scene)
+    assert verdict.answer is Answer.BUSY
+    assert verdict.pods == ("ns/a",)
+
+
+async def test_question_starts_the_end_of_the_pod_that_is_in_the_way(scene):
+    scene.departing_pod("a")
+    await cleared(scene)
+    assert "a" in scene.changed
+
+
+async def test_waits_until_the_last_pod_in_the_way_is_gone(scene):
+    scene.departing_pod("a")
+    scene.departing_pod("b")
+    asking = asyncio.create_task(cleared(scene, seconds=LONG))
+    await asyncio.sleep(0.05)
+    scene.stop("a")
+    await asyncio.sleep(0.05)
+    assert not asking.done()
+    scene.finish("b")
+    assert (await asking).answer is Answer.FREED
+
+
+async def test_pods_on_other_nodes_are_in_nobodys_way(scene):
+    scene.departing_pod("a", node="n2")
+    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene, nodes=("n1", "n2"))).answer is Answer.BUSY
+
+
+async def test_requeued_placeholder_holds_nothing(scene):
+    job_id = scene.running_pod("a")
+    scene.slurm.requeue(job_id)
+    assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_placeholder_that_slurm_forgot_holds_nothing(scene):
+    job_id = scene.running_pod("a")
+    scene.slurm.forget(job_id)
+    assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_placeholder_on_another_node_does_not_hold_this_one(scene):
+    job_id = scene.running_pod("a", node="n1")
+    scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n2",))
+    assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_job_id_that_is_anothers_now_holds_nothing(scene):
+    """slurmctld gives ids out again after a crash; a pod may also claim any id."""
+    job_id = scene.running_pod("a")
+    scene.slurm.change(job_id, BaseState.RUNNING, admin_comment="")
+    assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_pod_does_not_wait_for_itself(scene):
+    """Its node was asked for anew while it runs there."""
+    scene.departing_pod("a")
+    again = scene.placeholder("a", node="n1")
+    assert (await cleared(scene, job_id=again)).answer is Answer.FREE
+
+
+async def test_tag_of_another_owner_stands_for_none_of_our_pods(scene):
+    scene.departing_pod("a")
+    forged = scene.placeholder("a", node="n1", owner=Owner("cluster-2", "slurm-scheduler"))
+    assert (await cleared(scene, job_id=forged)).answer is Answer.BUSY
+
+
+async def test_pod_without_a_known_job_is_in_the_way(scene):
+    scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
+    scene.presence.changed(None, pod_on("n1", uid="a"))
+    assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_pod_that_somebody_else_put_there_is_not_waited_for(scene):
+    scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
+    scene.presence.changed(None, pod_on("n1", uid="a", ours=False))
+    assert (await cleared(scene)).answer is Answer.FREE
+
+
+async def test_annotations_taken_away_do_not_hide_a_pod(scene):
+    scene.departing_pod("a")
+    scene.presence.changed(pod_on("n1", uid="a"), pod_on("n1", uid="a", ours=False))
+    assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_binding_under_way_counts_as_a_pod(scene):
+    """Its placeholder ended while the binding was sent: the watch shows the pod too late."""
+    scene.departing_pod("a")
+    scene.presence.changed(None, pod_on("", uid="a"))
+    scene.units.binding["a"] = "n1"
+    assert (await cleared(scene)).answer is Answer.BUSY
+    scene.stop("a")
+    assert (await cleared(scene)).answer is Answer.FREE
+    assert not scene.units.binding
+
+
+async def test_nothing_is_known_before_the_pods_are_listed(scene):
+    scene.synced.clear()
+    assert (await cleared(scene)).answer is Answer.UNKNOWN
+    asking = asyncio.create_task(cleared(scene, seconds=LONG))
+    await asyncio.sleep(0.02)
+    scene.synced.set()
+    assert (await asking).answer is Answer.FREE
+
+
+async def test_silent_slurm_is_no_evidence(scene):
+    scene.running_pod("a")
+    scene.slurm.fail["states"].extend(SlurmUnreachable("down") for _ in range(100))
+    assert (await cleared(scene)).answer is Answer.UNKNOWN
+
+
+async def test_slurm_that_comes_back_is_believed(scene):
+    scene.running_pod("a")
+    scene.slurm.fail["states"].append(SlurmUnreachable("down"))
+    assert (await cleared(scene, seconds=LONG)).answer is Answer.FREE
+
+
+async def test_thousand_questions_cost_slurm_a_few_requests(scene):
+    for number in range(50):
+        scene.running_pod(f"pod-{number}", node=f"n{number}")
+    await asyncio.gather(*(cleared(scene, nodes=(f"n{n}",), seconds=LONG) for n in range(50)))
+    scene.slurm.calls.clear()
+    asked = [cleared(scene, nodes=(f"n{n % 50}",), seconds=LONG) for n in range(1000)]
+    told = await asyncio.gather(*asked)
+    assert {verdict.answer for verdict in told} == {Answer.FREE}
+    assert scene.slurm.calls["states"] <= 3
+    assert not scene.slurm.calls["job"]
+
+
+async def test_placeholder_is_told_when_its_pod_is_gone(scene):
+    scene.departing_pod("a")
+    assert (await scene.guard.gone("a", seconds=SHORT)).answer is Answer.BUSY
+    assert "a" in scene.changed
+    asking = asyncio.create_task(scene.guard.gone("a", seconds=LONG))
+    await asyncio.sleep(0.02)
+    scene.stop("a")
+    assert (await asking).answer is Answer.FREED
+    assert (await scene.guard.gone("a", seconds=LONG)).answer is Answer.FREE
+
+
+async def test_pod_that_is_on_no_node_is_as_good_as_gone(scene):
+    job_id = scene.placeholder("a", node="n1")
+    scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
+    scene.presence.changed(None, pod_on("", uid="a"))
+    assert scene.slurm.live(job_id)
+    assert (await scene.guard.gone("a", seconds=SHORT)).answer is Answer.FREE

@@ -1,0 +1,290 @@
+"""The API on a socket: who is let in, what is said, and that bad callers cost little."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlencode
+
+import aiohttp
+import pytest
+import trustme
+
+from scheduler.hooks.api import LARGEST_BODY, HooksApi, Limits
+from scheduler.hooks.listener import Certificate, Listener
+from scheduler.settings import Address
+from tests.unit.hooks.conftest import SECRET, Scene
+
+HERE = Address(host="127.0.0.1", port=0)
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+KNOWN = {"Authorization": f"Bearer {SECRET}"}
+LIMITS = Limits(wait_seconds=0.2, waits=3, body_seconds=0.2)
+
+
+class Served:
+    """The API of a scene, on a port of its own."""
+
+    def __init__(self, scene: Scene, secrets) -> None:
+        self.scene = scene
+        self.hinted: list[int] = []
+        self.api = HooksApi(
+            scene.guard,
+            secrets=secrets,
+            hinted=self.hinted.append,
+            metrics=scene.metrics,
+            clock=asyncio.get_running_loop().time,
+            limits=LIMITS,
+        )
+        self.port = 0
+
+    async def post(self, path: str, *, headers=KNOWN, body: object = None, **fields):
+        data = body if body is not None else urlencode(fields).encode()
+        url = f"http://127.0.0.1:{self.port}{path}"
+        timeout = aiohttp.ClientTimeout(total=10)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, data=data, headers={**FORM, **headers}) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def raw(self, sent: bytes) -> bytes:
+        """What comes back on a connection of its own, until it is closed."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(sent)
+            async with asyncio.timeout(10):
+                return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def served(scene, secrets) -> AsyncIterator[Served]:
+    served = Served(scene, secrets)
+    listener = Listener(
+        served.api.app(), admitted=served.api.admitted, connections=8, stranger_seconds=0.3
+    )
+    served.port = await listener.open(HERE)
+    yield served
+    await listener.close()
+
+
+async def test_free_node(served):
+    assert await served.post("/v1/guard", job=7, nodes="n[1-2],m3") == (200, "free\n")
+    assert served.hinted == [7]
+
+
+async def test_busy_node_names_who_is_in_the_way(served):
+    served.scene.departing_pod("a")
+    assert await served.post("/v1/guard", job=7, nodes="n1", wait=1) == (409, "busy: ns/a\n")
+
+
+async def test_wait_ends_when_the_pod_is_gone(served):
+    served.scene.departing_pod("a")
+    asking = asyncio.create_task(served.post("/v1/guard", job=7, nodes="n1", wait=50))
+    await asyncio.sleep(0.05)
+    served.scene.stop("a")
+    assert await asking == (200, "freed\n")
+
+
+async def test_nobody_waits_longer_than_the_bound(served):
+    served.scene.departing_pod("a")
+    async with asyncio.timeout(3):
+        assert (await served.post("/v1/guard", job=7, nodes="n1", wait=999999999))[0] == 409
+
+
+async def test_what_is_not_known_is_said(served):
+    served.scene.synced.clear()
+    assert await served.post("/v1/guard", job=7, nodes="n1") == (503, "unknown\n")
+
+
+async def test_placeholder_asks_with_its_own_token(served, secrets):
+    served.scene.departing_pod("a")
+    token = {"Authorization": f"Bearer {secrets.job_token('a')}"}
+    assert (await served.post("/v1/units/a/gone", headers=token))[0] == 409
+    served.scene.stop("a")
+    assert await served.post("/v1/units/a/gone", headers=token) == (200, "free\n")
+    assert (await served.post("/v1/units/b/gone", headers=token))[0] == 401
+    assert (await served.post("/v1/guard", headers=token, job=7, nodes="n1"))[0] == 401
+    assert (await served.post("/v1/hints", headers=token, job=7, event="ended"))[0] == 401
+
+
+async def test_hints(served):
+    assert await served.post("/v1/hints", job=7, event="ended") == (202, "heard\n")
+    assert served.hinted == [7]
+    assert (await served.post("/v1/hints", job=7, event="eaten"))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": SECRET},
+        {"Authorization": f"Basic {SECRET}"},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Bearer {SECRET}x"},
+        {"Authorization": "Bearer \u00e9"},
+    ],
+)
+async def test_strangers_are_refused(served, headers):
+    for path in ("/v1/guard", "/v1/hints", "/v1/units/a/gone"):
+        status, text = await served.post(path, headers=headers, job=7, nodes="n1", event="ended")
+        assert (status, text) == (401, "Unauthorized\n")
+    assert not served.hinted
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"nodes": "n1"}, "job: ''"),
+        ({"job": "x", "nodes": "n1"}, "job: 'x'"),
+        ({"job": "-1", "nodes": "n1"}, "job: '-1'"),
+        ({"job": "0", "nodes": "n1"}, "job: '0'"),
+        ({"job": "\u0664", "nodes": "n1"}, "job: "),
+        ({"job": "9" * 11, "nodes": "n1"}, "job: "),
+        ({"job": "7", "nodes": "n[1-"}, "nodes: "),
+        ({"job": "7", "nodes": "n[1-999999999]"}, "nodes: "),
+        ({"job": "7", "nodes": "n[1-999][1-999][1-999]"}, "nodes: "),
+        ({"job": "7", "nodes": "n1", "wait": "-1"}, "wait: '-1'"),
+        ({"job": "7", "nodes": "n1", "wait": "inf"}, "wait: 'inf'"),
+        ({str(n): "x" for n in range(20)}, "body: "),
+    ],
+)
+async def test_bad_field_is_named(served, fields, said):
+    status, text = await served.post("/v1/guard", **fields)
+    assert status == 400
+    assert text.startswith(said)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_garbage_is_answered_and_harms_nobody(served, seed):
+    dice = random.Random(seed)
+    body = dice.randbytes(dice.randrange(1, 2000))
+    assert (await served.post("/v1/guard", body=body))[0] == 400
+    assert b"200 OK" not in await served.raw(body + b"\r\n\r\n")
+    head = b"POST /v1/guard HTTP/1.1\r\nAuthorization: Bearer " + body[:200] + b"\r\n\r\n"
+    assert b"200 OK" not in await served.raw(head)
+    assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
+
+
+async def test_huge_body_is_refused(served):
+    assert (await served.post("/v1/guard", body=b"job=7&nodes=" + b"n" * LARGEST_BODY))[0] == 413
+
+
+async def test_endless_body_is_refused(served):
+    async def drip() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield b"x" * 1024
+
+    try:
+        status, _text = await served.post("/v1/guard", body=drip())
+    except aiohttp.ClientError:
+        return  # cut off while it was still sending
+    assert status == 413
+
+
+async def test_body_that_drips_is_cut_off(served):
+    head = (
+        f"POST /v1/guard HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
+        "Content-Length: 100\r\n\r\njob="
+    )
+    assert b" 408 " in await served.raw(head.encode())
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/gua", b"POST /v1/guard HTTP/1.1\r\nHost: x\r\n"])
+async def test_connection_that_says_nothing_is_cut_off(served, sent):
+    assert b"200 OK" not in await served.raw(sent)
+
+
+async def test_connections_are_bounded_and_come_free_again(served):
+    async with AsyncExitStack() as stack:
+        for _ in range(20):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            stack.callback(writer.close)
+        with pytest.raises(aiohttp.ClientError):
+            await served.post("/v1/guard", job=7, nodes="n1")
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.05)
+                else:
+                    return
+
+
+async def test_known_caller_is_not_cut_off_while_it_waits(scene, secrets):
+    served = Served(scene, secrets)
+    listener = Listener(served.api.app(), admitted=served.api.admitted, stranger_seconds=0.05)
+    served.port = await listener.open(HERE)
+    scene.departing_pod("a")
+    assert (await served.post("/v1/guard", job=7, nodes="n1", wait=50))[0] == 409
+    await listener.close()
+
+
+async def test_too_many_waits_are_refused_and_others_served(served):
+    served.scene.departing_pod("a")
+    asked = [served.post("/v1/guard", job=7, nodes="n1", wait=1) for _ in range(5)]
+    told = await asyncio.gather(*asked)
+    assert sorted(status for status, _ in told) == [409, 409, 409, 429, 429]
+    assert (await served.post("/v1/guard", job=7, nodes="n2"))[0] == 200
+
+
+async def test_who_hangs_up_waits_no_longer(served):
+    served.scene.departing_pod("a")
+    for _ in range(2 * LIMITS.waits):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(served.post("/v1/guard", job=7, nodes="n1", wait=50), 0.02)
+        await asyncio.sleep(0.01)
+    assert (await served.post("/v1/guard", job=7, nodes="n2"))[0] == 200
+
+
+async def test_waits_are_measured(served):
+    await served.post("/v1/guard", job=7, nodes="n1")
+    value = served.scene.metrics.registry.get_sample_value
+    labels = {"hook": "guard", "answer": "free"}
+    assert value("slurm_scheduler_hook_seconds_count", labels) == 1
+
+
+async def test_certificate_is_renewed_while_serving(scene, secrets, tmp_path):
+    served = Served(scene, secrets)
+    authority = trustme.CA()
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    _issue(authority, cert, key)
+    certificate = Certificate(cert, key)
+    certificate.load()
+    listener = Listener(served.api.app(), admitted=served.api.admitted)
+    port = await listener.open(HERE, tls=certificate.context)
+    first = await _serial(port, authority)
+    key.write_text("half written")
+    with pytest.raises(OSError, match=r"PEM|SSL"):
+        certificate.load()
+    assert await _serial(port, authority) == first
+    _issue(authority, cert, key)
+    certificate.load()
+    assert await _serial(port, authority) != first
+    await listener.close()
+
+
+def _issue(authority: trustme.CA, cert: Path, key: Path) -> None:
+    leaf = authority.issue_cert("127.0.0.1")
+    leaf.private_key_pem.write_to_path(key)
+    leaf.cert_chain_pems[0].write_to_path(cert)
+
+
+async def _serial(port: int, authority: trustme.CA) -> str:
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    _reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+    try:
+        return str(writer.get_extra_info("peercert")["serialNumber"])
+    finally:
+        writer.close()
+        await writer.wait_closed()

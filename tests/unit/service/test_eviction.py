@@ -1,0 +1,122 @@
+"""How a pod goes: its condition, the budget where the site wants it asked, and the deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from scheduler.core.actions import Evict
+from scheduler.core.facts import PodStage
+from scheduler.core.reasons import Reason
+from scheduler.eviction import Evictor
+from scheduler.kube.api import KubeApi
+from scheduler.kube.errors import KubeUnreachable
+from scheduler.metrics import Metrics
+from scheduler.units import Unit
+from tests.unit.core.things import pod
+from tests.unit.service.tiny_kube import TinyKube
+
+pytestmark = pytest.mark.looptime
+UID = "01234567-89ab"
+EVICT = Evict(pod(PodStage.BOUND, uid=UID), Reason.PREEMPTED, "Slurm job 7 was preempted")
+
+
+class Stage:
+    """One evictor, one bound pod, and what its owner was told."""
+
+    def __init__(self, kube: TinyKube, *, budget_seconds: float = 0.0) -> None:
+        self.kube, self.unit = kube, Unit(UID, "ns", "train", seen_at=0.0)
+        self.told: list[str] = []
+        self.metrics = Metrics()
+        self.evictor = Evictor(
+            cast("KubeApi", kube),
+            budget_seconds=budget_seconds,
+            tell=lambda _unit, _reason, message: self.told.append(message),
+            metrics=self.metrics,
+            clock=asyncio.get_running_loop().time,
+        )
+        kube.create(UID, node="n1")
+
+    async def until_deleted(self) -> float:
+        began = asyncio.get_running_loop().time()
+        while not self.kube.deleted:
+            await asyncio.sleep(await self.evictor.evict(self.unit, EVICT))
+            assert asyncio.get_running_loop().time() - began < 600
+        return asyncio.get_running_loop().time() - began
+
+    def counted(self) -> float:
+        sample = "slurm_scheduler_evictions_total"
+        return self.metrics.registry.get_sample_value(sample, {"reason": "Preempted"}) or 0.0
+
+
+async def test_pod_bears_its_condition_before_it_is_deleted(kube):
+    stage = Stage(kube)
+    marked: list[int] = []
+    kube.on_delete = lambda _uid: marked.append(len(kube.patches))
+    await stage.evictor.evict(stage.unit, EVICT)
+    assert marked == [1]
+    (told,) = kube.patches[0][1]
+    assert (told.type, told.reason, told.status) == ("DisruptionTarget", "Preempted", "True")
+    assert kube.graces == [None]
+    assert kube.evictions == 0
+    assert stage.counted() == 1
+
+
+async def test_pod_gets_the_time_that_is_left(kube):
+    stage = Stage(kube)
+    await stage.evictor.evict(stage.unit, replace(EVICT, grace_seconds=7))
+    assert kube.graces == [7]
+
+
+async def test_deletion_is_repeated_only_after_a_while(kube):
+    stage = Stage(kube)
+    await stage.evictor.evict(stage.unit, EVICT)
+    assert await stage.evictor.evict(stage.unit, EVICT) > 5
+    assert kube.deleted == [UID]
+
+
+async def test_pod_that_is_gone_is_not_deleted(kube):
+    stage = Stage(kube)
+    other = replace(EVICT, pod=replace(EVICT.pod, uid="another"))
+    await stage.evictor.evict(stage.unit, other)
+    assert (kube.deleted, stage.told, stage.counted()) == ([], [], 0)
+
+
+async def test_budget_that_allows_it_lets_the_pod_go_at_once_with_our_condition(kube):
+    stage = Stage(kube, budget_seconds=30)
+    assert await stage.until_deleted() < 11
+    assert (kube.evictions, kube.deleted) == (1, [UID])
+    assert [patch[1][0].reason for patch in kube.patches] == ["Preempted", "Preempted"]
+    assert stage.counted() == 1
+
+
+async def test_budget_holds_a_pod_no_longer_than_the_site_allows(kube):
+    stage = Stage(kube, budget_seconds=30)
+    kube.budget_holds = True
+    assert 30 <= await stage.until_deleted() < 42
+    assert 10 <= kube.evictions <= 16
+    assert stage.told == [
+        "Slurm job 7 was preempted; a PodDisruptionBudget holds the pod, for 30 s at most",
+        "Slurm job 7 was preempted; the pod is deleted",
+    ]
+
+
+async def test_budget_that_gives_way_is_noticed(kube):
+    stage = Stage(kube, budget_seconds=300)
+    kube.budget_holds = True
+    for _ in range(3):
+        await asyncio.sleep(await stage.evictor.evict(stage.unit, EVICT))
+    kube.budget_holds = False
+    assert await stage.until_deleted() < 13
+
+
+async def test_failure_on_the_way_is_raised_and_not_taken_for_done(kube):
+    stage = Stage(kube, budget_seconds=30)
+    kube.fail["evict"].append(KubeUnreachable("refused"))
+    with pytest.raises(KubeUnreachable):
+        await stage.evictor.evict(stage.unit, EVICT)
+    await stage.until_deleted()
+    assert kube.deleted == [UID]
