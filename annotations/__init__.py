@@ -1,10 +1,12 @@
 """Pod annotations and resources to a Slurm job request, or a list of problems; pure."""
 
 from annotations.model import (
+    GPU_TYPE_KEYS,
     PREFIX,
     ContainerResources,
     JobRequest,
     PodSpec,
+    Requirement,
     Rules,
     Sharing,
     Switches,
@@ -13,11 +15,13 @@ from annotations.parse import parse
 from annotations.problems import Problem
 
 __all__ = [
+    "GPU_TYPE_KEYS",
     "PREFIX",
     "ContainerResources",
     "JobRequest",
     "PodSpec",
     "Problem",
+    "Requirement",
     "Rules",
     "Sharing",
     "Switches",

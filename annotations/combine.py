@@ -4,19 +4,36 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from annotations.model import JobRequest, Sharing
+from annotations.quantity import divide_up
 from annotations.resources import Resources
 
 
-def combined(fields: Mapping[str, Any], resources: Resources) -> JobRequest:
-    """The request of a pod whose annotations say `fields` (values by JobRequest field)."""
+def combined(
+    fields: Mapping[str, Any], resources: Resources, *, active_deadline_seconds: int | None
+) -> JobRequest:
+    """The request of a pod whose annotations say `fields` (values by JobRequest field).
+
+    The kubelet ends the pod after `active_deadline_seconds`, so its job needs no longer time.
+    """
     group = {"group_id": fields["user_id"]} if "user_id" in fields else {}
+    limits = [fields.get("time_limit_minutes"), _minutes(active_deadline_seconds)]
     devices = _devices(fields, resources)
     return JobRequest(
         cpus=resources.cpus,
         memory_mib=resources.memory_mib,
         gpus=_gpus(devices),
-        **{**group, **fields, "gres": _gres(devices)},
+        **{
+            **group,
+            **fields,
+            "gres": _gres(devices),
+            "time_limit_minutes": min((it for it in limits if it is not None), default=None),
+        },
     )
+
+
+def _minutes(seconds: int | None) -> int | None:
+    """Slurm's minutes, rounded up; the API server accepts no less than a second."""
+    return None if seconds is None else max(1, divide_up(seconds, 60))
 
 
 def contradictions(

@@ -1,4 +1,7 @@
-"""The grace rule: a pod must be gone before Slurm stops waiting for its job to end."""
+"""The grace rule: a pod must be gone before Slurm stops waiting for its job to end.
+
+With `guarded` the handover guard, not KillWait, keeps the node for the pod, so any grace will do.
+"""
 
 from annotations.model import PodSpec, Rules
 from annotations.problems import Problem
@@ -13,7 +16,7 @@ def grace_problems(pod: PodSpec, rules: Rules) -> list[Problem]:
     """
     grace = pod.termination_grace_period_seconds
     limit = rules.kill_wait_seconds - rules.termination_offset_seconds
-    if grace < limit:
+    if grace < limit or rules.grace_policy == "guarded":
         return []
     rule = (
         "termination grace period must be less than "

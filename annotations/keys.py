@@ -69,8 +69,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         CONSTRAINTS,
         "constraints",
         "--constraint",
-        "Features the node must have, in sbatch's syntax (`&`, `|`, brackets). Slurm refuses "
-        "unknown ones, and `!`.",
+        "Features the node must have, in sbatch's syntax (`&`, `|`, brackets), which counts from "
+        "left to right: `a|b&c` is `(a|b)&c`. Slurm refuses unknown features, and `!`.",
         "h100&nvlink",
         sunk=True,
     ),
@@ -172,8 +172,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         SECONDS,
         "time_limit_minutes",
         "--time",
-        "Time limit of the job. Slurm counts minutes: seconds are rounded up. Without it: the"
-        " partition's default.",
+        "Time limit of the job. Slurm counts minutes: seconds are rounded up. The pod's "
+        "`activeDeadlineSeconds` where that is less. Without both: the partition's default.",
         "3600",
         sunk=True,
     ),

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
+from typing import Literal
 
 PREFIX = "sunk.coreweave.com/"
+# The two that SUNK reads.
+GPU_TYPE_KEYS = ("gpu.nvidia.com/class", "gpu.nvidia.com/model")
 
 
 @unique
@@ -39,15 +42,21 @@ class Rules:
     """What a site has decided.
 
     `prefixes` are read as one: each annotation may stand under any of them, and under two only
-    with the same value. `gpu_resources` maps a Kubernetes resource to a Slurm gres, with or
-    without a type ("gpu", "gpu:h100").
+    with the same value. `device_resources` maps a Kubernetes resource to a Slurm gres, with or
+    without a type ("gpu", "gpu:h100"). `gpu_type_keys` are labels of Nodes whose values name a GPU
+    type; `gpu_types` maps those values to gres types, `known_gpu_types` are the types Slurm has.
+    A `strict` grace rule is SUNK's; a `guarded` one leaves the node to the handover guard.
     Raises ValueError for a prefix that does not end in a slash.
     """
 
     kill_wait_seconds: int = 30
     termination_offset_seconds: int = 5
     prefixes: tuple[str, ...] = (PREFIX,)
-    gpu_resources: Mapping[str, str] = field(default_factory=_nvidia_gpus)
+    device_resources: Mapping[str, str] = field(default_factory=_nvidia_gpus)
+    gpu_type_keys: tuple[str, ...] = GPU_TYPE_KEYS
+    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    known_gpu_types: frozenset[str] = frozenset()
+    grace_policy: Literal["strict", "guarded"] = "strict"
 
     def __post_init__(self) -> None:
         wrong = [prefix for prefix in self.prefixes if not prefix.endswith("/")]
@@ -68,15 +77,33 @@ class ContainerResources:
     restartable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node affinity term, such as `key In values`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """The parts of a pod that shape its Slurm job."""
+    """The parts of a pod that shape its Slurm job.
+
+    `requests` and `limits` are those of the pod as a whole (pod-level resources). `node_affinity`
+    are the required terms, of which one must match; None where there are none.
+    """
 
     annotations: Mapping[str, str]
     containers: tuple[ContainerResources, ...]
     init_containers: tuple[ContainerResources, ...] = ()
     overhead: Mapping[str, str] = field(default_factory=dict)
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_affinity: tuple[tuple[Requirement, ...], ...] | None = None
     termination_grace_period_seconds: int
+    active_deadline_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

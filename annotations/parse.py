@@ -36,7 +36,7 @@ def parse(pod: PodSpec, rules: Rules) -> JobRequest | tuple[Problem, ...]:
     ]
     if problems or resources is None:
         return tuple(problems)
-    return combined(asked.fields, resources)
+    return combined(asked.fields, resources, active_deadline_seconds=pod.active_deadline_seconds)
 
 
 def _read_annotations(pod: PodSpec, rules: Rules) -> _Asked:

@@ -2,19 +2,23 @@
 
 A pod needs the most it ever holds at once: each init container beside the sidecars started before
 it, and in the end all containers beside all sidecars; on top of that the overhead of its runtime
-class.
+class. What the pod asks for as a whole (pod-level resources) goes before what its containers do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from annotations.gputype import UnknownTypeError, gpu_type
 from annotations.model import ContainerResources, PodSpec, Rules
 from annotations.problems import NOT_SET, Problem
 from annotations.quantity import NANOS, divide_up, parse_quantity
 
 # Slurm's cpus_per_task has 16 bits, and its two largest values have meanings (slurm.h).
 _MOST_CPUS = 2**16 - 3
+_GPU = "gpu"
 _MIB = 2**20 * NANOS
+# What pod-level resources may name, of that which Slurm counts.
+_OF_PODS = frozenset({"cpu", "memory"})
 _QUANTITY = "a Kubernetes quantity of at least 0, such as 500m, 2 or 1.5Gi"
 
 
@@ -34,9 +38,20 @@ class _Amounts:
     containers: list[int]
     init_containers: list[tuple[int, bool]]
     overhead: int
+    pod_request: int | None = None
+    pod_limit: int | None = None
 
     @property
     def requested(self) -> int:
+        """The pod's own request goes before those of its containers; its limit stands in for it
+        where they have none, as the API server defaults it (KEP-2837).
+        """
+        if self.pod_request is not None:
+            return self.pod_request
+        return self._by_containers or self.pod_limit or 0
+
+    @property
+    def _by_containers(self) -> int:
         sidecars = peak = 0
         for amount, restartable in self.init_containers:
             peak = max(peak, sidecars + amount)
@@ -70,7 +85,15 @@ class _Reader:
                 for path, container in _paths("spec.initContainers", pod.init_containers)
             ],
             self._amount(f"spec.overhead.{resource}", pod.overhead.get(resource), whole=whole),
+            self._of_pod("requests", pod.requests, resource),
+            self._of_pod("limits", pod.limits, resource),
         )
+
+    def _of_pod(self, kind: str, values: Mapping[str, str], resource: str) -> int | None:
+        """Devices cannot be asked for by the pod as a whole."""
+        if resource not in _OF_PODS or resource not in values:
+            return None
+        return self._amount(f"spec.resources.{kind}.{resource}", values[resource], whole=False)
 
     def _of_container(
         self, path: str, container: ContainerResources, *, resource: str, whole: bool
@@ -122,13 +145,24 @@ def read_resources(pod: PodSpec, rules: Rules) -> Resources | list[Problem]:
 
 
 def _devices(reader: _Reader, rules: Rules) -> dict[str, int]:
-    """Devices by gres name; resources that share a gres are added up."""
+    """Devices by gres, GPUs of the type the pod wants; what shares a gres is added up."""
     counts: dict[str, int] = {}
-    for resource, gres in rules.gpu_resources.items():
+    for resource, gres in rules.device_resources.items():
         count = reader.amounts(resource, whole=True).total // NANOS
         if count:
-            counts[gres] = counts.get(gres, 0) + count
+            named = _typed(reader, rules) if gres == _GPU else gres
+            counts[named] = counts.get(named, 0) + count
     return counts
+
+
+def _typed(reader: _Reader, rules: Rules) -> str:
+    try:
+        kind = gpu_type(reader.pod, rules)
+    except UnknownTypeError as unknown:
+        if unknown.problem not in reader.problems:
+            reader.problems.append(unknown.problem)
+        return _GPU
+    return f"{_GPU}:{kind}" if kind else _GPU
 
 
 def _missing(pod: PodSpec, resource: str) -> Problem:

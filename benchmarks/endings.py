@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import secrets
 import statistics
 import tempfile
@@ -39,6 +40,7 @@ from tests.support.world import World
 _LOOK_SECONDS: Final = 0.02
 _LONGEST_SECONDS: Final = 90.0
 _LIVE_NODES: Final = 8
+_PULSE_SECONDS: Final = 2.0
 
 Act = Callable[[World, Object, Record], Awaitable[object]]
 Changed = Callable[[Record], bool]
@@ -101,11 +103,12 @@ CASES: Final = (
 
 
 async def _one(world: World, case: Case, number: int) -> float:
-    name = f"{case.name.split()[0].lower()}-{number}"
+    name = f"case-{CASES.index(case)}-{number}"
     slurm = {"partition": world.cluster.grace_partition} if case.partition else {}
     await world.create(name, grace=3, slurm=slurm)
     pod = await world.running(name)
     job = await world.placeholder(pod)
+    await asyncio.sleep(_PULSE_SECONDS * random.random())
     await case.act(world, pod, job)
     began = await _when(world, job.job_id, case.changed)
     told = await _told(world, name)
@@ -151,8 +154,7 @@ async def _tidy(world: World) -> None:
         if record.name == "preemptor" and record.live:
             await world.slurm.cancel(record.job_id)
     for node in world.cluster.nodes[:_LIVE_NODES]:
-        with suppress(AssertionError):  # one that is in service cannot be resumed
-            await world.slurm.set_node(node, "RESUME")
+        await world.slurm.resume_node(node)
 
 
 async def _measure(cluster: Cluster, rounds: int, folder: Path) -> None:

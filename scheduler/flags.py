@@ -155,6 +155,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _shown(value: object, field: FieldInfo) -> str:
+    if isinstance(value, dict):
+        value = tuple(f"{key}={item}" for key, item in value.items())
     if isinstance(value, tuple):
         return ",".join(value) or "none"
     if DURATION in field.metadata and isinstance(value, int | float):

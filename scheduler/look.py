@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
-from annotations import ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
+from annotations import ContainerResources, JobRequest, PodSpec, Problem, Requirement, Rules, parse
 from scheduler.core.facts import NodeFitness, PodFacts, PodStage, Remark, UnitFacts
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, OWN_PREFIX, Owner
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import Container, Node, Pod, Quantity
+from scheduler.kube.wire import Container, Node, Pod, Quantity, ResourceRequirements
 from scheduler.outcome import outcome_of
 from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
@@ -47,6 +48,7 @@ class Look:
         self._looked_through = looked_through
         self._evict_suspended = evict_suspended
         self._rulebook = rulebook
+        self._rules = rules
         self._parse = lru_cache(maxsize=4096)(_Parser(rules, rulebook))
 
     def unit(self, key: str) -> Unit | None:
@@ -98,6 +100,11 @@ class Look:
         unit = self._units.get(pod.metadata.uid)
         if unit is not None:
             unit.outcome = outcome_of(pod) or unit.outcome
+
+    def use_kill_wait(self, seconds: int) -> None:
+        """Judge grace periods by this KillWait from now on."""
+        self._rules = replace(self._rules, kill_wait_seconds=seconds)
+        self._parse = lru_cache(maxsize=4096)(_Parser(self._rules, self._rulebook))
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of that uid, as last seen."""
@@ -169,7 +176,16 @@ class _Spec:
     def __init__(self, pod: Pod, edition: Hashable) -> None:
         self.pod = pod
         # Resources and grace are immutable; annotations are not, but ours change them often.
-        self._key = (edition, pod.metadata.uid, *sorted(_foreign(pod.metadata.annotations)))
+        # Selector and affinity may change while a scheduling gate holds the pod.
+        spec = pod.spec
+        self._key = (
+            edition,
+            pod.metadata.uid,
+            spec.active_deadline_seconds,
+            spec.affinity,
+            *sorted(spec.node_selector.items()),
+            *sorted(_foreign(pod.metadata.annotations)),
+        )
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -179,7 +195,7 @@ class _Spec:
 
 
 def _foreign(found: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [item for item in found.items() if not item[0].startswith("slurm-pod-scheduler/")]
+    return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]
 
 
 class _Parser:
@@ -199,16 +215,34 @@ class _Parser:
         return verdict.problems or request, verdict.remarks
 
     def _parse(self, pod: Pod, annotations: Mapping[str, str]) -> JobRequest | tuple[Problem, ...]:
+        whole = pod.spec.resources or ResourceRequirements()
         return parse(
             PodSpec(
                 annotations=annotations,
                 containers=tuple(map(_resources, pod.spec.containers)),
                 init_containers=tuple(map(_resources, pod.spec.init_containers)),
                 overhead=_texts(pod.spec.overhead),
+                requests=_texts(whole.requests),
+                limits=_texts(whole.limits),
+                node_selector=pod.spec.node_selector,
+                node_affinity=_required_affinity(pod),
                 termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+                active_deadline_seconds=pod.spec.active_deadline_seconds,
             ),
             self._rules,
         )
+
+
+def _required_affinity(pod: Pod) -> tuple[tuple[Requirement, ...], ...] | None:
+    """The terms of which one must match, None where the pod has no such affinity."""
+    of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+    required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
+    if not required:
+        return None
+    return tuple(
+        tuple(Requirement(it.key, it.operator, it.values) for it in term.match_expressions)
+        for term in required.node_selector_terms or ()
+    )
 
 
 def _resources(container: Container) -> ContainerResources:

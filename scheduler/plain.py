@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Any, Final
 
 # By pydantic's error type; what is not here keeps pydantic's own words.
@@ -35,6 +36,9 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "string_too_long": "at most {max_length} characters",
 }
 
+_SHORT: Final = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 120
+
 
 def expected(error: Mapping[str, Any]) -> str:
     """What would be accepted, as `expected ...`; `error` is one of `ValidationError.errors()`."""
@@ -49,6 +53,11 @@ def nearest(name: str, known: Iterable[str], *, show: Callable[[str], str] = rep
     """`; did you mean 'x'?`, or nothing where no known name is near."""
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {show(near[0])}?" if near else ""
+
+
+def shown(value: object) -> str:
+    """The value as its writer may know it again, of a bounded length."""
+    return _SHORT.repr(value)
 
 
 def _number(value: object) -> object:

@@ -19,6 +19,8 @@ from pydantic import (
     field_validator,
 )
 
+from annotations import GPU_TYPE_KEYS
+from scheduler.pairs import GresMap, Prefix, TypeMap
 from slurmapi import check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
@@ -27,6 +29,7 @@ _DURATION: Final = re.compile(rf"\d+(?:\.\d+)?|(?:{_PART})+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 # What Kubernetes takes as the reason of a condition (metav1.Condition).
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_URL: Final = re.compile(r"https?://[^\s/?#@]+")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
 
@@ -105,6 +108,9 @@ class Settings(BaseModel):
         Path("/var/run/secrets/slurm/auth-token"),
         description="file with the JWT of a Slurm operator, read again when it changes",
     )
+    annotation_prefix: Prefix = Field(
+        "", description="a second prefix of annotations, beside SUNK's own: slurm.example.com/"
+    )
     policy_file: Path | None = Field(
         None, description="YAML file of who may ask for what; read again when it changes"
     )
@@ -114,6 +120,22 @@ class Settings(BaseModel):
         ge=0,
         validate_default=True,  # against KillWait
         description="a pod's grace must be below KillWait by more than this",
+    )
+    grace_policy: Literal["strict", "guarded"] = Field(
+        "strict",
+        description="guarded: any grace will do, as Slurm's handover guard keeps the node for the "
+        "pod; see docs/annotations.md",
+    )
+    device_resources: Annotated[GresMap, Form("RESOURCE=GRES")] = Field(
+        {"nvidia.com/gpu": "gpu"},
+        description="resources of pods that are gres of Slurm, RESOURCE=NAME or "
+        "RESOURCE=NAME:TYPE, comma-separated",
+    )
+    gpu_types: Annotated[TypeMap, Form("VALUE=TYPE")] = Field(
+        {}, description="what the labels of GPU types are as gres types, comma-separated"
+    )
+    gpu_type_keys: Annotated[tuple[str, ...], Form("LABELS")] = Field(
+        GPU_TYPE_KEYS, description="labels of Nodes that name a GPU type, comma-separated"
     )
     placeholder_mode: Literal["auto", "external", "script"] = Field(
         "auto", description="how pods are represented in Slurm"
@@ -161,8 +183,14 @@ class Settings(BaseModel):
         Address(host=None, port=8000),
         description="what Slurm's hook scripts and placeholders ask; needs the token file",
     )
+    hooks_api_url: str = Field(
+        "",
+        description="the hooks API as scripts of placeholders reach it from the nodes, such as "
+        "https://HOST:8000; without it they end on their first signal",
+    )
     hooks_api_token_file: Path | None = Field(
         None,
+        validate_default=True,  # against the grace policy and the URL
         description="file with the secret Slurm's hook scripts show, several a line each; without "
         "one the hooks API is off",
     )
@@ -185,7 +213,7 @@ class Settings(BaseModel):
     )
     shutdown_grace: Seconds = Field(10.0, ge=0, description="time to finish what is being done")
 
-    @field_validator("watch_namespace", "components", mode="before")
+    @field_validator("watch_namespace", "components", "gpu_type_keys", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
         if isinstance(value, str):
@@ -196,6 +224,22 @@ class Settings(BaseModel):
     @classmethod
     def _reachable(cls, value: str) -> str:
         check_base_url(value)
+        return value
+
+    @field_validator("hooks_api_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if value and _URL.fullmatch(value) is None:
+            raise ValueError("expected http(s)://HOST[:PORT], without a path")
+        return value
+
+    @field_validator("hooks_api_token_file")
+    @classmethod
+    def _shared(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is None and info.data.get("grace_policy") == "guarded":
+            raise ValueError("expected a file with --grace-policy=guarded: without it no guard")
+        if value is None and info.data.get("hooks_api_url"):
+            raise ValueError("expected a file with a secret, since --hooks-api-url is given")
         return value
 
     @field_validator("hooks_api_tls_key_file")

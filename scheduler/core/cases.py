@@ -81,11 +81,11 @@ SLURM_ENDS: Final = (
         stories=("test_time_limit_evicts_the_pod",),
     ),
     Case(
-        happens="DEADLINE, which Slurm knows for jobs that wait only",
+        happens="DEADLINE: a job that waits can no longer end in time (one that runs has TIMEOUT)",
         pod="deleted",
         job=_GONE,
         reason=Reason.TIME_LIMIT,
-        stories=("test_waiting_job_past_its_deadline_ends_its_pod",),
+        stories=("test_waiting_job_that_misses_its_deadline_ends_its_pod",),
     ),
     Case(
         happens="NODE_FAIL: the node was set DOWN or failed",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-JOB_ID = "slurm-pod-scheduler/job-id"
-NODES = "slurm-pod-scheduler/nodes"
-ENDS_AT = "slurm-pod-scheduler/ends-at"
+# Annotations that we write ourselves.
+OWN_PREFIX = "slurm-pod-scheduler/"
+JOB_ID = f"{OWN_PREFIX}job-id"
+NODES = f"{OWN_PREFIX}nodes"
+ENDS_AT = f"{OWN_PREFIX}ends-at"
 
 VERSION = 1
 

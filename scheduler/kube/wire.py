@@ -76,6 +76,38 @@ class SchedulingGate(Wire, frozen=True, gc=False):
     name: str = ""
 
 
+class NodeSelectorRequirement(Wire, frozen=True, gc=False):
+    """One expression about a label: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire, frozen=True, gc=False):
+    """Expressions that must all hold."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire, frozen=True, gc=False):
+    """Terms, of which one must match; a list that is null matches nothing either."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = ()
+
+
+class NodeAffinity(Wire, frozen=True, gc=False):
+    """Which Nodes a pod needs. What it would rather have is Slurm's to weigh."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Wire, frozen=True, gc=False):
+    """The part of a pod's affinity that is about Nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(Wire, frozen=True, gc=False):
     """What a pod asks for, and where it was put."""
 
@@ -90,6 +122,8 @@ class PodSpec(Wire, frozen=True, gc=False):
     priority_class_name: str = ""
     restart_policy: str = "Always"
     node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    resources: ResourceRequirements | None = None
     active_deadline_seconds: int | None = None
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from annotations.keys import BY_KEY, Definition
 from annotations.problems import NotAcceptableError
-from scheduler.plain import nearest
+from scheduler.plain import nearest, shown
 from scheduler.policy.document import Document, LabelSelector, RuleDocument
 from scheduler.policy.rules import (
     Allowed,
@@ -72,7 +72,7 @@ def _section(
             try:
                 found[definition.field] = read(definition, given)
             except NotAcceptableError as refusal:
-                faults.append(f"{where}.{name}: {given!r}: expected {refusal}")
+                faults.append(f"{where}.{name}: {shown(given)}: expected {refusal}")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from scheduler.plain import expected, nearest
+from scheduler.plain import expected, nearest, shown
 from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document, Expression, LabelSelector, RuleDocument
 from scheduler.policy.rules import Policy
@@ -48,7 +48,13 @@ def content(path: Path) -> bytes:
 
 def understood(path: Path, found: bytes) -> Policy:
     """The policy that is written there. Raises PolicyError."""
-    raw = _parsed(path, found)
+    try:
+        return _understood(path, _parsed(path, found))
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all measure
+        raise PolicyError(f"{path}: {error}") from None
+
+
+def _understood(path: Path, raw: object) -> Policy:
     try:
         document = Document.model_validate(raw)
     except ValidationError as error:
@@ -94,13 +100,13 @@ def _fault(raw: object, error: Any) -> str:
     if not location:
         return "expected the key rules, with a list of rules"
     where = _where(raw, location)
-    if error["type"] == "extra_forbidden":
+    if error["type"] in {"extra_forbidden", "invalid_key"}:
         return f"{where}: there is no such key{nearest(str(location[-1]), _KEYS)}"
     if error["type"] == "missing":
         return f"{where}: expected a value: it is missing"
     if error["type"] == "value_error" and isinstance(error["input"], Mapping):
         return f"{where}: {expected(error)}"
-    return f"{where}: {error['input']!r}: {expected(error)}"
+    return f"{where}: {shown(error['input'])}: {expected(error)}"
 
 
 def _where(raw: object, location: tuple[str | int, ...]) -> str:
@@ -115,6 +121,7 @@ def _where(raw: object, location: tuple[str | int, ...]) -> str:
 
 
 def _name(raw: Any, number: int) -> str:
-    rule = raw["rules"][number]
+    rules = raw.get("rules") if isinstance(raw, dict) else None
+    rule = rules[number] if isinstance(rules, list) else None
     name = rule.get("name") if isinstance(rule, dict) else None
     return repr(name) if isinstance(name, str) and name else f"number {number + 1}"

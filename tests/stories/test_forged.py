@@ -97,6 +97,17 @@ async def test_pod_that_says_where_it_belongs_goes_where_slurm_says(world: World
     assert pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
 
 
+async def test_pod_cannot_outstay_a_requeue_by_what_it_says_of_former_ones(world: World) -> None:
+    if world.slurm.external:
+        pytest.skip("only batch jobs can be requeued (measured)")
+    forged = {"slurm-pod-scheduler/restarts": "4000000000"}
+    await world.create("claims", annotations=forged)
+    job = await world.placeholder(await world.running("claims"))
+    await world.cluster.requeue(job.job_id)
+    await world.gone("claims")
+    await world.job_ended(job.job_id, state="CANCELLED")
+
+
 async def test_slurm_user_cannot_pass_off_a_job_as_a_pods(world: World) -> None:
     """The owner tag stands where only operators may write."""
     filler = await world.fill()

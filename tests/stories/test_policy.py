@@ -130,6 +130,25 @@ async def test_broken_file_ends_the_scheduler_at_its_start(
     world.scheduler.start()
 
 
+async def test_root_is_warned_of_where_no_rule_speaks_of_users(
+    world: World, policy: PolicyFile
+) -> None:
+    await world.create("root", slurm={"user-id": "0"})
+    event = await world.event("RootRequested", name="root")
+    assert event["type"] == "Warning"
+    record = await world.placeholder(await world.running("root"))
+    assert record.raw["user_name"] == "root"
+    assert world.scheduler.metrics()["slurm_scheduler_root_requests_total"] == 1
+
+    policy.write("rules: [{name: stories, allowed: {user-id: [2001]}}]")
+    await world.until("the rules are in force", lambda: _taken(world))
+    await world.create("silent")
+    assert "without it the job would have user 0" in _message(await _refused(world, "silent"))
+    await world.create("alice", slurm={"user-id": "2001"})
+    record = await world.placeholder(await world.running("alice"))
+    assert (record.raw["user_name"], record.number("group_id")) == ("alice", 2001)
+
+
 async def _refused(world: World, name: str = "train") -> Object:
     return await world.pod_that(
         "is refused by rule 'stories'",
@@ -140,6 +159,10 @@ async def _refused(world: World, name: str = "train") -> Object:
 
 def _message(pod: Object) -> str:
     return str((pods.condition(pod, "PodScheduled") or {}).get("message", ""))
+
+
+async def _taken(world: World) -> bool:
+    return "policy taken" in world.scheduler.log.read_text()
 
 
 async def _counted(world: World, *, refused: int) -> bool:

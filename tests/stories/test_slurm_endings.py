@@ -137,9 +137,11 @@ async def test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_fro
     await world.event("NodeUnavailable")
     job = await world.placeholder(await world.pod_that("has a job", _has_job))
     await world.cluster.requeue(job.job_id)
+    await world.until("the requeued job waits", lambda: _waits_for_its_time(world, job.job_id))
     await world.waiting()
     await world.uncordon()
-    await world.slurm.update(job.job_id, begin_time={"set": True, "number": 0})
+    now = {"set": True, "number": int(time.time())}
+    await world.slurm.update(job.job_id, begin_time=now)
     pod = await world.running()
     again = await world.placeholder(pod)
     assert (again.job_id, again.number("restart_cnt")) == (job.job_id, 1)
@@ -161,11 +163,12 @@ async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: Wo
     world.unharmed(pod)
 
 
-async def test_waiting_job_past_its_deadline_ends_its_pod(world: World) -> None:
+async def test_waiting_job_that_misses_its_deadline_ends_its_pod(world: World) -> None:
+    """Slurm ends it as soon as its time limit no longer fits before the deadline."""
     await world.fill()
-    await world.create()
+    await world.create(slurm={"timeout": "60"})
     job = await world.placeholder(await world.waiting())
-    await world.slurm.update(job.job_id, deadline=int(time.time()) + 3)
+    await world.slurm.update(job.job_id, deadline=int(time.time()) + 30)
     await world.gone()
     event = await world.event("TimeLimit")
     assert "DEADLINE" in event["message"]
@@ -298,6 +301,13 @@ async def _unharmed_by_now(world: World, pod: Object, *, second: str = "second")
     await world.create(second)
     await world.running(second)
     world.unharmed(pod)
+
+
+async def _waits_for_its_time(world: World, job_id: int) -> bool:
+    """Once its script is gone a requeued job gets a begin time; before, it would be overwritten."""
+    record = await world.slurm.job(job_id)
+    assert record is not None
+    return record.states == ("PENDING",) and record.reason == "BeginTime"
 
 
 def _has_job(pod: Object) -> bool:

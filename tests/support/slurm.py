@@ -134,6 +134,14 @@ class SlurmHand:
         answer = await self.ask("POST", f"node/{node}", body=body)
         assert answer.ok, f"node {node} to {state}: {answer}"
 
+    async def resume_node(self, node: str) -> None:
+        """Have a node in service; one whose slurmd has come back by itself is, and stays so."""
+        answer = await self.ask("POST", f"node/{node}", body={"state": ["RESUME"]})
+        if not answer.ok:
+            found = await self.ask("GET", f"node/{node}")
+            states = set(found.body["nodes"][0]["state"])
+            assert not states & {"DOWN", "DRAIN"}, f"node {node} to RESUME: {answer}; {states}"
+
 
 def _record(raw: dict[str, Any]) -> Record:
     return Record(

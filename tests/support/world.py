@@ -114,13 +114,17 @@ class World:
 
     async def set_node(self, node: str, state: str) -> None:
         """Set a Slurm node DOWN or the like, back to service after the test."""
-        self._nodes_set.append(node)
+        self.mend_later(node)
         await self.slurm.set_node(node, state)
 
     async def restore_node(self, node: str) -> None:
         """Bring a node back to service, once: a second time real Slurm refuses it."""
         self._nodes_set.remove(node)
         await self.slurm.set_node(node, "RESUME")
+
+    def mend_later(self, node: str) -> None:
+        """A Slurm node is about to be drained: back to service after the test."""
+        self._nodes_set.append(node)
 
     # --- waiting ---
 
@@ -267,7 +271,7 @@ class World:
         """Remove what the test made; AssertionError when a placeholder outlives its pod."""
         await self.uncordon()
         for node in self._nodes_set:
-            await self.slurm.set_node(node, "RESUME")
+            await self.slurm.resume_node(node)
         for name in self._partitions_set:
             await self.cluster.set_partition(name)
         for job_id in self._native:

@@ -52,6 +52,8 @@ class Cluster:
         self.stirred = True
         self.stumbles = 0
         self.reservations = {r.name: r for r in config.reservations}
+        self.prologs: list[int] = []
+        """Jobs whose PrologSlurmctld has to be run."""
         self._candidates: dict[Request, list[Node]] = {}
         self._judged: dict[Request, str] = {}
         self.gres_names = {gres.name for node in config.nodes for gres in node.gres}
@@ -154,6 +156,8 @@ class Cluster:
             _operator_settings(cluster.nodes[name], saved)
         for job in self._saved.jobs.values():
             cluster.add(copy.copy(job))
+            if job.configuring and job.state is State.RUNNING:
+                cluster.prologs.append(job.id)
         cluster.next_id = self._saved.next_id
         cluster.save()
         return cluster

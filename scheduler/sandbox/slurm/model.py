@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from . import lifecycle
+from . import lifecycle, prologs
 from .cluster import Cluster
 from .config import ReservationConfig, SlurmConfig
 from .errors import SlurmError
@@ -45,6 +45,7 @@ class SlurmModel:
         self.running.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._prologs: set[asyncio.Task[None]] = set()
         self._limits_due = 0.0
         self._save_due = 0.0
         self._pass_due = 0.0
@@ -70,6 +71,7 @@ class SlurmModel:
         """Take the controller out of the event loop, its state kept as it is."""
         if self._timer is not None:
             self._timer.cancel()
+        self._end_prologs()
         self._timer = self._loop = None
 
     def start_controller(self) -> None:
@@ -92,6 +94,7 @@ class SlurmModel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._end_prologs()
 
     def tick(self) -> None:
         """Do what is due now: ended scripts, limits, one scheduling pass, purge, save."""
@@ -115,6 +118,20 @@ class SlurmModel:
     def _ticked(self, loop: asyncio.AbstractEventLoop) -> None:
         self._arm(loop)
         self.tick()
+        started, self.cluster.prologs = self.cluster.prologs, []
+        for job_id in started:
+            task = loop.create_task(self._prolog(self.cluster.jobs[job_id]), name="prolog")
+            self._prologs.add(task)
+            task.add_done_callback(self._prologs.discard)
+
+    async def _prolog(self, job: Job) -> None:
+        cluster = self.cluster
+        status = await prologs.run(self.config, job)
+        lifecycle.prolog_ended(cluster, job, failed=status != 0, now=self.clock())
+
+    def _end_prologs(self) -> None:
+        for task in self._prologs:
+            task.cancel()
 
     # --- what users ask for
 
@@ -292,7 +309,7 @@ class SlurmModel:
 
     def _enforce_limits(self, now: float) -> None:
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.pending]:
-            if 0 < job.give_up_at <= now:
+            if job.too_late(now):
                 lifecycle.end(self.cluster, job, State.DEADLINE, now=now, reason="DeadLine")
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.active]:
             if job.signalling_until and job.signalling_until <= now:

@@ -149,6 +149,7 @@ class Job:
     extra: str = ""
     state: State = State.PENDING
     completing: bool = False
+    configuring: bool = False
     reason: str = "None"
     reason_text: str = ""
     priority: int = 1
@@ -188,6 +189,14 @@ class Job:
     def held(self) -> bool:
         """Whether the job waits for somebody to release it."""
         return self.state is State.PENDING and self.priority == 0
+
+    def too_late(self, now: float) -> bool:
+        """Whether it can no longer end before its deadline; without a limit it never is
+        (measured).
+        """
+        if not self.give_up_at or self.time_limit_minutes is None:
+            return False
+        return now + 60 * self.time_limit_minutes > self.give_up_at
 
     @property
     def deadline(self) -> float | None:

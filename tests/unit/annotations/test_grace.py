@@ -32,3 +32,9 @@ def test_grace_is_strictly_less_than_kill_wait_minus_offset(grace, kill_wait, of
     rules = Rules(kill_wait_seconds=kill_wait, termination_offset_seconds=offset)
     parsed = parse(pod(termination_grace_period_seconds=grace), rules)
     assert isinstance(parsed, JobRequest) == (grace + offset < kill_wait)
+
+
+@pytest.mark.parametrize("grace", [0, 24, 25, 3600])
+def test_guarded_nodes_leave_a_pod_its_grace(grace):
+    rules = Rules(grace_policy="guarded")
+    assert accepted(pod(termination_grace_period_seconds=grace), rules).cpus == 2

@@ -42,6 +42,23 @@ def test_timeout_is_rounded_up_to_minutes(seconds, minutes):
 
 
 @pytest.mark.parametrize(
+    ("timeout", "deadline", "minutes"),
+    [
+        (None, 90, 2),
+        ("3600", 600, 10),
+        ("600", 3600, 10),
+        ("600", None, 10),
+        (None, None, None),
+        (None, 0, 1),
+    ],
+)
+def test_time_limit_is_the_smaller_of_timeout_and_active_deadline(timeout, deadline, minutes):
+    annotations = {} if timeout is None else {"timeout": timeout}
+    spec = pod(annotations, active_deadline_seconds=deadline)
+    assert accepted(spec).time_limit_minutes == minutes
+
+
+@pytest.mark.parametrize(
     "value",
     ["", "0", "-60", "1h", "60s", "1.5", "01:00:00", "1_000", " 60", "60\n", "\u0661", "1e3"],
 )

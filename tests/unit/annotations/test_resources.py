@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations import ContainerResources, PodSpec, Rules
+from annotations import ContainerResources, JobRequest, PodSpec, Rules, parse
 from tests.unit.annotations.pods import WEB, accepted, pod, refused, the_problem
 
 
@@ -78,40 +78,95 @@ def test_overhead_comes_on_top():
     assert cpus_of(container(cpu="1", memory="1Gi"), overhead={"cpu": "250m"}) == 2
 
 
+GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 quantities = st.integers(0, 4000).map("{}m".format)
+bytes_of_memory = st.integers(0, 2**24).map(str) | st.integers(0, 40).map("{}Mi".format)
+counts = st.integers(0, 4).map(str)
+amounts = st.fixed_dictionaries(
+    {}, optional={"cpu": quantities, "memory": bytes_of_memory, GPU: counts, SLICE: counts}
+)
 containers = st.builds(
-    ContainerResources,
-    requests=st.fixed_dictionaries({}, optional={"cpu": quantities}),
-    limits=st.fixed_dictionaries({}, optional={"cpu": quantities}),
-    restartable=st.booleans(),
+    ContainerResources, requests=amounts, limits=amounts, restartable=st.booleans()
 )
 
 
-def needed_cpus(
-    mains: tuple[ContainerResources, ...], inits: tuple[ContainerResources, ...], overhead: str
-) -> int:
+def fraction(text: str) -> Fraction:
+    """A quantity of the kinds that these tests use."""
+    for suffix, factor in (("m", Fraction(1, 1000)), ("Mi", Fraction(2**20))):
+        if text.endswith(suffix):
+            return Fraction(text.removesuffix(suffix)) * factor
+    return Fraction(text)
+
+
+def needed(
+    resource: str, mains: tuple[ContainerResources, ...], inits: tuple[ContainerResources, ...]
+) -> Fraction:
     """Independent of the code under test: the pod's life played phase by phase, in fractions."""
 
     def need(c: ContainerResources) -> Fraction:
-        text = c.requests.get("cpu", c.limits.get("cpu", "0m"))
-        return Fraction(int(text[:-1]), 1000)
+        return fraction(c.requests.get(resource, c.limits.get(resource, "0")))
 
     sidecars = list(accumulate((need(c) * c.restartable for c in inits), initial=Fraction(0)))
     phases = [running + need(c) for running, c in zip(sidecars, inits, strict=False)]
     phases.append(sidecars[-1] + sum(need(c) for c in mains))
-    return ceil(max(phases) + Fraction(int(overhead[:-1]), 1000))
+    return max(phases)
 
 
 @given(
     st.lists(containers, max_size=5).map(tuple),
     st.lists(containers, max_size=5).map(tuple),
-    quantities,
+    amounts,
 )
-def test_cpus_equal_the_pods_life_played_phase_by_phase(mains, inits, overhead):
-    base = container("base", cpu="1m", memory="1Mi")
-    mains = (base, *mains)
-    request = accepted(pod(containers=mains, init_containers=inits, overhead={"cpu": overhead}))
-    assert request.cpus == needed_cpus(mains, inits, overhead)
+def test_resources_equal_the_pods_life_played_phase_by_phase(mains, inits, overhead):
+    mains = (container("base", cpu="1m", memory="1Mi"), *mains)
+    rules = Rules(device_resources={GPU: "gpu", SLICE: "gpu:1g.10gb"})
+    spec = pod(containers=mains, init_containers=inits, overhead=overhead)
+    request = accepted(spec, rules)
+
+    def held(resource: str) -> Fraction:
+        return needed(resource, mains, inits) + fraction(overhead.get(resource, "0"))
+
+    assert request.cpus == ceil(held("cpu"))
+    assert request.memory_mib == ceil(held("memory") / 2**20)
+    named = ((held(GPU), "gpu"), (held(SLICE), "gpu:1g.10gb"))
+    gres = ",".join(f"gres/{name}:{count}" for count, name in named if count)
+    assert request.gres == (gres or None)
+    assert request.gpus == int(held(GPU) + held(SLICE))
+
+
+@given(
+    st.lists(containers, max_size=3).map(tuple),
+    st.lists(containers, max_size=3).map(tuple),
+    st.none() | quantities,
+    st.none() | quantities,
+)
+def test_pods_own_cpus_go_before_those_of_its_containers(mains, inits, request, limit):
+    spec = pod(
+        containers=(container("base", memory="1Mi"), *mains),
+        init_containers=inits,
+        requests={} if request is None else {"cpu": request},
+        limits={} if limit is None else {"cpu": limit},
+    )
+    expected = needed("cpu", mains, inits) or fraction(limit or "0m")
+    if request is not None:
+        expected = fraction(request)
+    parsed = parse(spec, Rules())
+    assert (parsed.cpus if isinstance(parsed, JobRequest) else 0) == ceil(expected)
+
+
+def test_memory_of_the_pod_as_a_whole_is_enough():
+    spec = pod(containers=(container(),), requests={"cpu": "3", "memory": "2Gi"})
+    request = accepted(replace(spec, overhead={"cpu": "1", "memory": "1Gi"}))
+    assert (request.cpus, request.memory_mib) == (4, 3072)
+
+
+def test_unreadable_request_of_the_pod_is_told_where_it_stands():
+    problem = the_problem(pod(requests={"cpu": "lots"}))
+    assert problem.field == "spec.resources.requests.cpu"
+
+
+def test_devices_are_never_asked_for_by_the_pod_as_a_whole():
+    assert accepted(pod(requests={"nvidia.com/gpu": "2"})).gres is None
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
@@ -194,7 +249,7 @@ def test_gpu_limit_is_enough():
 
 def test_resources_go_through_the_map():
     rules = Rules(
-        gpu_resources={
+        device_resources={
             "nvidia.com/gpu": "gpu:h100",
             "amd.com/gpu": "gpu:mi300",
             "intel/a": "gpu:h100",

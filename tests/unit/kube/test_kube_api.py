@@ -11,6 +11,7 @@ from scheduler.kube.api import (
     Condition,
     Deleted,
     Gone,
+    Held,
     KubeApi,
     Patched,
 )
@@ -134,6 +135,45 @@ async def test_other_conflict_of_a_deletion_is_raised(stub: ApiStub, api: KubeAp
 async def test_deletion_whose_answer_was_lost_is_repeated(stub: ApiStub, api: KubeApi) -> None:
     stub.answer("DELETE", POD, status(503), cut(), status(404))
     assert await api.delete_pod("ns", "p", "u") == Gone()
+
+
+EVICTION = f"{POD}/eviction"
+
+
+@pytest.mark.parametrize(("grace", "sent"), [(None, {}), (7, {"gracePeriodSeconds": 7})])
+async def test_eviction_names_the_pods_uid(
+    stub: ApiStub, api: KubeApi, grace: int | None, sent: dict[str, int]
+) -> None:
+    stub.answer("POST", EVICTION, ok({"kind": "Status", "status": "Success"}))
+    assert await api.evict_pod("ns", "p", "u", grace_seconds=grace) == Deleted()
+    assert stub.seen[0].body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "p", "namespace": "ns"},
+        "deleteOptions": {"preconditions": {"uid": "u"}, **sent},
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (status(404), Gone()),
+        (status(409, message=WRONG_UID), Gone()),
+        (status(429, message="Cannot evict pod as it would violate the budget."), Held()),
+    ],
+)
+async def test_eviction_that_does_not_come_about(
+    stub: ApiStub, api: KubeApi, answer: Handler, outcome: object
+) -> None:
+    stub.answer("POST", EVICTION, answer)
+    assert await api.evict_pod("ns", "p", "u") == outcome
+    assert len(stub.seen) == 1, "a budget is asked again later, not at once"
+
+
+async def test_other_conflict_of_an_eviction_is_raised(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("POST", EVICTION, status(409, message="the storage is busy"))
+    with pytest.raises(errors.Conflict):
+        await api.evict_pod("ns", "p", "u")
 
 
 async def test_status_patch_is_one_strategic_merge(stub: ApiStub, api: KubeApi) -> None:

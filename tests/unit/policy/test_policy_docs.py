@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from scheduler.app import run
 from scheduler.policy.file import read
+from scheduler.settings import Settings, SettingsError
 from tests.unit.policy.policies import effective, told, verdict
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ def test_example_is_a_policy(path):
 
 def test_there_are_examples():
     assert EXAMPLES
-    assert len(FENCES) == 3
+    assert len(FENCES) == 4
     assert len(ROWS) == 7
 
 
@@ -54,10 +54,10 @@ def test_refusal_of_the_page_is_what_is_told():
     assert text in PAGE
 
 
-def test_message_of_the_page_is_what_a_broken_file_gives_at_the_start(tmp_path):
+async def test_message_of_the_page_is_what_a_broken_file_gives_at_the_start(tmp_path):
     (line,) = re.findall(r"^--policy-file: (\S+): (.*)$", PAGE, re.MULTILINE)
     path = tmp_path / "policy.yaml"
     path.write_text("rules: [{name: physics, allowed: {timeout: {max: 1d}}}]")
-    command = (sys.executable, "-m", "scheduler", f"--policy-file={path}")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert (ended.returncode, ended.stderr) == (2, f"--policy-file: {path}: {line[1]}\n")
+    with pytest.raises(SettingsError) as caught:
+        await run(Settings.model_validate({"policy-file": path}))
+    assert str(caught.value) == f"--policy-file: {path}: {line[1]}"

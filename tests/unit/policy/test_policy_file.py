@@ -94,6 +94,10 @@ def test_file_without_rules_is_a_policy():
         ("[" * 5000, "policy.yaml"),
         ("a: &a [*a]", "policy.yaml"),
         ("? [a]\n: b", "policy.yaml"),
+        ("rules: !!set {a, b}", "policy.yaml: rule number 1: "),
+        ("1: 2", "policy.yaml: "),
+        (rule("forced: {timeout: 0x1" + "0" * 5000 + "}"), "policy.yaml: "),
+        (rule("forced: {qos: [" + "a, " * 1000 + "]}"), "'a', 'a', ...]: expected one value"),
         ("rules: [\x00]", "policy.yaml: not YAML: "),
     ],
 )

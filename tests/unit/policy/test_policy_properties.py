@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document
+from scheduler.policy.file import PolicyError, understood
 from scheduler.policy.rules import Subject
 from scheduler.policy.verdict import judge
-from tests.unit.policy.policies import PREFIX, effective
+from tests.unit.policy.policies import PATH, PREFIX, effective
 
 VALUES = {"account": ["a", "b", "c"], "qos": ["x", "y"], "timeout": ["60", "600", "3600"]}
 NAMESPACES = ["one", "two"]
@@ -32,6 +34,38 @@ _RULE = st.fixed_dictionaries(
     optional={"namespaces": st.lists(st.sampled_from(NAMESPACES), min_size=1)},
 ).filter(lambda rule: any(rule[part] for part in ("defaults", "forced", "allowed", "required")))
 _RULES = st.lists(_RULE, max_size=4)
+
+
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
+_WORDS = st.sampled_from(
+    [
+        *("rules", "name", "namespaces", "namespaceSelector", "matchLabels", "matchExpressions"),
+        *("key", "operator", "values", "priorityClassNames", "defaults", "forced", "allowed"),
+        *("required", "qos", "timeout", "user-id", "exclusive", "min", "max", "In"),
+    ]
+)
+_ANYTHING = st.recursive(
+    _LEAVES | _WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_WORDS | _LEAVES, inner, max_size=4)
+    ),
+)
+
+
+@given(rule=st.dictionaries(_WORDS, _ANYTHING, max_size=5), other=_ANYTHING)
+def test_whatever_a_file_holds_it_is_taken_or_refused_in_words(rule, other):
+    rule.setdefault("name", "r")
+    for content in ({"rules": [rule]}, {"rules": other}, other):
+        faults = _faults(yaml.safe_dump(content))
+        assert all(line.startswith("policy.yaml") for line in faults)
+
+
+def _faults(text: str) -> list[str]:
+    try:
+        understood(PATH, text.encode())
+    except PolicyError as error:
+        return str(error).splitlines()
+    return []
 
 
 def first(rules: list[dict[str, Any]], part: str, name: str) -> Any:

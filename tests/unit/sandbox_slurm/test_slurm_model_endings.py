@@ -206,11 +206,14 @@ def test_node_that_is_to_reboot_drains_and_keeps_its_jobs(lab: Lab) -> None:
     assert {"DRAIN", "REBOOT_REQUESTED"} <= set(node.states)
 
 
-def test_job_that_waits_past_its_deadline_ends(lab: Lab) -> None:
-    job = lab.submit(deadline=int(lab.clock.now) + 60, hold=True)
+def test_job_that_can_no_longer_end_before_its_deadline_ends(lab: Lab) -> None:
+    late = int(lab.clock.now) + 120
+    job = lab.submit(deadline=late, time_limit=1, hold=True)
+    unlimited = lab.submit(deadline=late, hold=True)
     lab.pass_time(59)
     assert job.state is State.PENDING
-    lab.pass_time(2)
+    lab.pass_time(62)
+    assert unlimited.state is State.PENDING
     assert (job.state, job.reason) == (State.DEADLINE, "DeadLine")
 
 

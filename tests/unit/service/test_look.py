@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from annotations import JobRequest
 from scheduler.core.facts import InDoubt, NodeFitness, NoJob, PodStage, Tracked
 from scheduler.core.naming import JOB_ID
 from scheduler.kube.wire import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
     ObjectMeta,
     Pod,
     PodCondition,
     PodSpec,
     PodStatus,
+    ResourceRequirements,
     SchedulingGate,
 )
 from scheduler.look import recorded_job, stage_of
@@ -148,6 +155,32 @@ async def test_annotation_that_changes_is_read_again(service, kube):
     assert service.look.facts(unit).request.partition is None
     await shown(kube, annotations={"sunk.coreweave.com/partition": "gpu"})
     assert service.look.facts(unit).request.partition == "gpu"
+
+
+async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
+    required = NodeSelector(
+        (NodeSelectorTerm((NodeSelectorRequirement("gpu.nvidia.com/class", "In", ("a", "b")),)),)
+    )
+    whole = PodSpec(
+        resources=ResourceRequirements(requests={"cpu": 6, "memory": "2Gi"}),
+        affinity=Affinity(NodeAffinity(required)),
+        node_selector={"zone": "z"},
+        active_deadline_seconds=90,
+        termination_grace_period_seconds=20,
+    )
+    await shown(kube, spec=whole)
+    request = service.look.facts(service.look.unit(UID)).request
+    assert isinstance(request, JobRequest)
+    assert (request.cpus, request.memory_mib, request.time_limit_minutes) == (6, 2048, 2)
+
+
+async def test_active_deadline_that_changes_is_read_again(service, kube):
+    await shown(kube)
+    unit = service.look.unit(UID)
+    assert service.look.facts(unit).request.time_limit_minutes is None
+    spec = msgspec.structs.replace(kube.pods[UID].spec, active_deadline_seconds=60)
+    await shown(kube, spec=spec)
+    assert service.look.facts(unit).request.time_limit_minutes == 1
 
 
 async def test_fitness_of_the_nodes_of_the_allocation(service, kube):

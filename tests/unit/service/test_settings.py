@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from annotations import Rules
 from scheduler.flags import add_arguments, describe, load
+from scheduler.rules import rules_of
 from scheduler.settings import Address, Settings, SettingsError
 
 DEFAULTS = Settings.model_validate({})
@@ -275,3 +277,60 @@ def test_kill_wait_too_short_for_the_usual_offset_is_refused():
 @pytest.mark.parametrize("flag", ["cert", "key"])
 def test_half_of_a_certificate_is_refused(flag):
     assert "both" in refused(f"--hooks-api-tls-{flag}-file=/x")
+
+
+def test_maps_are_pairs_joined_by_commas():
+    found = parsed(
+        "--gpu-types=NVIDIA_H100=h100, NVIDIA_L4=l4",
+        "--device-resources=nvidia.com/gpu=gpu,nvidia.com/mig-1g.10gb=gpu:1g.10gb",
+    )
+    assert found.gpu_types == {"NVIDIA_H100": "h100", "NVIDIA_L4": "l4"}
+    assert found.device_resources["nvidia.com/mig-1g.10gb"] == "gpu:1g.10gb"
+
+
+def test_maps_of_the_file_are_maps(config):
+    config.write_text("gpu-types:\n  NVIDIA_H100: h100\n")
+    assert parsed(f"--config={config}").gpu_types == {"NVIDIA_H100": "h100"}
+
+
+def test_rules_are_those_of_the_settings():
+    rules = rules_of(
+        parsed(
+            "--annotation-prefix=slurm.example.com/",
+            "--gpu-type-keys=nvidia.com/gpu.product",
+            "--slurm-kill-wait=60s",
+            "--grace-policy=guarded",
+            "--hooks-api-token-file=/run/token",
+        )
+    )
+    assert rules.prefixes == ("sunk.coreweave.com/", "slurm.example.com/")
+    assert rules.gpu_type_keys == ("nvidia.com/gpu.product",)
+    assert (rules.kill_wait_seconds, rules.grace_policy) == (60, "guarded")
+    assert rules_of(DEFAULTS) == Rules()
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--annotation-prefix=example.com", "slurm.example.com/"),
+        ("--annotation-prefix=slurm-pod-scheduler/", "writes itself"),
+        ("--gpu-types=h100", "KEY=VALUE"),
+        ("--gpu-types=X=", "NVIDIA_H100=h100"),
+        ("--gpu-types=X=1", "NVIDIA_H100=h100"),
+        ("--device-resources=amd.com/gpu=gres/gpu", "amd.com/gpu=gpu:mi300x"),
+        ("--grace-policy=loose", "strict"),
+        ("--grace-policy=guarded", "without it no guard"),
+    ],
+)
+def test_rules_that_would_not_do_are_refused(flag, words):
+    assert words in refused(flag)
+
+
+@pytest.mark.parametrize("url", ["x", "http://", "http://h:1/path", "http://a b", "ftp://h", "h:1"])
+def test_url_for_jobs_that_is_none_is_refused(url):
+    told = refused(f"--hooks-api-url={url}", "--hooks-api-token-file=/x")
+    assert "expected http(s)://HOST[:PORT]" in told
+
+
+def test_url_for_jobs_needs_a_secret():
+    assert "expected a file with a secret" in refused("--hooks-api-url=http://h:1")

@@ -136,12 +136,14 @@ class TinyKube:
         annotations: Mapping[str, str] | None = None,
         cpu: str = "4",
         gates: Sequence[str] = (),
+        spec: PodSpec | None = None,
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
         self._put(
             Pod(
                 ObjectMeta(name=name, namespace="ns", uid=uid, annotations=dict(annotations or {})),
-                PodSpec(
+                spec
+                or PodSpec(
                     node_name=node,
                     termination_grace_period_seconds=20,
                     scheduling_gates=tuple(map(SchedulingGate, gates)),

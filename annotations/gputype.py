@@ -1,0 +1,111 @@
+"""Which type of GPU a pod wants, by the Nodes it may go to.
+
+A pod says so in its node selector or required node affinity, by one of the site's label keys; the
+label's value becomes a gres type through the site's map, or else through the types that Slurm has.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from annotations.model import PodSpec, Requirement, Rules
+from annotations.problems import Problem
+
+_SELECTOR = "spec.nodeSelector"
+_AFFINITY = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+# "H100_NVLINK_80GB", "NVIDIA-H100-80GB-HBM3": the words a type's name is looked for in.
+_BETWEEN_WORDS = re.compile(r"[^a-z0-9.]+")
+
+Types = frozenset[str] | None
+"""What will do; None where anything does."""
+
+
+class UnknownTypeError(Exception):
+    """Nothing that the pod would take has a gres type."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.text)
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads selector and affinity by the site's rules."""
+
+    rules: Rules
+
+    def types(self, pod: PodSpec) -> Types:
+        selected = (
+            self._named(f"{_SELECTOR}[{key}]", [pod.node_selector[key]])
+            for key in self.rules.gpu_type_keys
+            if key in pod.node_selector
+        )
+        return _all_of([*selected, self._of_terms(pod.node_affinity or ())])
+
+    def _of_terms(self, terms: Iterable[tuple[Requirement, ...]]) -> Types:
+        """One term is enough, so one that says nothing of types allows all."""
+        return _any_of([_all_of(self._of_term(term)) for term in terms])
+
+    def _of_term(self, term: Iterable[Requirement]) -> Iterator[Types]:
+        for it in term:
+            if it.operator == "In" and it.key in self.rules.gpu_type_keys:
+                yield self._named(f"{_AFFINITY}[{it.key}]", it.values)
+
+    def _named(self, field: str, values: Iterable[str]) -> Types:
+        """The types of those values; values without one are passed over beside others."""
+        rules, values = self.rules, tuple(values)
+        if not rules.gpu_types and not rules.known_gpu_types:
+            return None
+        found = frozenset(filter(None, map(self._type, values)))
+        if values and not found:
+            expected = f"a GPU type that Slurm has: {', '.join(self._names())}"
+            raise UnknownTypeError(Problem(field, ",".join(values), expected))
+        return found
+
+    def _type(self, value: str) -> str | None:
+        mapped = self.rules.gpu_types.get(value)
+        if mapped is not None:
+            return mapped
+        whole = _words(value)
+        known = sorted(self.rules.known_gpu_types, key=lambda name: (-len(_words(name)), name))
+        return next((name for name in known if _within(_words(name), whole)), None)
+
+    def _names(self) -> list[str]:
+        return sorted({*self.rules.gpu_types, *self.rules.known_gpu_types})
+
+
+def gpu_type(pod: PodSpec, rules: Rules) -> str | None:
+    """The one gres type that will do; None where any does, or one of several.
+
+    Slurm cannot be asked for "this type or that". Raises UnknownTypeError.
+    """
+    types = _Reader(rules).types(pod)
+    if types is None or len(types) > 1:
+        return None
+    if not types:
+        expected = "terms that some GPU type meets together"
+        raise UnknownTypeError(Problem(f"{_SELECTOR} and {_AFFINITY}", "no GPU type", expected))
+    return next(iter(types))
+
+
+def _all_of(several: Iterable[Types]) -> Types:
+    found: Types = None
+    for types in several:
+        if types is not None:
+            found = types if found is None else found & types
+    return found
+
+
+def _any_of(several: list[Types]) -> Types:
+    known = [types for types in several if types is not None]
+    return frozenset().union(*known) if known and len(known) == len(several) else None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, _BETWEEN_WORDS.split(text.lower())))
+
+
+def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+    return any(
+        whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1)
+    ) and bool(part)

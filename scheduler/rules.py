@@ -1,0 +1,19 @@
+"""What a site has set about the reading of pods, in the words of the package that reads them."""
+
+from __future__ import annotations
+
+from annotations import PREFIX, Rules
+from scheduler.settings import Settings
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The rules; SUNK's prefix comes first, the site's own beside it."""
+    return Rules(
+        kill_wait_seconds=int(settings.slurm_kill_wait),
+        termination_offset_seconds=int(settings.termination_offset),
+        prefixes=tuple(filter(None, (PREFIX, settings.annotation_prefix))),
+        device_resources=settings.device_resources,
+        gpu_type_keys=settings.gpu_type_keys,
+        gpu_types=settings.gpu_types,
+        grace_policy=settings.grace_policy,
+    )
