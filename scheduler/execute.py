@@ -28,14 +28,16 @@ from scheduler.core.actions import (
     Inspect,
     Locate,
     LookForTwins,
+    NoteEnd,
     Readmit,
     Record,
     Reject,
     Submit,
     Tell,
+    Update,
 )
 from scheduler.core.facts import Remark
-from scheduler.core.naming import JOB_ID, NODES, Owner, read_tag
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.core.refusals import refusal_text
 from scheduler.eviction import Evictor
@@ -49,6 +51,7 @@ from scheduler.placeholder import mode_for, submission
 from scheduler.policy.verdict import Refusal
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.units import Placeholder, Unit, Units
+from scheduler.updater import Updater
 from slurmapi import (
     BaseState,
     JobState,
@@ -121,6 +124,7 @@ class Executor:
         )
         self._gate = Gate(clock)
         self._avoidance = Avoidance(slurm, metrics=metrics, clock=clock)
+        self._updater = Updater(slurm, tell=self._event, clock=clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -129,6 +133,10 @@ class Executor:
         match action:
             case Submit():
                 return await self._submit(unit, action)
+            case Update():
+                return await self._updater.update(unit, action)
+            case NoteEnd():
+                await self._note_end(unit, action)
             case Inspect(job_id=job_id):
                 return await self._inspect(unit, job_id)
             case LookForTwins():
@@ -203,6 +211,7 @@ class Executor:
     async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
         now = self._clock()
         job = Placeholder(submitted.job_id, state=_QUEUED, submitted_at=now)
+        unit.refused = None
         self._units.set_job(unit, job)
         self._watch.hurry()
         if action.node:
@@ -239,6 +248,8 @@ class Executor:
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused | SlurmBusy) -> Result:
         self._count("submit", "refused")
+        if unit.refused != action.request:
+            unit.refused, unit.setbacks = action.request, 0
         seconds = self._set_back(unit, first=_REFUSED_SECONDS)
         message = refusal_text(
             action.request, error_number=error.error_number, description=str(error)
@@ -260,7 +271,7 @@ class Executor:
         return await self._kept_back(unit, self._gate.shut(error))
 
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
-        unit.submit_at = self._clock() + seconds
+        unit.submit_at, unit.refused = self._clock() + seconds, None
         told = f"Slurm takes no jobs now: {self._gate.why}"
         await self._tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
         return seconds
@@ -304,7 +315,7 @@ class Executor:
             pod.name,
             pod.uid,
             node=action.target,
-            annotations={JOB_ID: str(action.job_id), NODES: action.node},
+            annotations=_bound_with(action),
         )
         self._count("bind", type(outcome).__name__.lower())
         match outcome:
@@ -333,7 +344,7 @@ class Executor:
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.target
-        unit.recorded = action.job_id
+        unit.recorded, unit.ends_at = action.job_id, action.ends_at
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at
@@ -344,6 +355,13 @@ class Executor:
         )
         self._event(unit, Reason.SCHEDULED, text)
         log.info("pod bound", pod=unit.name, node=action.target, job_id=action.job_id)
+
+    async def _note_end(self, unit: Unit, action: NoteEnd) -> None:
+        """Slurm's limit was changed; how often that is seen bounds how often this is written."""
+        await self._kube.patch_pod_status(
+            unit.namespace, unit.name, unit.key, annotations={ENDS_AT: action.ends_at or None}
+        )
+        unit.ends_at = action.ends_at
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
         job = unit.job
@@ -375,7 +393,7 @@ class Executor:
         )
         self._units.set_job(unit, None)
         self._units.binding.pop(unit.key, None)
-        unit.recorded = unit.unfit_since = None
+        unit.recorded = unit.unfit_since = unit.refused = None
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._event(unit, Reason.PLACEHOLDER_LOST, text)
@@ -466,6 +484,11 @@ def problems_text(problems: Sequence[Problem]) -> str:
     ordered = sorted(problems, key=lambda problem: not problem.known_as)
     listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
+
+
+def _bound_with(action: Bind) -> dict[str, str]:
+    told = {JOB_ID: str(action.job_id), NODES: action.node}
+    return told | ({ENDS_AT: action.ends_at} if action.ends_at else {})
 
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Requirement, Rules, parse
 from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.fitness import Place, Wishes
-from scheduler.core.naming import JOB_ID, NODES, OWN_PREFIX, Owner
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, OWN_PREFIX, Owner
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
 from scheduler.nodes import Nodes
@@ -78,6 +78,8 @@ class Look:
             self.parting(pod)
         wishes = _NO_WISHES if pod is None else pod.spec.wishes
         request, remarks = ((), ()) if pod is None else self._read(pod)
+        corrected = unit.refused not in {None, request}
+        update_refused = unit.update_refused is not None and unit.update_refused == request
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
@@ -85,7 +87,9 @@ class Look:
             request=request,
             job=unit.job_facts(looked_through=self._looked_through()),
             nodes=self._places(unit, wishes),
-            submit_at=unit.submit_at,
+            submit_at=0.0 if corrected else unit.submit_at,
+            update_at=unit.update_at if update_refused else 0.0,
+            untaken=unit.untaken if update_refused else "",
             unfit_since=unit.unfit_since,
             unlisted=self._nodes.unlisted,
             excluded=self._excluded(unit, wishes),
@@ -134,6 +138,7 @@ class Look:
             node=self._node(pod, unit, target) if target else "",
             placed_by_us=_placed_by_us(pod, unit),
             grace_seconds=pod.spec.termination_grace_period_seconds,
+            ends_at=meta.annotations.get(ENDS_AT, "") if unit.ends_at is None else unit.ends_at,
         )
 
     def _node(self, pod: Pod, unit: Unit, target: str) -> str:

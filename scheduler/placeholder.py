@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from annotations import JobRequest, Sharing, Switches
+from scheduler.core.edits import digests
 from scheduler.core.naming import VERSION, Owner, OwnerTag, job_name
 from slurmapi import ApiVersion, JobSubmission
 
@@ -59,6 +60,7 @@ def submission(
         unit=name,
         uids=tuple(uids),
         node=node,
+        asked=dict(digests(request)),
     )
     job = JobSubmission(
         name=job_name(namespace, name, uids[0]),

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from scheduler.backoff import doubled
+from scheduler.core.pending import reasoned
 from scheduler.metrics import Metrics
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -36,7 +37,8 @@ _REQUESTS_PER_SECOND: Final = 8.0
 # A slow Slurm is asked again only after this many times the duration of its last answer.
 _REST_FACTOR: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
-# Full looks at pending jobs: at most so many a second in all, and each job no more often than so.
+# Full looks at pending jobs: at most so many a second in all, and each job no more often than so;
+# one that Slurm has given no reason yet as often as a new one.
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
@@ -233,7 +235,8 @@ def _waits(_unit: Unit, job: Placeholder, now: float) -> bool:
         return False
     if not job.looked_at:
         return job.submitted_at + _FIRST_REASON_SECONDS <= now
-    return job.looked_at + _REASON_AGE_SECONDS <= now
+    known = job.record is not None and reasoned(job.record)
+    return job.looked_at + (_REASON_AGE_SECONDS if known else _FIRST_REASON_SECONDS) <= now
 
 
 def _may_be_warned(unit: Unit, job: Placeholder, now: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from annotations import JobRequest
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
 from scheduler.exclusions import Exclusions
 from slurmapi.model import Job, JobState
@@ -51,6 +52,15 @@ class Unit:
     submit_at: float = 0.0
     setbacks: int = 0
     """Early ends and refusals in a row; they space out the next submits."""
+    refused: JobRequest | None = None
+    """What Slurm refused last: what is submitted after an edit waits for nothing."""
+    update_at: float = 0.0
+    update_refusals: int = 0
+    """Refused updates in a row; they space out the next ones."""
+    untaken: str = ""
+    update_refused: JobRequest | None = None
+    ends_at: str | None = None
+    """What was last written on the pod about its end, None where nothing was."""
     unfit_since: float | None = None
     exclusions: Exclusions = field(default_factory=Exclusions)
     waiting: bool = True

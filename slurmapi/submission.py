@@ -165,11 +165,17 @@ def _dependencies(job: JobSubmission) -> Iterator[str]:
         yield job.dependency
 
 
+def problem(name: str, value: object) -> str | None:
+    """What is wrong with the value of that field of JobSubmission, None where nothing is."""
+    accepts, expected = _RULES[name]
+    return None if accepts(value) else f"{name} is {_shown(value)}, expected {expected}"
+
+
 def _problems(job: JobSubmission) -> Iterator[str]:
-    for name, (accepts, expected) in _RULES.items():
-        value = getattr(job, name)
-        if not accepts(value):
-            yield f"{name} is {_shown(value)}, expected {expected}"
+    for name in _RULES:
+        told = problem(name, getattr(job, name))
+        if told is not None:
+            yield told
     yield from _script_problems(job)
 
 

@@ -24,6 +24,15 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """Have the pending job take these fields of the request, which were edited on the pod."""
+
+    job_id: int
+    request: JobRequest
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inspect:
     """Look at the whole job record once."""
 
@@ -62,6 +71,16 @@ class Bind:
     job_id: int
     target: str
     restarts: int = 0
+    ends_at: str = ""
+    """Until when the job may run, in RFC 3339; empty for as long as it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEnd:
+    """Write on the pod until when its job may run, in RFC 3339; empty for as long as it likes."""
+
+    pod: PodFacts
+    ends_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +163,13 @@ class Forget:
 
 Action = (
     Submit
+    | Update
     | Inspect
     | Record
     | LookForTwins
     | Locate
     | Bind
+    | NoteEnd
     | Cancel
     | DropJob
     | Exclude

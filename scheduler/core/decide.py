@@ -22,12 +22,15 @@ from scheduler.core.actions import (
     Inspect,
     Locate,
     LookForTwins,
+    NoteEnd,
     Readmit,
     Record,
     Reject,
     Submit,
     Tell,
+    Update,
 )
+from scheduler.core.edits import called, differences, edit_of
 from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import (
     InDoubt,
@@ -42,6 +45,7 @@ from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag, stands_for
 from scheduler.core.pending import pending_text
 from scheduler.core.reasons import Reason
+from scheduler.core.remaining import ends_at
 from slurmapi.model import BaseState, Job
 
 # A bind must rest on a look at the job that is no older than this (I2).
@@ -204,11 +208,30 @@ def _follow(
 def _wait(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    message = pending_text(job.job_id, job.record)
-    cause = job.record.state_reason if job.record is not None else ""
+    record, request = job.record, facts.request
+    if record is None or not isinstance(request, JobRequest):
+        return _tell_pending(facts, pods, job)
+    edit = edit_of(record, request)
+    if edit.anew:
+        what = ", ".join(map(called, edit.anew))
+        why = f"{what} was edited, which no pending job can take: a new one follows, last in line"
+        return (*_give_back(job.job_id, why), Again(0.0))
+    if edit.in_place and now >= facts.update_at:
+        return (Update(job.job_id, request, edit.in_place), Again(SLOW_LOOK_SECONDS))
+    again = (Again(facts.update_at - now),) if edit.in_place else ()
+    return (*_tell_pending(facts, pods, job), *again, *_readmit(facts, job, now))
+
+
+def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
+    record = job.record
+    message = pending_text(job.job_id, record)
+    if record is not None and isinstance(facts.request, JobRequest):
+        odd = [facts.untaken] if facts.untaken else list(differences(record, facts.request))
+        message = ". ".join([message, *odd])
+    cause = record.state_reason if record is not None else ""
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
     twins = (LookForTwins(),) if cause == "Dependency" else ()
-    return (*tell, *twins, *_readmit(facts, job, now), Again(SLOW_LOOK_SECONDS))
+    return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
 
 
 def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
@@ -262,7 +285,14 @@ def _binds(
     pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], record: Job
 ) -> tuple[Action, ...]:
     return tuple(
-        Bind(pod, node, record.job_id, places[node].target, record.restart_count)
+        Bind(
+            pod,
+            node,
+            record.job_id,
+            places[node].target,
+            restarts=record.restart_count,
+            ends_at=ends_at(record),
+        )
         for pod in pods
         for node in (placed[pod.uid],)
     )
@@ -411,7 +441,9 @@ def _running(
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if waiting:
         return _allocated(facts, waiting, job, now)
-    return (Again(SLOW_LOOK_SECONDS),)
+    end = ends_at(record)
+    notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
+    return (*notes, Again(SLOW_LOOK_SECONDS))
 
 
 def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:

@@ -49,6 +49,8 @@ class PodFacts:
     node: str = ""
     placed_by_us: bool = True
     grace_seconds: int = 30
+    ends_at: str = ""
+    """Until when its job may run, as its annotation says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,10 @@ class UnitFacts:
     nodes: Mapping[str, Place]
     submit_at: float = 0.0
     """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
+    update_at: float = 0.0
+    """Not before this time is the job updated (backoff after Slurm refused this very request)."""
+    untaken: str = ""
+    """What Slurm did not take of this very request, and why."""
     unfit_since: float | None = None
     """Since when the allocated Node has not been fit."""
     unlisted: bool = False

@@ -12,6 +12,7 @@ import msgspec
 OWN_PREFIX = "slurm-pod-scheduler/"
 JOB_ID = f"{OWN_PREFIX}job-id"
 NODES = f"{OWN_PREFIX}nodes"
+ENDS_AT = f"{OWN_PREFIX}ends-at"
 
 VERSION = 1
 
@@ -29,7 +30,8 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     `node` is set when the job was asked for on that very node, for a pod that already runs there,
     `outcome` when the pod has ended and the job is about to. `restarts` counts how often the job
     had been requeued when its pods were bound: any more of them have taken the nodes away. It
-    stands here and not on the pod, whose owner could write anything.
+    stands here and not on the pod, whose owner could write anything. `asked` has a digest of each
+    field that the job was last asked for (`core.edits`); none in a tag of an older version.
     """
 
     v: int
@@ -41,6 +43,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     outcome: str = ""
     restarts: int = 0
+    asked: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def owner(self) -> Owner:

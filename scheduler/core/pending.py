@@ -245,10 +245,10 @@ _LIMITS: Final = {
 def pending_text(job_id: int, record: Job | None) -> str:
     """Slurm's reason and numbers in its own words, then what they mean and what would help.
 
-    `record` is the last full look; without one, or with one from before the job was pending, only
-    the fact is told.
+    `record` is the last full look; only the fact is told without one, with one from before the job
+    was pending, and where Slurm has not looked at the job yet.
     """
-    if record is None or record.state.base is not BaseState.PENDING:
+    if record is None or record.state.base is not BaseState.PENDING or not reasoned(record):
         return f"Slurm job {job_id} is pending"
     reason = record.state_reason
     details = ", ".join(_details(record))
@@ -258,11 +258,14 @@ def pending_text(job_id: int, record: Job | None) -> str:
     return f"Slurm job {job_id} is pending: {mirrored}{explained}"
 
 
+def reasoned(record: Job) -> bool:
+    """Whether Slurm says why the job waits: it does once the job's turn has come."""
+    return record.state_reason not in {"", "None"}
+
+
 def _mirrored(record: Job) -> str:
     """Slurm may describe its reason further, with or without the reason's name in front."""
     reason, said = record.state_reason, record.state_description
-    if reason in {"", "None"}:
-        return "no reason yet"
     if not said:
         return reason
     told = said if said.startswith(reason) else f"{reason}, {said}"

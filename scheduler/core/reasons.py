@@ -18,6 +18,8 @@ class Reason(StrEnum):
     """Why something is said about a pod."""
 
     PLACEHOLDER_SUBMITTED = "PlaceholderSubmitted"
+    PLACEHOLDER_UPDATED = "PlaceholderUpdated"
+    UPDATE_REFUSED = "UpdateRefused"
     SLURM_PENDING = "SlurmPending"
     SCHEDULED = "Scheduled"
     SCHEDULING_FAILED = "SchedulingFailed"
@@ -56,6 +58,23 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "",
         "A Slurm job was submitted for the pod; the message has its id and Slurm's warnings.",
         "Nothing. `squeue -j ID` shows the job.",
+    ),
+    Reason.PLACEHOLDER_UPDATED: Meaning(
+        "Normal",
+        "",
+        "The annotations of the waiting pod were edited, and its pending job has taken it; the "
+        "message names what, and where Slurm shows something else nevertheless.",
+        "Nothing.",
+    ),
+    Reason.UPDATE_REFUSED: Meaning(
+        "Warning",
+        "",
+        "The annotations of the waiting pod were edited, and Slurm does not let its pending job "
+        "take it; the message gives its words, and so does the condition. The job keeps its place "
+        "in the queue. It is tried again with growing pauses, at most 5 minutes, and at once after "
+        "another edit.",
+        "Correct the annotation, or have the partition, account, QoS or reservation put right in "
+        "Slurm.",
     ),
     Reason.SLURM_PENDING: Meaning(
         "Normal",

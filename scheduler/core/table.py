@@ -22,13 +22,16 @@ from scheduler.core.actions import (
     Inspect,
     Locate,
     LookForTwins,
+    NoteEnd,
     Readmit,
     Record,
     Reject,
     Submit,
     Tell,
+    Update,
 )
 from scheduler.core.decide import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS, decide
+from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
@@ -74,6 +77,7 @@ class Standing:
     unfit: Unfit | None = None
     unfit_since: float | None = None
     submit_at: float = 0.0
+    update_at: float = 0.0
     unrecorded: bool = False
     excluded: tuple[str, ...] = ()
     nowhere: str = ""
@@ -96,7 +100,13 @@ def situations() -> tuple[Situation, ...]:
     )
 
 
-def _record(state: JobState, *, owner: Owner = _OWNER, asked_for: str = "") -> Job:
+def _record(
+    state: JobState,
+    *,
+    owner: Owner = _OWNER,
+    asked_for: str = "",
+    asked: JobRequest = _REQUEST,
+) -> Job:
     tag = OwnerTag(
         v=VERSION,
         cluster=owner.cluster,
@@ -105,6 +115,7 @@ def _record(state: JobState, *, owner: Owner = _OWNER, asked_for: str = "") -> J
         unit="pod",
         uids=(_UID,),
         node=asked_for,
+        asked=dict(digests(asked)),
     )
     nodes = (_NODE,) if state.base is BaseState.RUNNING else ()
     return Job(job_id=_JOB, name="", state=state, nodes=nodes, admin_comment=tag.encode())
@@ -148,11 +159,18 @@ def _queued() -> tuple[Standing, ...]:
     job = _record(JobState(BaseState.PENDING))
     pinned = _record(JobState(BaseState.PENDING), asked_for=_NODE)
     twin = replace(job, state_reason="Dependency")
+    commented = _record(job.state, asked=replace(_REQUEST, comment="as before"))
+    smaller = _record(job.state, asked=replace(_REQUEST, cpus=_REQUEST.cpus + 1))
     return (
         Standing(name="PENDING", job=_seen(job)),
         Standing(name="PENDING, behind a twin (Dependency)", job=_seen(twin)),
         Standing(name="PENDING, other nodes excluded now", job=_seen(job), excluded=("other",)),
         Standing(name="PENDING, asked for on the pod's node", job=_seen(pinned)),
+        Standing(name="PENDING, the pod was edited", job=_seen(commented)),
+        Standing(
+            name="PENDING, and the edit was refused", job=_seen(commented), update_at=_NOW + 10
+        ),
+        Standing(name="PENDING, edited into what needs a new job", job=_seen(smaller)),
         Standing(name="PENDING, requeued", job=_seen(replace(job, restart_count=1))),
     )
 
@@ -170,6 +188,7 @@ def _running() -> tuple[Standing, ...]:
         Standing(name="RUNNING, its Node unknown", job=_seen(job), known=False),
         Standing(name="RUNNING, Node good", job=_seen(job)),
         Standing(name="RUNNING, Node unfit, which may pass", job=_seen(job), unfit=passing),
+        Standing(name="RUNNING, its time limit was changed", job=_seen(replace(job, end_time=1))),
         Standing(
             name=f"RUNNING, Node unfit for {UNFIT_SECONDS:g} s",
             job=_seen(job),
@@ -211,6 +230,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             job=standing.job,
             nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},
             submit_at=standing.submit_at,
+            update_at=standing.update_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
             excluded=dict.fromkeys(standing.excluded, "why"),
@@ -241,6 +261,8 @@ def _shown(action: Action) -> str:
             | Record()
             | LookForTwins()
             | Bind()
+            | NoteEnd()
+            | Update()
             | Cancel()
             | DropJob()
             | Exclude()

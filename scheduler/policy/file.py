@@ -116,8 +116,12 @@ def _where(raw: object, location: tuple[str | int, ...]) -> str:
     if len(keys) > 1 and keys[0] == "rules" and isinstance(keys[1], int):
         told = f"rule {_name(raw, keys[1])}"
         keys = keys[2:]
-    path = "".join(f"[{it}]" if isinstance(it, int) else f".{it}" for it in keys).lstrip(".")
+    path = "".join(f"[{it}]" if isinstance(it, int) else f".{_key(it)}" for it in keys).lstrip(".")
     return f"{told}: {path}" if told and path else told or path
+
+
+def _key(text: str) -> str:
+    return text if text.isprintable() else repr(text)
 
 
 def _name(raw: Any, number: int) -> str:

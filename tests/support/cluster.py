@@ -64,6 +64,17 @@ class Cluster(Protocol):
     async def reboot(self, node: str) -> None:
         """Have a node reboot once it is free, as `scontrol reboot ASAP`."""
 
+    async def set_partition(
+        self, name: str, *, up: bool = True, max_minutes: int | None = None
+    ) -> None:
+        """Set a Slurm partition UP or DOWN, with a longest time of jobs or without."""
+
+    async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
+        """Reserve a Slurm node for root, from `in_seconds` on for an hour."""
+
+    async def unreserve(self, name: str) -> None:
+        """Delete a reservation."""
+
     def slurm_token(self, user: str) -> str:
         """A Slurm token of "root" (an operator) or of an ordinary user, "alice" or "bob"."""
 

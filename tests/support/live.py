@@ -69,6 +69,27 @@ class LiveCluster:
             while not self._slurm.has_saved(mark):  # noqa: ASYNC110 - a file of another process
                 await asyncio.sleep(0.05)
 
+    async def set_partition(
+        self, name: str, *, up: bool = True, max_minutes: int | None = None
+    ) -> None:
+        """Change a partition; as in Cluster."""
+        state = "up" if up else "down"
+        limit = "infinite" if max_minutes is None else str(max_minutes)
+        await self._scontrol("update", f"partition={name}", f"state={state}", f"maxtime={limit}")
+
+    async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
+        """Make a reservation; as in Cluster."""
+        when = (
+            "starttime=now" if in_seconds <= 0 else f"starttime=now+{in_seconds}",
+            "duration=60",
+        )
+        whom = (f"nodes={node}", "users=root", "flags=ignore_jobs")
+        await self._scontrol("create", f"reservation={name}", *when, *whom)
+
+    async def unreserve(self, name: str) -> None:
+        """Delete a reservation; as in Cluster."""
+        await self._scontrol("delete", f"reservation={name}")
+
     async def stop(self, component: str, *, kill: bool = False) -> None:
         """End a component; as in Cluster."""
         await asyncio.to_thread(self._rig_of(component).stop, component, kill=kill)

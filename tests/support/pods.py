@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tests.support.kube import Object
@@ -10,6 +11,7 @@ from tests.support.scheduler import SCHEDULER_NAME
 PREFIX: Final = "sunk.coreweave.com/"
 JOB_ID: Final = "slurm-pod-scheduler/job-id"
 NODES: Final = "slurm-pod-scheduler/nodes"
+ENDS_AT: Final = "slurm-pod-scheduler/ends-at"
 
 
 def pod(
@@ -51,6 +53,11 @@ def pod(
         }
         | spec,
     }
+
+
+def rfc3339(epoch: int) -> str:
+    """A time as Kubernetes writes it."""
+    return datetime.fromtimestamp(epoch, UTC).isoformat().replace("+00:00", "Z")
 
 
 def condition(pod: Object, kind: str) -> Object | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from shutil import rmtree
@@ -11,7 +12,7 @@ from tempfile import mkdtemp
 from typing import Any, Final, Self, TypeVar
 
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
-from scheduler.sandbox.slurm import SlurmModel
+from scheduler.sandbox.slurm import ReservationConfig, SlurmModel
 from tests.support.hooks import CONF
 
 T = TypeVar("T")
@@ -91,6 +92,24 @@ class SandboxCluster:
         """Have everything saved; as in Cluster."""
 
         await self._do(lambda slurm: slurm.cluster.save())
+
+    async def set_partition(
+        self, name: str, *, up: bool = True, max_minutes: int | None = None
+    ) -> None:
+        """Change a partition; as in Cluster."""
+        await self._do(lambda slurm: slurm.set_partition(name, up=up, max_minutes=max_minutes))
+
+    async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
+        """Make a reservation; as in Cluster."""
+        start = time.time() + in_seconds
+        reservation = ReservationConfig(
+            name=name, nodes=(node,), start_time=start, end_time=start + 3600
+        )
+        await self._do(lambda slurm: slurm.reserve(reservation))
+
+    async def unreserve(self, name: str) -> None:
+        """Delete a reservation; as in Cluster."""
+        await self._do(lambda slurm: slurm.unreserve(name))
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
         """End a component; as in Cluster."""

@@ -36,6 +36,8 @@ class World:
     history: History
     _native: dict[int, str] = field(default_factory=dict)
     _nodes_set: list[str] = field(default_factory=list)
+    _partitions_set: list[str] = field(default_factory=list)
+    _reservations: list[str] = field(default_factory=list)
     _cordoned: list[str] = field(default_factory=list)
 
     # --- acting ---
@@ -61,21 +63,37 @@ class World:
         if record is not None and record.name == self._native[job_id]:
             await self.slurm.cancel(job_id)
 
-    async def fill(self, *, leave_cpus: int = 0) -> int:
+    async def fill(self, *, leave_cpus: int = 0, but: int = 0, **more: Any) -> int:
         """A native job on all nodes of an empty cluster, so that pods wait until it is cancelled.
 
-        `leave_cpus` are left free on each node, for pods that shall run meanwhile.
+        `leave_cpus` are left free on each node, for pods that shall run meanwhile; `but` nodes take
+        no jobs anyway; `more` are fields of the job.
         """
-        count = len(self.cluster.nodes)
+        count = len(self.cluster.nodes) - but
         job_id = await self.native_job(
             "filler",
             partition=self.cluster.partition,
             nodes=str(count),
             tasks=count,
             cpus_per_task=self.cluster.cpus_per_node - leave_cpus,
+            **more,
         )
         await self.until("the filler runs", lambda: self._has_state(job_id, "RUNNING"))
         return job_id
+
+    async def set_partition(
+        self, name: str, *, up: bool = True, max_minutes: int | None = None
+    ) -> None:
+        """Change a Slurm partition, back to UP and no limit after the test."""
+        self._partitions_set.append(name)
+        await self.cluster.set_partition(name, up=up, max_minutes=max_minutes)
+
+    async def reserve(self, node: str, *, in_seconds: int) -> str:
+        """Reserve a Slurm node until the test ends; gives the reservation's name."""
+        name = f"{self.namespace}-{len(self._reservations)}"
+        await self.cluster.reserve(name, node, in_seconds=in_seconds)
+        self._reservations.append(name)
+        return name
 
     async def cordon(self, *nodes: str) -> None:
         """Have Kubernetes take no pods on these Nodes, until `uncordon` or the test's end."""
@@ -99,6 +117,11 @@ class World:
         self.mend_later(node)
         await self.slurm.set_node(node, state)
 
+    async def restore_node(self, node: str) -> None:
+        """Bring a node back to service, once: a second time real Slurm refuses it."""
+        self._nodes_set.remove(node)
+        await self.slurm.set_node(node, "RESUME")
+
     def mend_later(self, node: str) -> None:
         """A Slurm node is about to be drained: back to service after the test."""
         self._nodes_set.append(node)
@@ -112,6 +135,22 @@ class World:
     async def running(self, name: str = "train") -> Object:
         """The pod once its containers run."""
         return await self.pod_that("runs", lambda it: pods.phase(it) == "Running", name=name)
+
+    async def submitted(self, name: str = "train") -> Record:
+        """The placeholder as soon as the pod names it."""
+        what = "names its Slurm job"
+        found = await self.pod_that(
+            what, lambda it: bool(pods.annotation(it, pods.JOB_ID)), name=name
+        )
+        return await self.placeholder(found)
+
+    async def told(self, *words: str, name: str = "train") -> str:
+        """The message of PodScheduled=False once it has all these words."""
+
+        def said(pod: Object) -> bool:
+            return all(word in _why(pod) for word in words)
+
+        return _why(await self.pod_that(f"is told {words}", said, name=name))
 
     async def waiting(self, name: str = "train") -> Object:
         """The pod once it says which Slurm job it waits for."""
@@ -233,6 +272,8 @@ class World:
         await self.uncordon()
         for node in self._nodes_set:
             await self.slurm.resume_node(node)
+        for name in self._partitions_set:
+            await self.cluster.set_partition(name)
         for job_id in self._native:
             await self.end_native(job_id)
         for kind in ("deployments", "jobs", "pods"):
@@ -242,6 +283,8 @@ class World:
         try:
             await self.until("all pods are gone", self._is_empty)
             await self.nothing_left()
+            for name in self._reservations:
+                await self.cluster.unreserve(name)
         finally:
             for record in await self.slurm.live_placeholders(self.namespace):
                 await self.slurm.cancel(record.job_id)
@@ -253,6 +296,11 @@ class World:
     async def _has_state(self, job_id: int, state: str) -> bool:
         record = await self.slurm.job(job_id)
         return record is not None and record.states == (state,)
+
+
+def _why(pod: Object) -> str:
+    scheduled = pods.condition(pod, "PodScheduled") or {}
+    return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
 
 
 def waits_for_slurm(pod: Object) -> bool:

@@ -50,9 +50,10 @@ class Cluster:
         self.nodes_changed = now
         self.counters = Counters()
         self.stirred = True
+        self.stumbles = 0
+        self.reservations = {r.name: r for r in config.reservations}
         self.prologs: list[int] = []
         """Jobs whose PrologSlurmctld has to be run."""
-        self._reserved = {n: r for r in config.reservations for n in r.nodes}
         self._candidates: dict[Request, list[Node]] = {}
         self._judged: dict[Request, str] = {}
         self.gres_names = {gres.name for node in config.nodes for gres in node.gres}
@@ -123,14 +124,16 @@ class Cluster:
         """Whether the node takes new jobs, and this one with regard to reservations."""
         if not node.available:
             return False
-        reservation = self._reserved.get(node.config.name)
-        if reservation is not None and reservation.start_time <= now < reservation.end_time:
-            return reservation.name == request.reservation
-        return not request.reservation
+        held_for = [
+            reservation.name
+            for reservation in self.reservations.values()
+            if reservation.active(now) and node.config.name in reservation.nodes
+        ]
+        return request.reservation in held_for if held_for else not request.reservation
 
     def reservation(self, name: str) -> ReservationConfig | None:
         """Return a reservation by name."""
-        return next((r for r in self.config.reservations if r.name == name), None)
+        return self.reservations.get(name)
 
     def save(self) -> None:
         """Write what changed since the last time to the state save location."""
@@ -156,6 +159,7 @@ class Cluster:
         """Return the cluster as a controller that starts now reads it back."""
         cluster = Cluster(self.config, now=now)
         cluster.partitions = dict(self.partitions)
+        cluster.reservations = dict(self.reservations)
         for name, saved in self._saved.nodes.items():
             _operator_settings(cluster.nodes[name], saved)
         for job in self._saved.jobs.values():

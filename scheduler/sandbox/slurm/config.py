@@ -93,6 +93,10 @@ class ReservationConfig:
     start_time: float = 0.0
     end_time: float = 2**32
 
+    def active(self, now: float) -> bool:
+        """Whether it has begun and not ended."""
+        return self.start_time <= now < self.end_time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:

@@ -178,7 +178,7 @@ class Endpoints:
     def reservations(self, name: str | None = None) -> Answer:
         """GET reservations/ and reservation/{name}."""
         cluster = self._model.cluster
-        chosen = [r for r in self._model.config.reservations if name in (None, r.name)]
+        chosen = [r for r in cluster.reservations.values() if name in (None, r.name)]
         if name is not None and not chosen:
             raise SlurmError(0)
         records = [render_cluster.reservation_record(cluster, r) for r in chosen]

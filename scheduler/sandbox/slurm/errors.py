@@ -13,6 +13,7 @@ TEXTS: Final[dict[int, str]] = {
     -1: "Unspecified error",
     0: "No error",
     1: "Operation not permitted",
+    11: "Resource temporarily unavailable",
     1000: "Unexpected message received",
     1007: "Protocol authentication error",
     1800: "Unable to contact slurm controller (connect failure)",
@@ -64,7 +65,7 @@ TEXTS: Final[dict[int, str]] = {
 }
 
 _EVERYWHERE: Final = {0: 200, 1007: 511, 1800: 502, 2017: 404, 9000: 422}
-_SERVER_FAULTS_26: Final = frozenset({-1, 1000, 2019, 2189, 6010, 9202, 9207, 9208, 9209})
+_SERVER_FAULTS_26: Final = frozenset({-1, 11, 1000, 2019, 2189, 6010, 9202, 9207, 9208, 9209})
 
 
 class SlurmError(Exception):

@@ -11,11 +11,12 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from . import lifecycle, prologs
 from .cluster import Cluster
-from .config import SlurmConfig
+from .config import ReservationConfig, SlurmConfig
 from .errors import SlurmError
 from .records import STARTED, Job, Node, State, Submission
 from .scheduling import Pass
@@ -207,6 +208,23 @@ class SlurmModel:
             raise SlurmError(2010)
         update_node(self.cluster, node, fields, user=user, now=self.clock())
 
+    def set_partition(self, name: str, *, up: bool = True, max_minutes: int | None = None) -> None:
+        """Change a partition, as ``scontrol update partition=NAME state= maxtime=``."""
+        partition = self.cluster.partitions[name]
+        changed = replace(partition, up=up, max_time_minutes=max_minutes)
+        self.cluster.partitions[name] = changed
+        self.cluster.stirred = True
+
+    def reserve(self, reservation: ReservationConfig) -> None:
+        """Make a reservation, as ``scontrol create reservation``."""
+        self.cluster.reservations[reservation.name] = reservation
+        self.cluster.stirred = True
+
+    def unreserve(self, name: str) -> None:
+        """Delete a reservation, as ``scontrol delete reservation=NAME``."""
+        del self.cluster.reservations[name]
+        self.cluster.stirred = True
+
     def suspend(self, job_id: int) -> None:
         """Suspend a running job, as ``scontrol suspend``."""
         job = self.job(job_id)
@@ -256,6 +274,8 @@ class SlurmModel:
             return "Requested partition configuration not available now"
         if job.reason == "JobHeldUser":
             return "Job is in held state, pending scheduler release"
+        if job.reason == "Reservation":
+            return "Requested reservation not usable now"
         if not any(node.available for node in self.cluster.candidates(job.asked.request)):
             return "Required node not available (down, drained or reserved)"
         return ""
@@ -272,13 +292,15 @@ class SlurmModel:
             admin_comment=asked.admin_comment,
             extra=asked.extra,
             priority=_first_priority(asked),
+            priority_set=asked.priority is not None,
+            nice=asked.nice,
             begin_time=asked.begin_time,
             give_up_at=asked.described.get("deadline") or 0.0,
             time_limit_minutes=asked.time_limit_minutes,
             dependency=asked.dependency,
             misfit=misfit(cluster, asked.request),
         )
-        _first_reason(job, now=now)
+        _first_reason(job, cluster.reservation(asked.request.reservation), now=now)
         cluster.next_id += 1
         cluster.counters.submitted += 1
         cluster.jobs_changed = now
@@ -323,7 +345,7 @@ def _first_priority(asked: Submission) -> int:
     return max(1, -asked.nice) if asked.priority is None else asked.priority
 
 
-def _first_reason(job: Job, *, now: float) -> None:
+def _first_reason(job: Job, reservation: ReservationConfig | None, *, now: float) -> None:
     """Say why the job waits before the scheduler has looked at it."""
     if job.held:
         job.reason = "JobHeldUser"
@@ -333,6 +355,8 @@ def _first_reason(job: Job, *, now: float) -> None:
         job.reason = "Dependency"
     elif job.begin_time > now:
         job.reason = "BeginTime"
+    elif reservation is not None and not reservation.active(now):
+        job.reason = "Reservation"
     elif job.misfit:
         job.reason = job.misfit
 

@@ -153,7 +153,10 @@ class Job:
     reason: str = "None"
     reason_text: str = ""
     priority: int = 1
+    priority_set: bool = False
+    nice: int = 0
     begin_time: float = 0.0
+    expected_start: float = 0.0
     give_up_at: float = 0.0
     eligible_time: float = 0.0
     start_time: float = 0.0

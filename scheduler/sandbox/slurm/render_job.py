@@ -61,7 +61,7 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "job_state": states(job),
         "mail_user": user,
         "name": job.name,
-        "nice": asked.nice,
+        "nice": job.nice,
         "partition": asked.request.partition,
         "priority": number(job.priority),
         "qos": asked.qos,
@@ -108,7 +108,8 @@ def _flags(job: Job) -> list[str]:
 
 
 def _times(job: Job) -> Wire:
-    started = job.start_time if job.state is not State.PENDING else job.begin_time
+    planned = job.expected_start or job.begin_time
+    started = job.start_time if job.state is not State.PENDING else planned
     return {
         "accrue_time": number(job.eligible_time),
         "deadline": number(job.asked.deadline),

@@ -19,6 +19,8 @@ _UNAVAILABLE = (
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 )
 
+_YEAR = 365 * 24 * 3600
+
 
 class Pass:
     """One pass over the queue, with what it has learned about requests that fit nowhere."""
@@ -26,7 +28,7 @@ class Pass:
     def __init__(self, cluster: Cluster, *, now: float) -> None:
         self._cluster = cluster
         self._now = now
-        self._full: dict[Request, tuple[str, str]] = {}
+        self._full: dict[Request, tuple[str, str, float]] = {}
         self._first: dict[Request, int] = {}
         self._blocked: set[str] = set()
         self._lowest_tier = min(
@@ -48,11 +50,11 @@ class Pass:
 
     def _ready(self, job: Job) -> bool:
         """Whether nothing but resources keeps the job from starting."""
-        job.last_evaluation = self._now
+        job.last_evaluation, job.expected_start = self._now, 0.0
         if job.priority == 0:
             return False
         partition = self._cluster.partitions[job.asked.request.partition]
-        reason = self._waits_for(job) or limit(partition, job)
+        reason = self._waits_for(job) or self._unreserved(job) or limit(partition, job)
         if reason == "DeadLine":
             lifecycle.end(self._cluster, job, State.DEADLINE, now=self._now, reason=reason)
         elif reason:
@@ -75,6 +77,12 @@ class Pass:
             return "DeadLine"
         return ""
 
+    def _unreserved(self, job: Job) -> str:
+        name = job.asked.request.reservation
+        reservation = self._cluster.reservation(name) if name else None
+        active = reservation is not None and reservation.active(self._now)
+        return "Reservation" if name and not active else ""
+
     def _try(self, job: Job) -> None:
         request = job.asked.request
         if not self._licensed(job):
@@ -91,11 +99,12 @@ class Pass:
         if shares is not None:
             lifecycle.start(self._cluster, job, shares, now=self._now)
             return
-        reason, text = full or self._full.setdefault(request, self._why_full(request))
+        reason, text, start = full or self._full.setdefault(request, self._why_full(request))
         if reason == "Resources" and request.partition in self._blocked:
             reason = "Priority"
         self._blocked.add(request.partition)
         self._wait(job, reason, text)
+        job.expected_start = start
 
     def _place(self, request: Request) -> Sequence[Share] | None:
         """Find room; within one pass no node gets emptier, so full ones are not asked again."""
@@ -175,16 +184,27 @@ class Pass:
                 victims.append((-partition.priority_tier, job.start_time, job.id, job))
         return leaving, [job for *_, job in sorted(victims, key=lambda victim: victim[:3])]
 
-    def _why_full(self, request: Request) -> tuple[str, str]:
+    def _why_full(self, request: Request) -> tuple[str, str, float]:
+        """Return reason, description and expected start."""
         nodes = self._cluster.candidates(request)
         away = [n for n in nodes if not self._open(n, request)]
         if request.required:
-            names = [n.config.name for n in away if n.config.name in request.required]
-            if len(names) > len(request.required) - request.min_nodes:
-                return "ReqNodeNotAvail", f"ReqNodeNotAvail, UnavailableNodes:{','.join(names)}"
+            missing = [n for n in away if n.config.name in request.required]
+            if len(missing) > len(request.required) - request.min_nodes:
+                return "ReqNodeNotAvail", _not_available(missing), 0.0
         elif len(away) == len(nodes):
-            return "Resources", _UNAVAILABLE
-        return "Resources", ""
+            return "Resources", _UNAVAILABLE, 0.0
+        return "Resources", "", self._first_end(nodes)
+
+    def _first_end(self, nodes: Sequence[Node]) -> float:
+        """Return when the first job there ends: a year after its start if it has no limit."""
+        running = {job_id for node in nodes for job_id in node.jobs}
+        ends = [self._end(self._cluster.jobs[job_id]) for job_id in running]
+        return min(ends, default=0.0)
+
+    def _end(self, job: Job) -> float:
+        limit = _YEAR if job.time_limit_minutes is None else 60 * job.time_limit_minutes
+        return job.start_time + limit
 
     def _licensed(self, job: Job) -> bool:
         if not job.asked.licenses:
@@ -210,6 +230,13 @@ def limit(partition: PartitionConfig, job: Job) -> str:
     if most is not None and job.time_limit_minutes is not None and job.time_limit_minutes > most:
         return "PartitionTimeLimit"
     return job.misfit
+
+
+def _not_available(missing: Sequence[Node]) -> str:
+    """Say why required nodes are away: Slurm does not name those that are drained and idle."""
+    down = ",".join(node.config.name for node in missing if node.down or node.jobs)
+    said = f"UnavailableNodes:{down}" if down else "May be reserved for other job"
+    return f"ReqNodeNotAvail, {said}"
 
 
 def licenses_held(cluster: Cluster) -> dict[str, int]:

@@ -33,7 +33,7 @@ def submission(
     user_name, user_id = _owner(cluster, fields, user=user)
     _check_texts(fields, operator=user in cluster.config.operators)
     _check_script(cluster, fields, script, external=external)
-    _check_accounting(cluster, fields)
+    check_accounting(cluster, fields)
     begin, deadline = (_moment(fields.get(name), now) for name in ("begin_time", "deadline"))
     check_dependency(cluster, fields.get("dependency", ""))
     nice = _nice(fields, operator=user in cluster.config.operators)
@@ -177,7 +177,8 @@ def _check_script(
         raise SlurmError(2063)
 
 
-def _check_accounting(cluster: Cluster, fields: Mapping[str, Any]) -> None:
+def check_accounting(cluster: Cluster, fields: Mapping[str, Any]) -> None:
+    """Refuse a QOS, account or reservation there is not; raises SlurmError 2066, 2045 or 2053."""
     config = cluster.config
     if config.qos is not None and fields.get("qos", "") not in config.qos | {""}:
         raise SlurmError(2066)

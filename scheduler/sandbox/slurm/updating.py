@@ -1,19 +1,22 @@
 """Changes of jobs and nodes by request, and their refusals (measured on 26.05.5 and 24.11.5)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from . import lifecycle
 from .cluster import Cluster
 from .config import Release
+from .dependencies import check as check_dependency
 from .errors import SlurmError
 from .records import STARTED, Job, Node
-from .submitting import check_lengths, misfit, submission
+from .submitting import check_accounting, check_lengths, misfit, submission
 
+# What makes slurmctld look for a place anew; of a job that runs it changes none of it.
 _PENDING_ONLY: Final = frozenset(
     {
-        *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node"),
-        *("partition", "nodes", "excluded_nodes"),
+        *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "nodes"),
+        *("partition", "reservation", "required_nodes", "excluded_nodes", "constraints"),
     }
 )
 _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
@@ -22,7 +25,10 @@ _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
 def update_job(
     cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool, now: float
 ) -> None:
-    """Change a job; raises SlurmError 2084, 2012, 2073, 2042 or 2002. Nothing is changed then."""
+    """Change a job; raises SlurmError 2084, 2012, 2073, 2002, 2042, 11, or as a submit does.
+
+    Not all or nothing, as measured: a priority that is refused (2042) leaves the other changes.
+    """
     if not job.alive:
         raise SlurmError(2084)
     check_lengths(fields)
@@ -30,42 +36,97 @@ def update_job(
         raise SlurmError(2073)
     if "admin_comment" in fields and not operator:
         raise SlurmError(2002)
-    if fields.get("priority") and job.held and fields.get("hold") is not False:
-        raise SlurmError(2042)
-    if not _PENDING_ONLY.isdisjoint(fields):
-        _ask_anew(cluster, job, fields, now=now)
-    _apply(cluster, job, fields, operator=operator)
+    check_dependency(cluster, fields.get("dependency", ""))
+    anew = {name: fields[name] for name in _PENDING_ONLY & fields.keys()}
+    if anew:
+        _ask_anew(cluster, job, anew, now=now)
+    refused = _apply(cluster, job, fields, operator=operator)
     cluster.jobs_changed = now
     cluster.touch(job)
+    if refused:
+        raise SlurmError(refused)
 
 
 def _ask_anew(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, now: float) -> None:
-    """Change what a pending job asks of nodes, by the same checks as a submit."""
-    described = {**job.asked.described, **fields}
+    """Change what a pending job asks of nodes, by the same checks as a submit.
+
+    An empty list of nodes leaves the job's own (measured).
+    """
+    given = {name: value for name, value in fields.items() if value or name == "reservation"}
+    if "partition" in fields:
+        _check_partition(cluster, fields["partition"])
+    described = {**job.asked.described, **given}
     job.asked = submission(cluster, described, job.asked.script, user="root", now=now)
     job.misfit = misfit(cluster, job.asked.request)
     job.reason, job.reason_text = "None", ""
 
 
-def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool) -> None:
-    for name in ("comment", "admin_comment", "extra"):
+def _check_partition(cluster: Cluster, name: str) -> None:
+    if name and name not in cluster.partitions:
+        raise SlurmError(2000)
+    if not name and cluster.config.release is Release.V24_11:
+        raise SlurmError(2000)
+    _stumble(cluster)
+
+
+def _stumble(cluster: Cluster) -> None:
+    """Without slurmdbd a change of partition or account fails now and then with a stale errno
+    (measured on both releases); here each second time.
+    """
+    if cluster.config.accounts is None:
+        cluster.stumbles += 1
+        if cluster.stumbles % 2:
+            raise SlurmError(11)
+
+
+def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool) -> int:
+    """Change the rest; return the number of what was refused, 0 for nothing."""
+    for name in ("comment", "admin_comment", "extra", "dependency"):
         if name in fields:
             setattr(job, name, fields[name])
     if "name" in fields:
         cluster.rename(job, fields["name"])
     if "time_limit" in fields:
         job.time_limit_minutes = fields["time_limit"]
-    if fields.get("priority") is not None:
-        job.priority = fields["priority"]
     if "deadline" in fields:
         job.give_up_at = fields["deadline"] or 0.0
     if "begin_time" in fields:
         job.begin_time = fields["begin_time"] or 0.0
-    if fields.get("hold") is True and job.priority:
+    refused = _set_priority(job, fields) if "priority" in fields else 0
+    # Beside a priority that was set, nice means nothing (measured: accepted and ignored).
+    if "nice" in fields and (job.held or not job.priority_set):
+        job.nice = fields["nice"]
+    if not refused:
+        _hold(job, fields.get("hold"), operator=operator)
+    _account(cluster, job, fields)
+    return refused
+
+
+def _set_priority(job: Job, fields: Mapping[str, Any]) -> int:
+    """Set it, or leave it to Slurm again (None); return 2042 for a job that is held."""
+    if job.held and fields["priority"]:
+        return 2042
+    value = fields["priority"]
+    job.priority, job.priority_set = 1 if value is None else value, value is not None
+    return 0
+
+
+def _hold(job: Job, hold: bool | None, *, operator: bool) -> None:
+    if hold is True and job.priority:
         job.priority = 0
         job.reason = "JobHeldAdmin" if operator else "JobHeldUser"
-    elif fields.get("hold") is False and job.priority == 0:
-        job.priority, job.reason = 1, "None"
+    elif hold is False and job.priority == 0:
+        job.priority, job.priority_set, job.reason = 1, False, "None"
+
+
+def _account(cluster: Cluster, job: Job, fields: Mapping[str, Any]) -> None:
+    """Change account and QoS; without slurmdbd both are taken and ignored (measured)."""
+    given = {name: fields[name] for name in ("account", "qos") if name in fields}
+    if given and cluster.config.accounts is not None:
+        check_accounting(cluster, given)
+        job.asked = replace(job.asked, **given)
+    elif "account" in given:
+        _stumble(cluster)
 
 
 def update_node(

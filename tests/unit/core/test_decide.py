@@ -172,7 +172,7 @@ def test_submit_waits_for_its_backoff():
     [
         (PENDING, "Slurm job 4711 is pending: Resources (priority 100)"),
         (record(BaseState.PENDING, partition="gpu", state_reason="Priority", priority=7), "gpu"),
-        (record(BaseState.PENDING), "pending: no reason yet"),
+        (record(BaseState.PENDING), "Slurm job 4711 is pending"),
     ],
 )
 def test_pending_pod_is_told_why_in_slurms_words(looked, told):

@@ -20,9 +20,11 @@ from scheduler.core.actions import (
     DropJob,
     Evict,
     Forget,
+    NoteEnd,
     Reject,
     Submit,
     Tell,
+    Update,
 )
 from scheduler.core.decide import FRESH_SECONDS, decide
 from scheduler.core.facts import (
@@ -186,6 +188,33 @@ def test_gated_pod_is_left_alone(unit: UnitFacts) -> None:
         *chosen(Tell, unit),
     ]
     assert all(action.pod.stage is not PodStage.GATED for action in touched)
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_only_the_pending_job_of_a_pod_that_waits_is_updated(unit: UnitFacts) -> None:  # I8
+    for update in chosen(Update, unit):
+        held = proven(unit)
+        assert held is not None
+        assert isinstance(unit.job, Tracked)
+        assert unit.job.state is not None
+        assert unit.job.state.base is BaseState.PENDING
+        assert any(pod.stage is PodStage.WAITING for pod in unit.pods)
+        assert not [pod for pod in unit.pods if pod.stage in RUNS]
+        assert unit.update_at <= NOW
+        assert update.request is unit.request
+        assert update.changed
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_end_is_noted_only_on_a_pod_that_runs_on_its_own_job(unit: UnitFacts) -> None:
+    for note in chosen(NoteEnd, unit):
+        held = proven(unit)
+        assert held is not None
+        assert held.state.base is BaseState.RUNNING
+        assert note.pod.stage is PodStage.BOUND
+        assert note.pod.ends_at != note.ends_at
 
 
 def jobs() -> Iterator[JobFacts]:

@@ -86,7 +86,7 @@ def test_unknown_reason_is_mirrored_verbatim(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", ["", "None"])
 def test_job_that_was_not_looked_at_by_slurm_has_no_reason_yet(reason: str) -> None:
-    assert pending_text(JOB, pending(reason)) == f"Slurm job {JOB} is pending: no reason yet"
+    assert pending_text(JOB, pending(reason)) == f"Slurm job {JOB} is pending"
 
 
 def test_only_the_fact_is_told_without_a_look_at_the_pending_job() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from hypothesis import strategies as st
 
 from annotations import JobRequest, Problem
+from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
@@ -38,10 +40,20 @@ def tag(
     node: str = "",
     version: int = VERSION,
     restarts: int = 0,
+    asked: JobRequest | None = None,
 ) -> str:
-    """An admin_comment; ours unless told otherwise."""
+    """An admin_comment; ours, of a version without digests, unless told otherwise."""
+    digested = {} if asked is None else dict(digests(asked))
     return OwnerTag(
-        version, owner.cluster, owner.scheduler, "ns", "train", uids, node, restarts=restarts
+        v=version,
+        cluster=owner.cluster,
+        scheduler=owner.scheduler,
+        namespace="ns",
+        unit="train",
+        uids=uids,
+        node=node,
+        restarts=restarts,
+        asked=digested,
     ).encode()
 
 
@@ -101,6 +113,9 @@ def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFact
 TAGS: Final = (
     tag(),
     tag(node="n1"),
+    tag(asked=REQUEST),
+    tag(asked=replace(REQUEST, comment="before")),
+    tag(asked=replace(REQUEST, cpus=1)),
     tag(owner=Owner("cluster-2", "slurm-scheduler")),
     tag(owner=Owner("cluster-1", "another-scheduler")),
     tag(uids=("uid-of-another-pod",)),
@@ -190,6 +205,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         job=draw(_jobs),
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
         nodes=draw(st.just(places("n1", "n2", "n3")) | _places),
+        update_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),

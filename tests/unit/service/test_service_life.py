@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from annotations import PREFIX
 from scheduler.core.naming import read_tag
 from slurmapi import BaseState, Job, SlurmUnreachable
 from tests.unit.service.tiny_kube import TinyKube
@@ -136,6 +137,20 @@ class Life(RuleBasedStateMachine):
         self.pods_made += 1
         uid = f"{self.pods_made:08}-uid"
         self.inside(self.kube.create, uid, name=f"train-{self.pods_made}")
+        self.pass_time(seconds)
+
+    @precondition(lambda self: self.kube.pods)
+    @rule(
+        pick=st.integers(0, PODS),
+        comment=st.sampled_from(["one", "two", None]),
+        timeout=st.sampled_from(["600", "soon", None]),
+        seconds=st.sampled_from([0.0, 0.5, 3.0]),
+    )
+    def edit_pod(self, pick: int, comment: str | None, timeout: str | None, seconds: float) -> None:
+        """A timeout that is taken away needs a new job, one that is no number has none."""
+        uid = list(self.kube.pods)[pick % len(self.kube.pods)]
+        edits = {PREFIX + "comment": comment, PREFIX + "timeout": timeout}
+        self.inside(self.kube.edit, uid, edits)
         self.pass_time(seconds)
 
     @precondition(lambda self: self.kube.pods)
@@ -267,6 +282,8 @@ class Life(RuleBasedStateMachine):
         self.slurm.lose_next_submit = False
         for name in ("n1", "n2"):
             self.kube.set_node(name)
+        for uid in self.kube.pods:
+            self.inside(self.kube.edit, uid, {PREFIX + "timeout": None})
         for _ in range(40):
             if all(pod.spec.node_name for pod in self.kube.pods.values()):
                 return

@@ -160,6 +160,10 @@ class TinyKube:
             )
         )
 
+    def edit(self, uid: str, annotations: Mapping[str, str | None]) -> None:
+        """As `kubectl annotate`; None takes one away."""
+        self._annotate(uid, annotations)
+
     def delete(self, uid: str) -> None:
         """As `kubectl delete`: an unbound pod goes at once, a bound one when its containers end."""
         pod = self.pods[uid]

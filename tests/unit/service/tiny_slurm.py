@@ -38,6 +38,7 @@ class TinySlurm:
         self.calls: Counter[str] = Counter()
         self.asked: list[tuple[str, tuple[int, ...]]] = []
         self.fail: defaultdict[str, deque[SlurmError]] = defaultdict(deque)
+        self.refuses: set[str] = set()
         self.lose_next_submit = False
         self.on_cancel: Callable[[Job], None] = lambda _job: None
 
@@ -94,6 +95,8 @@ class TinySlurm:
         await self._call("update", job_id)
         if not self.live(job_id):
             raise SlurmRefused("Job has already finished", error_number=2084, status=500)
+        for name in self.refuses & changes.keys():
+            raise SlurmRefused(f"Invalid {name}", error_number=2000, status=422)
         self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
 
     async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:

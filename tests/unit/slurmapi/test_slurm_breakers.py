@@ -489,6 +489,32 @@ async def test_update_sends_only_what_is_given(server: Server, client: SlurmClie
     }
 
 
+@pytest.mark.parametrize("number", [4, 11])
+async def test_update_answered_with_a_stale_errno_is_tried_again(
+    server: Server, client: SlurmClient, number: int
+) -> None:
+    stale = fail(500, {"errors": [{"error_number": number, "error": "stale"}]})
+    server.on("POST job/5", stale, stale, ok({"results": None}))
+    await client.update_job(5, partition="high")
+    assert len(server.calls("POST job/5")) == 3
+
+
+async def test_update_that_stays_stale_is_busy(server: Server, client: SlurmClient) -> None:
+    server.on("POST job/5", fail(500, {"errors": [{"error_number": 11, "error": "stale"}]}))
+    with pytest.raises(SlurmBusy):
+        await client.update_job(5, account="physics")
+
+
+async def test_update_that_would_not_do_is_not_sent(server: Server, client: SlurmClient) -> None:
+    with pytest.raises(SlurmInvalid) as refused:
+        await client.update_job(5, partition="", nice=2**31, priority=-1, comment="x" * 1025)
+    for name in ("partition", "nice", "priority", "comment"):
+        assert f"{name} is " in str(refused.value)
+    with pytest.raises(SlurmInvalid, match="priority_reset"):
+        await client.update_job(5, priority=3, priority_reset=True)
+    assert not server.calls("POST job/5")
+
+
 async def test_update_of_unknown_outcome_is_interrupted(
     server: Server, client: SlurmClient
 ) -> None:

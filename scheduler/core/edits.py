@@ -1,0 +1,121 @@
+"""What was changed on a pod that waits, and what of it its pending job can take.
+
+The owner tag of a job remembers what it was asked for, a digest for each field. So any process sees
+an edit, it is carried out once, and what an operator changes in Slurm is not fought.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from annotations import PREFIX, JobRequest
+from annotations.keys import DEFINITIONS
+from scheduler.core.naming import read_tag
+from slurmapi.model import Job
+
+# What Slurm takes of a pending job (measured on 26.05.5 and 24.11.5, external and batch jobs).
+IN_PLACE: Final = frozenset(
+    {
+        *("partition", "account", "qos", "reservation", "comment", "time_limit_minutes"),
+        *("priority", "nice", "hold"),
+    }
+)
+# The others have a default of the site's that we do not know, so that they cannot be taken away.
+_REMOVABLE: Final = frozenset({"reservation", "comment", "priority", "nice", "hold"})
+_DIGEST_BYTES: Final = 4
+_KEYS: Final = {definition.field: definition.key for definition in DEFINITIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Fields of JobRequest: those to be updated `in_place`, and those that need a job `anew`."""
+
+    in_place: tuple[str, ...] = ()
+    anew: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=4096)
+def digests(request: JobRequest) -> Mapping[str, str]:
+    """A short digest of each field that is not at its default; not to be changed."""
+    return {name: _digest(value) for name, value in _asked(request)}
+
+
+def edit_of(record: Job, request: JobRequest) -> Edit:
+    """How the request differs from what the job was last asked for.
+
+    A tag of a version without digests tells nothing, and its job is left as it is.
+    """
+    tag = read_tag(record.admin_comment)
+    if tag is None or not tag.asked:
+        return Edit()
+    now = digests(request)
+    changed = [field.name for field in fields(JobRequest) if _differs(field.name, tag.asked, now)]
+    in_place = [
+        name for name in changed if name in IN_PLACE and (name in now or name in _REMOVABLE)
+    ]
+    anew = [name for name in changed if name not in in_place]
+    return Edit(tuple(in_place), tuple(anew))
+
+
+def _differs(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    return before.get(name) != now.get(name)
+
+
+def asked_after(
+    before: Mapping[str, str], request: JobRequest, taken: tuple[str, ...]
+) -> dict[str, str]:
+    """The digests of a job that has taken these fields of the request."""
+    now = digests(request)
+    kept = {name: digest for name, digest in before.items() if name not in taken}
+    return kept | {name: now[name] for name in taken if name in now}
+
+
+def called(name: str) -> str:
+    """The annotation of a field, or what the field is about."""
+    key = _KEYS.get(name)
+    return f"{PREFIX}{key}" if key is not None else f"{name} (the pod's resources)"
+
+
+def differences(record: Job, request: JobRequest) -> Iterator[str]:
+    """Where Slurm shows something else than the pod asks for: it has ignored it, a plugin of the
+    site or an operator has changed it.
+    """
+    for name, shown in _shown(record).items():
+        wanted = getattr(request, name)
+        if wanted is not None and _plain(name, wanted) != _plain(name, shown):
+            yield f"{called(name)} is {wanted!r}, the job's is {shown or 'none'!r}"
+
+
+def _shown(record: Job) -> dict[str, object]:
+    return {
+        "partition": record.partition,
+        "account": record.account,
+        "qos": record.qos,
+        "reservation": record.reservation,
+    }
+
+
+def _plain(name: str, value: object) -> object:
+    """Slurm sorts the names of partitions, and has those of accounts and QoS in small letters."""
+    text = str(value or "").casefold()
+    return frozenset(text.split(",")) if name == "partition" else text
+
+
+def _asked(request: JobRequest) -> Iterator[tuple[str, object]]:
+    for field in fields(request):
+        default = field.default
+        if default is MISSING and field.default_factory is not MISSING:
+            default = field.default_factory()
+        value = getattr(request, field.name)
+        if default is MISSING or value != default:
+            yield field.name, value
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2s(msgspec.json.encode(value), digest_size=_DIGEST_BYTES).hexdigest()

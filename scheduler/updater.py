@@ -1,0 +1,170 @@
+"""Has a pending job take what was edited on its pod, and finds out what of it Slurm took.
+
+The fields are sent first and the owner tag after them: an update is not all or nothing (measured),
+and a tag must never say that a job was asked for what it has refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from annotations import JobRequest
+from scheduler.backoff import doubled
+from scheduler.core.actions import Update
+from scheduler.core.edits import asked_after, called, differences
+from scheduler.core.naming import read_tag
+from scheduler.core.reasons import Reason
+from scheduler.slurmwatch import look
+from scheduler.units import Unit
+from slurmapi import BaseState, Job, SlurmClient, SlurmRefused
+
+log = structlog.get_logger(__name__)
+
+_FIRST_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 300.0
+
+
+@dataclass(slots=True)
+class _Outcome:
+    taken: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Updater:
+    """One edit at a time, for one unit at a time. `tell` records an Event about the unit."""
+
+    def __init__(
+        self,
+        slurm: SlurmClient,
+        *,
+        tell: Callable[[Unit, Reason, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._slurm = slurm
+        self._tell = tell
+        self._clock = clock
+
+    async def update(self, unit: Unit, action: Update) -> float:
+        """Seconds until the unit should be looked at again. Raises SlurmError where Slurm cannot
+        be asked.
+        """
+        job = unit.job
+        if job is None or job.job_id != action.job_id or job.record is None:
+            return 0.0
+        outcome = await self._send(action)
+        if outcome.taken:
+            await self._retag(job.record, action.request, tuple(outcome.taken))
+        await look(self._slurm, unit, job, clock=self._clock)
+        record = job.record
+        if record.state.base is BaseState.PENDING:  # else it was too late
+            self._say(unit, record, action, outcome)
+            self._remember(unit, action.request, outcome)
+        return 0.0
+
+    async def _send(self, action: Update) -> _Outcome:
+        """All fields in one update, and where that is refused each by itself."""
+        outcome = _Outcome()
+        for group in _groups(action):
+            refusal = await self._try(action, group)
+            if refusal is None:
+                outcome.taken += group
+            elif len(group) == 1:
+                outcome.refused[group[0]] = refusal
+            else:
+                await self._one_by_one(action, group, outcome)
+        return outcome
+
+    async def _one_by_one(self, action: Update, group: Iterable[str], outcome: _Outcome) -> None:
+        for name in group:
+            refusal = await self._try(action, [name])
+            if refusal is None:
+                outcome.taken.append(name)
+            else:
+                outcome.refused[name] = refusal
+
+    async def _try(self, action: Update, names: Iterable[str]) -> str | None:
+        changes: dict[str, Any] = {}
+        for name in names:
+            changes |= _change(name, action.request)
+        try:
+            await self._slurm.update_job(action.job_id, **changes)
+        except SlurmRefused as refusal:
+            return refusal.description
+        return None
+
+    async def _retag(self, record: Job, request: JobRequest, taken: tuple[str, ...]) -> None:
+        tag = read_tag(record.admin_comment)
+        if tag is None:
+            return
+        asked = asked_after(tag.asked, request, taken)
+        renewed = msgspec.structs.replace(tag, asked=asked).encode()
+        await self._slurm.update_job(record.job_id, admin_comment=renewed)
+
+    def _say(self, unit: Unit, record: Job, action: Update, outcome: _Outcome) -> None:
+        if outcome.taken:
+            now = ", ".join(_now(name, action.request) for name in outcome.taken)
+            odd = "; ".join(differences(record, action.request))
+            shown = f" (but {odd})" if odd and not outcome.refused else ""
+            told = f"Slurm job {record.job_id} was updated: {now}{shown}"
+            self._tell(unit, Reason.PLACEHOLDER_UPDATED, told)
+        if outcome.refused:
+            why = _refusals(action.request, outcome.refused)
+            told = f"Slurm job {record.job_id} keeps what it was asked for: {why}"
+            self._tell(unit, Reason.UPDATE_REFUSED, told)
+        log.info("placeholder updated", job_id=record.job_id, pod=unit.name, taken=outcome.taken)
+
+    def _remember(self, unit: Unit, request: JobRequest, outcome: _Outcome) -> None:
+        if not outcome.refused:
+            unit.update_refusals, unit.update_refused, unit.untaken = 0, None, ""
+            return
+        if unit.update_refused != request:
+            unit.update_refusals = 0
+        pause = doubled(_FIRST_SECONDS, unit.update_refusals, longest_seconds=_LONGEST_SECONDS)
+        unit.update_refusals += 1
+        unit.update_refused, unit.update_at = request, self._clock() + pause
+        unit.untaken = _refusals(request, outcome.refused)
+
+
+def _groups(action: Update) -> list[list[str]]:
+    """What is sent together: a job that is held, or is being released, takes no priority (2042)."""
+    rest = [name for name in action.changed if name != "hold"]
+    if "hold" not in action.changed:
+        return [rest]
+    if action.request.hold:
+        return [group for group in (rest, ["hold"]) if group]
+    # Its release sets a priority of Slurm's own.
+    again = ["priority"] if action.request.priority is not None else []
+    return [["hold"], *([[*dict.fromkeys([*rest, *again])]] if rest or again else [])]
+
+
+def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
+    """The keyword of `update_job` for that field of the request; None takes it away."""
+    value = getattr(request, name)
+    match name:
+        case "hold":
+            return {"held": bool(value)}
+        case "priority":
+            return {"priority_reset": True} if value is None else {"priority": value}
+        case "nice":
+            return {"nice": value or 0}
+        case "comment" | "reservation":
+            return {name: value or ""}
+        case _:
+            return {name: value}
+
+
+def _now(name: str, request: JobRequest) -> str:
+    value = getattr(request, name)
+    return f"{called(name)} is {value!r}" if value is not None else f"{called(name)} is taken away"
+
+
+def _refusals(request: JobRequest, refused: Mapping[str, str]) -> str:
+    return "; ".join(
+        f"{called(name)} {getattr(request, name)!r} was not taken: {why}"
+        for name, why in refused.items()
+    )

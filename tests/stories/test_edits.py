@@ -1,0 +1,202 @@
+"""Editing annotations of a pod that waits: its pending job takes it, or the pod says why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.slurm import Record
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(150)
+
+
+async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) -> None:
+    await world.fill()
+    await world.create(slurm={"partition": "main", "timeout": "600", "comment": "before"})
+    job = await _waits(world)
+    reserved = await world.reserve(world.cluster.nodes[0], in_seconds=3600)
+
+    await _edit(world, timeout="7200", comment="after", reservation=reserved)
+
+    event = await world.event("PlaceholderUpdated")
+    words = ("timeout", "'after'", reserved)
+    assert not [word for word in words if word not in event["message"]], event
+    now = await world.placeholder(await _pod(world))
+    assert now.job_id == job.job_id
+    assert now.number("time_limit") == 120
+    assert (now.raw["comment"], now.raw["resv_name"]) == ("after", reserved)
+    assert now.tag["uids"] == job.tag["uids"]
+    assert now.tag["asked"] != job.tag["asked"]
+    await world.told("is pending: Reservation")
+
+    await _edit(world, reservation=None, comment=None)
+    await world.told("is pending: Resources")
+    now = await world.placeholder(await _pod(world))
+    assert (now.job_id, now.raw["comment"], now.raw["resv_name"]) == (job.job_id, "", "")
+
+
+async def test_pod_moved_to_a_partition_that_may_start_it_runs(world: World) -> None:
+    await world.set_partition(world.cluster.high_partition)
+    await world.fill()
+    await world.create(slurm={"partition": world.cluster.partition})
+    job = await _waits(world)
+    await _edit(world, partition=world.cluster.high_partition)
+    pod = await world.running()
+    assert (await world.placeholder(pod)).job_id == job.job_id
+
+
+async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) -> None:
+    filler = await world.fill()
+    await world.create(slurm={"partition": "main"})
+    job = await _waits(world)
+
+    await _edit(world, partition="nowhere", comment="was taken")
+    event = await world.event("UpdateRefused")
+    assert event["type"] == "Warning"
+    for word in ("partition", "nowhere", "was not taken", "nvalid partition"):
+        assert word in event["message"], event
+    await world.told("is pending: Resources", "partition 'nowhere' was not taken")
+    now = await world.placeholder(await _pod(world))
+    assert (now.job_id, now.raw["partition"], now.raw["comment"]) == (
+        job.job_id,
+        "main",
+        "was taken",
+    )
+    events = await world.kube.events_of("train", namespace=world.namespace)
+    assert [it.get("count", 1) for it in events if it["reason"] == "UpdateRefused"] == [1]
+
+    await _edit(world, partition="main")
+    await world.pod_that("no longer says so", lambda it: "not taken" not in _message(it))
+    await world.end_native(filler)
+    await world.running()
+
+
+async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> None:
+    """No partition, account or QoS can be taken away: what the default is only a submit knows."""
+    filler = await world.fill()
+    await world.create(slurm={"timeout": "600", "partition": "main"})
+    job = await _waits(world)
+
+    await _edit(world, timeout=None)
+    await world.job_ended(job.job_id, state="CANCELLED")
+    event = await world.event("PlaceholderLost")
+    assert "timeout was edited" in event["message"]
+    await world.end_native(filler)
+    running = await world.placeholder(await world.running())
+    assert running.job_id != job.job_id
+    assert running.number("time_limit") is None
+
+
+async def test_change_by_an_operator_is_not_fought(world: World) -> None:
+    await world.fill()
+    await world.create(slurm={"timeout": "600"})
+    job = await _waits(world)
+    await world.slurm.update(job.job_id, priority={"set": True, "number": 77})
+    await world.slurm.update(job.job_id, time_limit={"set": True, "number": 33})
+    await world.told("priority 77")
+
+    await _edit(world, comment="mine")
+    await world.event("PlaceholderUpdated")
+    now = await world.placeholder(await _pod(world))
+    assert (now.number("priority"), now.number("time_limit")) == (77, 33)
+
+
+async def test_edit_made_while_no_scheduler_runs_is_carried_out_later(world: World) -> None:
+    await world.fill()
+    await world.create(slurm={"comment": "before"})
+    job = await _waits(world)
+    world.scheduler.kill()
+    await _edit(world, comment="meanwhile")
+    world.scheduler.start()
+    await world.event("PlaceholderUpdated")
+    now = await world.placeholder(await _pod(world))
+    assert (now.job_id, now.raw["comment"]) == (job.job_id, "meanwhile")
+
+
+async def test_refused_pod_that_is_corrected_is_submitted_at_once(world: World) -> None:
+    await world.create(slurm={"partition": "nowhere"})
+    rejected = await world.pod_that("is told", lambda it: "nowhere" in _message(it))
+    assert "SlurmRejected" in str(pods.condition(rejected, "PodScheduled"))
+    await _edit(world, partition="main")
+    # The pause after a refusal is 30 s, and more than 22 s.
+    await world.until("the pod is submitted", lambda: _submitted(world), seconds=10)
+    await world.running()
+
+
+async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World) -> None:
+    await world.create(slurm={"reservation": f"{world.namespace}-0"})
+    await world.event("SlurmRejected")
+    await world.reserve(world.cluster.nodes[0], in_seconds=0)
+    await world.running()  # within the 30 s of the pause
+
+
+async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: World) -> None:
+    await world.create(slurm={"timeout": "soon"})
+    await world.told("timeout", "soon")
+    await _edit(world, timeout="600")
+    running = await world.running()
+    assert "soon" not in _message(running)
+
+
+async def test_gated_pod_has_no_job_until_its_gate_is_lifted(world: World) -> None:
+    await world.create("gated", schedulingGates=[{"name": "example.com/wait"}])
+    await world.create("other")
+    await world.running("other")
+    assert not [it for it in await world.slurm.jobs() if ".gated." in it.name]
+    gated = await world.kube.get("pods", "gated", namespace=world.namespace)
+    scheduled = pods.condition(gated, "PodScheduled") or {}
+    assert scheduled.get("reason", "SchedulingGated") == "SchedulingGated"
+
+    lifted = {"spec": {"schedulingGates": None}}
+    await world.kube.patch("pods", "gated", lifted, namespace=world.namespace)
+    await world.running("gated")
+
+
+async def test_end_of_a_pods_time_stands_on_it_and_follows_slurm(world: World) -> None:
+    await world.create(slurm={"timeout": "600"})
+    pod = await world.running()
+    job = await world.placeholder(pod)
+    assert pods.annotation(pod, pods.ENDS_AT) == _rfc3339(job)
+
+    await world.slurm.update(job.job_id, time_limit={"set": True, "number": 45})
+    longer = _rfc3339(await world.placeholder(pod))
+    assert longer != _rfc3339(job)
+    await world.pod_that(
+        "knows its new end", lambda it: pods.annotation(it, pods.ENDS_AT) == longer
+    )
+
+
+async def test_pod_without_a_limit_has_no_end(world: World) -> None:
+    await world.create()
+    assert pods.annotation(await world.running(), pods.ENDS_AT) is None
+
+
+def _rfc3339(job: Record) -> str:
+    end = job.number("end_time")
+    assert end is not None
+    return pods.rfc3339(end)
+
+
+async def _waits(world: World) -> Record:
+    await world.told("is pending: Resources")
+    return await world.placeholder(await _pod(world))
+
+
+async def _pod(world: World) -> Object:
+    return await world.kube.get("pods", "train", namespace=world.namespace)
+
+
+async def _edit(world: World, **annotations: str | None) -> None:
+    prefixed = {pods.PREFIX + key: value for key, value in annotations.items()}
+    patch = {"metadata": {"annotations": prefixed}}
+    await world.kube.patch("pods", "train", patch, namespace=world.namespace)
+
+
+async def _submitted(world: World) -> bool:
+    return pods.annotation(await _pod(world), pods.JOB_ID) is not None
+
+
+def _message(pod: Object) -> str:
+    return str((pods.condition(pod, "PodScheduled") or {}).get("message", ""))

@@ -1,0 +1,174 @@
+"""The whole service and edits of pods that wait: carried out once, refused ones not in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from annotations import PREFIX
+from scheduler.core.naming import ENDS_AT, JOB_ID, read_tag
+from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service, Told
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "01234567-89ab"
+
+
+def annotated(**values: str | None) -> dict[str, str | None]:
+    return {PREFIX + key: value for key, value in values.items()}
+
+
+async def waits(service: Service, kube: TinyKube, **values: str) -> None:
+    kube.create(UID, annotations={PREFIX + key: value for key, value in values.items()})
+    service.start()
+    await asyncio.sleep(5)
+
+
+def events(service: Service, reason: str) -> list[Told]:
+    return [event for event in service.recorder.events if event.reason == reason]
+
+
+async def test_edit_is_carried_out_once(service: Service, slurm: TinySlurm, kube: TinyKube) -> None:
+    await waits(service, kube, comment="before")
+    kube.edit(UID, annotated(comment="after", timeout="600"))
+    await asyncio.sleep(100)
+    assert (slurm.jobs[1].comment, slurm.jobs[1].time_limit_minutes) == ("after", 10)
+    assert slurm.calls["update"] == 2, "the fields, and the tag"
+    assert slurm.calls["submit"] == 1
+    (event,) = events(service, "PlaceholderUpdated")
+    assert "comment is 'after'" in event.message
+    assert "timeout is 10" in event.message
+
+
+async def test_next_process_does_not_repeat_an_edit(slurm: TinySlurm, kube: TinyKube) -> None:
+    service = Service(slurm, kube)
+    await waits(service, kube, comment="before")
+    kube.edit(UID, annotated(comment="after"))
+    await asyncio.sleep(5)
+    await service.kill()
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(60)
+    assert slurm.calls["update"] == 2
+    kube.edit(UID, annotated(comment="later"))
+    await asyncio.sleep(5)
+    assert slurm.jobs[1].comment == "later"
+    await second.kill()
+
+
+async def test_refused_edit_is_tried_again_with_pauses_and_told(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, partition="main")
+    slurm.refuses = {"partition"}
+    kube.edit(UID, annotated(partition="nowhere", comment="taken"))
+    await asyncio.sleep(20)
+    assert slurm.jobs[1].comment == "taken"
+    assert slurm.calls["update"] <= 4
+    told = kube.told(UID)
+    assert told is not None
+    assert "partition 'nowhere' was not taken: Invalid partition" in told.message
+    await asyncio.sleep(400)
+    assert slurm.calls["update"] <= 9
+    assert len(events(service, "UpdateRefused")) <= 8
+
+    slurm.refuses = set()
+    await asyncio.sleep(260)
+    assert slurm.jobs[1].partition == "nowhere"
+    told = kube.told(UID)
+    assert told is not None
+    assert "not taken" not in told.message
+
+
+async def test_correction_of_a_refused_edit_waits_out_no_pause(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, partition="main")
+    slurm.refuses = {"partition"}
+    kube.edit(UID, annotated(partition="nowhere"))
+    await asyncio.sleep(100)
+    slurm.refuses = set()
+    kube.edit(UID, annotated(partition="high"))
+    await asyncio.sleep(2)
+    assert slurm.jobs[1].partition == "high"
+
+
+async def test_edit_during_an_outage_is_carried_out_after_it(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, comment="before")
+    slurm.fail["update"].extend(SlurmUnreachable("down") for _ in range(5))
+    kube.edit(UID, annotated(comment="after"))
+    await asyncio.sleep(60)
+    assert slurm.jobs[1].comment == "after"
+    assert not events(service, "UpdateRefused")
+
+
+async def test_job_that_starts_before_the_update_is_bound_all_the_same(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, partition="main")
+    slurm.refuses = {"partition"}
+    slurm.start(1)
+    kube.edit(UID, annotated(partition="high"))
+    await asyncio.sleep(5)
+    assert kube.bindings == [(UID, "n1")]
+
+
+async def test_refused_submit_is_repeated_at_once_after_a_correction(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    for _ in range(4):
+        slurm.fail["submit"].append(SlurmInvalid("no such partition", error_number=2000))
+    await waits(service, kube, partition="nowhere")
+    await asyncio.sleep(100)
+    assert slurm.calls["submit"] == 3
+    slurm.fail["submit"].clear()
+    kube.edit(UID, annotated(partition="main"))
+    await asyncio.sleep(1)
+    assert slurm.calls["submit"] == 4
+    told = kube.told(UID)
+    assert told is not None
+    assert "no such partition" not in told.message
+    assert kube.pods[UID].metadata.annotations[JOB_ID] == "1"
+
+
+async def test_submit_of_the_same_request_waits_out_its_pause_whatever_else_is_edited(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    slurm.fail["submit"].extend(SlurmInvalid("no", error_number=2000) for _ in range(9))
+    await waits(service, kube, partition="nowhere")
+    for number in range(10):
+        kube.edit(UID, {"example.com/note": str(number)})
+        await asyncio.sleep(1)
+    assert slurm.calls["submit"] == 1
+
+
+async def test_end_of_the_time_is_written_with_the_binding_and_follows(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, timeout="600")
+    slurm.change(1, BaseState.RUNNING, nodes=("n1",), end_time=1_795_273_200)
+    await asyncio.sleep(5)
+    assert kube.pods[UID].metadata.annotations[ENDS_AT] == "2026-11-21T15:00:00Z"
+    patches = len(kube.patches)
+    slurm.change(1, BaseState.RUNNING, nodes=("n1",), end_time=1_795_276_800)
+    await asyncio.sleep(120)
+    assert kube.pods[UID].metadata.annotations[ENDS_AT] == "2026-11-21T16:00:00Z"
+    assert len(kube.patches) == patches + 1
+    slurm.change(1, BaseState.RUNNING, nodes=("n1",), end_time=None)
+    await asyncio.sleep(120)
+    assert ENDS_AT not in kube.pods[UID].metadata.annotations
+
+
+async def test_tag_of_a_job_remembers_what_it_was_asked_for(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, comment="before")
+    found = read_tag(slurm.jobs[1].admin_comment)
+    assert found is not None
+    assert set(found.asked) == {"cpus", "memory_mib", "comment"}
