@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,10 @@ from scheduler.census import Census
 from scheduler.controller import Controller, run_workers
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
 from scheduler.core.naming import Owner
+from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.execute import Executor
 from scheduler.hooks.service import Hooks
+from scheduler.killwait import KillWait, own_pod
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeError
 from scheduler.kube.recorder import Recorder
@@ -131,6 +134,13 @@ class App:
             clock=monotonic,
         )
         self._controller = self._build_controller(api, owner)
+        self._kill_wait = KillWait(
+            self._slurm,
+            setting_seconds=int(settings.slurm_kill_wait),
+            on_change=self._kill_wait_changed,
+            warn=self._warn,
+            metrics=metrics,
+        )
         self._faces = probes.Faces()
 
     def _pod_reflectors(self, kube: KubeSession) -> tuple[Reflector[Pod], ...]:
@@ -198,6 +208,7 @@ class App:
             unschedulable_reason=settings.unschedulable_reason,
             watch=self._watch,
             census=self._census,
+            job_environment=self._job_environment,
             metrics=self._metrics,
             clock=monotonic,
             budget_seconds=(
@@ -254,6 +265,7 @@ class App:
             "canceller": self._guard("canceller", self._canceller.run()),
             "recorder": self._recorder.run(),
             "hooks": self._guard("hooks", self._hooks.run()),
+            "kill wait": self._guard("kill wait", self._kill_wait.run()),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges()),
             "workers": self._work(),
@@ -263,7 +275,18 @@ class App:
     async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         """Intake first, then what is being done, then what was to be told."""
         log.info("shutting down")
-        for name in ("pods", "nodes", "policy", "pulse", "census", "gauges", "loop", "hooks"):
+        parts = (
+            "pods",
+            "nodes",
+            "policy",
+            "pulse",
+            "census",
+            "gauges",
+            "loop",
+            "hooks",
+            "kill wait",
+        )
+        for name in parts:
             tasks[name].cancel()
         self._queue.shut_down()
         _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
@@ -299,6 +322,7 @@ class App:
 
     async def _work(self) -> None:
         await self._synced()
+        await self._kill_wait.first()
         log.info("caches synced", pods=len(self._pod_store))
         await run_workers(self._controller, self._settings.workers)
 
@@ -364,6 +388,21 @@ class App:
         """What was refused may be allowed now, and the other way round."""
         for pod in self._pod_store:
             self._queue.add(pod.metadata.uid)
+
+    def _kill_wait_changed(self, seconds: int) -> None:
+        self._look.use_kill_wait(seconds)
+        for unit in self._units:
+            self._queue.add(unit.key)
+
+    def _job_environment(self, unit: str) -> Mapping[str, str]:
+        return self._hooks.job_environment(unit, kill_wait_seconds=self._kill_wait.seconds)
+
+    def _warn(self, reason: Reason, message: str) -> None:
+        """An Event on our own pod, where we know it."""
+        ref = own_pod(os.environ)
+        if ref is not None:
+            kind = MEANINGS[reason].kind
+            self._recorder.record(ref, type=kind, reason=reason, message=message)
 
     def _slurm_called(self, call: Call) -> None:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)

@@ -34,6 +34,7 @@ LABELS: Final[Mapping[str, str]] = {
     "sent), `interrupted` (maybe carried out), `refused`, `denied`, `busy`, `garbled`, ...",
     "reason": "reason of the eviction, see [events](events.md)",
     "rule": "name of a rule of the [policy file](policy.md)",
+    "source": "`setting`, `slurm`",
     "stage": "`submitted`, `allocated`, `bound`",
     "version": "`taken`, `unchanged` in meaning, `refused`",
     "state": "`none`, `in_doubt`, `vanished`, `unknown`, `pending`, `running`, `suspended`, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeGuard, assert_never
@@ -95,6 +95,7 @@ class Executor:
         unschedulable_reason: str,
         watch: SlurmWatch,
         census: Census,
+        job_environment: Callable[[str], Mapping[str, str]],
         metrics: Metrics,
         clock: Callable[[], float],
         budget_seconds: float = 0.0,
@@ -111,6 +112,7 @@ class Executor:
         self._unschedulable_reason = unschedulable_reason
         self._watch = watch
         self._census = census
+        self._job_environment = job_environment
         self._metrics = metrics
         self._clock = clock
         self._farewell = Farewell(slurm, metrics)
@@ -194,6 +196,7 @@ class Executor:
                 uids=(unit.key,),
                 node=action.node,
                 excluded=tuple(node for node, _ in action.excluded),
+                environment=self._job_environment(unit.key),
             )
         )
 

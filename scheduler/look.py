@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from annotations import ContainerResources, JobRequest, PodSpec, Problem, Requirement, Rules, parse
@@ -50,6 +51,7 @@ class Look:
         self._looked_through = looked_through
         self._evict_suspended = evict_suspended
         self._rulebook = rulebook
+        self._rules = rules
         self._parse = lru_cache(maxsize=4096)(_Parser(rules, rulebook))
 
     def unit(self, key: str) -> Unit | None:
@@ -100,6 +102,11 @@ class Look:
         unit = self._units.get(pod.metadata.uid)
         if unit is not None:
             unit.outcome = outcome_of(pod) or unit.outcome
+
+    def use_kill_wait(self, seconds: int) -> None:
+        """Judge grace periods by this KillWait from now on."""
+        self._rules = replace(self._rules, kill_wait_seconds=seconds)
+        self._parse = lru_cache(maxsize=4096)(_Parser(self._rules, self._rulebook))
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of that uid, as last seen."""

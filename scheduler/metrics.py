@@ -142,6 +142,17 @@ class Metrics:
             "Longest delay of the event loop since the start",
             registry=registry,
         )
+        self.kill_wait = Gauge(
+            "slurm_scheduler_kill_wait_seconds",
+            "KillWait as --slurm-kill-wait says (setting) and as Slurm says (slurm), which counts",
+            ["source"],
+            registry=registry,
+        )
+        self.kill_wait_mismatch = Gauge(
+            "slurm_scheduler_kill_wait_mismatch",
+            "1 when Slurm's KillWait is not what --slurm-kill-wait says",
+            registry=registry,
+        )
         self.ready = Gauge("slurm_scheduler_ready", "1 when /readyz says so", registry=registry)
         self.node_checks = Gauge(
             "slurm_scheduler_node_checks",

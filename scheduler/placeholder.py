@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
+from types import MappingProxyType
 from typing import Final, Literal
 
 from annotations import JobRequest, Sharing, Switches
@@ -12,14 +14,9 @@ from slurmapi import ApiVersion, JobSubmission
 
 Mode = Literal["external", "script"]
 
-# Ends at once on the first signal. `wait` returns on a trapped signal, a foreground sleep does not.
-SCRIPT: Final = """#!/bin/sh
-trap 'kill "$!" 2>/dev/null; exit 0' TERM INT USR1
-while :; do
-    sleep 86400 &
-    wait "$!"
-done
-"""
+_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+SCRIPT: Final = (files("scheduler") / "placeholder.sh").read_text(encoding="utf-8")
 
 # The words of data_parser's list; all but one are those of the annotation.
 _SHARED: Final[Mapping[Sharing, str]] = {
@@ -47,10 +44,12 @@ def submission(
     uids: Sequence[str],
     node: str = "",
     excluded: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> JobSubmission:
     """The job for a unit of `len(uids)` pods, one node each.
 
     `node` pins it there, for a pod that runs there already; `excluded` are nodes it must not get.
+    `environment` is what its script gets to know of the hooks API.
     """
     tag = OwnerTag(
         v=VERSION,
@@ -65,6 +64,7 @@ def submission(
         name=job_name(namespace, name, uids[0]),
         external=mode == "external",
         script=None if mode == "external" else SCRIPT,
+        environment={**_ENVIRONMENT, **environment},
         admin_comment=tag.encode(),
         cpus=request.cpus,
         memory_mib=request.memory_mib,

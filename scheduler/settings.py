@@ -31,6 +31,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # What Kubernetes takes as the reason of a condition (metav1.Condition).
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_URL: Final = re.compile(r"https?://[^\s/?#@]+")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
 
@@ -197,9 +198,14 @@ class Settings(BaseModel):
         Address(host=None, port=8000),
         description="what Slurm's hook scripts and placeholders ask; needs the token file",
     )
+    hooks_api_url: str = Field(
+        "",
+        description="the hooks API as scripts of placeholders reach it from the nodes, such as "
+        "https://HOST:8000; without it they end on their first signal",
+    )
     hooks_api_token_file: Path | None = Field(
         None,
-        validate_default=True,  # against the grace policy
+        validate_default=True,  # against the grace policy and the URL
         description="file with the secret Slurm's hook scripts show, several a line each; without "
         "one the hooks API is off",
     )
@@ -258,11 +264,20 @@ class Settings(BaseModel):
         check_base_url(value)
         return value
 
+    @field_validator("hooks_api_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if value and _URL.fullmatch(value) is None:
+            raise ValueError("expected http(s)://HOST[:PORT], without a path")
+        return value
+
     @field_validator("hooks_api_token_file")
     @classmethod
-    def _guards(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+    def _shared(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         if value is None and info.data.get("grace_policy") == "guarded":
             raise ValueError("expected a file with --grace-policy=guarded: without it no guard")
+        if value is None and info.data.get("hooks_api_url"):
+            raise ValueError("expected a file with a secret, since --hooks-api-url is given")
         return value
 
     @field_validator("hooks_api_tls_key_file")

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
     REQUEUED = "Requeued"
     SUSPENDED = "Suspended"
+    KILL_WAIT_MISMATCH = "KillWaitMismatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +179,12 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Slurm suspended the job, and the site has chosen that its pod goes then "
         f"(`--suspend-policy=evict`). {_EVICTED}.",
         "Nothing; the pod's controller makes a new pod, which queues again.",
+    ),
+    Reason.KILL_WAIT_MISMATCH: Meaning(
+        "Warning",
+        "",
+        "About the scheduler's own pod: Slurm's `KillWait` is not what `--slurm-kill-wait` says. "
+        "Grace periods are judged by Slurm's.",
+        "Set `--slurm-kill-wait` to what `scontrol show config` says.",
     ),
 }

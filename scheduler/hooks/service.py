@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from scheduler.core.naming import Owner
@@ -37,6 +37,7 @@ class Hooks:
         clock: Callable[[], float],
     ) -> None:
         self.presence = Presence(binding=units.binding)
+        self._url = settings.hooks_api_url
         self._address = settings.hooks_api_bind_address
         self._secrets = _secrets(settings.hooks_api_token_file)
         self._certificate = _certificate(settings)
@@ -87,6 +88,17 @@ class Hooks:
             group.create_task(self._fresh.run(), name="fresh states")
             if self._certificate is not None:
                 group.create_task(self._certificate.follow(), name="certificate")
+
+    def job_environment(self, unit: str, *, kill_wait_seconds: int) -> Mapping[str, str]:
+        """What the placeholder of that unit is told, to ask whether its pod is gone."""
+        if self._secrets is None or not self._url:
+            return {}
+        return {
+            "SLURM_POD_SCHEDULER_HOOKS_URL": self._url,
+            "SLURM_POD_SCHEDULER_UNIT": unit,
+            "SLURM_POD_SCHEDULER_TOKEN": self._secrets.job_token(unit),
+            "SLURM_POD_SCHEDULER_KILL_WAIT": str(kill_wait_seconds),
+        }
 
     async def close(self) -> None:
         """Stop listening."""

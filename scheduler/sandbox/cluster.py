@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,9 @@ COMPONENTS = (KUBE_APISERVER, SLURMCTLD, SLURMRESTD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxShape:
-    """What the cluster is made of. `quirks` are the faults of slurmrestd; port 0 is a free one."""
+    """What the cluster is made of. `quirks` are the faults of slurmrestd; port 0 is a free one.
+    `prolog_slurmctld` is a program that Slurm runs for each job before its script.
+    """
 
     nodes: int = 4
     gpus_per_node: int = 8
@@ -52,6 +55,8 @@ class SandboxShape:
     kube_port: int = 0
     slurm_port: int = 0
     pod_timing: Timing = field(default_factory=Timing)
+    prolog_slurmctld: str = ""
+    hook_environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         known = [release.value for release in Release]
@@ -251,6 +256,8 @@ def _slurm_config(names: tuple[str, ...], shape: SandboxShape) -> SlurmConfig:
         partitions=partitions,
         release=Release(shape.release),
         kill_wait=KILL_WAIT_SECONDS,
+        prolog_slurmctld=shape.prolog_slurmctld,
+        hook_environment=shape.hook_environment,
         users=USERS,
         double_error_answers=None if shape.quirks else False,
     )

@@ -219,7 +219,9 @@ async def test_time_limit_is_in_minutes_and_ends_the_job_in_time(jobs: Jobs) -> 
     job = await jobs.running(await jobs.submit(time_limit_minutes=7))
     assert job.time_limit_minutes == 7
     assert job.start_time is not None
-    assert job.end_time == job.start_time + 7 * 60
+    assert job.end_time is not None
+    # What a PrologSlurmctld takes is added to the time limit (measured on both releases).
+    assert 0 <= job.end_time - (job.start_time + 7 * 60) <= 2
 
 
 async def test_running_job_without_a_limit_has_no_known_end(jobs: Jobs) -> None:
@@ -282,15 +284,15 @@ async def test_unknown_job_is_error_2017(client: SlurmClient) -> None:
     assert (unknown.value.error_number, unknown.value.status) == (2017, 404)
 
 
-async def test_cancel_ends_a_running_job(jobs: Jobs, slurm_peer: SlurmPeer) -> None:
+async def test_cancel_ends_a_running_job(jobs: Jobs) -> None:
     job_id = await jobs.submit()
     await jobs.running(job_id)
     assert await jobs.client.cancel([job_id]) == {}
     job = await jobs.client.job(job_id)
     assert job.state.base is BaseState.CANCELLED
-    if slurm_peer.major == "26.05":
-        assert not job.state.completing
     assert job.end_time is not None
+    # Of an external job until EpilogSlurmctld returns.
+    await jobs.until(job_id, lambda state: state.ended and not state.completing)
 
 
 async def test_cancel_of_pending_ended_and_unknown_jobs_succeeds_in_one_batch(jobs: Jobs) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tests.rigs.node_real import RealNode
 
 # Both Slurm rigs use the one Kubernetes, so their nodes are its Nodes.
-SIMULATED: Final = tuple(name for shape in SHAPES.values() for name in shape.schedulable)
+SIMULATED: Final = tuple(
+    dict.fromkeys(name for shape in SHAPES.values() for name in (*shape.schedulable, *shape.slurmd))
+)
 REAL: Final = SHAPES["26.05"].real[0]
 
 

@@ -21,6 +21,7 @@ from tests.rigs.slurm_conf import Shape
 from tests.support.ports import free_ports
 from tests.support.slurm_rest import SlurmRest, mint
 
+_HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
 # slurmrestd refuses to run as root or as SlurmUser.
 _REST_USER: Final = "nobody:nogroup"
 
@@ -42,6 +43,9 @@ class SlurmRig:
         self.version = chroot.version
         self.shape = shape or slurm_conf.SHAPES[chroot.major]
         self.nodes = self.shape.schedulable
+        self.script_partition = slurm_conf.PARTITION
+        if not self.shape.pods_on_slurmd:
+            self.script_partition = slurm_conf.SLURMD_PARTITION
         self._chroot = chroot
         self._run = Path(tempfile.mkdtemp(prefix="slurm-rig-"))
         self.socket = self._run / "rest" / "socket"
@@ -68,6 +72,13 @@ class SlurmRig:
     def url(self) -> str:
         """slurmrestd over TCP."""
         return f"http://127.0.0.1:{self._rest_port}"
+
+    @property
+    def hooks_folder(self) -> Path:
+        """Where the hooks' settings go; the hooks themselves see it as /etc/slurm. Without settings
+        they end at once.
+        """
+        return self._run / "etc"
 
     @property
     def log_directory(self) -> Path:
@@ -186,6 +197,8 @@ class SlurmRig:
             )
         )
         (etc / "gres.conf").write_text(slurm_conf.gres_conf(self.shape))
+        for script in _HOOKS.glob("*.sh"):
+            shutil.copy(script, etc)
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         for name, key in (("slurm.key", secrets.token_bytes(1024)), ("jwt_hs256.key", self._key)):
             (etc / name).write_bytes(key)

@@ -28,6 +28,7 @@ _PACKAGES: Final = (
     "slurmrestd",
     "slurm-client",
     "slurm-wlm-jwt-plugin",
+    "curl",
     "procps",
     "python3-minimal",
 )

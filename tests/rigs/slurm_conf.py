@@ -16,7 +16,8 @@ GRACE_SECONDS: Final = 15
 # The way to the nodes with a real kubelet, which no other partition has: a simulated pod must not
 # get there.
 REAL_PARTITION: Final = "real"
-# Only native jobs go here, so that they and the pods of a test never compete for a node.
+# Native jobs go here, so that they and the pods of a test never compete for a node; pods only where
+# a test is about just that.
 SLURMD_PARTITION: Final = "slurmd"
 # Every node has the first, the last node of the default partition the second as well.
 FEATURE: Final = "standard"
@@ -56,6 +57,8 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 KillWait=30
 RebootProgram=/bin/true
+PrologSlurmctld=/etc/slurm/prolog-slurmctld.sh
+EpilogSlurmctld=/etc/slurm/epilog-slurmctld.sh
 MaxJobCount=50000
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,default_queue_depth=1000
 """

@@ -10,7 +10,9 @@ class Cluster(Protocol):
     """`name` is KIND-RELEASE, as in "live-24.11"; `placeholder_mode` is "external" or "script".
 
     `nodes` are names of a Node and a node each. `real_node`, where there is one, has a kubelet with
-    real containers; pods get there through the partition `real_partition`.
+    real containers; pods get there through the partition `real_partition`. In `script_partition`,
+    on `nodes_for_scripts`, both pods and batch scripts run. The settings of Slurm's hooks go into
+    `hooks_folder`, which the hooks themselves know as `hooks_seen_as`.
     """
 
     name: str
@@ -25,6 +27,10 @@ class Cluster(Protocol):
     gpus_per_node: int
     real_node: str | None
     real_partition: str
+    script_partition: str
+    nodes_for_scripts: tuple[str, ...]
+    hooks_folder: Path
+    hooks_seen_as: str
     partition: str
     high_partition: str
     grace_partition: str

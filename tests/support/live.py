@@ -37,6 +37,10 @@ class LiveCluster:
         self.cpus_per_node = CPUS_PER_NODE
         self.real_node = real_node
         self.real_partition = REAL_PARTITION
+        self.script_partition = slurm.script_partition
+        self.nodes_for_scripts = slurm.shape.slurmd
+        self.hooks_folder = slurm.hooks_folder
+        self.hooks_seen_as = "/etc/slurm"
         self.partition = slurm.partition
         self.high_partition = slurm.high_partition
         self.grace_partition = slurm.grace_partition

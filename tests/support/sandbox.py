@@ -6,23 +6,34 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, Final, Self, TypeVar
 
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.slurm import SlurmModel
+from tests.support.hooks import CONF
 
 T = TypeVar("T")
 
 # 200 nodes without a process each, or two, as on the real clusters.
 _NODES: Final = {"26.05": 200, "24.11": 2}
 _CALL_SECONDS: Final = 30.0
+_HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
 
 
 class SandboxCluster:
     """A sandbox with Slurm `major` ("26.05" or "24.11"); a context manager that runs it."""
 
     def __init__(self, major: str, *, nodes: int | None = None) -> None:
-        shape = SandboxShape(release=major, nodes=nodes or _NODES[major])
+        self.hooks_folder = Path(mkdtemp(prefix="sandbox-hooks-"))
+        self.hooks_seen_as = str(self.hooks_folder)
+        shape = SandboxShape(
+            release=major,
+            nodes=nodes or _NODES[major],
+            prolog_slurmctld=str(_HOOKS / "prolog-slurmctld.sh"),
+            hook_environment={"SLURM_POD_SCHEDULER_HOOKS_CONF": str(self.hooks_folder / CONF)},
+        )
         self._sandbox = Sandbox(shape)
         self.name = self._sandbox.name
         self.placeholder_mode = self._sandbox.placeholder_mode
@@ -30,6 +41,8 @@ class SandboxCluster:
         self.gpus_per_node = self._sandbox.gpus_per_node
         self.cpus_per_node = shape.cpus_per_node
         self.partition = self._sandbox.partition
+        self.script_partition = self._sandbox.partition
+        self.nodes_for_scripts = self.nodes
         self.high_partition = self._sandbox.high_partition
         self.grace_partition = self._sandbox.grace_partition
         self.real_node: str | None = None
@@ -58,6 +71,7 @@ class SandboxCluster:
             self._call(self._sandbox.__aexit__(None, None, None))
         finally:
             self._end_loop()
+            rmtree(self.hooks_folder, ignore_errors=True)
 
     @property
     def kube_url(self) -> str:

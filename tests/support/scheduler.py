@@ -64,6 +64,11 @@ class SchedulerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def hooks_url(self) -> str:
+        """Its hooks API."""
+        return f"http://127.0.0.1:{self._hooks_port}"
+
     def start(self) -> None:
         """Start it and wait until it is ready; AssertionError with the log's end if it is not."""
         with self.log.open("ab") as log:
@@ -93,6 +98,17 @@ class SchedulerProcess:
             for sample in family.samples:
                 totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
         return totals
+
+    def metric(self, name: str, labels: dict[str, str]) -> float:
+        """One sample, 0 where there is none of these labels."""
+        status, text = _get(self._metrics_port, "/metrics")
+        assert status == 200, f"{status} from /metrics: {text}"
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and sample.labels == labels
+        )
 
     def log_tail(self, lines: int = 30) -> str:
         """The end of the log."""

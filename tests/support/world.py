@@ -96,8 +96,12 @@ class World:
 
     async def set_node(self, node: str, state: str) -> None:
         """Set a Slurm node DOWN or the like, back to service after the test."""
-        self._nodes_set.append(node)
+        self.mend_later(node)
         await self.slurm.set_node(node, state)
+
+    def mend_later(self, node: str) -> None:
+        """A Slurm node is about to be drained: back to service after the test."""
+        self._nodes_set.append(node)
 
     # --- waiting ---
 

@@ -50,6 +50,8 @@ class Cluster:
         self.nodes_changed = now
         self.counters = Counters()
         self.stirred = True
+        self.prologs: list[int] = []
+        """Jobs whose PrologSlurmctld has to be run."""
         self._reserved = {n: r for r in config.reservations for n in r.nodes}
         self._candidates: dict[Request, list[Node]] = {}
         self._judged: dict[Request, str] = {}
@@ -150,6 +152,8 @@ class Cluster:
             _operator_settings(cluster.nodes[name], saved)
         for job in self._saved.jobs.values():
             cluster.add(copy.copy(job))
+            if job.configuring and job.state is State.RUNNING:
+                cluster.prologs.append(job.id)
         cluster.next_id = self._saved.next_id
         cluster.save()
         return cluster

@@ -120,8 +120,9 @@ class SlurmConfig:
 
     ``accounts`` and ``qos`` None is a cluster without slurmdbd, which accepts every name and
     ignores it. ``users`` are the users known on the controller's host. ``operators`` may do
-    anything. ``double_error_answers`` is the 26.05 fault of answering a failed request twice; None
-    means as the release does.
+    anything. ``hook_environment`` is added to what a hook finds in its environment.
+    ``double_error_answers`` is the 26.05 fault of answering a failed request twice; None means as
+    the release does.
     """
 
     nodes: tuple[NodeConfig, ...]
@@ -131,6 +132,8 @@ class SlurmConfig:
     controller_host: str = "localhost"
     timing: Timing = field(default_factory=Timing)
     kill_wait: int = 30
+    prolog_slurmctld: str = ""
+    hook_environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     min_job_age: int = 300
     max_job_count: int = 10_000
     requeue_delay: int = 121

@@ -31,11 +31,30 @@ def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) ->
         job.time_limit_minutes = _partition_limit(cluster, job)
     if job.time_limit_minutes is None and job.asked.deadline:
         job.time_limit_minutes = int(job.asked.deadline - now) // 60
-    if job.asked.script is not None:
-        seconds = scripts.read(job.asked.script).seconds
-        job.script_ends_at = None if seconds is None else now + seconds
     cluster.counters.started += 1
+    if cluster.config.prolog_slurmctld:
+        job.configuring = True
+        cluster.prologs.append(job.id)
+    else:
+        _run_script(job, now=now)
     _changed(cluster, job, now=now)
+
+
+def prolog_ended(cluster: Cluster, job: Job, *, failed: bool, now: float) -> None:
+    """Let a job go on whose PrologSlurmctld is over; a failed one ends an external job, and holds
+    a batch job (measured on 26.05.5, slurm.conf(5)).
+    """
+    if not job.configuring or job.state is not State.RUNNING:
+        return
+    job.configuring = False
+    if not failed:
+        _run_script(job, now=now)
+        _changed(cluster, job, now=now)
+    elif job.external:
+        end(cluster, job, State.CANCELLED, now=now)
+    else:
+        requeue(cluster, job, now=now)
+        job.priority = 0
 
 
 def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "") -> None:
@@ -116,6 +135,7 @@ def requeue(cluster: Cluster, job: Job, *, now: float) -> None:
     """Put a batch job back into the queue under its id; it may start after the requeue delay."""
     release(cluster, job, now=now)
     job.state, job.completing, job.script_ends_at = State.PENDING, False, None
+    job.configuring = False
     job.shares, job.exit, job.end_time, job.preempt_time = (), SUCCESS, 0.0, 0.0
     job.restart_count += 1
     job.begin_time = job.eligible_time = job.start_time = now + cluster.config.requeue_delay
@@ -168,6 +188,12 @@ def release(cluster: Cluster, job: Job, *, now: float) -> None:
     """Give back what the job holds; its record keeps showing where it ran."""
     for share in job.shares:
         cluster.nodes[share.node].release(job.id, share, now=now)
+
+
+def _run_script(job: Job, *, now: float) -> None:
+    if job.asked.script is not None:
+        seconds = scripts.read(job.asked.script).seconds
+        job.script_ends_at = None if seconds is None else now + seconds
 
 
 def _node_fail(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:

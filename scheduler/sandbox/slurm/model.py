@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from . import lifecycle
+from . import lifecycle, prologs
 from .cluster import Cluster
 from .config import SlurmConfig
 from .errors import SlurmError
@@ -44,6 +44,7 @@ class SlurmModel:
         self.running.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._prologs: set[asyncio.Task[None]] = set()
         self._limits_due = 0.0
         self._save_due = 0.0
         self._pass_due = 0.0
@@ -69,6 +70,7 @@ class SlurmModel:
         """Take the controller out of the event loop, its state kept as it is."""
         if self._timer is not None:
             self._timer.cancel()
+        self._end_prologs()
         self._timer = self._loop = None
 
     def start_controller(self) -> None:
@@ -91,6 +93,7 @@ class SlurmModel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._end_prologs()
 
     def tick(self) -> None:
         """Do what is due now: ended scripts, limits, one scheduling pass, purge, save."""
@@ -114,6 +117,20 @@ class SlurmModel:
     def _ticked(self, loop: asyncio.AbstractEventLoop) -> None:
         self._arm(loop)
         self.tick()
+        started, self.cluster.prologs = self.cluster.prologs, []
+        for job_id in started:
+            task = loop.create_task(self._prolog(self.cluster.jobs[job_id]), name="prolog")
+            self._prologs.add(task)
+            task.add_done_callback(self._prologs.discard)
+
+    async def _prolog(self, job: Job) -> None:
+        cluster = self.cluster
+        status = await prologs.run(self.config, job)
+        lifecycle.prolog_ended(cluster, job, failed=status != 0, now=self.clock())
+
+    def _end_prologs(self) -> None:
+        for task in self._prologs:
+            task.cancel()
 
     # --- what users ask for
 

@@ -149,6 +149,7 @@ class Job:
     extra: str = ""
     state: State = State.PENDING
     completing: bool = False
+    configuring: bool = False
     reason: str = "None"
     reason_text: str = ""
     priority: int = 1

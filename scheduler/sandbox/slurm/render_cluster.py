@@ -158,6 +158,7 @@ def configuration(cluster: Cluster, conf: Mapping[str, Any]) -> Wire:
             **conf,
             "ClusterName": config.cluster_name,
             "KillWait": config.kill_wait,
+            "PrologSlurmctld": [config.prolog_slurmctld] if config.prolog_slurmctld else [],
             "MaxJobCount": config.max_job_count,
             "MaxNodeCount": len(cluster.nodes),
             "MinJobAge": config.min_job_age,

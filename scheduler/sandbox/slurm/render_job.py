@@ -17,7 +17,11 @@ _SIGNALS: Final = {0: "", 1: "HUP", 9: "KILL", 15: "TERM"}
 
 def states(job: Job) -> list[str]:
     """Return base state and flags."""
-    flags = {"COMPLETING": job.completing, "SIGNALING": job.signalling_until > 0}
+    flags = {
+        "CONFIGURING": job.configuring and job.state is State.RUNNING,
+        "COMPLETING": job.completing,
+        "SIGNALING": job.signalling_until > 0,
+    }
     return [job.state.value, *(name for name, given in flags.items() if given)]
 
 

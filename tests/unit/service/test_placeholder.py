@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-import subprocess
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,28 +39,18 @@ def test_script_job_has_the_script():
     assert (job.external, job.script) == (False, SCRIPT)
 
 
-def _heed_interrupts() -> None:
-    """A shell cannot trap what was ignored when it began, as SIGINT is in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_script_ends_at_once_on_a_signal(number):
-    ready = SCRIPT.replace("while :;", "echo ready\nwhile :;")
-    with subprocess.Popen(
-        ["/bin/sh", "-c", ready],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no thread of ours runs here
-    ) as script:
-        try:
-            assert script.stdout is not None
-            assert script.stdout.readline() == b"ready\n"
-            script.send_signal(number)
-            assert script.wait(5) == 0
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(script.pid, signal.SIGKILL)
+def test_script_finds_its_programs_and_what_it_is_told():
+    job = submission(
+        REQUEST,
+        owner=OWNER,
+        mode="script",
+        namespace="ns",
+        name="train",
+        uids=UIDS[:1],
+        environment={"A": "b"},
+    )
+    assert job.environment["A"] == "b"
+    assert "/usr/bin" in job.environment["PATH"]
 
 
 def test_job_belongs_to_all_pods_of_its_unit():

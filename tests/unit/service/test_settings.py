@@ -349,3 +349,13 @@ def test_rules_are_those_of_the_settings():
 )
 def test_rules_that_would_not_do_are_refused(flag, words):
     assert words in refused(flag)
+
+
+@pytest.mark.parametrize("url", ["x", "http://", "http://h:1/path", "http://a b", "ftp://h", "h:1"])
+def test_url_for_jobs_that_is_none_is_refused(url):
+    told = refused(f"--hooks-api-url={url}", "--hooks-api-token-file=/x")
+    assert "expected http(s)://HOST[:PORT]" in told
+
+
+def test_url_for_jobs_needs_a_secret():
+    assert "expected a file with a secret" in refused("--hooks-api-url=http://h:1")

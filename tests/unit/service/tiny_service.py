@@ -133,6 +133,7 @@ class Service:
             unschedulable_reason=unschedulable_reason,
             watch=self.watch,
             census=self.census,
+            job_environment=lambda _unit: {},
             metrics=metrics,
             clock=loop.time,
         )

@@ -1,0 +1,43 @@
+# Common to prolog-slurmctld.sh and epilog-slurmctld.sh, which read it from their own folder.
+# shellcheck shell=sh disable=SC2034  # what is set here is used there
+
+conf=${SLURM_POD_SCHEDULER_HOOKS_CONF:-/etc/slurm/slurm-pod-scheduler-hooks.conf}
+URL='' TOKEN_FILE='' CA_FILE='' POLICY=open WAIT_SECONDS=300 UNREACHABLE_SECONDS=30
+status='' text=''
+newline='
+'
+
+# Reads the settings; false where there is nobody to ask.
+configured() {
+    [ -r "$conf" ] || return 1
+    # shellcheck disable=SC1090
+    . "$conf"
+    [ -n "$URL" ] || return 1
+    command -v curl >/dev/null || { say "curl is not there"; return 1; }
+    [ -r "$TOKEN_FILE" ] || { say "TOKEN_FILE $TOKEN_FILE cannot be read"; return 1; }
+}
+
+say() {
+    logger -t slurm-pod-scheduler "${0##*/}: job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null ||
+        printf '%s\n' "slurm-pod-scheduler: $*" >&2
+}
+
+# post URL SECONDS [NAME=VALUE]...: sets `status` (000 without an answer) and `text`. The token goes
+# through a pipe, for arguments are seen by everybody on this host.
+post() {
+    url=$1 seconds=$2
+    shift 2
+    for field; do
+        set -- "$@" --data-urlencode "$field"
+        shift
+    done
+    IFS= read -r token <"$TOKEN_FILE" || [ -n "$token" ] || token=''
+    [ -z "$CA_FILE" ] || set -- --cacert "$CA_FILE" "$@"
+    text=$(
+        printf 'Authorization: Bearer %s\n' "$token" |
+            curl --silent --show-error --noproxy '*' --connect-timeout 5 --max-time "$seconds" \
+                --header @- --write-out '\n%{http_code}' "$@" "$url" 2>&1
+    )
+    status=${text##*"$newline"}
+    text=${text%"$newline"*}
+}

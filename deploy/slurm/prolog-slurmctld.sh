@@ -1,0 +1,57 @@
+#!/bin/sh
+# PrologSlurmctld for slurm-pod-scheduler: holds a job back while containers of a pod whose own job
+# has ended still run on its nodes. Ends with status 0 whatever happens, because slurmctld cancels
+# external jobs and holds batch jobs when it does not. See docs/install-slurm.md.
+
+now() {
+    date +%s
+}
+
+# What is done when the nodes are not known to be free: the job starts all the same.
+give_up() {
+    say "$SLURM_JOB_NODELIST: $*; the job starts (POLICY=$POLICY)"
+    [ "$POLICY" = drain ] || return 0
+    scontrol update "nodename=$SLURM_JOB_NODELIST" state=drain \
+        "reason=slurm-pod-scheduler: $*" || say "the nodes could not be drained"
+}
+
+# guard URL: returns when the nodes are free, or by POLICY.
+guard() {
+    began=$(now)
+    heard=$began
+    while :; do
+        patience=$((UNREACHABLE_SECONDS - ($(now) - heard)))
+        left=$((WAIT_SECONDS - ($(now) - began)))
+        if [ "$left" -le 0 ]; then
+            give_up "after $WAIT_SECONDS s, $text"
+            return
+        elif [ "$patience" -le 0 ]; then
+            give_up "no answer of $1 for $UNREACHABLE_SECONDS s ($status, $text)"
+            return
+        fi
+        wait=$((left < patience ? left : patience))
+        post "$1/v1/guard" $((wait + 5)) "job=$SLURM_JOB_ID" "nodes=$SLURM_JOB_NODELIST" "wait=$wait"
+        case $status in
+        200) return ;;
+        409) heard=$(now) ;;
+        400 | 401 | 404 | 413)
+            give_up "$1 refused the question ($status, $text)"
+            return
+            ;;
+        *) sleep 1 ;;
+        esac
+    done
+}
+
+main() {
+    # shellcheck source-path=SCRIPTDIR source=hooks.sh
+    . "${0%/*}/hooks.sh"
+    configured || return
+    for each in $URL; do
+        guard "$each"
+    done
+}
+
+# In a shell of its own: not even a syntax error in the settings may end this one.
+(main) || :
+exit 0

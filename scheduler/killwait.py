@@ -1,0 +1,107 @@
+"""KillWait as Slurm has it, beside KillWait as it was set for us: Slurm's own counts.
+
+`/conf` tells it from data_parser v0.0.45 on (Slurm 26.05); with an older Slurm the setting is all
+there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from scheduler.core.reasons import Reason
+from scheduler.kube.recorder import ObjectRef
+from scheduler.metrics import Metrics
+from slurmapi import SlurmClient, SlurmError
+
+log = structlog.get_logger(__name__)
+
+_EVERY_SECONDS: Final = 60.0
+# At the start pods wait for the answer so long.
+_FIRST_SECONDS: Final = 5.0
+
+
+class KillWait:
+    """Reads KillWait now and then. `on_change` is told of a new one, in seconds; `warn` of a reason
+    and a message for people when it is not what `--slurm-kill-wait` says.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        *,
+        setting_seconds: int,
+        on_change: Callable[[int], None],
+        warn: Callable[[Reason, str], None],
+        metrics: Metrics,
+    ) -> None:
+        self._client = client
+        self._setting = setting_seconds
+        self._in_use = setting_seconds
+        self._on_change = on_change
+        self._warn = warn
+        self._metrics = metrics
+        self._warned_of = setting_seconds
+        metrics.kill_wait.labels("setting").set(setting_seconds)
+
+    @property
+    def seconds(self) -> int:
+        """What counts now."""
+        return self._in_use
+
+    async def first(self) -> None:
+        """Read it once; gives up soon where Slurm does not answer."""
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                await self._read()
+        except (SlurmError, TimeoutError) as error:
+            log.warning("slurm's KillWait is not known yet", error=str(error) or "no answer")
+
+    async def run(self) -> None:
+        """Read it again and again, for ever; end it by cancelling."""
+        while True:
+            await asyncio.sleep(_EVERY_SECONDS)
+            try:
+                await self._read()
+            except SlurmError as error:
+                log.debug("slurm's KillWait cannot be read", error=str(error))
+
+    async def _read(self) -> None:
+        conf = await self._client.config()
+        if conf is None or conf.kill_wait is None:
+            return
+        seconds = conf.kill_wait
+        self._metrics.kill_wait.labels("slurm").set(seconds)
+        self._metrics.kill_wait_mismatch.set(seconds != self._setting)
+        if seconds != self._in_use:
+            self._in_use = seconds
+            self._on_change(seconds)
+        if seconds != self._warned_of:
+            self._warned_of = seconds
+            self._compare(seconds)
+
+    def _compare(self, seconds: int) -> None:
+        if seconds == self._setting:
+            log.info("KillWait is what --slurm-kill-wait says", seconds=seconds)
+            return
+        log.warning(
+            "KillWait is not what --slurm-kill-wait says; Slurm's own is used",
+            slurm=seconds,
+            setting=self._setting,
+        )
+        self._warn(
+            Reason.KILL_WAIT_MISMATCH,
+            f"Slurm's KillWait is {seconds} s, --slurm-kill-wait says {self._setting} s; grace "
+            "periods of pods are judged by Slurm's",
+        )
+
+
+def own_pod(environ: Mapping[str, str]) -> ObjectRef | None:
+    """The pod this process runs in, as the downward API tells it; None outside of one."""
+    name, namespace = environ.get("POD_NAME"), environ.get("POD_NAMESPACE")
+    if not name or not namespace:
+        return None
+    return ObjectRef(kind="Pod", namespace=namespace, name=name, uid=environ.get("POD_UID", ""))

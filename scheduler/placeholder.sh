@@ -1,0 +1,39 @@
+#!/bin/sh
+# Holds a node for a Kubernetes pod. On a signal it asks the scheduler whether the pod is gone, and
+# ends when it is, or when KillWait has run out without an answer. While the scheduler answers that
+# the pod is still there it stays: Slurm itself ends what is to end, with SIGKILL after KillWait.
+
+hold() {
+    trap true TERM INT USR1
+    kill "$!" 2>/dev/null
+    [ -n "$SLURM_POD_SCHEDULER_HOOKS_URL" ] && command -v curl >/dev/null || exit 0
+    heard=$(date +%s)
+    while [ $(($(date +%s) - heard)) -lt "$SLURM_POD_SCHEDULER_KILL_WAIT" ]; do
+        case $(gone) in
+        200) exit 0 ;;
+        409) heard=$(date +%s) ;;
+        *) sleep 1 ;;
+        esac
+    done
+    exit 0
+}
+
+# The token comes through a pipe, for arguments are seen by everybody on the node.
+gone() {
+    printf 'Authorization: Bearer %s\n' "$SLURM_POD_SCHEDULER_TOKEN" |
+        curl --silent --output /dev/null --noproxy '*' --connect-timeout 5 --max-time 35 \
+            --header @- --data wait=30 --write-out '%{http_code}' \
+            "$SLURM_POD_SCHEDULER_HOOKS_URL/v1/units/$SLURM_POD_SCHEDULER_UNIT/gone"
+}
+
+trap hold TERM INT USR1
+
+# The marker of the SUNK Pod Scheduler, for tools that look for it.
+command -v scontrol >/dev/null &&
+    scontrol update "jobid=$SLURM_JOB_ID" "extra=$SLURM_JOB_EXTRA: started" >/dev/null 2>&1 &
+
+# `wait` returns on a trapped signal, a foreground sleep does not.
+while :; do
+    sleep 86400 &
+    wait "$!"
+done

@@ -1,0 +1,55 @@
+"""A setting that contradicts Slurm: Slurm's own KillWait counts where it tells, and it is loud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import pods
+from tests.support.cluster import Cluster, release
+from tests.support.kube import Object
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+_OWN_POD = "scheduler-0"
+
+
+@pytest.fixture
+def scheduler(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SchedulerProcess]:
+    """The scheduler with a KillWait of 120 s set, where Slurm has 30 s."""
+    monkeypatch.setenv("POD_NAME", _OWN_POD)
+    monkeypatch.setenv("POD_NAMESPACE", "default")
+    monkeypatch.setenv("POD_UID", "11111111-2222-3333-4444-555555555555")
+    flags = ("--slurm-kill-wait=120s",)
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+async def test_slurms_own_kill_wait_counts_where_slurm_tells_it(world: World) -> None:
+    await world.create(grace=60)
+    if release(world.cluster) == "24.11":
+        await world.bound()
+        assert world.scheduler.metric("slurm_scheduler_kill_wait_mismatch", {}) == 0
+        return
+    pod = await world.pod_that("is rejected", lambda it: _reason(it) == "SchedulingFailed")
+    scheduled = pods.condition(pod, "PodScheduled")
+    assert scheduled is not None
+    assert "KillWait is 30s" in scheduled["message"]
+    assert world.scheduler.metric("slurm_scheduler_kill_wait_mismatch", {}) == 1
+    (event,) = await world.until("it is told", lambda: _mismatches(world))
+    assert event["type"] == "Warning"
+    assert "Slurm's KillWait is 30 s, --slurm-kill-wait says 120 s" in event["message"]
+
+
+def _reason(pod: Object) -> str:
+    scheduled = pods.condition(pod, "PodScheduled")
+    return "" if scheduled is None else str(scheduled.get("reason", ""))
+
+
+async def _mismatches(world: World) -> list[Object]:
+    events = await world.kube.events_of(_OWN_POD, namespace="default")
+    return [it for it in events if it["reason"] == "KillWaitMismatch"][:1]

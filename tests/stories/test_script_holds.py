@@ -1,0 +1,145 @@
+"""A placeholder that is a script holds its node until the pod is gone; on real slurmds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support import pods
+from tests.support.cluster import Cluster
+from tests.support.hooks import secret_file
+from tests.support.kube import Object
+from tests.support.ports import free_ports
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+_STOP_SECONDS: Final = 5
+_KILL_WAIT_SECONDS: Final = 30
+
+
+@pytest.fixture(
+    params=[pytest.param("live_26", id="live-26.05"), pytest.param("live_24", id="live-24.11")]
+)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The clusters whose nodes run scripts."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
+    """The scheduler with placeholders that ask its hooks API; Slurm's own hooks are off."""
+    (port,) = free_ports(1)
+    flags = (
+        "--placeholder-mode=script",
+        f"--hooks-api-token-file={secret_file(tmp_path)}",
+        f"--hooks-api-bind-address=127.0.0.1:{port}",
+        f"--hooks-api-url=http://127.0.0.1:{port}",
+    )
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+async def test_node_of_a_cancelled_placeholder_is_free_when_its_pod_has_stopped(
+    world: World,
+) -> None:
+    pod, job_id = await _running_pod(world)
+    node = str(pods.node_of(pod))
+    following = await _next_job(world, node)
+    await world.slurm.cancel(job_id)
+    await _pending_while_the_pod_is_there(world, following)
+    gone_at = time.monotonic()
+    await world.job_ended(following, state="COMPLETED")
+    assert time.monotonic() - gone_at < 5
+    await _in_service(world, node)
+
+
+async def test_deleted_pod_leaves_at_once(world: World) -> None:
+    pod, job_id = await _running_pod(world)
+    await world.delete()
+    await world.gone()
+    gone_at = time.monotonic()
+    await world.job_ended(job_id, state="CANCELLED")
+    assert time.monotonic() - gone_at < 5
+    await _in_service(world, str(pods.node_of(pod)))
+
+
+async def test_without_a_scheduler_the_node_is_held_for_kill_wait(world: World) -> None:
+    pod, job_id = await _running_pod(world)
+    node = str(pods.node_of(pod))
+    world.scheduler.kill()
+    cancelled_at = time.monotonic()
+    await world.slurm.cancel(job_id)
+    await world.job_ended(job_id, state="CANCELLED")
+    assert _KILL_WAIT_SECONDS - 3 < time.monotonic() - cancelled_at < _KILL_WAIT_SECONDS + 10
+    world.scheduler.start()
+    await _in_service(world, node)
+
+
+async def test_placeholder_says_that_it_has_started(world: World) -> None:
+    _pod, job_id = await _running_pod(world)
+
+    async def marked() -> bool:
+        record = await world.slurm.job(job_id)
+        return record is not None and str(record.raw.get("extra", "")).endswith(": started")
+
+    await world.until("the marker is there", marked)
+
+
+async def _running_pod(world: World) -> tuple[Object, int]:
+    """A pod that takes a whole node and its time to stop, and its job, a moment after its start.
+
+    A batch job that is cancelled in the second of its start lingers for 20 s (24.11.5).
+    """
+    await world.create(
+        cpus=str(world.cluster.cpus_per_node),
+        grace=20,
+        slurm={"partition": world.cluster.script_partition},
+        annotations={"sandbox/stop-seconds": str(_STOP_SECONDS)},
+    )
+    pod = await world.running()
+    record = await world.placeholder(pod)
+    started_at = record.number("start_time")
+    assert started_at is not None
+    await asyncio.sleep(max(0.0, started_at + 1.5 - time.time()))
+    return pod, record.job_id
+
+
+async def _next_job(world: World, node: str) -> int:
+    return await world.native_job(
+        flags=[],
+        script="#!/bin/sh\nexit 0\n",
+        partition=world.cluster.script_partition,
+        required_nodes=[node],
+        cpus_per_task=world.cluster.cpus_per_node,
+    )
+
+
+async def _pending_while_the_pod_is_there(world: World, job_id: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            record = await world.slurm.job(job_id)
+            assert record is not None
+            if await world.kube.find("pods", "train", namespace=world.namespace) is None:
+                return
+            assert record.states == ("PENDING",), record
+            await asyncio.sleep(0.05)
+
+
+async def _in_service(world: World, node: str) -> None:
+    """A step that outlives its signal must not cost the node."""
+
+    async def idle() -> bool:
+        answer = await world.slurm.ask("GET", f"node/{node}")
+        (seen,) = answer.body["nodes"]
+        assert not {"DRAIN", "DOWN"} & set(seen["state"]), seen
+        return bool(seen["state"][0] == "IDLE")
+
+    await world.until(f"{node} is idle", idle)

@@ -1,0 +1,203 @@
+"""The hook scripts in a shell, with a curl that answers as told: they always end with 0."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+HOOKS = Path(__file__).parents[3] / "deploy" / "slurm"
+SECRET = 'a-secret-with-"quotes"-$(and)-\\backslashes'
+SCRIPTS = ["prolog-slurmctld.sh", "epilog-slurmctld.sh"]
+_CURL = """#!/bin/sh
+cat >>"$0.stdin"
+printf '%s\\n' "$*" >>"$0.asked"
+read -r status <"$0.answers" || status=000
+sed -i 1d "$0.answers"
+printf 'told by the API\\n%s' "$status"
+"""
+
+
+class Host:
+    """A slurmctld host: a folder with the hooks' settings, and one with all its programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.conf = folder / "hooks.conf"
+        self.token = folder / "token"
+        self.programs = folder / "bin"
+        self.programs.mkdir()
+        for name in ("sh", "cat", "sed", "date", "sleep"):
+            (self.programs / name).symlink_to(str(shutil.which(name)))
+        self._program("logger", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.said"\n')
+        self._program("scontrol", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.asked"\n')
+        self.token.write_text(SECRET + "\n")
+
+    def settings(self, **more: object) -> None:
+        values = {"URL": "http://127.0.0.1:1", "TOKEN_FILE": self.token} | more
+        self.conf.write_text("".join(f"{name}='{value}'\n" for name, value in values.items()))
+
+    def curl(self, *answers: int) -> None:
+        self._program("curl", _CURL)
+        (self.programs / "curl.answers").write_text("".join(f"{it}\n" for it in answers))
+
+    def run(self, script: str) -> float:
+        """Run the script; seconds it took. AssertionError where its status is not 0."""
+        environment = {
+            "PATH": str(self.programs),
+            "SLURM_POD_SCHEDULER_HOOKS_CONF": str(self.conf),
+            "SLURM_JOB_ID": "4711",
+            "SLURM_JOB_NODELIST": "n[1-3],m7",
+        }
+        began = time.monotonic()
+        done = subprocess.run([HOOKS / script], env=environment, timeout=20, check=False)
+        assert done.returncode == 0
+        return time.monotonic() - began
+
+    def asked(self, program: str = "curl") -> list[str]:
+        return self._read(f"{program}.asked").splitlines()
+
+    def said(self) -> str:
+        return self._read("logger.said")
+
+    def _read(self, name: str) -> str:
+        path = self.programs / name
+        return path.read_text() if path.exists() else ""
+
+    def _program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_nothing_is_done_without_settings(host, script):
+    host.curl(500)
+    host.run(script)
+    assert not host.asked()
+    assert not host.said()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("broken", ["URL='", "if", "exit 3", "(((", "\0\1\2", "false", "set -e"])
+def test_broken_settings_do_no_harm(host, script, broken):
+    host.curl(500)
+    host.conf.write_text(broken)
+    host.run(script)
+    assert not host.asked()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_missing_curl_is_said(host, script):
+    host.settings()
+    host.run(script)
+    assert "curl is not there" in host.said()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_unreadable_token_is_said(host, script):
+    host.curl(200)
+    host.settings(TOKEN_FILE="/nowhere")
+    host.run(script)
+    assert "/nowhere cannot be read" in host.said()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_missing_companion_does_no_harm(host, script, tmp_path):
+    alone = shutil.copy(HOOKS / script, tmp_path)
+    subprocess.run([alone], env={"PATH": os.environ["PATH"]}, check=True, timeout=20)
+
+
+def test_guard_asks_about_job_and_nodes(host):
+    host.curl(200)
+    host.settings(CA_FILE="/ca.pem")
+    host.run("prolog-slurmctld.sh")
+    (asked,) = host.asked()
+    assert asked.endswith("http://127.0.0.1:1/v1/guard")
+    for part in ("job=4711", "nodes=n[1-3],m7", "wait=30", "--cacert /ca.pem", "--max-time 35"):
+        assert part in asked
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_secret_is_in_no_argument(host, script):
+    host.curl(200)
+    host.settings()
+    host.run(script)
+    assert SECRET not in str(host.asked())
+    assert host._read("curl.stdin") == f"Authorization: Bearer {SECRET}\n"
+
+
+def test_guard_asks_again_while_somebody_is_in_the_way(host):
+    host.curl(409, 409, 200)
+    host.settings()
+    host.run("prolog-slurmctld.sh")
+    assert len(host.asked()) == 3
+    assert not host.said()
+
+
+@pytest.mark.parametrize("passing", [429, 500, 502, 503, 0])
+def test_guard_asks_again_where_that_may_help(host, passing):
+    host.curl(passing, 200)
+    host.settings()
+    host.run("prolog-slurmctld.sh")
+    assert len(host.asked()) == 2
+    assert not host.said()
+
+
+@pytest.mark.parametrize("final", [400, 401, 404, 413])
+def test_guard_that_is_refused_goes_by_policy_at_once(host, final):
+    host.curl(final)
+    host.settings()
+    host.run("prolog-slurmctld.sh")
+    assert "refused the question" in host.said()
+    assert not host.asked("scontrol")
+
+
+def test_silence_is_borne_for_so_long_only(host):
+    host.curl(*[503] * 99)
+    host.settings(UNREACHABLE_SECONDS=2, POLICY="drain")
+    assert host.run("prolog-slurmctld.sh") < 10
+    assert "no answer of http://127.0.0.1:1 for 2 s (503" in host.said()
+    (drained,) = host.asked("scontrol")
+    assert drained.startswith("update nodename=n[1-3],m7 state=drain reason=slurm-pod-scheduler: ")
+
+
+def test_several_schedulers_are_asked_in_turn(host):
+    host.curl(200, 200)
+    host.settings(URL="http://127.0.0.1:1 http://127.0.0.1:2")
+    host.run("prolog-slurmctld.sh")
+    assert [it.rsplit(maxsplit=1)[-1] for it in host.asked()] == [
+        "http://127.0.0.1:1/v1/guard",
+        "http://127.0.0.1:2/v1/guard",
+    ]
+
+
+def test_epilog_says_once_which_job_has_ended(host):
+    host.curl(503)
+    host.settings()
+    host.run("epilog-slurmctld.sh")
+    (asked,) = host.asked()
+    assert asked.endswith("http://127.0.0.1:1/v1/hints")
+    assert "job=4711" in asked
+    assert "event=ended" in asked
+
+
+def test_example_settings_are_those_that_the_hooks_know(host):
+    named = [
+        line.partition("=")[0]
+        for line in (HOOKS / "slurm-pod-scheduler-hooks.conf").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    common = (HOOKS / "hooks.sh").read_text()
+    assert sorted(named) == sorted(
+        it.partition("=")[0]
+        for it in next(line for line in common.splitlines() if line.startswith("URL=")).split()
+    )

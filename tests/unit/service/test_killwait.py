@@ -1,0 +1,113 @@
+"""KillWait: what Slurm says counts, and a setting that says otherwise is not overlooked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import cast
+
+import pytest
+import structlog
+
+from annotations import JobRequest
+from scheduler.core.reasons import Reason
+from scheduler.killwait import KillWait, own_pod
+from scheduler.metrics import Metrics
+from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+
+
+class Scene:
+    """A slurm.conf that changes from one look to the next; the last value stays."""
+
+    def __init__(self, *told: int | SlurmError | None) -> None:
+        self.told = deque(told)
+        self.changes: list[int] = []
+        self.warnings: list[tuple[Reason, str]] = []
+        self.metrics = Metrics()
+        self.kill_wait = KillWait(
+            cast("SlurmClient", self),
+            setting_seconds=30,
+            on_change=self.changes.append,
+            warn=lambda reason, text: self.warnings.append((reason, text)),
+            metrics=self.metrics,
+        )
+
+    async def config(self) -> SlurmConfig | None:
+        told = self.told.popleft() if len(self.told) > 1 else self.told[0]
+        if isinstance(told, SlurmError):
+            raise told
+        return None if told is None else SlurmConfig(kill_wait=told)
+
+    async def play(self, minutes: float) -> None:
+        await self.kill_wait.first()
+        task = asyncio.create_task(self.kill_wait.run())
+        await asyncio.sleep(60 * minutes + 1)
+        task.cancel()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"slurm_scheduler_kill_wait_{name}", labels)
+
+
+async def test_equal_values_are_nothing_to_speak_of():
+    scene = Scene(30)
+    await scene.play(5)
+    assert not scene.changes
+    assert not scene.warnings
+    assert scene.value("seconds", source="slurm") == 30
+    assert scene.value("mismatch") == 0
+
+
+async def test_disagreement_is_used_warned_about_and_measured_once():
+    scene = Scene(60)
+    with structlog.testing.capture_logs() as logs:
+        await scene.play(5)
+    assert scene.changes == [60]
+    ((reason, text),) = scene.warnings
+    assert reason is Reason.KILL_WAIT_MISMATCH
+    assert "KillWait is 60 s, --slurm-kill-wait says 30 s" in text
+    assert [it["log_level"] for it in logs if it["log_level"] == "warning"] == ["warning"]
+    assert scene.value("mismatch") == 1
+    assert scene.value("seconds", source="setting") == 30
+
+
+async def test_reconfigured_slurm_is_followed():
+    scene = Scene(60, 60, 90, 30)
+    await scene.play(5)
+    assert scene.changes == [60, 90, 30]
+    assert len(scene.warnings) == 2
+    assert scene.value("mismatch") == 0
+
+
+@pytest.mark.parametrize("told", [None, SlurmUnreachable("down")])
+async def test_without_an_answer_the_setting_stays(told):
+    scene = Scene(told)
+    await scene.play(5)
+    assert not scene.changes
+    assert not scene.warnings
+    assert scene.value("mismatch") == 0
+
+
+async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube):
+    service = Service(slurm, kube)
+    kube.create("uid-0")  # with a grace of 20 s
+    await asyncio.sleep(1)
+    unit = service.look.unit("uid-0")
+    assert unit is not None
+    assert isinstance(service.look.facts(unit).request, JobRequest)
+    service.look.use_kill_wait(20)
+    request = service.look.facts(unit).request
+    assert not isinstance(request, JobRequest)
+    assert "KillWait is 20s" in str(request[0])
+
+
+def test_own_pod_is_what_the_downward_api_says():
+    found = own_pod({"POD_NAME": "s-0", "POD_NAMESPACE": "slurm", "POD_UID": "u"})
+    assert found is not None
+    assert (found.kind, found.namespace, found.name, found.uid) == ("Pod", "slurm", "s-0", "u")
+    assert own_pod({"POD_NAME": "s-0"}) is None
+    assert own_pod({}) is None

@@ -1,0 +1,190 @@
+"""The placeholder's script in a shell of its own, signalled as slurmd does it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.placeholder import SCRIPT
+
+_CURL = """#!/bin/sh
+cat >>"$0.stdin"
+printf '%s\\n' "$*" >>"$0.asked"
+read -r status <"$0.answers" || status=000
+sed -i 1d "$0.answers"
+[ "$status" != hangs ] || sleep 60
+printf %s "$status"
+"""
+_TOKEN = "a-token-of-the-unit"
+
+
+def _heed_interrupts() -> None:
+    """A shell cannot trap what was ignored when it began, as SIGINT is in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class Node:
+    """A node: a folder with all its programs, and the script that runs there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "bin"
+        self.programs.mkdir(parents=True)
+        for name in ("sh", "cat", "sed", "date", "sleep", "true"):
+            (self.programs / name).symlink_to(str(shutil.which(name)))
+        self.environment = {"PATH": str(self.programs), "SLURM_JOB_ID": "4711"}
+        self.script: subprocess.Popen[bytes] | None = None
+
+    def hooks(self, *answers: object, kill_wait: int = 30) -> None:
+        self._program("curl", _CURL)
+        (self.programs / "curl.answers").write_text("".join(f"{it}\n" for it in answers))
+        self.environment |= {
+            "SLURM_POD_SCHEDULER_HOOKS_URL": "http://127.0.0.1:1",
+            "SLURM_POD_SCHEDULER_UNIT": "uid-1",
+            "SLURM_POD_SCHEDULER_TOKEN": _TOKEN,
+            "SLURM_POD_SCHEDULER_KILL_WAIT": str(kill_wait),
+        }
+
+    def scontrol(self, text: str) -> None:
+        self._program("scontrol", text)
+
+    def start(self) -> None:
+        self.script = subprocess.Popen(
+            ["/bin/sh", "-c", SCRIPT],
+            env=self.environment,
+            start_new_session=True,
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no thread of ours runs here
+        )
+        self.until(lambda: "sleep" in self.processes(), "the script rests")
+
+    def signal(self, number: int = signal.SIGTERM, *, whole_step: bool = True) -> None:
+        assert self.script is not None
+        (os.killpg if whole_step else os.kill)(self.script.pid, number)
+
+    def ended(self, *, seconds: float = 5) -> int:
+        assert self.script is not None
+        return self.script.wait(seconds)
+
+    def asked(self) -> list[str]:
+        path = self.programs / "curl.asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def stdin(self) -> str:
+        return (self.programs / "curl.stdin").read_text()
+
+    def processes(self) -> list[str]:
+        """Names of the processes of the script's session, without the script."""
+        assert self.script is not None
+        listed = subprocess.run(
+            ["ps", "--no-headers", "-o", "pid=,comm=", "-s", str(self.script.pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout.split("\n")
+        found = (line.split() for line in listed if line.strip())
+        return [name for pid, name, *_ in found if pid != str(self.script.pid)]
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        by = time.monotonic() + 10
+        while not holds():
+            assert time.monotonic() < by, f"not in time: {what}"
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        if self.script is not None and self.script.poll() is None:
+            os.killpg(self.script.pid, signal.SIGKILL)
+            self.script.wait(5)
+
+    def _program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path / "node")
+    yield node
+    node.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("whole_step", [True, False])
+def test_without_hooks_it_ends_at_once_and_leaves_nothing(node, number, whole_step):
+    node.start()
+    node.signal(number, whole_step=whole_step)
+    assert node.ended() == 0
+    node.until(lambda: not node.processes(), "no process is left")
+
+
+def test_without_curl_it_ends_at_once(node):
+    node.hooks()
+    (node.programs / "curl").unlink()
+    node.start()
+    node.signal()
+    assert node.ended() == 0
+
+
+def test_it_ends_when_the_pod_is_gone(node):
+    node.hooks(409, 409, 200)
+    node.start()
+    assert not node.asked()
+    node.signal()
+    assert node.ended() == 0
+    assert len(node.asked()) == 3
+    assert node.asked()[0].endswith("http://127.0.0.1:1/v1/units/uid-1/gone")
+    assert _TOKEN not in str(node.asked())
+    assert node.stdin() == f"Authorization: Bearer {_TOKEN}\n" * 3
+    node.until(lambda: not node.processes(), "no process is left")
+
+
+def test_without_an_answer_it_holds_the_node_for_kill_wait(node):
+    node.hooks(kill_wait=2)
+    node.start()
+    began = time.monotonic()
+    node.signal()
+    assert node.ended(seconds=10) == 0
+    assert 1 <= time.monotonic() - began < 6
+
+
+def test_an_api_that_comes_back_is_heard(node):
+    node.hooks("000", 503, 200)
+    node.start()
+    node.signal()
+    assert node.ended(seconds=10) == 0
+    assert len(node.asked()) == 3
+
+
+def test_more_signals_do_not_cut_the_wait_short(node):
+    node.hooks("hangs", 409, 200)
+    node.start()
+    node.signal()
+    answers = node.programs / "curl.answers"
+    node.until(lambda: "hangs" not in answers.read_text(), "the API is asked")
+    node.signal()
+    node.signal(signal.SIGUSR1)
+    assert node.ended(seconds=10) == 0
+    assert len(node.asked()) == 3
+
+
+def test_started_marker_is_appended_to_what_the_job_has(node):
+    node.environment["SLURM_JOB_EXTRA"] = "of the user"
+    node.scontrol('#!/bin/sh\nprintf "%s\\n" "$@" >"$0.asked"\n')
+    node.start()
+    asked = node.programs / "scontrol.asked"
+    node.until(lambda: asked.exists() and asked.read_text().count("\n") == 3, "it is marked")
+    assert asked.read_text() == "update\njobid=4711\nextra=of the user: started\n"
+
+
+@pytest.mark.parametrize("scontrol", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\nsleep 60\n"])
+def test_marker_that_cannot_be_written_is_no_matter(node, scontrol):
+    node.scontrol(scontrol)
+    node.start()
+    node.signal(whole_step=False)
+    assert node.ended() == 0
