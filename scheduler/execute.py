@@ -195,8 +195,8 @@ class Executor:
                 name=unit.name,
                 uids=(unit.key,),
                 node=action.node,
-                excluded=tuple(node for node, _ in action.excluded),
                 environment=self._job_environment(unit.key),
+                excluded=tuple(node for node, _ in action.excluded),
             )
         )
 

@@ -37,6 +37,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.PLACEHOLDER_CANCELLED,
+        delay="1.3 / 1.5",
         stories=(
             "test_cancelled_job_evicts_its_pod",
             "test_cancelled_job_of_a_waiting_pod_ends_the_pod",
@@ -47,6 +48,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.PREEMPTED,
+        delay="1.3 / 0.7",
         stories=("test_preempted_job_evicts_its_pod",),
     ),
     Case(
@@ -55,6 +57,7 @@ SLURM_ENDS: Final = (
         "whichever is less, and never less than 1 s",
         job=_AFTER + ", if Slurm has not ended it before",
         reason=Reason.PREEMPTED,
+        delay="4.4 / 4.7 after the warning",
         stories=(
             "test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it",
             "test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is",
@@ -71,6 +74,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_AFTER,
         reason=Reason.REQUEUED,
+        delay="- / 1.0",
         stories=("test_requeued_job_evicts_its_pod_and_is_cancelled",),
     ),
     Case(
@@ -92,6 +96,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.NODE_FAILED,
+        delay="1.2 / 1.0",
         stories=("test_node_set_down_evicts_its_pod",),
     ),
     Case(
@@ -117,12 +122,13 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_AFTER,
         reason=Reason.SUSPENDED,
+        delay="1.5 / 0.7",
         stories=("test_suspended_job_evicts_its_pod_where_the_site_wants_that",),
     ),
     Case(
         happens="OUT_OF_MEMORY or FAILED: the placeholder's own script has died",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node",
+        job="a new one is asked for on the pod's node (told on the sandbox, which can play it)",
         reason=Reason.PLACEHOLDER_LOST,
         stories=("test_job_out_of_memory_is_asked_for_again_where_its_pod_runs",),
     ),
@@ -206,6 +212,12 @@ POD_ENDS: Final = (
         pod="gone at once, whatever its containers do",
         job=_AFTER,
         stories=("test_force_deleted_pod_cancels_job",),
+    ),
+    Case(
+        happens="its Node is out of service (the taint of that name)",
+        pod="deleted by Kubernetes, and removed though nobody confirms it",
+        job=_AFTER,
+        stories=("test_pod_on_a_node_out_of_service_is_removed_and_lets_go_of_its_job",),
     ),
     Case(
         happens="its Node was deleted",

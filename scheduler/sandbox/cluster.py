@@ -185,7 +185,7 @@ class Sandbox:
                 self._socket_folder = Path(mkdtemp(prefix="slurmrestd-", dir="/tmp"))
                 stack.callback(rmtree, self._socket_folder, ignore_errors=True)
             await stack.enter_async_context(self.kube)
-            stack.callback(self.slurm.detach)
+            stack.push_async_callback(self.slurm.close)
             stack.push_async_callback(self._slurmrestd.stop)
             await self._start_slurmrestd()
             self._write_files()

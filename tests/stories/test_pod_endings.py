@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import pods
 from tests.support.kube import KubeAnswerError, Object
+from tests.support.sandbox import SandboxCluster
 from tests.support.slurm import Record
 from tests.support.world import World
 
@@ -106,6 +107,44 @@ async def test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected(wor
     finally:
         await _register(world, node)
     assert "DeletionByPodGC" in ended.raw["comment"]
+
+
+@pytest.mark.slow
+async def test_pod_on_a_node_out_of_service_is_removed_and_lets_go_of_its_job(world: World) -> None:
+    if isinstance(world.cluster, SandboxCluster):
+        pytest.skip("the model has no controller that acts on taints")
+    await world.create(grace=24, annotations={"sandbox/stop-seconds": "24"})
+    pod = await world.running()
+    job = await world.placeholder(pod)
+    node = await world.kube.get("nodes", str(pods.node_of(pod)))
+    await _out_of_service(world, node)
+    try:
+        await world.until("the pod is removed", lambda: _is_gone(world), seconds=80)
+        ended = await world.job_ended(job.job_id, state="CANCELLED")
+    finally:
+        await _in_service(world, node)
+    assert "DeletionByTaintManager" in ended.raw["comment"]
+
+
+async def _out_of_service(world: World, node: Object) -> None:
+    """As an administrator does with a Node that is known to be dead."""
+    name = node["metadata"]["name"]
+    dead = [
+        it | {"status": "False", "reason": "KubeletNotReady"} if it["type"] == "Ready" else it
+        for it in node["status"]["conditions"]
+    ]
+    status = {"status": {"conditions": dead}}
+    await world.kube.patch("nodes", name, status, subresource="status")
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown"}
+    patch = {"spec": {"taints": [taint | {"effect": "NoExecute"}]}}
+    await world.kube.patch("nodes", name, patch)
+
+
+async def _in_service(world: World, node: Object) -> None:
+    name = node["metadata"]["name"]
+    await world.kube.patch("nodes", name, {"spec": {"taints": None}})
+    status = {"status": {"conditions": node["status"]["conditions"]}}
+    await world.kube.patch("nodes", name, status, subresource="status")
 
 
 async def _allowed(world: World) -> bool:

@@ -83,7 +83,11 @@ spec:
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
     """The scheduler under the flags that SUNK's chart gives its own."""
-    flags = ("--scheduler-name=tenant-slurm-scheduler", "--gpu-types=H100_NVLINK_80GB=h100")
+    flags = (
+        "--scheduler-name=tenant-slurm-scheduler",
+        "--gpu-types=H100_NVLINK_80GB=h100",
+        "--annotation-prefix=slurm.example.com/",
+    )
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
 
@@ -132,3 +136,16 @@ async def test_pods_of_one_user_share_a_node_and_keep_others_away(world: World) 
     await apply(world, SHARED_GPU, **{"NAME": "stranger", '"2001"': here.replace("2001", "2002")})
     waiting = await world.waiting("stranger")
     assert pods.node_of(waiting) is None
+
+
+async def test_names_of_the_sites_own_prefix_do_the_same_beside_sunks(world: World) -> None:
+    own = SHARED_GPU.replace("sunk.coreweave.com/timeout", "slurm.example.com/timeout")
+    await apply(world, own, NAME="own")
+    job = await world.placeholder(await world.running("own"))
+    assert job.raw["user_name"] == "alice"
+    assert job.number("time_limit") == 61
+
+    twice = '"3601"\n    slurm.example.com/timeout: "60"'
+    await apply(world, SHARED_GPU, **{"NAME": "both", '"3601"': twice})
+    event = await world.event("SchedulingFailed", name="both")
+    assert "the value of sunk.coreweave.com/timeout, or only one of the two" in event["message"]

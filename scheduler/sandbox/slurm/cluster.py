@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .config import PartitionConfig, ReservationConfig, SlurmConfig
+from .config import PartitionConfig, Release, ReservationConfig, SlurmConfig
 from .placement import eligible
 from .records import STARTED, Job, Node, Request, State
 
@@ -144,6 +144,14 @@ class Cluster:
         self._saved.nodes = {name: replace(node) for name, node in self.nodes.items()}
         self._saved.next_id = self.next_id
 
+    def resume_prolog(self, job: Job) -> None:
+        """After a restart 24.11 runs PrologSlurmctld again, 26.05 takes it as done (measured)."""
+        if not job.configuring or job.state is not State.RUNNING:
+            return
+        job.configuring = self.config.release is Release.V24_11
+        if job.configuring:
+            self.prologs.append(job.id)
+
     def restored(self, *, now: float) -> "Cluster":
         """Return the cluster as a controller that starts now reads it back."""
         cluster = Cluster(self.config, now=now)
@@ -152,8 +160,7 @@ class Cluster:
             _operator_settings(cluster.nodes[name], saved)
         for job in self._saved.jobs.values():
             cluster.add(copy.copy(job))
-            if job.configuring and job.state is State.RUNNING:
-                cluster.prologs.append(job.id)
+            cluster.resume_prolog(cluster.jobs[job.id])
         cluster.next_id = self._saved.next_id
         cluster.save()
         return cluster

@@ -73,6 +73,11 @@ class SlurmModel:
         self._end_prologs()
         self._timer = self._loop = None
 
+    async def close(self) -> None:
+        """Take it out of the event loop, and wait until no hook of it runs any more."""
+        self.detach()
+        await asyncio.gather(*self._prologs, return_exceptions=True)
+
     def start_controller(self) -> None:
         """Start a stopped or crashed controller from its state save."""
         if self.up:
@@ -130,7 +135,8 @@ class SlurmModel:
 
     def _end_prologs(self) -> None:
         for task in self._prologs:
-            task.cancel()
+            if not task.cancelling():  # a second time would cut off the wait for the killed hook
+                task.cancel()
 
     # --- what users ask for
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import looptime
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -306,3 +307,5 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=60, stateful_step_count=30)
+# 1800 steps of the whole service: by far the most work of all tests without a server.
+pytestmark = pytest.mark.timeout(120)
