@@ -157,7 +157,8 @@ def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
                 assert submit.replaces is None
             case Tracked(job_id=job_id, record=looked):
                 assert looked is not None
-                assert submit.replaces == (job_id if proven(unit) else None)
+                live = proven(unit) and not looked.state.ended
+                assert submit.replaces == (job_id if live else None)
             case InDoubt() | Vanished():
                 pytest.fail("there may be a job already")
 
