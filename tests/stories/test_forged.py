@@ -12,6 +12,9 @@ from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(120)
 
+# More jobs than any of these clusters gets to make.
+_NO_JOB = 900_000
+
 
 async def _is_alive(world: World, job_id: int) -> None:
     record = await world.slurm.job(job_id)
@@ -89,9 +92,9 @@ async def test_manifest_copied_from_a_pod_that_runs_is_a_pod_of_its_own(world: W
 
 
 async def test_pod_that_says_where_it_belongs_goes_where_slurm_says(world: World) -> None:
-    nowhere = {pods.NODES: "no-such-node", pods.JOB_ID: "1"}
+    nowhere = {pods.NODES: "no-such-node", pods.JOB_ID: str(_NO_JOB)}
     await world.create("claims", annotations=nowhere)
-    job = await _runs_by_itself(world, "claims", 1)
+    job = await _runs_by_itself(world, "claims", _NO_JOB)
     pod = await world.kube.get("pods", "claims", namespace=world.namespace)
     assert pods.annotation(pod, pods.NODES) == pods.node_of(pod) == job.nodes
     assert pods.annotation(pod, pods.JOB_ID) == str(job.job_id)

@@ -19,6 +19,7 @@ _PENDING_ONLY: Final = frozenset(
         *("partition", "reservation", "required_nodes", "excluded_nodes", "constraints"),
     }
 )
+_REMOVABLE: Final = frozenset({"reservation", "required_nodes", "excluded_nodes"})
 _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
 
 
@@ -50,9 +51,10 @@ def update_job(
 def _ask_anew(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, now: float) -> None:
     """Change what a pending job asks of nodes, by the same checks as a submit.
 
-    An empty list of nodes leaves the job's own (measured).
+    Empty text leaves the job's own, but for a reservation; of nodes one empty name takes them away
+    (measured).
     """
-    given = {name: value for name, value in fields.items() if value or name == "reservation"}
+    given = {name: value for name, value in fields.items() if value or name in _REMOVABLE}
     if "partition" in fields:
         _check_partition(cluster, fields["partition"])
     described = {**job.asked.described, **given}
