@@ -46,6 +46,7 @@ from scheduler.rules import rules_of
 from scheduler.scope import cluster_id, may_read_nodes
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
+from scheduler.teller import Teller
 from scheduler.units import Unit, Units
 from scheduler.workqueue import WorkQueue
 from slurmapi import Call, FileToken, SlurmClient, SlurmError
@@ -195,17 +196,23 @@ class App:
             looked_through=lambda: self._census.completed_at is not None,
             evict_suspended=settings.suspend_policy == "evict",
         )
+        teller = Teller(
+            api,
+            self._recorder,
+            condition_seconds=settings.condition_interval,
+            unschedulable_reason=settings.unschedulable_reason,
+            metrics=self._metrics,
+            clock=monotonic,
+        )
         executor = Executor(
             kube=api,
             slurm=self._slurm,
             canceller=self._canceller,
             units=self._units,
             nodes=self._nodes.nodes,
-            recorder=self._recorder,
+            teller=teller,
             owner=owner,
             placeholder_mode=settings.placeholder_mode,
-            condition_seconds=settings.condition_interval,
-            unschedulable_reason=settings.unschedulable_reason,
             watch=self._watch,
             census=self._census,
             job_environment=self._job_environment,
@@ -219,6 +226,7 @@ class App:
             queue=self._queue,
             look=self._look,
             executor=executor,
+            teller=teller,
             metrics=self._metrics,
             clock=monotonic,
         )

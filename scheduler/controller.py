@@ -16,6 +16,7 @@ from scheduler.execute import Executor
 from scheduler.kube.errors import KubeError
 from scheduler.look import Look
 from scheduler.metrics import Metrics
+from scheduler.teller import Teller
 from scheduler.units import Unit
 from scheduler.workqueue import QueueShutDown, WorkQueue
 from slurmapi import SlurmError
@@ -35,12 +36,14 @@ class Controller:
         queue: WorkQueue[str],
         look: Look,
         executor: Executor,
+        teller: Teller,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._queue = queue
         self._look = look
         self._executor = executor
+        self._teller = teller
         self._metrics = metrics
         self._clock = clock
 
@@ -90,7 +93,7 @@ class Controller:
         facts = self._look.facts(unit)
         unit.waiting = not any(pod.stage in _SETTLED for pod in facts.pods)
         if unit.waiting:
-            self._executor.remark(unit, facts.remarks)
+            self._teller.remark(unit, facts.remarks)
         return await self._do(unit, decide(facts, self._clock()))
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final, TypeGuard, assert_never
 
 import msgspec
 import structlog
 
-from annotations import Problem
 from scheduler.avoidance import Avoidance, left_out
 from scheduler.backoff import doubled
 from scheduler.canceller import Canceller
@@ -36,20 +34,18 @@ from scheduler.core.actions import (
     Tell,
     Update,
 )
-from scheduler.core.facts import Remark
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, read_tag
-from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.core.reasons import Reason
 from scheduler.core.refusals import refusal_text
 from scheduler.eviction import Evictor
 from scheduler.farewell import Farewell
 from scheduler.gate import Gate
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Gone, KubeApi
-from scheduler.kube.recorder import ObjectRef, Recorder
+from scheduler.kube.api import AlreadyBound, Bound, Gone, KubeApi
 from scheduler.metrics import Metrics
 from scheduler.nodes import Nodes
 from scheduler.placeholder import mode_for, submission
-from scheduler.policy.verdict import Refusal
 from scheduler.slurmwatch import SlurmWatch, look
+from scheduler.teller import Teller
 from scheduler.units import Placeholder, Unit, Units
 from scheduler.updater import Updater
 from slurmapi import (
@@ -91,11 +87,9 @@ class Executor:
         canceller: Canceller,
         units: Units,
         nodes: Nodes,
-        recorder: Recorder,
+        teller: Teller,
         owner: Owner,
         placeholder_mode: str,
-        condition_seconds: float,
-        unschedulable_reason: str,
         watch: SlurmWatch,
         census: Census,
         job_environment: Callable[[str], Mapping[str, str]],
@@ -108,11 +102,9 @@ class Executor:
         self._canceller = canceller
         self._units = units
         self._nodes = nodes
-        self._recorder = recorder
+        self._teller = teller
         self._owner = owner
         self._mode = placeholder_mode
-        self._condition_seconds = condition_seconds
-        self._unschedulable_reason = unschedulable_reason
         self._watch = watch
         self._census = census
         self._job_environment = job_environment
@@ -120,11 +112,11 @@ class Executor:
         self._clock = clock
         self._farewell = Farewell(slurm, metrics)
         self._evictor = Evictor(
-            kube, budget_seconds=budget_seconds, tell=self._event, metrics=metrics, clock=clock
+            kube, budget_seconds=budget_seconds, tell=teller.event, metrics=metrics, clock=clock
         )
         self._gate = Gate(clock)
         self._avoidance = Avoidance(slurm, metrics=metrics, clock=clock)
-        self._updater = Updater(slurm, tell=self._event, clock=clock)
+        self._updater = Updater(slurm, tell=teller.event, clock=clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -158,10 +150,9 @@ class Executor:
             case Evict():
                 return await self._evictor.evict(unit, action)
             case Reject():
-                await self._reject(unit, action)
+                await self._teller.reject(unit, action)
             case Tell():
-                self._announce(unit, action)
-                return await self._tell(unit, action.reason, action.message)
+                return await self._teller.tell(unit, action)
             case Again(seconds=seconds):
                 return seconds
             case Forget():
@@ -218,7 +209,7 @@ class Executor:
             self._lost(unit, action)
         self._count("submit", "ok")
         self._metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
-        self._event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
+        self._teller.event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
         log.info(
             "placeholder submitted", job_id=job.job_id, pod=unit.name, node=action.node or None
         )
@@ -230,11 +221,13 @@ class Executor:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
-        self._event(unit, Reason.PLACEHOLDER_LOST, text)
+        self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
         """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
-        told = self._not_scheduled(Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending")
+        told = self._teller.not_scheduled(
+            Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending"
+        )
         await self._kube.patch_pod_status(
             unit.namespace,
             unit.name,
@@ -257,8 +250,8 @@ class Executor:
         if action.excluded:
             unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
             message = f"{message}; {left_out(action)}"
-        self._event(unit, Reason.SLURM_REJECTED, message)
-        await self._tell_waiting(
+        self._teller.event(unit, Reason.SLURM_REJECTED, message)
+        await self._teller.tell_waiting(
             unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
         )
         return seconds
@@ -273,7 +266,7 @@ class Executor:
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
         unit.submit_at, unit.refused = self._clock() + seconds, None
         told = f"Slurm takes no jobs now: {self._gate.why}"
-        await self._tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
+        await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
         return seconds
 
     def _set_back(self, unit: Unit, *, first: float) -> float:
@@ -303,7 +296,7 @@ class Executor:
         self._census.ask()
         if unit.job is None and self._census.trouble:
             told = f"Slurm's jobs cannot be looked through now: {self._census.trouble}"
-            await self._tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
+            await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
@@ -353,7 +346,7 @@ class Executor:
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
             f"({_held(action)})"
         )
-        self._event(unit, Reason.SCHEDULED, text)
+        self._teller.event(unit, Reason.SCHEDULED, text)
         log.info("pod bound", pod=unit.name, node=action.target, job_id=action.job_id)
 
     async def _note_end(self, unit: Unit, action: NoteEnd) -> None:
@@ -396,75 +389,7 @@ class Executor:
         unit.recorded = unit.unfit_since = unit.refused = None
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
-        self._event(unit, Reason.PLACEHOLDER_LOST, text)
-
-    async def _reject(self, unit: Unit, action: Reject) -> None:
-        message = problems_text(action.problems)
-        told = self._not_scheduled(Reason.SCHEDULING_FAILED, message)
-        if unit.told == (told.reason, told.message):
-            return
-        self._event(unit, Reason.SCHEDULING_FAILED, message)
-        for problem in action.problems:
-            if isinstance(problem, Refusal):
-                self._metrics.policy_refusals.labels(problem.rule).inc()
-        await self._tell(unit, Reason.SCHEDULING_FAILED, message)
-        self._count("reject", "ok")
-
-    def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
-        """Say what is to be said of a request; once for each pod."""
-        for remark in remarks:
-            if remark in unit.remarks:
-                continue
-            self._event(unit, remark.reason, remark.message)
-            if remark.reason is Reason.ROOT_REQUESTED:
-                self._metrics.root_requests.inc()
-            log.warning("request remarked on", pod=unit.name, remark=remark.message)
-        unit.remarks = remarks
-
-    def _announce(self, unit: Unit, action: Tell) -> None:
-        """An Event where Slurm has a new cause."""
-        if action.cause not in {"", "None", unit.cause}:
-            unit.cause = action.cause
-            self._event(unit, action.reason, action.message)
-
-    async def _tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
-        if not unit.bound:
-            await self._tell(unit, reason, message)
-
-    async def _tell(self, unit: Unit, reason: Reason, message: str) -> Result:
-        """The condition as it is now; the seconds to wait where it was written just before."""
-        now = self._clock()
-        if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
-            unit.unfit_since = now
-            self._event(unit, reason, message)
-        told = self._not_scheduled(reason, message)
-        if unit.told == (told.reason, told.message):
-            return None
-        early = unit.told_at + self._condition_seconds - now
-        if unit.told_reason == reason and early > 0:
-            return early
-        job_id = None if unit.job is None else unit.job.job_id
-        await self._kube.patch_pod_status(
-            unit.namespace,
-            unit.name,
-            unit.key,
-            conditions=(told,),
-            annotations={} if job_id is None else {JOB_ID: str(job_id)},
-        )
-        unit.recorded = job_id or unit.recorded
-        unit.told, unit.told_reason = (told.reason, told.message), reason
-        unit.told_at = now
-        return None
-
-    def _not_scheduled(self, reason: Reason, message: str) -> Condition:
-        """PodScheduled=False, with the one reason that the site wants there, if it wants one."""
-        written = self._unschedulable_reason or reason
-        return Condition("PodScheduled", "False", written, message, _now())
-
-    def _event(self, unit: Unit, reason: Reason, message: str) -> None:
-        kind = MEANINGS[reason].kind
-        ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
-        self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
+        self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
     def _count(self, action: str, outcome: str) -> None:
         self._metrics.actions.labels(action, outcome).inc()
@@ -476,14 +401,6 @@ def _about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused | SlurmBusy]:
         return error.error_number in _LIMITS
     denied_to_all = isinstance(error, SlurmDenied) and error.authentication
     return isinstance(error, SlurmRefused) and not denied_to_all
-
-
-def problems_text(problems: Sequence[Problem]) -> str:
-    """All problems of a pod in one message, and what can be done."""
-    # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
-    ordered = sorted(problems, key=lambda problem: not problem.known_as)
-    listed = "; ".join(problem.text for problem in ordered)
-    return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
 
 
 def _bound_with(action: Bind) -> dict[str, str]:
@@ -502,7 +419,3 @@ def _submitted_text(submitted: Submitted, action: Submit) -> str:
 def _held(action: Bind) -> str:
     on = "" if action.node == action.target else f" on node {action.node}"
     return f"Slurm job {action.job_id}{on}"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)

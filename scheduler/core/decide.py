@@ -9,68 +9,40 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from annotations import JobRequest
 from scheduler.core.actions import (
     Action,
     Again,
-    Bind,
     Cancel,
-    DropJob,
-    Evict,
-    Exclude,
     Forget,
     Inspect,
-    Locate,
     LookForTwins,
-    NoteEnd,
-    Readmit,
-    Record,
-    Reject,
-    Submit,
-    Tell,
-    Update,
 )
-from scheduler.core.edits import called, differences, edit_of
-from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import (
+    RUNS,
     InDoubt,
     NoJob,
-    PodFacts,
     PodStage,
     Tracked,
     UnitFacts,
     Vanished,
 )
-from scheduler.core.fitness import Place
-from scheduler.core.naming import read_tag, stands_for
-from scheduler.core.pending import pending_text
-from scheduler.core.reasons import Reason
-from scheduler.core.remaining import ends_at
-from slurmapi.model import BaseState, Job
+from scheduler.core.pace import (
+    CANCEL_AGAIN_SECONDS,
+    SOON_SECONDS,
+)
+from scheduler.core.running import keep
+from scheduler.core.waiting import place
 
-# A bind must rest on a look at the job that is no older than this (I2).
-FRESH_SECONDS: Final = 2.0
-# Where waiting can help, an allocation on an unfit Node is given back only after this long.
-UNFIT_SECONDS: Final = 60.0
-# A safety net: whatever is missed by watches and pulses is found this late.
-SLOW_LOOK_SECONDS: Final = 300.0
-# A cancel that was taken, and is not seen by then, is repeated: a crash of slurmctld forgets it.
-CANCEL_AGAIN_SECONDS: Final = 10.0
-# How soon an unconfirmed or half-finished matter is looked at again.
-SOON_SECONDS: Final = 1.0
-
-_NO_NODE: Final = "no Node fits"
-_RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
 _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
 
 def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """What to do about a unit, in order. Total: raises nothing for any facts."""
-    if not any(pod.stage in _RUNS | _WANTS for pod in facts.pods):
+    if not any(pod.stage in RUNS | _WANTS for pod in facts.pods):
         return _release(facts, now)
-    if _any_runs(facts):
-        return _keep(facts, now)
-    return _place(facts, now)
+    if facts.any_runs:
+        return keep(facts, now)
+    return place(facts, now)
 
 
 def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -91,409 +63,10 @@ def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if job.record is None:
         return (Inspect(job.job_id), Again(SOON_SECONDS))  # only what is proven ours is cancelled
-    if not _ours(facts, job.record):
+    if not facts.owns(job.record):
         return (Forget(),)
     if job.record.state.ended or (job.state is not None and job.state.ended):
         return (Forget(),)
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
     return (Cancel(job.job_id, "its pod is gone", facts.outcome), Again(SOON_SECONDS))
-
-
-def _place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """A pod waits for a Node."""
-    pods = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
-    if not pods:
-        return (Again(SLOW_LOOK_SECONDS),)
-    if not isinstance(facts.request, JobRequest):
-        return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
-    match facts.job:
-        case NoJob():
-            if facts.nowhere:
-                return _nowhere(facts, pods)
-            if now < facts.submit_at:
-                return (Again(facts.submit_at - now),)
-            excluded = tuple(facts.excluded.items())
-            return (Submit(facts.request, excluded=excluded), Again(SLOW_LOOK_SECONDS))
-        case InDoubt():
-            return (LookForTwins(), Again(SOON_SECONDS))
-        case Vanished(job_id=job_id, confirmed=confirmed):
-            if not confirmed:
-                return (Inspect(job_id), Again(SOON_SECONDS))
-            return (DropJob(job_id, "Slurm no longer knows it"), Again(0.0))
-        case Tracked() as job:
-            return _follow(facts, pods, job, now)
-        case _:
-            assert_never(facts.job)
-
-
-def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
-    """No Node can take the pod, so that a job would only hold what nobody can use."""
-    # One Event however often the counts in the message change.
-    tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=_NO_NODE) for pod in pods)
-    return (*tell, Again(SLOW_LOOK_SECONDS))
-
-
-def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
-    """The pod was changed into something unacceptable after its placeholder was submitted."""
-    match facts.job:
-        case NoJob():
-            return ()
-        case InDoubt():
-            return (LookForTwins(), Again(SOON_SECONDS))
-        case Vanished(job_id=job_id, confirmed=confirmed):
-            if not confirmed:
-                return (Inspect(job_id), Again(SOON_SECONDS))
-            return (DropJob(job_id, "Slurm no longer knows it"),)
-        case Tracked(job_id=job_id, record=record):
-            if record is None:
-                return (Inspect(job_id), Again(SOON_SECONDS))
-            if not _ours(facts, record):
-                return (DropJob(job_id, "the id is another's job now"),)
-            if record.state.ended:
-                return (DropJob(job_id, f"it is {record.state}"),)
-            return _give_back(job_id, "the pod cannot be served as it is now")
-        case _:
-            assert_never(facts.job)
-
-
-def _give_back(job_id: int, why: str) -> tuple[Action, ...]:
-    """The pod lets go of the job before it is cancelled: should we die in between, a census finds
-    the job, whereas a cancelled job on a waiting pod would look like somebody's scancel.
-    """
-    return (DropJob(job_id, why), Cancel(job_id, why))
-
-
-def _follow(
-    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
-) -> tuple[Action, ...]:
-    """A pod waits, and its placeholder is somewhere between queued and over."""
-    if job.state is None:
-        return (Inspect(job.job_id), Again(SOON_SECONDS))
-    if job.record is not None and not _ours(facts, job.record):
-        return (DropJob(job.job_id, "the id is another's job now"), Again(0.0))
-    if job.cancelled_at is not None:
-        return (DropJob(job.job_id, "it was given back"), Again(0.0))
-    if facts.unrecorded and job.record is not None and not job.state.ended:
-        return (Record(job.job_id), Again(0.0))
-    match job.state.base:
-        case BaseState.PENDING:
-            return _wait(facts, pods, job, now)
-        case BaseState.RUNNING:
-            return _allocated(facts, pods, job, now)
-        case BaseState.SUSPENDED | BaseState.UNKNOWN:
-            if job.record is None:
-                return (Inspect(job.job_id), Again(SOON_SECONDS))
-            told = f"Slurm job {job.job_id} is {job.state}"
-            return (
-                *(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods),
-                Again(SLOW_LOOK_SECONDS),
-            )
-        case (
-            BaseState.COMPLETED
-            | BaseState.CANCELLED
-            | BaseState.FAILED
-            | BaseState.TIMEOUT
-            | BaseState.NODE_FAIL
-            | BaseState.PREEMPTED
-            | BaseState.BOOT_FAIL
-            | BaseState.DEADLINE
-            | BaseState.OUT_OF_MEMORY
-        ):
-            return _ended_before_bind(pods, job)
-        case _:
-            assert_never(job.state.base)
-
-
-def _wait(
-    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
-) -> tuple[Action, ...]:
-    record, request = job.record, facts.request
-    if record is None or not isinstance(request, JobRequest):
-        return _tell_pending(facts, pods, job)
-    edit = edit_of(record, request)
-    if edit.anew:
-        what = ", ".join(map(called, edit.anew))
-        why = f"{what} was edited, which no pending job can take: a new one follows, last in line"
-        return (*_give_back(job.job_id, why), Again(0.0))
-    if edit.in_place and now >= facts.update_at:
-        return (Update(job.job_id, request, edit.in_place), Again(SLOW_LOOK_SECONDS))
-    again = (Again(facts.update_at - now),) if edit.in_place else ()
-    return (*_tell_pending(facts, pods, job), *again, *_readmit(facts, job, now))
-
-
-def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
-    record = job.record
-    message = pending_text(job.job_id, record)
-    if record is not None and isinstance(facts.request, JobRequest):
-        odd = [facts.untaken] if facts.untaken else list(differences(record, facts.request))
-        message = ". ".join([message, *odd])
-    cause = record.state_reason if record is not None else ""
-    tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
-    twins = (LookForTwins(),) if cause == "Dependency" else ()
-    return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
-
-
-def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
-    """Only right after a look, so that the pace of those looks is the pace of the updates."""
-    record = job.record
-    if record is None or not isinstance(facts.request, JobRequest):
-        return ()
-    if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
-        return ()
-    request = facts.request
-    ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses both at once
-    wanted = tuple(sorted({*request.excluded_nodes, *ours}))
-    if set(wanted) == set(record.excluded_nodes):
-        return ()
-    return (Readmit(job.job_id, wanted),)
-
-
-def _allocated(
-    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
-) -> tuple[Action, ...]:
-    record = job.record
-    if (
-        record is None
-        or record.state.base is not BaseState.RUNNING
-        or now - job.record_at > FRESH_SECONDS
-        or (record.state.configuring and not _configuring(job))
-    ):
-        return (Inspect(job.job_id), Again(SOON_SECONDS))
-    if warned(record) and not _any_runs(facts):
-        return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
-    if record.state.configuring:
-        told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
-        return (*(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods), Again(SOON_SECONDS))
-    placed = _places(facts.pods, record.nodes)
-    if placed is None:
-        if _any_runs(facts):
-            return (Again(SLOW_LOOK_SECONDS),)
-        why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
-        return (*_give_back(job.job_id, why), Again(0.0))
-    unlocated = tuple(node for node in placed.values() if node not in facts.nodes)
-    if unlocated:
-        return (Locate(unlocated), Again(0.0))
-    places = {node: facts.nodes[node] for node in placed.values()}
-    unfit = {node: place for node, place in places.items() if place.unfit is not None}
-    if unfit:
-        return _unfit(facts, pods, job, unfit, now)
-    return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
-
-
-def _binds(
-    pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], record: Job
-) -> tuple[Action, ...]:
-    return tuple(
-        Bind(
-            pod,
-            node,
-            record.job_id,
-            places[node].target,
-            restarts=record.restart_count,
-            ends_at=ends_at(record),
-        )
-        for pod in pods
-        for node in (placed[pod.uid],)
-    )
-
-
-def _configuring(job: Tracked) -> bool:
-    return job.state is not None and job.state.configuring
-
-
-def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
-    """Pod uid to node, rank by rank; None where there are not as many nodes as pods."""
-    if len(pods) != len(nodes):
-        return None
-    return {pod.uid: node for pod, node in zip(pods, nodes, strict=True)}
-
-
-def _unfit(
-    facts: UnitFacts,
-    pods: tuple[PodFacts, ...],
-    job: Tracked,
-    unfit: dict[str, Place],
-    now: float,
-) -> tuple[Action, ...]:
-    """An allocation that cannot be used: waited for where that can help, else given back."""
-    why = {node: _complaint(node, place) for node, place in unfit.items()}
-    what = "; ".join(why.values())
-    passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
-    patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
-    if (passes and patient) or _any_runs(facts):
-        told = f"{what}: the pod is bound once that changes"
-        return (*_unavailable(pods, job, told), Again(SOON_SECONDS))
-    told = f"{what}: the allocation is given back, and asked for elsewhere"
-    exclude = (Exclude(node, text) for node, text in why.items())
-    since = f"{what} for over {UNFIT_SECONDS:.0f} s" if passes else what
-    return (
-        *_unavailable(pods, job, told),
-        *exclude,
-        *_give_back(job.job_id, since),
-        Again(0.0),
-    )
-
-
-def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, told: str) -> tuple[Action, ...]:
-    message = f"Slurm job {job.job_id} is allocated, but {told}"
-    return tuple(Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
-
-
-def _complaint(node: str, place: Place) -> str:
-    """Both names, where they differ."""
-    if not place.target:
-        return f"Slurm node {node} {place.unfit}"
-    behind = "" if place.target == node else f" (Slurm node {node})"
-    return f"Kubernetes Node {place.target}{behind} {place.unfit}"
-
-
-def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
-    if job.record is None or not job.record.state.ended:
-        return (Inspect(job.job_id), Again(SOON_SECONDS))
-    if not job.settled:
-        return (LookForTwins(), Again(SOON_SECONDS))
-    ending = ending_of(job.record)
-    told = sentence(job.record, ending)
-    if ending.again:
-        return (DropJob(job.job_id, told), Again(0.0))
-    return (*(Evict(pod, ending.reason, told) for pod in pods), Again(SOON_SECONDS))
-
-
-def _keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """A pod runs, or may. What departs already is left alone, and its placeholder with it."""
-    bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
-    if not bound or not all(pod.placed_by_us for pod in bound):
-        return (Again(SLOW_LOOK_SECONDS),)
-    if facts.unlisted and not all(pod.node for pod in bound):
-        return (Locate(), Again(0.0))
-    match facts.job:
-        case NoJob():
-            return _reacquire(facts, bound, now, why="nothing is known of a job for it")
-        case InDoubt():
-            return (LookForTwins(), Again(SOON_SECONDS))
-        case Vanished(job_id=job_id, confirmed=confirmed):
-            if not confirmed:
-                return (Inspect(job_id), Again(SOON_SECONDS))
-            return _reacquire(facts, bound, now, why=f"Slurm no longer knows job {job_id}")
-        case Tracked() as job:
-            return _guard(facts, bound, job, now)
-        case _:
-            assert_never(facts.job)
-
-
-def _guard(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, now: float
-) -> tuple[Action, ...]:
-    """A pod runs and its placeholder's id is known: does it still hold the node?"""
-    record = job.record
-    if job.state is None or record is None or record.state.base is not job.state.base:
-        return (Inspect(job.job_id), Again(SOON_SECONDS))
-    if hinted(job.state, record):
-        return (Inspect(job.job_id), Again(SOON_SECONDS))
-    if not _ours(facts, record):
-        return _reacquire(facts, bound, now, why=f"job {job.job_id} is another's now")
-    if record.state.ended and not job.settled:
-        return (LookForTwins(), Again(SOON_SECONDS))
-    if record.state.ended:
-        ending = ending_of(record)
-        told = sentence(record, ending)
-        if ending.kept:
-            return _reacquire(facts, bound, now, why=told)
-        return (*(Evict(pod, ending.reason, told) for pod in bound), Again(SOON_SECONDS))
-    if facts.unrecorded:
-        return (Record(job.job_id), Again(0.0))
-    match record.state.base:
-        case BaseState.PENDING:
-            return _pending_again(facts, bound, record, now)
-        case BaseState.RUNNING:
-            return _running(facts, bound, record, job, now)
-        case BaseState.SUSPENDED if facts.evict_suspended:
-            told = f"Slurm has suspended job {job.job_id}"
-            return (*(Evict(pod, Reason.SUSPENDED, told) for pod in bound), Again(SOON_SECONDS))
-        case _:
-            return (Again(SLOW_LOOK_SECONDS),)  # suspended: kept; unknown destroys nothing
-
-
-def _pending_again(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, now: float
-) -> tuple[Action, ...]:
-    if _requeued(record):
-        return _evict_requeued(bound, record)
-    tag = read_tag(record.admin_comment)
-    if tag is not None and tag.node and tag.node == bound[0].node:
-        return (Again(SLOW_LOOK_SECONDS),)  # a re-acquisition in Slurm's queue
-    # A crash of slurmctld forgets that a job was started (measured): Slurm would start it anywhere.
-    why = f"Slurm has forgotten that job {record.job_id} was started"
-    return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
-
-
-def _running(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, job: Tracked, now: float
-) -> tuple[Action, ...]:
-    if warned(record):
-        return _make_room(facts, bound, record)
-    if any(pod.node and pod.node not in record.nodes for pod in bound):
-        if _requeued(record):
-            return _evict_requeued(bound, record)
-        why = f"Slurm has started job {record.job_id} elsewhere"
-        return _reacquire(facts, bound, now, why=why, replaces=record.job_id)
-    waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
-    if waiting:
-        return _allocated(facts, waiting, job, now)
-    end = ends_at(record)
-    notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
-    return (*notes, Again(SLOW_LOOK_SECONDS))
-
-
-def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
-    """The warning before a preemption: the pods get what is left of the time, and no more than
-    they asked for.
-    """
-    left = seconds_left(record, epoch=facts.epoch)
-    told = warning(record, left)
-    return (
-        *(
-            Evict(pod, Reason.PREEMPTED, told, left if left < pod.grace_seconds else None)
-            for pod in bound
-        ),
-        Again(SOON_SECONDS),
-    )
-
-
-def _requeued(record: Job) -> bool:
-    """Whether it was since its pods were bound, by what Slurm itself says of both."""
-    tag = read_tag(record.admin_comment)
-    return record.restart_count > (0 if tag is None else tag.restarts)
-
-
-def _evict_requeued(bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
-    told = f"Slurm job {record.job_id} was requeued and has lost its node"
-    return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
-
-
-def _reacquire(
-    facts: UnitFacts,
-    bound: tuple[PodFacts, ...],
-    now: float,
-    *,
-    why: str,
-    replaces: int | None = None,
-) -> tuple[Action, ...]:
-    """The pod is healthy and Slurm does not know of it: ask for the very node it runs on."""
-    if not isinstance(facts.request, JobRequest):
-        return (Again(SLOW_LOOK_SECONDS),)
-    if now < facts.submit_at:
-        return (Again(facts.submit_at - now),)
-    if not bound[0].node:
-        return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
-    submit = Submit(facts.request, node=bound[0].node, why=why, replaces=replaces)
-    return (submit, Again(SLOW_LOOK_SECONDS))
-
-
-def _any_runs(facts: UnitFacts) -> bool:
-    return any(pod.stage in _RUNS for pod in facts.pods)
-
-
-def _ours(facts: UnitFacts, record: Job) -> bool:
-    return stands_for(record.admin_comment, facts.key, owner=facts.owner)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
+from typing import Final
 
 from annotations import JobRequest, Problem
 from scheduler.core.fitness import Place
-from scheduler.core.naming import Owner
+from scheduler.core.naming import Owner, stands_for
 from scheduler.core.reasons import Reason
 from slurmapi.model import Job, JobState
 
@@ -33,6 +34,9 @@ class PodStage(StrEnum):
     """Being deleted, but its containers may still run."""
     FINISHED = "finished"
     """Succeeded or Failed: its containers have stopped for good."""
+
+
+RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +145,12 @@ class UnitFacts:
     """The same moment in seconds of the epoch, which Slurm's own times are in."""
     evict_suspended: bool = False
     """Whether a pod goes when Slurm suspends its job (a policy of the site)."""
+
+    @property
+    def any_runs(self) -> bool:
+        """Whether containers of some pod may run."""
+        return any(pod.stage in RUNS for pod in self.pods)
+
+    def owns(self, record: Job) -> bool:
+        """Whether the job is the placeholder of this very unit (I8)."""
+        return stands_for(record.admin_comment, self.key, owner=self.owner)

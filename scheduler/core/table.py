@@ -30,7 +30,7 @@ from scheduler.core.actions import (
     Tell,
     Update,
 )
-from scheduler.core.decide import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS, decide
+from scheduler.core.decide import decide
 from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
@@ -44,6 +44,7 @@ from scheduler.core.facts import (
 )
 from scheduler.core.fitness import Place, Unfit
 from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.pace import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS
 from slurmapi.model import BaseState, Job, JobState
 
 WAIT: Final = "wait"

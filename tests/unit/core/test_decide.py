@@ -23,18 +23,18 @@ from scheduler.core.actions import (
     Submit,
     Tell,
 )
-from scheduler.core.decide import (
+from scheduler.core.decide import decide
+from scheduler.core.endings import ending_of
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
+from scheduler.core.fitness import Place, Unfit
+from scheduler.core.naming import Owner
+from scheduler.core.pace import (
     CANCEL_AGAIN_SECONDS,
     FRESH_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
-    decide,
 )
-from scheduler.core.endings import ending_of
-from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
-from scheduler.core.fitness import Place, Unfit
-from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 from tests.unit.core.things import (

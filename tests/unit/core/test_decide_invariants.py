@@ -26,7 +26,7 @@ from scheduler.core.actions import (
     Tell,
     Update,
 )
-from scheduler.core.decide import FRESH_SECONDS, decide
+from scheduler.core.decide import decide
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
@@ -38,6 +38,7 @@ from scheduler.core.facts import (
 )
 from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag
+from scheduler.core.pace import FRESH_SECONDS
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import (
     JOB,

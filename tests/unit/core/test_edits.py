@@ -10,10 +10,11 @@ import pytest
 
 from annotations import JobRequest, Sharing
 from scheduler.core.actions import Again, Cancel, DropJob, NoteEnd, Tell, Update
-from scheduler.core.decide import SLOW_LOOK_SECONDS, decide
+from scheduler.core.decide import decide
 from scheduler.core.edits import IN_PLACE, Edit, asked_after, differences, digests, edit_of
 from scheduler.core.facts import PodStage
 from scheduler.core.naming import read_tag
+from scheduler.core.pace import SLOW_LOOK_SECONDS
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import JOB, NOW, REQUEST, facts, pod, record, tag, tracked
 

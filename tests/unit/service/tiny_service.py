@@ -25,6 +25,7 @@ from scheduler.nodes import Nodes
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurmnodes import SlurmNodes
 from scheduler.slurmwatch import SlurmWatch
+from scheduler.teller import Teller
 from scheduler.units import Units
 from scheduler.workqueue import WorkQueue
 from slurmapi import (
@@ -120,17 +121,23 @@ class Service:
             doubtful=lambda _pod: self.census.completed_at is None,
             looked_through=lambda: self.census.completed_at is not None,
         )
+        teller = Teller(
+            cast("KubeApi", kube),
+            cast("Recorder", self.recorder),
+            condition_seconds=10.0,
+            unschedulable_reason=unschedulable_reason,
+            metrics=metrics,
+            clock=loop.time,
+        )
         self.executor = Executor(
             kube=cast("KubeApi", kube),
             slurm=client,
             canceller=self.canceller,
             units=self.units,
             nodes=self.nodes,
-            recorder=cast("Recorder", self.recorder),
+            teller=teller,
             owner=OWNER,
             placeholder_mode="auto",
-            condition_seconds=10.0,
-            unschedulable_reason=unschedulable_reason,
             watch=self.watch,
             census=self.census,
             job_environment=lambda _unit: {},
@@ -141,6 +148,7 @@ class Service:
             queue=self.queue,
             look=self.look,
             executor=self.executor,
+            teller=teller,
             metrics=metrics,
             clock=loop.time,
         )

@@ -1,0 +1,314 @@
+"""A pod waits for a Node: what to do until its placeholder holds one, and what with that one."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from annotations import JobRequest
+from scheduler.core.actions import (
+    Action,
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Exclude,
+    Inspect,
+    Locate,
+    LookForTwins,
+    Readmit,
+    Record,
+    Reject,
+    Submit,
+    Tell,
+    Update,
+)
+from scheduler.core.edits import called, differences, edit_of
+from scheduler.core.endings import ending_of, sentence, warned
+from scheduler.core.facts import (
+    InDoubt,
+    NoJob,
+    PodFacts,
+    PodStage,
+    Tracked,
+    UnitFacts,
+    Vanished,
+)
+from scheduler.core.fitness import Place
+from scheduler.core.pace import (
+    FRESH_SECONDS,
+    SLOW_LOOK_SECONDS,
+    SOON_SECONDS,
+    UNFIT_SECONDS,
+)
+from scheduler.core.pending import pending_text
+from scheduler.core.reasons import Reason
+from scheduler.core.remaining import ends_at
+from slurmapi.model import BaseState, Job
+
+_NO_NODE: Final = "no Node fits"
+
+
+def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
+    """A pod waits for a Node."""
+    pods = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
+    if not pods:
+        return (Again(SLOW_LOOK_SECONDS),)
+    if not isinstance(facts.request, JobRequest):
+        return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
+    match facts.job:
+        case NoJob():
+            if facts.nowhere:
+                return _nowhere(facts, pods)
+            if now < facts.submit_at:
+                return (Again(facts.submit_at - now),)
+            excluded = tuple(facts.excluded.items())
+            return (Submit(facts.request, excluded=excluded), Again(SLOW_LOOK_SECONDS))
+        case InDoubt():
+            return (LookForTwins(), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed):
+            if not confirmed:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            return (DropJob(job_id, "Slurm no longer knows it"), Again(0.0))
+        case Tracked() as job:
+            return _follow(facts, pods, job, now)
+        case _:
+            assert_never(facts.job)
+
+
+def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
+    """No Node can take the pod, so that a job would only hold what nobody can use."""
+    # One Event however often the counts in the message change.
+    tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=_NO_NODE) for pod in pods)
+    return (*tell, Again(SLOW_LOOK_SECONDS))
+
+
+def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
+    """The pod was changed into something unacceptable after its placeholder was submitted."""
+    match facts.job:
+        case NoJob():
+            return ()
+        case InDoubt():
+            return (LookForTwins(), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed):
+            if not confirmed:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            return (DropJob(job_id, "Slurm no longer knows it"),)
+        case Tracked(job_id=job_id, record=record):
+            if record is None:
+                return (Inspect(job_id), Again(SOON_SECONDS))
+            if not facts.owns(record):
+                return (DropJob(job_id, "the id is another's job now"),)
+            if record.state.ended:
+                return (DropJob(job_id, f"it is {record.state}"),)
+            return _give_back(job_id, "the pod cannot be served as it is now")
+        case _:
+            assert_never(facts.job)
+
+
+def _give_back(job_id: int, why: str) -> tuple[Action, ...]:
+    """The pod lets go of the job before it is cancelled: should we die in between, a census finds
+    the job, whereas a cancelled job on a waiting pod would look like somebody's scancel.
+    """
+    return (DropJob(job_id, why), Cancel(job_id, why))
+
+
+def _follow(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    """A pod waits, and its placeholder is somewhere between queued and over."""
+    if job.state is None:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if job.record is not None and not facts.owns(job.record):
+        return (DropJob(job.job_id, "the id is another's job now"), Again(0.0))
+    if job.cancelled_at is not None:
+        return (DropJob(job.job_id, "it was given back"), Again(0.0))
+    if facts.unrecorded and job.record is not None and not job.state.ended:
+        return (Record(job.job_id), Again(0.0))
+    match job.state.base:
+        case BaseState.PENDING:
+            return _wait(facts, pods, job, now)
+        case BaseState.RUNNING:
+            return allocated(facts, pods, job, now)
+        case BaseState.SUSPENDED | BaseState.UNKNOWN:
+            if job.record is None:
+                return (Inspect(job.job_id), Again(SOON_SECONDS))
+            told = f"Slurm job {job.job_id} is {job.state}"
+            return (
+                *(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods),
+                Again(SLOW_LOOK_SECONDS),
+            )
+        case (
+            BaseState.COMPLETED
+            | BaseState.CANCELLED
+            | BaseState.FAILED
+            | BaseState.TIMEOUT
+            | BaseState.NODE_FAIL
+            | BaseState.PREEMPTED
+            | BaseState.BOOT_FAIL
+            | BaseState.DEADLINE
+            | BaseState.OUT_OF_MEMORY
+        ):
+            return _ended_before_bind(pods, job)
+        case _:
+            assert_never(job.state.base)
+
+
+def _wait(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    record, request = job.record, facts.request
+    if record is None or not isinstance(request, JobRequest):
+        return _tell_pending(facts, pods, job)
+    edit = edit_of(record, request)
+    if edit.anew:
+        what = ", ".join(map(called, edit.anew))
+        why = f"{what} was edited, which no pending job can take: a new one follows, last in line"
+        return (*_give_back(job.job_id, why), Again(0.0))
+    if edit.in_place and now >= facts.update_at:
+        return (Update(job.job_id, request, edit.in_place), Again(SLOW_LOOK_SECONDS))
+    again = (Again(facts.update_at - now),) if edit.in_place else ()
+    return (*_tell_pending(facts, pods, job), *again, *_readmit(facts, job, now))
+
+
+def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
+    record = job.record
+    message = pending_text(job.job_id, record)
+    if record is not None and isinstance(facts.request, JobRequest):
+        odd = [facts.untaken] if facts.untaken else list(differences(record, facts.request))
+        message = ". ".join([message, *odd])
+    cause = record.state_reason if record is not None else ""
+    tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
+    # A job that its pod makes depend on others waits for them, and not behind a twin.
+    behind = cause == "Dependency" and not (
+        isinstance(facts.request, JobRequest) and facts.request.dependency
+    )
+    twins = (LookForTwins(),) if behind else ()
+    return (*tell, *twins, Again(SLOW_LOOK_SECONDS))
+
+
+def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
+    """Only right after a look, so that the pace of those looks is the pace of the updates."""
+    record = job.record
+    if record is None or not isinstance(facts.request, JobRequest):
+        return ()
+    if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
+        return ()
+    request = facts.request
+    ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses both at once
+    wanted = tuple(sorted({*request.excluded_nodes, *ours}))
+    if set(wanted) == set(record.excluded_nodes):
+        return ()
+    return (Readmit(job.job_id, wanted),)
+
+
+def allocated(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    """Slurm has started the job: bind the pods to what it holds, or say why not."""
+    record = job.record
+    if (
+        record is None
+        or record.state.base is not BaseState.RUNNING
+        or now - job.record_at > FRESH_SECONDS
+        or (record.state.configuring and not _configuring(job))
+    ):
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if warned(record) and not facts.any_runs:
+        return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
+    if record.state.configuring:
+        told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
+        return (*(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods), Again(SOON_SECONDS))
+    placed = _places(facts.pods, record.nodes)
+    if placed is None:
+        if facts.any_runs:
+            return (Again(SLOW_LOOK_SECONDS),)
+        why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
+        return (*_give_back(job.job_id, why), Again(0.0))
+    unlocated = tuple(node for node in placed.values() if node not in facts.nodes)
+    if unlocated:
+        return (Locate(unlocated), Again(0.0))
+    places = {node: facts.nodes[node] for node in placed.values()}
+    unfit = {node: place for node, place in places.items() if place.unfit is not None}
+    if unfit:
+        return _unfit(facts, pods, job, unfit, now)
+    return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _binds(
+    pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], record: Job
+) -> tuple[Action, ...]:
+    return tuple(
+        Bind(
+            pod,
+            node,
+            record.job_id,
+            places[node].target,
+            restarts=record.restart_count,
+            ends_at=ends_at(record),
+        )
+        for pod in pods
+        for node in (placed[pod.uid],)
+    )
+
+
+def _configuring(job: Tracked) -> bool:
+    return job.state is not None and job.state.configuring
+
+
+def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
+    """Pod uid to node, rank by rank; None where there are not as many nodes as pods."""
+    if len(pods) != len(nodes):
+        return None
+    return {pod.uid: node for pod, node in zip(pods, nodes, strict=True)}
+
+
+def _unfit(
+    facts: UnitFacts,
+    pods: tuple[PodFacts, ...],
+    job: Tracked,
+    unfit: dict[str, Place],
+    now: float,
+) -> tuple[Action, ...]:
+    """An allocation that cannot be used: waited for where that can help, else given back."""
+    why = {node: _complaint(node, place) for node, place in unfit.items()}
+    what = "; ".join(why.values())
+    passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
+    patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
+    if (passes and patient) or facts.any_runs:
+        told = f"{what}: the pod is bound once that changes"
+        return (*_unavailable(pods, job, told), Again(SOON_SECONDS))
+    told = f"{what}: the allocation is given back, and asked for elsewhere"
+    exclude = (Exclude(node, text) for node, text in why.items())
+    since = f"{what} for over {UNFIT_SECONDS:.0f} s" if passes else what
+    return (
+        *_unavailable(pods, job, told),
+        *exclude,
+        *_give_back(job.job_id, since),
+        Again(0.0),
+    )
+
+
+def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, told: str) -> tuple[Action, ...]:
+    message = f"Slurm job {job.job_id} is allocated, but {told}"
+    return tuple(Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
+
+
+def _complaint(node: str, place: Place) -> str:
+    """Both names, where they differ."""
+    if not place.target:
+        return f"Slurm node {node} {place.unfit}"
+    behind = "" if place.target == node else f" (Slurm node {node})"
+    return f"Kubernetes Node {place.target}{behind} {place.unfit}"
+
+
+def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
+    if job.record is None or not job.record.state.ended:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if not job.settled:
+        return (LookForTwins(), Again(SOON_SECONDS))
+    ending = ending_of(job.record)
+    told = sentence(job.record, ending)
+    if ending.again:
+        return (DropJob(job.job_id, told), Again(0.0))
+    return (*(Evict(pod, ending.reason, told) for pod in pods), Again(SOON_SECONDS))

@@ -1,0 +1,129 @@
+"""What the owner of a pod gets to see: Events, and the condition that says why it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from annotations import Problem
+from scheduler.core.actions import Reject, Tell
+from scheduler.core.facts import Remark
+from scheduler.core.naming import JOB_ID
+from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.kube.api import Condition, KubeApi
+from scheduler.kube.recorder import ObjectRef, Recorder
+from scheduler.metrics import Metrics
+from scheduler.policy.verdict import Refusal
+from scheduler.units import Unit
+
+log = structlog.get_logger(__name__)
+
+
+class Teller:
+    """Writes on pods. A condition that only changes its wording is patched no more often than each
+    `condition_seconds`; `unschedulable_reason` stands in it for any reason, if it is not empty.
+    """
+
+    def __init__(
+        self,
+        kube: KubeApi,
+        recorder: Recorder,
+        *,
+        condition_seconds: float,
+        unschedulable_reason: str,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._condition_seconds = condition_seconds
+        self._unschedulable_reason = unschedulable_reason
+        self._metrics = metrics
+        self._clock = clock
+
+    def event(self, unit: Unit, reason: Reason, message: str) -> None:
+        """Record an Event; it is written later, or never when there are too many."""
+        kind = MEANINGS[reason].kind
+        ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
+        self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
+
+    def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
+        """Say what is to be said of a request; once for each pod."""
+        for remark in remarks:
+            if remark in unit.remarks:
+                continue
+            self.event(unit, remark.reason, remark.message)
+            if remark.reason is Reason.ROOT_REQUESTED:
+                self._metrics.root_requests.inc()
+            log.warning("request remarked on", pod=unit.name, remark=remark.message)
+        unit.remarks = remarks
+
+    async def reject(self, unit: Unit, action: Reject) -> None:
+        """All that is wrong with the pod, once. Raises KubeError."""
+        message = problems_text(action.problems)
+        told = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
+        if unit.told == (told.reason, told.message):
+            return
+        self.event(unit, Reason.SCHEDULING_FAILED, message)
+        for problem in action.problems:
+            if isinstance(problem, Refusal):
+                self._metrics.policy_refusals.labels(problem.rule).inc()
+        await self._write(unit, Reason.SCHEDULING_FAILED, message)
+        self._metrics.actions.labels("reject", "ok").inc()
+
+    async def tell(self, unit: Unit, action: Tell) -> float | None:
+        """The condition, with an Event where Slurm has a new cause; the seconds to wait where the
+        condition was written just before. Raises KubeError.
+        """
+        if action.cause not in {"", "None", unit.cause}:
+            unit.cause = action.cause
+            self.event(unit, action.reason, action.message)
+        return await self._write(unit, action.reason, action.message)
+
+    async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
+        """The condition, where the pod is not bound. Raises KubeError."""
+        if not unit.bound:
+            await self._write(unit, reason, message)
+
+    def not_scheduled(self, reason: Reason, message: str) -> Condition:
+        """PodScheduled=False, with the one reason that the site wants there, if it wants one."""
+        written = self._unschedulable_reason or reason
+        return Condition("PodScheduled", "False", written, message, _now())
+
+    async def _write(self, unit: Unit, reason: Reason, message: str) -> float | None:
+        now = self._clock()
+        if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
+            unit.unfit_since = now
+            self.event(unit, reason, message)
+        told = self.not_scheduled(reason, message)
+        if unit.told == (told.reason, told.message):
+            return None
+        early = unit.told_at + self._condition_seconds - now
+        if unit.told_reason == reason and early > 0:
+            return early
+        job_id = None if unit.job is None else unit.job.job_id
+        await self._kube.patch_pod_status(
+            unit.namespace,
+            unit.name,
+            unit.key,
+            conditions=(told,),
+            annotations={} if job_id is None else {JOB_ID: str(job_id)},
+        )
+        unit.recorded = job_id or unit.recorded
+        unit.told, unit.told_reason = (told.reason, told.message), reason
+        unit.told_at = now
+        return None
+
+
+def problems_text(problems: Sequence[Problem]) -> str:
+    """All problems of a pod in one message, and what can be done."""
+    # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
+    ordered = sorted(problems, key=lambda problem: not problem.known_as)
+    listed = "; ".join(problem.text for problem in ordered)
+    return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
