@@ -224,6 +224,7 @@ def _namespace(body: Body) -> Body:
 
 
 def _node(body: Body) -> Body:
+    body = {**body, "spec": body.get("spec") or {}}  # never left out, unlike most that is empty
     status = body.get("status")
     if not status:
         return body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from tests.contract.kube.client import KubeClient, Namespace, pod
 
 
@@ -139,3 +141,19 @@ async def test_event_is_one_object_in_two_versions(kube: KubeClient, namespace: 
     newer = await kube.get(namespace.path("events", "p1.1", api="/apis/events.k8s.io/v1"))
     assert newer.body["note"] == "hello"
     assert newer.body["regarding"]["uid"] == made.uid
+
+
+async def test_node_shows_a_spec_even_where_it_is_empty(kube: KubeClient) -> None:
+    name = f"bare-{uuid4().hex[:8]}"
+    made = await kube.post("/api/v1/nodes", {"metadata": {"name": name}})
+    try:
+        taints = [{"key": "x", "effect": "NoSchedule"}]
+        await kube.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": taints}})
+        cleared = await kube.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+    finally:
+        await kube.delete(f"/api/v1/nodes/{name}")
+    shown = [
+        {key: it for key, it in answer.body["spec"].items() if key != "taints"}
+        for answer in (made, cleared)
+    ]
+    assert shown == [{}, {}]
