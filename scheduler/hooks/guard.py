@@ -81,10 +81,10 @@ class Guard:
 
         `nodes` are Slurm's names. The pods the job itself stands for are in nobody's way.
         """
-        kube_nodes = frozenset(map(self._kube_node, nodes))
 
         async def in_way() -> frozenset[str]:
-            return await self._in_way(job_id, kube_nodes)
+            # Each time anew: what is behind a node is not known before the caches are filled.
+            return await self._in_way(job_id, frozenset(map(self._kube_node, nodes)))
 
         return await self._until_none(in_way, seconds=seconds)
 

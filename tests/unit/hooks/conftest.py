@@ -44,6 +44,7 @@ class Scene:
         self.metrics = Metrics()
         self.synced = asyncio.Event()
         self.synced.set()
+        self.behind: dict[str, str] = {}
         client = cast("SlurmClient", self.slurm)
         clock = asyncio.get_running_loop().time
         self.changed: list[str] = []
@@ -65,7 +66,7 @@ class Scene:
             fresh=self.fresh,
             owner=OWNER,
             synced=self._until_synced,
-            kube_node=str,
+            kube_node=lambda node: self.behind.get(node, node),
             clock=clock,
         )
 

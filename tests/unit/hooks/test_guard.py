@@ -185,3 +185,14 @@ async def test_pod_that_is_on_no_node_is_as_good_as_gone(scene):
     scene.presence.changed(None, pod_on("", uid="a"))
     assert scene.slurm.live(job_id)
     assert (await scene.guard.gone("a", seconds=SHORT)).answer is Answer.FREE
+
+
+async def test_what_is_behind_a_node_is_asked_once_that_is_known(scene):
+    """A prolog asks while this process starts; the node has another name in Kubernetes."""
+    scene.synced.clear()
+    asking = asyncio.create_task(cleared(scene, nodes=("gpu-1",), seconds=1.0))
+    await asyncio.sleep(0.02)
+    scene.behind["gpu-1"] = "n1"
+    scene.departing_pod("a")
+    scene.synced.set()
+    assert (await asking).answer is Answer.BUSY
