@@ -19,6 +19,7 @@ from scheduler.policy.rulebook import Rulebook
 from scheduler.units import Placeholder, Unit, Units
 
 _LONGEST_JOB_ID = len(str(2**32))
+_NO_JOB_ID = 2**32 - 2  # NO_VAL of slurm.h, and INFINITE above it
 # A process before this one may have submitted for it.
 _BEFORE_US = float("-inf")
 _NO_WISHES = Wishes()
@@ -158,7 +159,8 @@ def recorded_job(pod: Pod) -> int | None:
     """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
     text = pod.metadata.annotations.get(JOB_ID, "")
     plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
-    return (int(text) or None) if plain else None
+    job_id = int(text) if plain else 0
+    return job_id if 0 < job_id < _NO_JOB_ID else None
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:

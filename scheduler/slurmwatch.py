@@ -8,7 +8,7 @@ full looks for pending reasons have a fixed budget.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -90,8 +90,33 @@ class SlurmWatch:
         Raises SlurmError.
         """
         async with self._asking:
+            claimed = {job_id for job_id in job_ids if self._claimed(job_id)}
+            known = [job_id for job_id in job_ids if job_id not in claimed]
+            states = await self._client.job_states(known) if known else {}
+            await self._take(known, states)
+            return {**states, **await self._try_claimed(sorted(claimed))}
+
+    def _claimed(self, job_id: int) -> bool:
+        """Whether an annotation is all that speaks of that job: anybody may write any number."""
+        return all(
+            unit.job is not None and unit.job.record is None and not unit.job.submitted_at
+            for unit in self._units.by_job(job_id)
+        )
+
+    async def _try_claimed(self, job_ids: list[int]) -> Mapping[int, JobState]:
+        """Slurm refuses a whole question for one id that is none; each is looked at by itself too,
+        so that nothing is lost but time.
+        """
+        if not job_ids:
+            return {}
+        try:
             states = await self._client.job_states(job_ids)
-            await self._take(job_ids, states)
+        except SlurmRefused as error:
+            if isinstance(error, SlurmDenied) and error.authentication:
+                raise
+            log.debug("claimed jobs cannot be asked for", error=str(error))
+            return {}
+        await self._take(job_ids, states)
         return states
 
     async def run(self) -> None:

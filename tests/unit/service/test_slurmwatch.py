@@ -18,6 +18,7 @@ from slurmapi import (
     SlurmBusy,
     SlurmClient,
     SlurmGarbled,
+    SlurmRefused,
     SlurmUnreachable,
 )
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -44,7 +45,8 @@ class Pulse:
 
     def add(self, *, waiting: bool = True) -> Unit:
         job_id = self.slurm.add()
-        unit = Unit(f"uid-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=Placeholder(job_id))
+        job = Placeholder(job_id, submitted_at=0.001)
+        unit = Unit(f"uid-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=job)
         unit.waiting = waiting
         return self.units.add(unit)
 
@@ -199,6 +201,28 @@ async def test_failed_pulse_changes_nothing_but_doubts_the_records(slurm, pulse,
     assert unit.job.missing == 0
     assert unit.job.record is not None
     assert not unit.job.proven
+
+
+async def test_id_that_slurm_takes_for_none_blinds_nobody_but_its_own_unit(slurm, pulse):
+    """Slurm refuses the whole question; the id is what anybody may write on a pod of his."""
+    unit = pulse.add()
+    await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
+    pulse.units.add(Unit("forger", "ns", "forger", seen_at=0.0, job=Placeholder(4_000_000_000)))
+    answer = slurm.job_states
+
+    async def states(ids):
+        if 4_000_000_000 in ids:
+            raise SlurmRefused("JobID larger than acceptable range", status=400)
+        return await answer(ids)
+
+    slurm.job_states = states
+    async with pulse.running():
+        await asyncio.sleep(1)
+        slurm.start(unit.job.job_id)
+        await asyncio.sleep(1)
+    assert unit.job.state == JobState(BaseState.RUNNING)
+    assert pulse.watch.last_answer_at is not None
+    assert unit.job.proven
 
 
 async def test_look_counts_only_the_answer_that_there_is_no_such_job(slurm, pulse):
