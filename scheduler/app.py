@@ -397,7 +397,7 @@ class App:
         for pod in self._pod_store:
             self._queue.add(pod.metadata.uid)
 
-    def _kill_wait_changed(self, seconds: int) -> None:
+    def _kill_wait_changed(self, seconds: int | None) -> None:
         self._look.use_kill_wait(seconds)
         for unit in self._units:
             self._queue.add(unit.key)

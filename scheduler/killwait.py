@@ -22,11 +22,14 @@ log = structlog.get_logger(__name__)
 _EVERY_SECONDS: Final = 60.0
 # At the start pods wait for the answer so long.
 _FIRST_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 5.0
 
 
 class KillWait:
-    """Reads KillWait now and then. `on_change` is told of a new one, in seconds; `warn` of a reason
-    and a message for people when it is not what `--slurm-kill-wait` says.
+    """Reads KillWait now and then. `on_change` is told of a new one, in seconds, and None where
+    Slurm has not answered yet: what was accepted before a restart is not judged by a setting that
+    may be wrong. `warn` is told of a reason and a message for people when Slurm's is not what
+    `--slurm-kill-wait` says.
     """
 
     def __init__(
@@ -34,7 +37,7 @@ class KillWait:
         client: SlurmClient,
         *,
         setting_seconds: int,
-        on_change: Callable[[int], None],
+        on_change: Callable[[int | None], None],
         warn: Callable[[Reason, str], None],
         metrics: Metrics,
     ) -> None:
@@ -45,6 +48,7 @@ class KillWait:
         self._warn = warn
         self._metrics = metrics
         self._warned_of = setting_seconds
+        self._doubted = False
         metrics.kill_wait.labels("setting").set(setting_seconds)
 
     @property
@@ -59,11 +63,13 @@ class KillWait:
                 await self._read()
         except (SlurmError, TimeoutError) as error:
             log.warning("slurm's KillWait is not known yet", error=str(error) or "no answer")
+            self._doubted = True
+            self._on_change(None)
 
     async def run(self) -> None:
         """Read it again and again, for ever; end it by cancelling."""
         while True:
-            await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.sleep(_AGAIN_SECONDS if self._doubted else _EVERY_SECONDS)
             try:
                 await self._read()
             except SlurmError as error:
@@ -71,17 +77,20 @@ class KillWait:
 
     async def _read(self) -> None:
         conf = await self._client.config()
-        if conf is None or conf.kill_wait is None:
+        seconds = None if conf is None else conf.kill_wait
+        self._use(self._in_use if seconds is None else seconds)
+        if seconds is None:
             return
-        seconds = conf.kill_wait
         self._metrics.kill_wait.labels("slurm").set(seconds)
         self._metrics.kill_wait_mismatch.set(seconds != self._setting)
-        if seconds != self._in_use:
-            self._in_use = seconds
-            self._on_change(seconds)
         if seconds != self._warned_of:
             self._warned_of = seconds
             self._compare(seconds)
+
+    def _use(self, seconds: int) -> None:
+        if seconds != self._in_use or self._doubted:
+            self._in_use, self._doubted = seconds, False
+            self._on_change(seconds)
 
     def _compare(self, seconds: int) -> None:
         if seconds == self._setting:

@@ -53,6 +53,7 @@ class Look:
         self._evict_suspended = evict_suspended
         self._rulebook = rulebook
         self._rules = rules
+        self._judges_grace = True
         self._parse = lru_cache(maxsize=4096)(_Parser(rules, rulebook))
 
     def unit(self, key: str) -> Unit | None:
@@ -108,9 +109,11 @@ class Look:
         if unit is not None:
             unit.outcome = outcome_of(pod) or unit.outcome
 
-    def use_kill_wait(self, seconds: int) -> None:
-        """Judge grace periods by this KillWait from now on."""
-        self._rules = replace(self._rules, kill_wait_seconds=seconds)
+    def use_kill_wait(self, seconds: int | None) -> None:
+        """Judge grace periods by this KillWait from now on, and none where it is not known."""
+        self._judges_grace = seconds is not None
+        if seconds is not None:
+            self._rules = replace(self._rules, kill_wait_seconds=seconds)
         self._parse = lru_cache(maxsize=4096)(_Parser(self._rules, self._rulebook))
 
     def pod(self, uid: str) -> Pod | None:
@@ -152,7 +155,10 @@ class Look:
         return self._nodes.node_of(target, among=among) or ""
 
     def _read(self, pod: Pod) -> _Reading:
-        return self._parse(_Spec(pod, self._rulebook.edition(pod.metadata.namespace)))
+        edition = self._rulebook.edition(pod.metadata.namespace)
+        # The grace of a pod that runs was accepted: its node is asked for anew all the same.
+        judged = self._judges_grace and not pod.spec.node_name
+        return self._parse(_Spec(pod, edition, grace_counts=judged))
 
 
 def recorded_job(pod: Pod) -> int | None:
@@ -196,15 +202,17 @@ _Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]
 class _Spec:
     """A pod's part that the parser reads, hashed by identity of the pod's version."""
 
-    __slots__ = ("_key", "pod")
+    __slots__ = ("_key", "grace_counts", "pod")
 
-    def __init__(self, pod: Pod, edition: Hashable) -> None:
+    def __init__(self, pod: Pod, edition: Hashable, *, grace_counts: bool) -> None:
         self.pod = pod
+        self.grace_counts = grace_counts
         # Resources and grace are immutable; annotations are not, but ours change them often.
         # Selector and affinity may change while a scheduling gate holds the pod.
         spec = pod.spec
         self._key = (
             edition,
+            grace_counts,
             pod.metadata.uid,
             spec.active_deadline_seconds,
             spec.affinity,
@@ -228,18 +236,22 @@ class _Parser:
 
     def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
         self._rules = rules
+        self._any_grace = replace(rules, grace_policy="guarded")
         self._rulebook = rulebook
 
     def __call__(self, spec: _Spec) -> _Reading:
         verdict = self._rulebook.judge(spec.pod)
         if isinstance(verdict, Problem):
             return (verdict,), ()
-        request = self._parse(spec.pod, verdict.annotations)
+        rules = self._rules if spec.grace_counts else self._any_grace
+        request = self._parse(spec.pod, verdict.annotations, rules)
         if not isinstance(request, JobRequest):
             return (*request, *verdict.problems), verdict.remarks
         return verdict.problems or request, verdict.remarks
 
-    def _parse(self, pod: Pod, annotations: Mapping[str, str]) -> JobRequest | tuple[Problem, ...]:
+    def _parse(
+        self, pod: Pod, annotations: Mapping[str, str], rules: Rules
+    ) -> JobRequest | tuple[Problem, ...]:
         whole = pod.spec.resources or ResourceRequirements()
         return parse(
             PodSpec(
@@ -254,7 +266,7 @@ class _Parser:
                 termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
                 active_deadline_seconds=pod.spec.active_deadline_seconds,
             ),
-            self._rules,
+            rules,
         )
 
 

@@ -12,6 +12,7 @@ import structlog
 from annotations import JobRequest
 from scheduler.core.reasons import Reason
 from scheduler.killwait import KillWait, own_pod
+from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
 from scheduler.metrics import Metrics
 from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 from tests.unit.service.tiny_kube import TinyKube
@@ -26,7 +27,7 @@ class Scene:
 
     def __init__(self, *told: int | SlurmError | None) -> None:
         self.told = deque(told)
-        self.changes: list[int] = []
+        self.changes: list[int | None] = []
         self.warnings: list[tuple[Reason, str]] = []
         self.metrics = Metrics()
         self.kill_wait = KillWait(
@@ -83,13 +84,26 @@ async def test_reconfigured_slurm_is_followed():
     assert scene.value("mismatch") == 0
 
 
-@pytest.mark.parametrize("told", [None, SlurmUnreachable("down")])
-async def test_without_an_answer_the_setting_stays(told):
-    scene = Scene(told)
+async def test_without_a_word_of_it_the_setting_stays():
+    scene = Scene(None)
     await scene.play(5)
     assert not scene.changes
     assert not scene.warnings
     assert scene.value("mismatch") == 0
+
+
+@pytest.mark.parametrize(("told", "counts"), [(None, 30), (30, 30), (90, 90)])
+async def test_setting_counts_only_once_slurm_has_answered(told, counts):
+    """A slurm.conf with another KillWait may have let pods in that the setting would refuse."""
+    away = SlurmUnreachable("down")
+    scene = Scene(away, away, told)
+    await scene.play(0.5)
+    assert scene.changes == [None, counts]
+    assert scene.kill_wait.seconds == counts
+    silent = Scene(away)
+    await silent.play(5)
+    assert silent.changes == [None]
+    assert not silent.warnings
 
 
 async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube):
@@ -103,6 +117,51 @@ async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube
     request = service.look.facts(unit).request
     assert not isinstance(request, JobRequest)
     assert "KillWait is 20s" in str(request[0])
+
+
+async def test_pod_that_waits_keeps_its_job_while_kill_wait_is_not_known(
+    slurm: TinySlurm, kube: TinyKube
+):
+    before = Service(slurm, kube)
+    before.look.use_kill_wait(90)
+    before.start()
+    kube.create("uid-0", spec=long_grace())
+    await asyncio.sleep(5)
+    assert slurm.live(1)
+    await before.kill()
+
+    kube.relist()
+    after = Service(slurm, kube)
+    after.look.use_kill_wait(None)
+    after.start()
+    await asyncio.sleep(60)
+    after.look.use_kill_wait(90)
+    await asyncio.sleep(400)
+    assert slurm.live(1)
+    assert list(slurm.jobs) == [1]
+    await after.kill()
+
+
+async def test_pod_that_runs_is_asked_for_anew_whatever_kill_wait_has_become(
+    slurm: TinySlurm, kube: TinyKube, service: Service
+):
+    service.look.use_kill_wait(90)
+    service.start()
+    kube.create("uid-0", spec=long_grace())
+    await asyncio.sleep(3)
+    slurm.start(1)
+    await asyncio.sleep(3)
+    assert kube.bindings == [("uid-0", "n1")]
+    service.look.use_kill_wait(30)
+    slurm.forget(1)
+    await asyncio.sleep(30)
+    assert slurm.submissions[2].required_nodes == ("n1",)
+
+
+def long_grace() -> PodSpec:
+    requests: dict[str, str | int | float] = {"cpu": "1", "memory": "1Gi"}
+    container = Container(name="c", resources=ResourceRequirements(requests=requests))
+    return PodSpec(termination_grace_period_seconds=60, containers=(container,))
 
 
 def test_own_pod_is_what_the_downward_api_says():
