@@ -42,8 +42,6 @@ def keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
     if not bound or not all(pod.placed_by_us for pod in bound):
         return (Again(SLOW_LOOK_SECONDS),)
-    if facts.unlisted and not all(pod.node for pod in bound):
-        return (Locate(), Again(0.0))
     match facts.job:
         case NoJob():
             return _reacquire(facts, bound, now, why="nothing is known of a job for it")
@@ -110,6 +108,8 @@ def _running(
 ) -> tuple[Action, ...]:
     if warned(record):
         return _make_room(facts, bound, record)
+    if facts.unlisted and not all(pod.node for pod in bound):
+        return (Locate(), Again(0.0))
     if any(pod.node and pod.node not in record.nodes for pod in bound):
         if _requeued(record):
             return _evict_requeued(bound, record)
@@ -162,6 +162,8 @@ def _reacquire(
         return (Again(SLOW_LOOK_SECONDS),)
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
+    if facts.unlisted and not bound[0].node:
+        return (Locate(), Again(0.0))
     if not bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
     submit = Submit(facts.request, node=bound[0].node, why=why, replaces=replaces)

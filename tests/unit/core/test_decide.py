@@ -298,6 +298,16 @@ def test_placeholder_of_a_pod_whose_slurm_node_is_unknown_is_not_asked_for_elsew
     assert decide(facts(running, job=tracked(record(nodes=("n7",)))), NOW) == (SLOW,)
 
 
+def test_end_of_a_job_does_not_wait_until_slurm_tells_its_nodes():
+    """A list of nodes that cannot be had must not keep a pod whose resources are gone."""
+    running = pod(PodStage.BOUND, node="")
+    for job in (record(BaseState.PREEMPTED), warned()):
+        actions = decide(facts(running, job=tracked(job), unlisted=True, epoch=5000.0), NOW)
+        assert kinds(actions)[0] == "Evict"
+    held = tracked(record(nodes=("n7",)))
+    assert decide(facts(running, job=held, unlisted=True), NOW) == (Locate(), Again(0.0))
+
+
 @pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
 def test_allocation_of_the_wrong_size_is_given_back(nodes):
     actions = decide(facts(WAITING, job=tracked(record(nodes=nodes))), NOW)
