@@ -41,6 +41,7 @@ from scheduler.eviction import Evictor
 from scheduler.farewell import Farewell
 from scheduler.gate import Gate
 from scheduler.kube.api import AlreadyBound, Bound, Gone, KubeApi
+from scheduler.kube.errors import KubeInterrupted
 from scheduler.metrics import Metrics
 from scheduler.nodes import Nodes
 from scheduler.placeholder import mode_for, submission
@@ -381,6 +382,8 @@ class Executor:
             raise
 
     async def _drop(self, unit: Unit, action: DropJob) -> None:
+        if unit.key in self._units.binding:
+            await self._settle_binding(unit)
         await self._kube.patch_pod_status(
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
@@ -390,6 +393,18 @@ class Executor:
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
+
+    async def _settle_binding(self, unit: Unit) -> None:
+        """A binding was sent, its answer lost, and the watch does not show it: only the API server
+        knows whether the pod runs on what is about to be given back. Raises KubeInterrupted where
+        it does.
+        """
+        pod = await self._kube.get_pod(unit.namespace, unit.name)
+        if pod is None or pod.metadata.uid != unit.key or not pod.spec.node_name:
+            return
+        self._units.binding.pop(unit.key, None)
+        unit.bound[unit.key] = pod.spec.node_name
+        raise KubeInterrupted(f"the pod is bound to {pod.spec.node_name} after all")
 
     def _count(self, action: str, outcome: str) -> None:
         self._metrics.actions.labels(action, outcome).inc()

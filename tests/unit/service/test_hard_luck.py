@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from scheduler.core.fitness import Taint
 from scheduler.core.naming import JOB_ID, NODES
 from slurmapi import (
     BaseState,
@@ -17,6 +18,7 @@ from slurmapi import (
     SlurmUnreachable,
 )
 from tests.unit.core.things import tag as tag_of
+from tests.unit.policy.policies import policy
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -305,6 +307,34 @@ async def test_pod_bound_by_a_lost_answer_whose_job_ended_is_accounted_for(slurm
     await asyncio.sleep(20)
     (job_id,) = live(slurm)
     assert slurm.submissions[job_id].required_nodes == ("n1",)
+
+
+@pytest.mark.parametrize("change", ["node", "policy", "preemption"])
+async def test_job_of_a_binding_whose_answer_was_lost_is_not_given_back(
+    slurm, kube, service, change
+):
+    """The watch is behind, and something else says meanwhile that the allocation is of no use."""
+    service.start()
+    kube.create(UID, annotations={"sunk.coreweave.com/account": "x"})
+    await asyncio.sleep(5)
+    kube.lag, kube.lose_next_binding = 8.0, True
+
+    def meanwhile(_uid: str, _node: str) -> None:
+        match change:
+            case "node":
+                kube.set_node("n1", taints=(Taint("gone", effect="NoExecute"),))
+            case "policy":
+                service.rulebook.take(policy("rules: [{name: r, allowed: {account: [y]}}]"))
+            case _:
+                slurm.change(1, BaseState.PREEMPTED)
+
+    kube.on_bind = meanwhile
+    slurm.start(1)
+    await asyncio.sleep(30)
+    assert kube.bindings == [(UID, "n1")]
+    assert slurm.calls["cancel"] == 0
+    assert slurm.calls["submit"] == 1
+    assert kube.deleted == ([UID] if change == "preemption" else [])
 
 
 async def test_answer_lost_twice_leaves_one_job_for_a_pod_that_runs(slurm, kube, service):

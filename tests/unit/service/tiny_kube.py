@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.core.fitness import Taint
 from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Held, Patched
+from scheduler.kube.errors import KubeInterrupted
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
     Container,
@@ -46,6 +47,7 @@ class TinyKube:
         self.graces: list[int | None] = []
         self.evictions = 0
         self.budget_holds = False
+        self.lose_next_binding = False
         self.patches: list[tuple[str, tuple[Condition, ...]]] = []
         self.fail: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.on_bind: Callable[[str, str], None] = lambda _uid, _node: None
@@ -78,6 +80,9 @@ class TinyKube:
         self._annotate(
             uid, annotations or {}, spec=msgspec.structs.replace(pod.spec, node_name=node)
         )
+        if self.lose_next_binding:
+            self.lose_next_binding = False
+            raise KubeInterrupted("the answer was lost")
         return Bound()
 
     async def delete_pod(
@@ -116,6 +121,10 @@ class TinyKube:
         self.patches.append((uid, tuple(conditions)))
         self._annotate(uid, annotations or {})
         return Patched()
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        await self._call("get")
+        return next((it for it in self.pods.values() if it.metadata.name == name), None)
 
     async def _call(self, operation: str) -> None:
         await asyncio.sleep(0.002)
