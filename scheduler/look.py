@@ -97,6 +97,7 @@ class Look:
             excluded=self._excluded(unit, wishes),
             nowhere="" if unit.job is not None else self._nodes.nowhere(wishes),
             unrecorded=unit.job is not None and unit.job.job_id != unit.recorded,
+            unjudged=not self._rulebook.knows(unit.namespace),
             remarks=remarks,
             outcome=unit.outcome or ("pod gone" if pod is None else ""),
             epoch=time.time(),

@@ -137,6 +137,8 @@ class UnitFacts:
     """Why no Kubernetes Node can take the pod, where that is so."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that a next process would not know it."""
+    unjudged: bool = False
+    """Whether it is not known yet which rules of the site speak of the pod."""
     remarks: tuple[Remark, ...] = ()
     """What is to be said of the request; it changes nothing about what is done."""
     outcome: str = ""

@@ -52,7 +52,7 @@ _NO_NODE: Final = "no Node fits"
 def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """A pod waits for a Node."""
     pods = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
-    if not pods:
+    if not pods or facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
     if not isinstance(facts.request, JobRequest):
         return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))

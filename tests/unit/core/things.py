@@ -210,6 +210,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),
         unlisted=draw(st.booleans()),
+        unjudged=draw(st.sampled_from([False, False, True])),
         excluded=draw(st.sampled_from([{}, {}, {"n3": "why"}])),
         nowhere=draw(st.sampled_from(["", "", "why"])),
         epoch=draw(st.sampled_from([0.0, 5005.0, 9000.0])),

@@ -9,6 +9,7 @@ import pytest
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Identified, ObjectMeta
 from slurmapi import BaseState
+from tests.unit.core.things import tag
 from tests.unit.policy.policies import PREFIX, policy
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -128,6 +129,25 @@ async def test_pod_of_a_namespace_that_is_not_known_yet_waits(slurm, kube, servi
     label(kube, service, team="lab")
     await asyncio.sleep(5)
     assert [it.account for it in slurm.submissions.values()] == ["lab"]
+
+
+async def test_job_found_for_a_pod_of_a_namespace_that_is_not_known_yet_is_kept(
+    slurm, kube, service
+):
+    """A census may know the pod's job before the watch of Namespaces knows whom the rules mean."""
+    take(service, BY_LABEL)
+    kube.create(UID)
+    found = slurm.add(admin_comment=tag(uids=(UID,)))
+    await asyncio.sleep(2 * kube.lag)
+    service.start()
+    await asyncio.sleep(60)
+    assert slurm.live(found)
+    assert kube.patches == []
+    label(kube, service, team="lab")
+    slurm.start(found)
+    await asyncio.sleep(5)
+    assert kube.bindings == [(UID, "n1")]
+    assert slurm.calls["submit"] == 0
 
 
 async def test_forced_value_is_told_once(slurm, kube, service):
