@@ -111,7 +111,7 @@ class Executor:
         self._job_environment = job_environment
         self._metrics = metrics
         self._clock = clock
-        self._farewell = Farewell(slurm, metrics)
+        self._farewell = Farewell(slurm, metrics, clock=clock)
         self._evictor = Evictor(
             kube, budget_seconds=budget_seconds, tell=teller.event, metrics=metrics, clock=clock
         )

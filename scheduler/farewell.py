@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -21,37 +22,58 @@ log = structlog.get_logger(__name__)
 
 # A cancel is worth more than a word about it.
 _LONGEST_SECONDS: Final = 1.0
+_SILENCE_SECONDS: Final = 10.0
 # Longer ones are refused (measured on 26.05.5).
 _LONGEST_COMMENT: Final = 1024
 _SEPARATOR: Final = "; "
 
 
 class Farewell:
-    """One try for each job, within a second; what fails is counted and nothing more."""
+    """One try for each job, within a second; what fails is counted and nothing more. After one that
+    took too long there is none for a while: many pods that end at once must not wait one by one.
+    """
 
-    def __init__(self, client: SlurmClient, metrics: Metrics) -> None:
+    def __init__(
+        self, client: SlurmClient, metrics: Metrics, *, clock: Callable[[], float]
+    ) -> None:
         self._client = client
         self._metrics = metrics
+        self._clock = clock
+        self._silent_until = float("-inf")
 
     async def write(self, job: Job, outcome: str) -> Job:
         """The job as it stands then in all that we know; never raises an error of Slurm's."""
         noted = with_outcome(job, outcome)
-        if noted == job:
+        if noted == job or self._clock() < self._silent_until:
             return job
         said = "ok"
         try:
             async with asyncio.timeout(_LONGEST_SECONDS):
-                await self._client.update_job(
-                    job.job_id, comment=noted.comment, admin_comment=noted.admin_comment
-                )
+                await self._append(job, outcome)
         except SlurmError as error:
             said = error.outcome
         except TimeoutError:
             said = "timeout"
+            self._silent_until = self._clock() + _SILENCE_SECONDS
         if said != "ok":
             log.info("the pod's outcome is not on its job", job_id=job.job_id, why=said)
         self._metrics.actions.labels("note", said).inc()
         return noted
+
+    async def _append(self, job: Job, outcome: str) -> None:
+        """To what stands there now: a user may have written since the job was last looked at."""
+        current = await self._client.job(job.job_id)
+        noted = with_outcome(current, outcome)
+        if noted != current and _tagged_alike(current, job):
+            await self._client.update_job(
+                job.job_id, comment=noted.comment, admin_comment=noted.admin_comment
+            )
+
+
+def _tagged_alike(one: Job, other: Job) -> bool:
+    """Whether both are looks at one placeholder: ids are given out again after a crash."""
+    found, known = read_tag(one.admin_comment), read_tag(other.admin_comment)
+    return found is not None and known is not None and found.uids == known.uids
 
 
 def with_outcome(job: Job, outcome: str) -> Job:

@@ -156,6 +156,34 @@ async def test_slurm_that_is_slow_to_take_an_outcome_delays_no_cancel(slurm, kub
     assert len(service.units) == 0 or service.units.get(UID).job.record is not None
 
 
+async def test_crowd_that_ends_does_not_wait_for_a_slow_slurm_one_by_one(slurm, kube, service):
+    """Workers are few; each would wait a second for each pod of theirs."""
+    service.start()
+    await asyncio.sleep(3)
+    for number in range(100):
+        kube.create(f"uid-{number}", name=f"pod-{number}")
+    await asyncio.sleep(60)
+    assert len(slurm.jobs) == 100
+
+    async def stuck(job_id: int, **changes: object) -> None:
+        await asyncio.sleep(1000)
+
+    slurm.update_job = stuck
+    for number in range(100):
+        kube.delete(f"uid-{number}")
+    await asyncio.sleep(5)
+    assert not [job_id for job_id in slurm.jobs if slurm.live(job_id)]
+
+
+async def test_what_a_user_wrote_since_the_last_look_stays(slurm, kube, service):
+    job_id = await bound(slurm, kube, service)
+    service.units.get(UID).job.looked_at = asyncio.get_running_loop().time() + 1000
+    slurm.change(job_id, BaseState.RUNNING, comment="written later")
+    kube.end_containers(UID)
+    await asyncio.sleep(5)
+    assert slurm.jobs[job_id].comment == "written later; pod Succeeded"
+
+
 async def test_pod_that_went_while_nobody_watched_is_gone(slurm, kube, service):
     orphan = slurm.add(admin_comment=tag(uids=("gone-uid",)))
     service.start()
