@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from annotations import JobRequest, Sharing
+from annotations import JobRequest, Sharing, Switches
 from scheduler.core.actions import Again, Cancel, DropJob, NoteEnd, Tell, Update
 from scheduler.core.decide import decide
 from scheduler.core.edits import IN_PLACE, Edit, asked_after, differences, digests, edit_of
@@ -37,6 +37,28 @@ def test_digests_name_what_is_not_at_its_default() -> None:
     assert all(len(digest) == 8 for digest in found.values())
     assert digests(replace(BEFORE)) == found
     assert digests(replace(BEFORE, comment="after"))["comment"] != found["comment"]
+
+
+def test_digests_are_those_of_former_versions() -> None:
+    """Another digest for the same value would have every pending job given back by an upgrade."""
+    request = JobRequest(
+        cpus=4,
+        memory_mib=1024,
+        gres="gres/gpu:2",
+        exclusive=Sharing.USER,
+        required_nodes=("n1", "n2"),
+        switches=Switches(2, 5),
+        hold=True,
+    )
+    assert digests(request) == {
+        "cpus": "d192211f",
+        "memory_mib": "6496c5da",
+        "gres": "f90923d4",
+        "exclusive": "b31f1d28",
+        "required_nodes": "57a4f4c5",
+        "switches": "12a401d8",
+        "hold": "d7064428",
+    }
 
 
 def test_digests_leave_room_in_the_comment_of_an_operator() -> None:
