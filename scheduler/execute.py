@@ -338,7 +338,8 @@ class Executor:
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.target
-        unit.recorded, unit.ends_at = action.job_id, action.ends_at
+        # Without an end nothing was written: one that its pod brought along is still to go.
+        unit.recorded, unit.ends_at = action.job_id, action.ends_at or None
         unit.setbacks, unit.unfit_since = 0, None
         if unit.job is not None and unit.job.allocated_at:
             seconds = self._clock() - unit.job.allocated_at

@@ -165,6 +165,21 @@ async def test_end_of_the_time_is_written_with_the_binding_and_follows(
     assert ENDS_AT not in kube.pods[UID].metadata.annotations
 
 
+async def test_end_that_a_copied_manifest_brings_along_goes_where_the_job_has_none(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    kube.create(UID, annotations={ENDS_AT: "2026-11-21T15:00:00Z"})
+    service.start()
+    await asyncio.sleep(5)
+    slurm.start(1)
+    await asyncio.sleep(10)
+    assert kube.bindings == [(UID, "n1")]
+    assert ENDS_AT not in kube.pods[UID].metadata.annotations
+    patches = len(kube.patches)
+    await asyncio.sleep(700)
+    assert len(kube.patches) == patches
+
+
 async def test_tag_of_a_job_remembers_what_it_was_asked_for(
     service: Service, slurm: TinySlurm, kube: TinyKube
 ) -> None:
