@@ -190,8 +190,8 @@ def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) ->
 def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     """Only right after a look, so that the pace of those looks is the pace of the updates."""
     record = job.record
-    if record is None or not isinstance(facts.request, JobRequest):
-        return ()
+    if record is None or facts.unlisted or not isinstance(facts.request, JobRequest):
+        return ()  # what a former process has ruled out stays so until it can be judged again
     if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
         return ()
     request = facts.request

@@ -291,6 +291,14 @@ def test_required_node_is_not_excluded_from_a_job_that_waits():
     assert Readmit(JOB, ("n3",)) in decide(unit, NOW)
 
 
+def test_exclusions_of_a_former_process_stay_until_slurm_has_told_its_nodes():
+    """Else the job could get, while this process starts, what its pod cannot use."""
+    job = record(BaseState.PENDING, nodes=(), excluded_nodes=("n9",))
+    unit = facts(WAITING, job=tracked(job), unlisted=True)
+    assert "Readmit" not in kinds(decide(unit, NOW))
+    assert Readmit(JOB, ()) in decide(dataclasses.replace(unit, unlisted=False), NOW)
+
+
 def test_placeholder_of_a_pod_whose_slurm_node_is_unknown_is_not_asked_for_elsewhere():
     running = pod(PodStage.BOUND, node="")
     assert decide(facts(running, unlisted=True), NOW) == (Locate(), Again(0.0))
