@@ -55,9 +55,12 @@ def hinted(pulse: JobState, record: Job) -> bool:
 
 
 def warned(record: Job) -> bool:
-    """Whether Slurm has chosen this running job to make room, and gives it GraceTime to leave."""
-    running = record.state.base is BaseState.RUNNING
-    return running and record.preempt_time is not None and record.end_time is not None
+    """Whether Slurm has chosen this running job to make room, and gives it GraceTime to leave. What
+    came before its start was about a former run: a job may have been requeued since.
+    """
+    if record.state.base is not BaseState.RUNNING or record.end_time is None:
+        return False
+    return record.preempt_time is not None and record.preempt_time >= (record.start_time or 0)
 
 
 def seconds_left(record: Job, *, epoch: float) -> int:

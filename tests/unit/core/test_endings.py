@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.endings import ending_of, sentence
+from scheduler.core.endings import ending_of, sentence, warned
 from slurmapi.model import BaseState
 from tests.unit.core.things import ENDED, LIVE, record
 
@@ -43,3 +43,10 @@ def test_end_that_was_meant_is_not_undone(base):
 )
 def test_sentence_names_job_state_and_slurms_reason(looked, told):
     assert sentence(looked, ending_of(looked)) == told
+
+
+@pytest.mark.parametrize(
+    ("started", "is_warned"), [(None, True), (4000, True), (5000, True), (5001, False)]
+)
+def test_warning_from_before_the_start_is_about_a_former_run(started, is_warned):
+    assert warned(record(start_time=started, preempt_time=5000, end_time=9000)) is is_warned
