@@ -43,6 +43,7 @@ class Nodes:
         self._map = nodemap
         self._slurm = slurm
         self._on_change = on_change
+        self._former: dict[str, str] = {}
         self._nowhere = lru_cache(maxsize=_REMEMBERED)(self._look_everywhere)
         self._unsuitable = lru_cache(maxsize=_REMEMBERED)(self._look_at_each)
 
@@ -53,6 +54,7 @@ class Nodes:
             return None
         if not behind.target:
             return Place("", Unfit(behind.why))
+        self._former[node] = behind.target
         if self._store is None:
             return Place(behind.target)
         found = self._store.by_name(behind.target)
@@ -60,9 +62,13 @@ class Nodes:
         return Place(behind.target, unfit)
 
     def kube_node(self, node: str) -> str:
-        """The Kubernetes Node behind a Slurm node, as far as is known; else the same name."""
+        """The Kubernetes Node behind a Slurm node, or that last was: containers outlive the Node
+        object when that is deleted. Where none is known, the same name.
+        """
         behind = self._map.behind(node)
-        return behind.target if behind is not None and behind.target else node
+        if behind is not None and behind.target:
+            self._former[node] = behind.target
+        return self._former.get(node, node)
 
     def node_of(self, target: str, *, among: Iterable[str]) -> str | None:
         """The Slurm node of a Kubernetes Node; as NodeMap.node_of."""

@@ -175,3 +175,16 @@ def test_nothing_is_checked_where_nodes_cannot_be_read():
     assert world.nodes.place("n1", ZONE_A) == Place("n1")
     assert world.nodes.nowhere(ZONE_A) == ""
     assert world.nodes.unsuitable(ZONE_A) == {}
+
+
+async def test_node_that_is_deleted_stays_the_one_that_was_behind() -> None:
+    """Containers may still run there, and the guard asks for them by that name."""
+    world = World("comment")
+    world.put(node("k1"), node("k2"))
+    await world.list(SlurmNode(name="s1", states=frozenset({"IDLE"}), comment="k1"))
+    assert world.nodes.place("s1", Wishes()) == Place("k1")
+    for change in world.store.remove("uid-k1"):
+        world.nodes.node_changed(change.old, change.new)
+    assert world.nodes.kube_node("s1") == "k1"
+    await world.list(SlurmNode(name="s1", states=frozenset({"IDLE"}), comment="k2"))
+    assert world.nodes.kube_node("s1") == "k2"
