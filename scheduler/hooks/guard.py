@@ -131,7 +131,7 @@ class Guard:
             return Verdict(Answer.BUSY, tuple(sorted(map(self._name, waited_for))))
 
     async def _in_way(self, job_id: int, kube_nodes: frozenset[str]) -> frozenset[str]:
-        here = self._presence.on(kube_nodes)
+        here = self._presence.on(kube_nodes, has_job=self._has_job)
         if not here:
             return here
         states = await self._fresh.states(self._jobs_of(here))
@@ -139,6 +139,10 @@ class Guard:
         if not left:
             return frozenset()
         return frozenset(left - await self._stood_for(job_id))
+
+    def _has_job(self, uid: str) -> bool:
+        unit = self._units.get(uid)
+        return unit is not None and unit.job is not None
 
     def _jobs_of(self, uids: frozenset[str]) -> list[int]:
         units = (self._units.get(uid) for uid in uids)

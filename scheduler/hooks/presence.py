@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from scheduler.core.naming import JOB_ID, NODES
@@ -15,7 +15,8 @@ _OVER = frozenset({"Succeeded", "Failed"})
 
 class Presence:
     """An index of the pods that are on a Node and have not finished, kept by the watch. A pod that
-    somebody else put there stays for good, so waiting for it would help nobody: it is left out.
+    somebody else put there stays for good, so waiting for it would help nobody: it is left out. Its
+    annotations say who did, or, where its owner took them away, that Slurm has a job for it.
 
     `binding` holds pod uid to Node of bindings that were sent and that the watch does not show yet:
     such a pod may run there already.
@@ -24,6 +25,7 @@ class Presence:
     def __init__(self, *, binding: dict[str, str]) -> None:
         self._binding = binding
         self._node: dict[str, str] = {}
+        self._unmarked: set[str] = set()
         self._on: dict[str, set[str]] = defaultdict(set)
         self._waits: dict[str, set[asyncio.Event]] = defaultdict(set)
 
@@ -38,14 +40,22 @@ class Presence:
             self._binding.pop(uid, None)
         if new is None or not node or pod.status.phase in _OVER:
             self._leave(uid)
-        elif uid in self._node or _placed_by_us(pod):
+        else:
+            self._mark(uid, known=uid in self._node, marked=_placed_by_us(pod))
             self._node[uid] = node
             self._on[node].add(uid)
 
-    def on(self, nodes: Iterable[str]) -> frozenset[str]:
-        """The uids of all pods that may have containers on one of these Nodes."""
+    def _mark(self, uid: str, *, known: bool, marked: bool) -> None:
+        if marked:
+            self._unmarked.discard(uid)
+        elif not known:
+            self._unmarked.add(uid)
+
+    def on(self, nodes: Iterable[str], *, has_job: Callable[[str], bool]) -> frozenset[str]:
+        """The uids of all pods of ours that may have containers on one of these Nodes."""
         wanted = frozenset(nodes)
-        found = {uid for node in wanted for uid in self._on.get(node, ())}
+        present = {uid for node in wanted for uid in self._on.get(node, ())}
+        found = {uid for uid in present if uid not in self._unmarked or has_job(uid)}
         return frozenset(found.union(uid for uid, it in self._binding.items() if it in wanted))
 
     def node_of(self, uid: str) -> str | None:
@@ -67,6 +77,7 @@ class Presence:
                 self._forget_wait(uid, news)
 
     def _leave(self, uid: str) -> None:
+        self._unmarked.discard(uid)
         node = self._node.pop(uid, None)
         if node is not None:
             self._on[node].discard(uid)

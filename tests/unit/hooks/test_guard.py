@@ -6,7 +6,7 @@ import asyncio
 
 from scheduler.core.naming import Owner
 from scheduler.hooks.guard import Answer
-from scheduler.units import Unit
+from scheduler.units import Placeholder, Unit
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.hooks.conftest import Scene, pod_on
 
@@ -122,6 +122,18 @@ async def test_annotations_taken_away_do_not_hide_a_pod(scene):
     scene.departing_pod("a")
     scene.presence.changed(pod_on("n1", uid="a"), pod_on("n1", uid="a", ours=False))
     assert (await cleared(scene)).answer is Answer.BUSY
+
+
+async def test_annotations_taken_away_before_a_restart_hide_no_pod_that_has_a_job(scene):
+    """A census knows the pod by the tag of its job."""
+    job_id = scene.placeholder("a", node="n1")
+    scene.presence.changed(None, pod_on("n1", uid="a", ours=False))
+    scene.units.add(Unit("a", "ns", "a", seen_at=0.0, job=Placeholder(job_id)))
+    assert (await cleared(scene)).answer is Answer.FREE
+    scene.slurm.end(job_id, BaseState.PREEMPTED)
+    assert (await cleared(scene)).answer is Answer.BUSY
+    scene.stop("a")
+    assert (await cleared(scene)).answer is Answer.FREE
 
 
 async def test_binding_under_way_counts_as_a_pod(scene):
