@@ -199,8 +199,11 @@ def _job_id(fields: Mapping[str, str]) -> int:
 
 
 def _nodes(fields: Mapping[str, str]) -> tuple[str, ...]:
+    text = fields.get("nodes", "")
+    if not text:
+        raise BadRequestError(f"nodes: {_shown(text)}: expected a hostlist, such as n[1-2]")
     try:
-        return expand_hostlist(fields.get("nodes", ""))
+        return expand_hostlist(text)
     except HostlistError as error:
         raise BadRequestError(f"nodes: {error}") from None
 

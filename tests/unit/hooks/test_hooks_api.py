@@ -149,6 +149,8 @@ async def test_strangers_are_refused(served, headers):
         ({"job": "0", "nodes": "n1"}, "job: '0'"),
         ({"job": "\u0664", "nodes": "n1"}, "job: "),
         ({"job": "9" * 11, "nodes": "n1"}, "job: "),
+        ({"job": "7"}, "nodes: ''"),
+        ({"job": "7", "nodes": ""}, "nodes: ''"),
         ({"job": "7", "nodes": "n[1-"}, "nodes: "),
         ({"job": "7", "nodes": "n[1-999999999]"}, "nodes: "),
         ({"job": "7", "nodes": "n[1-999][1-999][1-999]"}, "nodes: "),
