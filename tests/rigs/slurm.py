@@ -11,6 +11,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -104,9 +105,13 @@ class SlurmRig:
         self._namespace = Namespace(self._chroot.root, self._run)
         controller = self._daemons["slurmctld"] = self._launch("slurmctld")
         # A slurmd that finds no controller tries again late: it may miss the wait for its node.
-        controller.wait_until(self._controller_listens, what=f"slurmctld of {self._run}")
+        controller.wait_until(
+            partial(_listens, self._controller_port), what=f"slurmctld of {self._run}"
+        )
         for name in self.shape.slurmd:
-            self._daemons[f"slurmd.{name}"] = self._launch(f"slurmd.{name}")
+            slurmd = self._daemons[f"slurmd.{name}"] = self._launch(f"slurmd.{name}")
+            # One by one: all bind /run/slurm/sack.socket, and two at once are one too many.
+            slurmd.wait_until(partial(_listens, self._slurmd_ports[name]), what=f"slurmd {name}")
         self.start("slurmrestd")
         try:
             controller.wait_until(self._nodes_up, what=f"nodes of {self._run}")
@@ -170,10 +175,6 @@ class SlurmRig:
         listen = (f"127.0.0.1:{self._rest_port}", "unix:/rig/rest/socket")
         return ("slurmrestd", "-a", "rest_auth/jwt", *plugins, *listen)
 
-    def _controller_listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._controller_port)) == 0
-
     def _nodes_up(self) -> bool:
         nodes = self.rest().request("GET", "nodes/").body.get("nodes", ())
         want = len(self.nodes) + len(self.shape.real)
@@ -214,6 +215,11 @@ class SlurmRig:
             if entry.pw_name == user:
                 return int(entry.pw_uid), int(entry.pw_gid)
         raise LookupError(f"no user {user} in {self._chroot.root}")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _usable(state: list[str]) -> bool:
