@@ -80,6 +80,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     time_limit: Number = None
     exit_code: _ExitCode | int | None = None
     gres_detail: list[str] | None = None
+    tres_per_node: str | None = None
     tres_req_str: str | None = None
     tres_alloc_str: str | None = None
 
@@ -332,6 +333,7 @@ def _job(record: JobRecord, job_id: int) -> Job:
         time_limit_minutes=limit,
         exit_code=code,
         exit_signal=signal,
+        gres=record.tres_per_node or "",
         gres_detail=tuple(record.gres_detail or ()),
         tres_requested=record.tres_req_str or "",
         tres_allocated=record.tres_alloc_str or "",

@@ -6,7 +6,6 @@ A token is never part of a repr, a log line or an error text.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from collections.abc import Callable
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from slurmapi.errors import SlurmDenied
+from slurmapi.files import Signature, read_if_changed
+from slurmapi.jwt import Lifetime, lifetime
 
 _MAX_BYTES: Final = 64 * 1024
 _HEADER_SAFE: Final = re.compile(r"[\x21-\x7e]+")
@@ -23,6 +24,11 @@ _SCONTROL_PREFIX: Final = "SLURM_JWT="
 
 class TokenSource(Protocol):
     """Gives the JWT for `X-SLURM-USER-TOKEN`."""
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long the token that was given last is good for."""
+        ...
 
     async def token(self) -> str:
         """The token to use now; raises SlurmDenied when there is none."""
@@ -38,6 +44,7 @@ class StaticToken:
 
     def __init__(self, token: str) -> None:
         self._token = _checked(token, origin="the given token")
+        self.lifetime = lifetime(self._token)
 
     def __repr__(self) -> str:
         return "StaticToken(...)"
@@ -70,8 +77,9 @@ class FileToken:
         self._check_seconds = check_seconds
         self._clock = clock
         self._token: str | None = None
-        self._signature: tuple[int, int, int] | None = None
+        self._signature: Signature | None = None
         self._look_at = float("-inf")
+        self.lifetime = Lifetime()
 
     def __repr__(self) -> str:
         return f"FileToken({str(self._path)!r})"
@@ -99,6 +107,7 @@ class FileToken:
             read = None
         if read is not None:
             self._signature, self._token = read
+            self.lifetime = lifetime(self._token)
         self._look_at = self._clock() + self._check_seconds
 
 
@@ -108,15 +117,11 @@ def _reason(error: OSError | SlurmDenied) -> str:
     return error.description
 
 
-def _read_if_changed(
-    path: Path, known: tuple[int, int, int] | None
-) -> tuple[tuple[int, int, int], str] | None:
-    with path.open("rb") as file:
-        stat = os.fstat(file.fileno())
-        signature = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if signature == known:
-            return None
-        raw = file.read(_MAX_BYTES)
+def _read_if_changed(path: Path, known: Signature | None) -> tuple[Signature | None, str] | None:
+    found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
+    if found is None:
+        return None
+    signature, raw = found
     return signature, _checked(raw.decode("ascii", "replace"), origin="its content")
 
 

@@ -8,6 +8,7 @@ controller says that a job does not exist.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,19 +24,22 @@ from slurmapi.auth import TokenSource
 from slurmapi.errors import (
     ALREADY_ENDED,
     SlurmBusy,
+    SlurmDenied,
     SlurmError,
     SlurmInterrupted,
     SlurmInvalid,
     SlurmNoSuchJob,
     SlurmRefused,
+    SlurmStranger,
     refusal,
 )
 from slurmapi.http1 import Response
+from slurmapi.identity import Identity
 from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConfig, Submitted
 from slurmapi.retry import Persistent, RetryPolicy
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode
-from slurmapi.transport import DEFAULT_MAX_BODY, Deadlines, HttpTransport, Transport
+from slurmapi.transport import DEFAULT_MAX_BODY, Deadlines, HttpTransport, Permit, Transport
 from slurmapi.updates import Changes, JobUpdate
 from slurmapi.updates import encode as encode_update
 from slurmapi.versions import ApiVersion
@@ -61,8 +65,11 @@ class SlurmClient:
     `base_url` is "http://HOST:PORT", "https://HOST:PORT" (verified with `tls`, by default the
     system's authorities) or "unix:/PATH". Use it as an async context manager, in one event loop.
     All methods raise SlurmError; none waits longer than `deadlines` allow, repetitions by `retry`
-    (reads and cancels only) included. `observe` is called after each request. A `transport` given
-    takes the place of the one made from `base_url` and stays its giver's to close.
+    (reads and cancels only) included. `observe` is called after each request. `permit` is asked
+    right before each write is sent: SlurmFenced where it says no. A `transport` given takes the
+    place of the one made from `base_url` and stays its giver's to close. `cluster` is
+    the ClusterName of the Slurm that is meant, by default that of the first answer: answers of any
+    other raise SlurmStranger, and nothing is written there.
     """
 
     def __init__(
@@ -77,6 +84,8 @@ class SlurmClient:
         tls: ssl.SSLContext | None = None,
         retry: RetryPolicy | None = None,
         observe: Callable[[Call], None] | None = None,
+        cluster: str = "",
+        permit: Permit | None = None,
         transport: Transport | None = None,
     ) -> None:
         self._http = HttpTransport(
@@ -86,10 +95,16 @@ class SlurmClient:
             idle_seconds=idle_seconds,
             max_body=max_body,
             tls=tls,
+            permit=permit,
         )
         self._retry = retry or Persistent()
+        self._identity = Identity(cluster)
         self._session = Session(
-            transport or self._http, token=token, retry=self._retry, observe=observe
+            transport or self._http,
+            token=token,
+            retry=self._retry,
+            identity=self._identity,
+            observe=observe,
         )
 
     async def __aenter__(self) -> Self:
@@ -103,13 +118,11 @@ class SlurmClient:
     ) -> None:
         self._http.close()
 
-    async def negotiate(self, *, again: bool = False) -> ApiVersion:
-        """The newest version both sides speak; cached until the server stops to offer it.
-
-        `again` asks anew: an upgraded slurmrestd still serves the old version, so nothing else
-        would notice a better one.
+    async def negotiate(self) -> ApiVersion:
+        """The newest version both sides speak; cached until the server stops to offer it, or for
+        five minutes where we know a newer one.
         """
-        return await self._retry(partial(self._session.version, again=again))
+        return await self._retry(self._session.version)
 
     async def ping(self) -> Ping:
         """What slurmrestd says about its controllers.
@@ -155,10 +168,11 @@ class SlurmClient:
         """States by id, of all jobs or of those asked for; ids Slurm does not know are absent.
 
         Ids are asked for in parallel requests of at most 1000; all of them succeed, or the first
-        error is raised.
+        error is raised. All jobs at once cost slurmrestd more than so many ids do, and more than
+        twice as much for twice as many (measured): that answer gets more time, and one try.
         """
         if job_ids is None:
-            return await self._states("")
+            return await self._states("", slow=True)
         wanted = sorted({_id(job_id) for job_id in job_ids})
         # Repeated, since a comma list is refused (500 on 26.05.5, 400 on 24.11).
         queries = [
@@ -191,6 +205,9 @@ class SlurmClient:
                     job_id=made.job_id,
                 ) from made
             raise made.told from None
+        except SlurmStranger as stranger:
+            await self._take_back(stranger)
+            raise
 
     async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
         """End these jobs; the mapping holds those that may still live, and why.
@@ -227,18 +244,38 @@ class SlurmClient:
                 str(stale), error_number=stale.error_number, status=stale.status
             ) from None
 
-    async def _get(self, name: str, path: str, read: Callable[[Response], T]) -> T:
-        operation = Operation(name=name, method="GET", path=path, read=read, repeatable=True)
+    @property
+    def cluster(self) -> str:
+        """The ClusterName of the Slurm that is meant; empty until it is known."""
+        return self._identity.cluster
+
+    async def _take_back(self, stranger: SlurmStranger) -> None:
+        """End a job that another Slurm has made for us, which came between two requests."""
+        if stranger.job_id is None:
+            return
+        failures = await self._cancel([stranger.job_id], anywhere=True)
+        if failures:
+            raise SlurmInterrupted(f"{stranger}; it has made job {stranger.job_id}") from stranger
+
+    async def _get(
+        self, name: str, path: str, read: Callable[[Response], T], *, slow: bool = False
+    ) -> T:
+        operation = Operation(
+            name=name, method="GET", path=path, read=read, repeatable=True, slow=slow
+        )
         return await self._session.run(operation)
 
-    async def _states(self, query: str) -> dict[int, JobState]:
+    async def _states(self, query: str, *, slow: bool = False) -> dict[int, JobState]:
         return await self._get(
             "job_states",
             f"jobs/state/{query}",
             lambda it: wire.settled(it, answers.StatesAnswer).states(),
+            slow=slow,
         )
 
-    async def _cancel(self, job_ids: Sequence[int]) -> dict[int, SlurmError]:
+    async def _cancel(
+        self, job_ids: Sequence[int], *, anywhere: bool = False
+    ) -> dict[int, SlurmError]:
         # Strings, as the API describes them: "123_5" would be a task of an array.
         body = msgspec.json.encode({"jobs": [str(job_id) for job_id in job_ids]})
         operation = Operation(
@@ -248,6 +285,7 @@ class SlurmClient:
             body=lambda _version: body,
             read=partial(_cancelled, job_ids),
             repeatable=True,
+            anywhere=anywhere,
         )
         try:
             return await self._session.run(operation)
@@ -319,7 +357,7 @@ def _cancelled(job_ids: Sequence[int], response: Response) -> dict[int, SlurmErr
     overall = wire.failure(response, answer)
     told = answer.numbers()
     if overall is not None and not told and not isinstance(overall, SlurmNoSuchJob):
-        raise overall
+        raise _link_lost(overall)
     untold = (0, "") if overall is None else (getattr(overall, "error_number", 0), str(overall))
     failures: dict[int, SlurmError] = {}
     for job_id in job_ids:
@@ -327,6 +365,15 @@ def _cancelled(job_ids: Sequence[int], response: Response) -> dict[int, SlurmErr
         if number not in _GONE:
             failures[job_id] = refusal(number, status=response.status, description=text)
     return failures
+
+
+def _link_lost(error: SlurmError) -> SlurmError:
+    """Where slurmctld went away amid a cancel, or hangs, slurmrestd tells of EPERM (measured on
+    26.05.5, as a 403, and on 24.11.5, as a 500); who may not cancel is told so of each job.
+    """
+    if isinstance(error, SlurmDenied) and error.error_number == errno.EPERM:
+        return SlurmBusy(str(error), error_number=errno.EPIPE, status=error.status)
+    return error
 
 
 def _id(job_id: int) -> int:

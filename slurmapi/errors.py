@@ -6,12 +6,14 @@ interprets numbers.
 
     SlurmError
     |- SlurmUnreachable   never sent
+    |- SlurmFenced        never sent, for this process may not write any more
     |- SlurmInterrupted   maybe sent: Slurm may or may not have acted
     |- SlurmRefused       answered: no
     |  |- SlurmDenied        the token lacks the right, or is no longer good
     |  |- SlurmNoSuchJob     Slurm's own error 2017 and nothing else
     |  `- SlurmInvalid       will never work as asked
     |- SlurmBusy          answered or known: try later
+    |- SlurmStranger      answered by another Slurm
     `- SlurmGarbled       an answer that cannot be read
 """
 
@@ -36,6 +38,12 @@ class SlurmUnreachable(SlurmError):  # noqa: N818 - reads as what happened
 
     retryable = True
     outcome = "unreachable"
+
+
+class SlurmFenced(SlurmError):  # noqa: N818 - reads as what happened
+    """A write that was not sent, since the caller had no permission to write then."""
+
+    outcome = "fenced"
 
 
 class SlurmInterrupted(SlurmError):  # noqa: N818 - reads as what happened
@@ -79,6 +87,21 @@ class SlurmGarbled(SlurmError):  # noqa: N818 - reads as what happened
     """The answer is no HTTP, no JSON, or lacks what it must hold; it says nothing about any job."""
 
     outcome = "garbled"
+
+
+class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
+    """The answer is another Slurm's, so that it says nothing about any job of ours.
+
+    `job_id` is set when it has made a job.
+    """
+
+    outcome = "stranger"
+
+    def __init__(self, found: str, *, expected: str, job_id: int | None = None) -> None:
+        super().__init__(f"the answer is of the Slurm cluster {found!r}, expected {expected!r}")
+        self.found = found
+        self.expected = expected
+        self.job_id = job_id
 
 
 class SlurmRefused(SlurmError):  # noqa: N818 - reads as what happened

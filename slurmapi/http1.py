@@ -25,13 +25,16 @@ _CHUNK_SIZE: Final = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,8})[ \t]*(?:;.*)?\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request; `repeatable` says that carrying it out twice does no harm."""
+    """One request; `repeatable` says that carrying it out twice does no harm, `slow` that the
+    server may take long over the answer.
+    """
 
     method: str
     target: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
     repeatable: bool = False
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,9 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job record. `nodes` are expanded, in rank order, and so are `excluded_nodes`."""
+    """One job record. `nodes` are expanded, in rank order, and so are `excluded_nodes`; `gres` is
+    what was asked for on each node, as JobSubmission has it.
+    """
 
     job_id: int
     name: str
@@ -108,6 +110,7 @@ class Job:
     time_limit_minutes: int | None = None
     exit_code: int | None = None
     exit_signal: int | None = None
+    gres: str = ""
     gres_detail: tuple[str, ...] = ()
     tres_requested: str = ""
     tres_allocated: str = ""

@@ -5,9 +5,9 @@ why, is not known here.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from slurmapi import wire
@@ -22,6 +22,7 @@ from slurmapi.errors import (
     leaves_open,
 )
 from slurmapi.http1 import Request, Response
+from slurmapi.identity import Identity
 from slurmapi.model import Call
 from slurmapi.retry import RetryPolicy
 from slurmapi.transport import Transport
@@ -36,6 +37,10 @@ _HEADERS: Final = {
 }
 # Error texts come in small bodies; searching a list of a thousand nodes for the token would cost
 # for nothing.
+# A write follows an answer that is no older than this.
+_MET_SECONDS: Final = 1.0
+# For so long an old version is used before a newer one is asked for.
+_NEGOTIATED_SECONDS: Final = 300.0
 _SCRUBBED_BYTES: Final = 64 * 1024
 
 
@@ -44,7 +49,8 @@ class Operation(Generic[T]):
     """One call: its path below `/slurm/VERSION/` and how to read its answer.
 
     `read` raises SlurmError for a refusal. `repeatable` says that carrying the call out twice
-    does no harm.
+    does no harm, `slow` that the answer costs the server much: it gets more time, and is not asked
+    for again at once, while the server may still be at work on the first.
     """
 
     name: str
@@ -53,6 +59,9 @@ class Operation(Generic[T]):
     read: Callable[[Response], T]
     body: Callable[[ApiVersion], bytes] | None = field(default=None, repr=False)
     repeatable: bool = False
+    anywhere: bool = False
+    """Meant for whoever answers, be it the Slurm that is expected or not."""
+    slow: bool = False
 
 
 class _VersionGone(SlurmRefused):
@@ -68,14 +77,17 @@ class Session:
         *,
         token: TokenSource,
         retry: RetryPolicy,
+        identity: Identity,
         observe: Callable[[Call], None] | None = None,
     ) -> None:
+        self._identity = identity
         self._transport = transport
         self._token = token
         self._retry = retry
         self._observe = observe
         self._negotiating = asyncio.Lock()
         self._negotiations = 0
+        self._negotiated_at = 0.0
         self._version: ApiVersion | None = None
         self._failure: SlurmError | None = None
 
@@ -85,15 +97,17 @@ class Session:
         async def attempt() -> T:
             return await self._in_some_version(operation)
 
-        return await (self._retry(attempt) if operation.repeatable else attempt())
+        again = operation.repeatable and not operation.slow
+        return await (self._retry(attempt) if again else attempt())
 
     async def version(self, *, again: bool = False) -> ApiVersion:
-        """The version in use; asks the server on first need, and when `again` is set.
+        """The version in use; asks the server on first need, when `again` is set, and now and then
+        where it is not the newest that we know.
 
         Callers that come while one is asking get what that one gets. Never raises
         SlurmInterrupted, since what the version was wanted for has not been sent.
         """
-        if self._version is not None and not again:
+        if self._version is not None and not again and not self._is_outdated(self._version):
             return self._version
         seen = self._negotiations
         async with self._negotiating:
@@ -103,7 +117,13 @@ class Session:
                 raise self._failure or SlurmUnreachable("no version is agreed on")
             return self._version
 
+    def _is_outdated(self, version: ApiVersion) -> bool:
+        """An upgraded slurmrestd still serves the old one, so nothing else tells of it."""
+        age = monotonic() - self._negotiated_at
+        return version != KNOWN_VERSIONS[0] and age > _NEGOTIATED_SECONDS
+
     async def _negotiate(self) -> None:
+        self._negotiated_at = monotonic()
         try:
             self._version, self._failure = await self._probe(), None
         except SlurmError as error:
@@ -114,7 +134,18 @@ class Session:
         """Pings, newest version first: unknown ones are refused at once, and the whole of OpenAPI
         would be 900 kB.
         """
-        for version in KNOWN_VERSIONS:
+        found = await self._newest(KNOWN_VERSIONS)
+        if found is None:
+            span = f"{KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
+            raise SlurmRefused(f"the server has none of the versions {span}", status=404)
+        # Such a refusal does not say whose it is: a gateway's, or another Slurm's behind the same
+        # address, just before the right one was there again (seen).
+        newer = KNOWN_VERSIONS[: KNOWN_VERSIONS.index(found)]
+        return await self._newest(newer) or found
+
+    async def _newest(self, versions: Sequence[ApiVersion]) -> ApiVersion | None:
+        """The first one that is served; None where none is."""
+        for version in versions:
             try:
                 await self._with_token(_PROBE, version)
             except _VersionGone:
@@ -122,11 +153,12 @@ class Session:
             except (SlurmInterrupted, SlurmGarbled) as error:
                 raise SlurmUnreachable(f"no version is agreed on: {error}") from error
             return version
-        span = f"{KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
-        raise SlurmRefused(f"the server has none of the versions {span}", status=404)
+        return None
 
     async def _in_some_version(self, operation: Operation[T]) -> T:
         version = await self.version()
+        if operation.method != "GET" and not operation.anywhere:
+            await self._meet(version)
         try:
             return await self._with_token(operation, version)
         except _VersionGone:
@@ -134,6 +166,17 @@ class Session:
             if newer == version:
                 raise
             return await self._with_token(operation, newer)
+
+    async def _meet(self, version: ApiVersion) -> None:
+        """Before a write: that the right Slurm is there, by an answer of this moment. A job id is
+        another's job on another Slurm.
+        """
+        if self._identity.seen_within(_MET_SECONDS):
+            return
+        try:
+            await self._with_token(_PROBE, version)
+        except (SlurmInterrupted, SlurmGarbled) as error:
+            raise SlurmUnreachable(f"nothing is written: {error}") from error
 
     async def _with_token(self, operation: Operation[T], version: ApiVersion) -> T:
         """Once, and once more when the token was refused and there is another one by now: a
@@ -153,7 +196,7 @@ class Session:
 
     async def _observed(self, operation: Operation[T], version: ApiVersion, token: str) -> T:
         request = _request(operation, version, token)
-        started_at = time.monotonic()
+        started_at = monotonic()
         outcome = "cancelled"
         try:
             answer = await self._answered(operation, request, token)
@@ -163,7 +206,7 @@ class Session:
             raise
         finally:
             if self._observe is not None:
-                self._observe(Call(operation.name, outcome, time.monotonic() - started_at))
+                self._observe(Call(operation.name, outcome, monotonic() - started_at))
         return answer
 
     async def _answered(self, operation: Operation[T], request: Request, token: str) -> T:
@@ -171,6 +214,8 @@ class Session:
             response = _scrubbed(await self._transport.exchange(request), token)
             if response.status == 404 and not wire.is_json(response):
                 raise _VersionGone(f"no such path: {request.target[:100]}", status=404)
+            if not operation.anywhere:
+                self._identity.check(response)
             return operation.read(response)
         except SlurmError as error:
             if operation.repeatable or not leaves_open(error):
@@ -189,6 +234,7 @@ def _request(operation: Operation[T], version: ApiVersion, token: str) -> Reques
         headers=headers,
         body=body,
         repeatable=operation.repeatable,
+        slow=operation.slow,
     )
 
 

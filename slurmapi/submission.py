@@ -20,6 +20,7 @@ from slurmapi.errors import SlurmInvalid
 from slurmapi.versions import ApiVersion
 
 _DEFAULT_ENVIRONMENT: Final = MappingProxyType({"PATH": "/usr/local/bin:/usr/bin:/bin"})
+# Bytes of UTF-8, as slurmctld counts (measured on 26.05.5 and 24.11.5).
 _TEXT_LIMIT: Final = 1024
 _GRES: Final = re.compile(r"gres/[A-Za-z][\w.-]*(:[\w.-]*[A-Za-z][\w.-]*)?:[1-9][0-9]{0,8}")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -32,6 +33,9 @@ _SHARED: Final = ("none", "oversubscribe", "user", "mcs", "topo")
 _MAX_NUMBER: Final = 2**31 - 1
 # The two largest have meanings of their own (NO_VAL and INFINITE of slurm.h).
 _MAX_UNSIGNED: Final = 2**32 - 3
+# A file in /tmp whose name can be foreseen is a trap: where it is there already and another user's,
+# slurmd fails the job; where it is a link, slurmd may write elsewhere (measured on both releases).
+_NOWHERE: Final = "/dev/null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,8 @@ class JobSubmission:
 
     `shared` is one of Slurm's own words: "none" is exclusive. `begin` and `deadline` are seconds
     of the epoch or a time as sbatch reads it; `switch_wait_seconds` needs `switches`. A `priority`
-    makes Slurm forget `held`. `dependency` is what must hold beside `singleton`.
+    makes Slurm forget `held`. `dependency` is what must hold beside `singleton`. `output` is where
+    a script's words go, with None slurm-JOBID.out in the working directory.
     """
 
     name: str
@@ -68,6 +73,7 @@ class JobSubmission:
     held: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: _DEFAULT_ENVIRONMENT)
     working_directory: str = "/tmp"  # noqa: S108 - exists everywhere; nothing is written there
+    output: str | None = _NOWHERE
     user_id: int | None = None
     group_id: int | None = None
     kill_on_node_fail: bool = True
@@ -122,13 +128,14 @@ def _shape(job: JobSubmission) -> dict[str, Any]:
 def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     yield "flags", ["EXTERNAL_JOB"] if job.external else None
     yield "script", job.script
+    yield "standard_output", None if job.external else job.output
     yield "tres_per_node", job.gres
     yield "partition", job.partition
     yield "account", job.account
     yield "qos", job.qos
     yield "reservation", job.reservation
     yield "comment", job.comment
-    yield "time_limit", _number(job.time_limit_minutes)
+    yield "time_limit", number(job.time_limit_minutes)
     yield "required_nodes", list(job.required_nodes)
     yield "excluded_nodes", list(job.excluded_nodes)
     yield "dependency", ",".join(_dependencies(job))
@@ -140,21 +147,22 @@ def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
 
 def _wishes(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     """When and where; each shape was verified on 26.05.5 and 24.11.5."""
-    yield "priority", _number(job.priority)
+    yield "priority", number(job.priority)
     yield "nice", job.nice
     yield "constraints", job.constraints
     yield "prefer", job.prefer
     yield "shared", [job.shared] if job.shared else None
     yield "licenses", job.licenses
     yield "wckey", job.wckey
-    yield "begin_time", job.begin if isinstance(job.begin, str) else _number(job.begin)
+    yield "begin_time", job.begin if isinstance(job.begin, str) else number(job.begin)
     yield "deadline", job.deadline
-    yield "required_switches", _number(job.switches)
+    yield "required_switches", number(job.switches)
     yield "wait_for_switch", job.switch_wait_seconds
     yield "threads_per_core", job.threads_per_core
 
 
-def _number(value: int | None) -> dict[str, Any] | None:
+def number(value: int | None) -> dict[str, Any] | None:
+    """As slurmrestd takes an integer that may be unset; None is left out."""
     return None if value is None else {"set": True, "number": value}
 
 
@@ -194,11 +202,15 @@ def _shown(value: object) -> str:
 
 
 def _text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _TEXT_LIMIT and "\0" not in value
+    return isinstance(value, str) and _short(value) and "\0" not in value
 
 
 def _word(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _TEXT_LIMIT and bool(_WORD.fullmatch(value))
+    return isinstance(value, str) and _short(value) and bool(_WORD.fullmatch(value))
+
+
+def _short(value: str) -> bool:
+    return len(value.encode(errors="surrogatepass")) <= _TEXT_LIMIT
 
 
 def _integer(low: int, high: int = _MAX_NUMBER) -> Callable[[object], bool]:
@@ -239,7 +251,7 @@ def _or_none(accepts: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or accepts(value)
 
 
-_NAME_RULE: Final = (_word, "1 to 1024 characters without blanks")
+_NAME_RULE: Final = (_word, "1 to 1024 bytes without blanks")
 _OPTIONAL_NAME: Final = (_or_none(_word), "a name without blanks")
 _HOSTS_RULE: Final = (_hosts, "a tuple of host names")
 _FLAG_RULE: Final = (_flag, "True or False")
@@ -260,7 +272,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "account": _OPTIONAL_NAME,
         "qos": _OPTIONAL_NAME,
         "reservation": _OPTIONAL_NAME,
-        "comment": (_or_none(_text), "at most 1024 characters"),
+        "comment": (_or_none(_text), "at most 1024 bytes"),
         "time_limit_minutes": (_or_none(_integer(1)), "an integer of at least 1"),
         "required_nodes": _HOSTS_RULE,
         "excluded_nodes": _HOSTS_RULE,
@@ -271,6 +283,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
             lambda value: _text(value) and str(value).startswith("/"),
             "an absolute path",
         ),
+        "output": (_or_none(_text), "at most 1024 bytes"),
         "user_id": (_or_none(_integer(0)), "an integer of at least 0"),
         "group_id": (_or_none(_integer(0)), "an integer of at least 0"),
         "kill_on_node_fail": _FLAG_RULE,

@@ -10,15 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import ssl
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from slurmapi.errors import SlurmInterrupted, SlurmUnreachable
+from slurmapi.errors import SlurmFenced, SlurmInterrupted, SlurmUnreachable
 from slurmapi.http1 import MAX_HEAD_BYTES, CutShort, Request, Response, ResponseReader, written
 
 DEFAULT_MAX_BODY: Final = 256 * 1024 * 1024
+# SO_LINGER: on, for no time at all; and off.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_USUAL_LINGER: Final = struct.pack("ii", 0, 0)
+
+Permit = Callable[[], float]
+"""Seconds within which the last byte of a write must have left; 0 or less: none may be sent."""
+
+
+_SLOW_FACTOR: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +39,8 @@ class Deadlines:
     all.
 
     slurmrestd itself waits up to ten seconds for slurmctld before it answers 502 (measured), so
-    shorter values of `silence` turn a clear answer into an unclear one.
+    shorter values of `silence` turn a clear answer into an unclear one. For a request that is slow
+    by nature, `silence` and `total` are eight times as long.
     """
 
     connect: float = 5.0
@@ -41,13 +54,18 @@ class Deadlines:
                 raise ValueError(f"{name} deadline is {value}, expected seconds above 0")
 
 
+def _patience(request: Request) -> float:
+    return _SLOW_FACTOR if request.slow else 1.0
+
+
 class Transport(Protocol):
     """What the client needs below it."""
 
     async def exchange(self, request: Request) -> Response:
         """The first response to `request`.
 
-        Raises SlurmUnreachable (never sent), SlurmInterrupted (maybe sent) or SlurmGarbled.
+        Raises SlurmUnreachable or SlurmFenced (never sent), SlurmInterrupted (maybe sent) or
+        SlurmGarbled.
         """
         ...
 
@@ -126,17 +144,37 @@ class _Connection:
             return False
         return False
 
-    async def exchange(self, raw: bytes, *, silence: float, max_body: int) -> tuple[Response, bool]:
-        """Raises CutShort, TimeoutError or SlurmGarbled."""
+    async def exchange(
+        self, raw: bytes, *, sending: float, silence: float, max_body: int
+    ) -> tuple[Response, bool]:
+        """Raises CutShort, TimeoutError (also after `sending` seconds without all of it gone) or
+        SlurmGarbled.
+        """
         try:
             self._writer.write(raw)
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout(sending):
                 await self._writer.drain()
             return await ResponseReader(self._reader, silence=silence, max_body=max_body).read()
         except TimeoutError:
             raise
         except OSError as error:
             raise CutShort(answered=False) from error
+
+    def send_nothing_late(self) -> None:
+        """Have `drain` wait until the kernel has all of it, and the kernel drop what it has not
+        sent when this connection, or the process, ends; until the next `rest`.
+        """
+        self._writer.transport.set_write_buffer_limits(high=0)
+        self._set_linger(_NO_LINGER)
+
+    def rest(self) -> None:
+        """Nothing is on its way: its end may be an ordinary one."""
+        self._set_linger(_USUAL_LINGER)
+
+    def _set_linger(self, value: bytes) -> None:
+        # A transport that is no socket of the kernel's holds nothing back.
+        if (sock := self._writer.get_extra_info("socket")) is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, value)
 
     def abort(self) -> None:
         """Close at once, unsent and unread bytes included."""
@@ -169,6 +207,7 @@ class HttpTransport:
         idle_seconds: float = 10.0,
         max_body: int = DEFAULT_MAX_BODY,
         tls: ssl.SSLContext | None = None,
+        permit: Permit | None = None,
     ) -> None:
         if connections < 1:
             raise ValueError(f"connections is {connections}, expected at least 1")
@@ -177,6 +216,7 @@ class HttpTransport:
         self._slots = asyncio.Semaphore(connections)
         self._idle_seconds = idle_seconds
         self._max_body = max_body
+        self._permit = permit
         self._idle: list[_Connection] = []
         self._closed = False
 
@@ -185,7 +225,8 @@ class HttpTransport:
         progress = _Progress()
         what = f"{request.method} {request.target[:100]}"
         try:
-            async with asyncio.timeout(self._deadlines.total), self._slots:
+            total = self._deadlines.total * _patience(request)
+            async with asyncio.timeout(total), self._slots:
                 return await self._exchange(request, progress)
         except TimeoutError:
             kind = SlurmInterrupted if progress.sent else SlurmUnreachable
@@ -214,12 +255,17 @@ class HttpTransport:
         return await self._on(await self._opened(), request, progress)
 
     async def _on(self, connection: _Connection, request: Request, progress: _Progress) -> Response:
+        """One try on one connection, which is where every write comes by."""
         raw = written(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False
-        progress.sent = True
         try:
+            sending = self._sending_seconds(request, connection)
+            progress.sent = True
             response, keep = await connection.exchange(
-                raw, silence=self._deadlines.silence, max_body=self._max_body
+                raw,
+                sending=sending,
+                silence=self._deadlines.silence * _patience(request),
+                max_body=self._max_body,
             )
         finally:
             if keep and not self._closed:
@@ -227,6 +273,16 @@ class HttpTransport:
             else:
                 connection.abort()
         return response
+
+    def _sending_seconds(self, request: Request, connection: _Connection) -> float:
+        """Within which the request must have left; raises SlurmFenced where it must not leave."""
+        if self._permit is None or request.method == "GET":
+            return self._deadlines.silence
+        left = self._permit()
+        if left <= 0:
+            raise SlurmFenced(f"{request.method} {request.target[:100]}: may not be sent any more")
+        connection.send_nothing_late()
+        return min(left, self._deadlines.silence)
 
     async def _opened(self) -> _Connection:
         try:
@@ -252,6 +308,8 @@ class HttpTransport:
         return None
 
     def _put_back(self, connection: _Connection) -> None:
+        if self._permit is not None:
+            connection.rest()
         self._idle.append(connection)
         loop = asyncio.get_running_loop()
         connection.expiry = loop.call_later(self._idle_seconds, self._expire, connection)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from slurmapi.errors import SlurmInvalid
-from slurmapi.submission import problem
+from slurmapi.submission import number, problem
 
 # NICE_OFFSET of slurm.h.
 _MOST_NICE: Final = 2**31 - 3
@@ -86,19 +86,15 @@ def _shape(update: JobUpdate) -> Iterator[tuple[str, Any]]:
     yield "account", update.account
     yield "qos", update.qos
     yield "reservation", update.reservation
-    yield "time_limit", _number(update.time_limit_minutes)
+    yield "time_limit", number(update.time_limit_minutes)
     # A plain integer, as the API describes it; a structure is refused (measured).
     yield "nice", update.nice
     reset = {"set": False, "infinite": True} if update.priority_reset else None
-    yield "priority", reset or _number(update.priority)
+    yield "priority", reset or number(update.priority)
     yield "hold", update.held
     # An empty list changes nothing, and one empty name clears (26.05.5 and 24.11.5).
     excluded = update.excluded_nodes
     yield "excluded_nodes", None if excluded is None else list(excluded) or [""]
-
-
-def _number(value: int | None) -> dict[str, Any] | None:
-    return None if value is None else {"set": True, "number": value}
 
 
 def _problems(update: JobUpdate) -> Iterator[str]:

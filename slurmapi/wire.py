@@ -101,7 +101,7 @@ def decode(response: Response, kind: type[A]) -> A:
         return msgspec.json.decode(response.body, type=kind)
     except msgspec.ValidationError as error:
         raise SlurmGarbled(f"unexpected shape of an answer: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_leniently(response.body, kind)
 
 

@@ -50,6 +50,12 @@ def test_batch_job_has_script_and_environment_and_no_flag(placeholder: JobSubmis
     assert "flags" not in fields
 
 
+def test_script_writes_nowhere_unless_it_is_told_to(placeholder: JobSubmission) -> None:
+    job = replace(placeholder, external=False, script=SCRIPT)
+    assert shape(job, OLD)["standard_output"] == "/dev/null"
+    assert "standard_output" not in shape(replace(job, output=None), OLD)
+
+
 def test_optional_fields_are_written_in_slurms_types(placeholder: JobSubmission) -> None:
     job = replace(
         placeholder,
@@ -126,6 +132,7 @@ def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
     [
         ("name", ""),
         ("name", "x" * 1025),
+        ("name", "é" * 513),
         ("name", "two words"),
         ("name", 5),
         ("external", "yes"),
@@ -149,6 +156,7 @@ def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
         ("account", 7),
         ("qos", "a b"),
         ("comment", "x" * 1025),
+        ("comment", "€" * 342),
         ("time_limit_minutes", 0),
         ("time_limit_minutes", "01:00:00"),
         ("required_nodes", "n1"),

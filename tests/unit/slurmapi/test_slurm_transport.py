@@ -18,6 +18,7 @@ from slurmapi import (
     HttpTransport,
     Request,
     Response,
+    SlurmFenced,
     SlurmGarbled,
     SlurmInterrupted,
     SlurmUnreachable,
@@ -196,6 +197,79 @@ async def test_repeatable_request_is_not_repeated_once_an_answer_has_begun(
     assert len(server.seen) == 2
 
 
+@pytest.mark.parametrize("request_", [post(), delete()], ids=["post", "delete"])
+async def test_write_without_a_permit_is_never_sent(
+    server: Server, transport_of: Make, request_: Request
+) -> None:
+    server.on("GET x", ok({}))
+    transport = transport_of(server.url, permit=lambda: 0.0)
+    with pytest.raises(SlurmFenced, match=f"{request_.method} .* may not be sent any more"):
+        await transport.exchange(request_)
+    assert (await transport.exchange(get())).status == 200, "reading is always allowed"
+    assert [seen.method for seen in server.seen] == ["GET"]
+
+
+async def test_write_that_waited_for_a_connection_asks_when_it_has_one(
+    server: Server, transport_of: Make
+) -> None:
+    release, permits = asyncio.Event(), [5.0]
+
+    async def when_released(peer: Peer) -> bool:
+        await release.wait()
+        peer.writer.write(message(200, b"{}"))
+        return True
+
+    server.on("GET slow", when_released)
+    transport = transport_of(server.url, connections=1, permit=lambda: permits[-1])
+    async with asyncio.TaskGroup() as group:
+        slow = group.create_task(transport.exchange(get("slow")))
+        await server.until(lambda: len(server.seen) == 1)
+        write = group.create_task(outcome(transport, post()))
+        permits.append(-1.0)
+        release.set()
+    assert slow.result().status == 200
+    assert isinstance(write.result(), SlurmFenced)
+    assert not server.calls("POST x")
+
+
+async def test_write_that_is_repeated_asks_again(server: Server, transport_of: Make) -> None:
+    permits = iter((5.0, 5.0, 0.0))
+    server.on("DELETE x", ok({}), cut(), ok({}))
+    transport = transport_of(server.url, permit=lambda: next(permits))
+    await transport.exchange(delete())
+    with pytest.raises(SlurmFenced):
+        await transport.exchange(delete())
+    assert len(server.seen) == 2
+
+
+async def test_write_that_a_peer_does_not_take_ends_with_its_permit() -> None:
+    async with silent_listener() as url:
+        deadlines = Deadlines(connect=5, silence=20, total=20)
+        transport = HttpTransport(url, deadlines=deadlines, permit=lambda: 0.05)
+        large = Request(method="POST", target="/x", headers={}, body=b"x" * 32_000_000)
+        async with asyncio.timeout(5):
+            with pytest.raises(SlurmInterrupted):
+                await transport.exchange(large)
+        transport.close()
+
+
+async def test_connection_with_a_permit_is_kept_and_used_again(
+    server: Server, transport_of: Make
+) -> None:
+    server.on("POST x", ok({}))
+    transport = transport_of(server.url, permit=lambda: 5.0)
+    for _ in range(3):
+        assert (await transport.exchange(post())).status == 200
+    assert server.connections == 1
+
+
+@contextlib.asynccontextmanager
+async def silent_listener() -> AsyncIterator[str]:
+    """Takes connections and never reads from them."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
 async def test_post_is_never_repeated(server: Server, transport_of: Make) -> None:
     server.on("POST x", ok({}), cut(), ok({}))
     transport = transport_of(server.url)
@@ -277,7 +351,7 @@ async def test_waiting_in_vain_for_a_free_connection_is_never_sent(
 async def outcome(transport: HttpTransport, request: Request) -> Response | Exception:
     try:
         return await transport.exchange(request)
-    except (SlurmInterrupted, SlurmUnreachable) as error:
+    except (SlurmFenced, SlurmInterrupted, SlurmUnreachable) as error:
         return error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -51,7 +52,7 @@ async def test_version_is_asked_for_once(server: Server, client: SlurmClient) ->
     async with asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(client.negotiate())
-    assert len(server.calls(PING)) == 4
+    assert [seen.version for seen in server.calls(PING)] == [45, 44, 43, 42, 45, 44, 43]
 
 
 async def test_those_who_waited_get_the_failure_of_the_one_who_asked(
@@ -139,12 +140,35 @@ async def test_path_unknown_in_a_version_that_is_there_is_refused(
     assert len(server.calls("GET partitions/")) == 1
 
 
-async def test_asking_again_finds_an_upgraded_server(server: Server, client: SlurmClient) -> None:
+async def test_upgraded_server_is_found_after_a_while(
+    server: Server, client: SlurmClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.versions = {41, 42}
     assert await client.negotiate() == ApiVersion(42)
     server.versions = {42, 43, 44, 45}
     assert await client.negotiate() == ApiVersion(42)
-    assert await client.negotiate(again=True) == ApiVersion(45)
+    now = time.monotonic()
+    monkeypatch.setattr("slurmapi.session.monotonic", lambda: now + 301)
+    assert await client.negotiate() == ApiVersion(45)
+
+
+async def test_newest_version_is_not_asked_for_again(
+    server: Server, client: SlurmClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await client.negotiate() == ApiVersion(45)
+    now = time.monotonic()
+    monkeypatch.setattr("slurmapi.session.monotonic", lambda: now + 3600)
+    assert await client.negotiate() == ApiVersion(45)
+    assert len(server.calls(PING)) == 1
+
+
+async def test_versions_that_another_server_refused_just_before_are_asked_for_again(
+    server: Server, client: SlurmClient
+) -> None:
+    gone = fail(404, "Unable find requested URL")
+    server.on(PING, gone, gone, gone, ok({"pings": []}))
+    assert await client.negotiate() == ApiVersion(45)
+    assert [seen.version for seen in server.calls(PING)] == [45, 44, 43, 42, 45]
 
 
 async def test_config_is_read_where_the_version_has_it(server: Server, client: SlurmClient) -> None:
@@ -175,6 +199,7 @@ async def test_negotiation_is_observed_as_an_operation_of_its_own(
     assert [(call.operation, call.outcome) for call in heard] == [
         ("negotiate", "refused"),
         ("negotiate", "ok"),
+        ("negotiate", "refused"),
     ]
 
 

@@ -1,0 +1,34 @@
+"""Files that somebody renews: what they hold, read again when that may have changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+# Two changes of one moment look the same: what was written just now may be only the first of them.
+_RACY_SECONDS: Final = 2.0
+
+Signature = tuple[int, int, int]
+"""Time, inode and size: a renewal changes one of them, be it by writing, renaming or a link."""
+
+
+def signature_of(stat: os.stat_result) -> Signature | None:
+    """None for a file that has changed too lately to be told from the next change."""
+    if abs(time.time() - stat.st_mtime) < _RACY_SECONDS:
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+def read_if_changed(
+    path: Path, known: Signature | None, *, most_bytes: int
+) -> tuple[Signature | None, bytes] | None:
+    """What the file holds, up to a byte more than `most_bytes`, with its signature; None where that
+    is the one `known`. Blocks; raises OSError.
+    """
+    with path.open("rb") as file:
+        signature = signature_of(os.fstat(file.fileno()))
+        if signature is not None and signature == known:
+            return None
+        return signature, file.read(most_bytes + 1)
