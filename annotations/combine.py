@@ -9,9 +9,14 @@ from annotations.resources import Resources
 
 
 def combined(
-    fields: Mapping[str, Any], resources: Resources, *, active_deadline_seconds: int | None
+    fields: Mapping[str, Any],
+    resources: Resources,
+    *,
+    keys: Mapping[str, str],
+    active_deadline_seconds: int | None,
 ) -> JobRequest:
-    """The request of a pod whose annotations say `fields` (values by JobRequest field).
+    """The request of a pod whose annotations say `fields` (values by JobRequest field), read from
+    the annotations `keys`.
 
     The kubelet ends the pod after `active_deadline_seconds`, so its job needs no longer time.
     """
@@ -22,6 +27,7 @@ def combined(
         cpus=resources.cpus,
         memory_mib=resources.memory_mib,
         gpus=_gpus(devices),
+        keys=keys,
         **{
             **group,
             **fields,

@@ -2,6 +2,8 @@
 
 A pod says so in its node selector or required node affinity, by one of the site's label keys; the
 label's value becomes a gres type through the site's map, or else through the types that Slurm has.
+A map is the site's word, by which a pod can be wrong. What is learnt of Slurm refuses nobody: nodes
+without a type may be meant, and a pod that names none of the types gets any of what its Nodes have.
 """
 
 import re
@@ -52,26 +54,32 @@ class _Reader:
                 yield self._named(f"{_AFFINITY}[{it.key}]", it.values)
 
     def _named(self, field: str, values: Iterable[str]) -> Types:
-        """The types of those values; values without one are passed over beside others."""
-        rules, values = self.rules, tuple(values)
-        if not rules.gpu_types and not rules.known_gpu_types:
+        """The types of those values; where the site has a map, values without one are passed over
+        beside others.
+        """
+        values = tuple(values)
+        types = [self._type(value) for value in values]
+        found = frozenset(filter(None, types))
+        if not self.rules.gpu_types:
+            return None if None in types else found
+        if not values or found:
+            return found
+        if self.rules.known_gpu_types is None:
             return None
-        found = frozenset(filter(None, map(self._type, values)))
-        if values and not found:
-            expected = f"a GPU type that Slurm has: {', '.join(self._names())}"
-            raise UnknownTypeError(Problem(field, ",".join(values), expected))
-        return found
+        expected = f"a GPU type that Slurm has: {', '.join(self._names())}"
+        raise UnknownTypeError(Problem(field, ",".join(values), expected))
 
     def _type(self, value: str) -> str | None:
         mapped = self.rules.gpu_types.get(value)
         if mapped is not None:
             return mapped
         whole = _words(value)
-        known = sorted(self.rules.known_gpu_types, key=lambda name: (-len(_words(name)), name))
+        names = self.rules.known_gpu_types or ()
+        known = sorted(names, key=lambda name: (-len(_words(name)), name))
         return next((name for name in known if _within(_words(name), whole)), None)
 
     def _names(self) -> list[str]:
-        return sorted({*self.rules.gpu_types, *self.rules.known_gpu_types})
+        return sorted({*self.rules.gpu_types, *(self.rules.known_gpu_types or ())})
 
 
 def gpu_type(pod: PodSpec, rules: Rules) -> str | None:
@@ -80,7 +88,7 @@ def gpu_type(pod: PodSpec, rules: Rules) -> str | None:
     Slurm cannot be asked for "this type or that". Raises UnknownTypeError.
     """
     types = _Reader(rules).types(pod)
-    if types is None or len(types) > 1:
+    if types is None or len(types) > 1 or not (types or rules.gpu_types):
         return None
     if not types:
         expected = "terms that some GPU type meets together"

@@ -80,7 +80,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         "working_directory",
         "--chdir",
         "The job's working directory. Nothing of the pod happens there, but in script mode it"
-        " must exist on the node: else the job fails when it starts. Without it: `/tmp`.",
+        " must exist on the node and be writable, as the job's output goes there: else the job"
+        " fails when it starts. Without it: `/tmp`, and the output goes nowhere.",
         "/home/alice",
         sunk=True,
     ),
@@ -305,7 +306,7 @@ def supported() -> str:
 def remedy(name: str) -> str:
     """What to write instead of a name that nobody knows."""
     for near in get_close_matches(name, BY_KEY, n=1):
-        return f"a known annotation: did you mean {near!r}? Known: {supported()}"
+        return f"a known annotation: did you mean {near!r}?"
     return f"a known annotation: one of {supported()}"
 
 

@@ -5,17 +5,18 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from annotations import forms
+from annotations.forms import LONGEST_BYTES, Form, joined
 from annotations.model import Sharing, Switches
+from annotations.nodelist import PATTERN as NODE_LIST
 from annotations.nodelist import NodeListError, expand
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
-from annotations.times import read_time
+from annotations.times import MOMENT, PATTERN, read_time
 
-# slurmctld refuses a longer name, comment or extra ("too long"); measured on Slurm 26.05.5.
-_LONGEST_TEXT_BYTES = 1024
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(forms.INTEGER)
 # Kubernetes' own bound for users and groups; 24.11.5 takes larger ones for negative.
 _LARGEST_ID = 2**31 - 1
 # Slurm's unsigned 32 bit numbers have meanings in their two largest values (slurm.h); a priority
@@ -37,6 +38,25 @@ _GRES = re.compile(
     re.ASCII,
 )
 
+_PATH = "an absolute path, such as /home/alice"
+_WITHOUT_BLANKS = "a value without blanks"
+_SECONDS = "a whole number of seconds above 0, such as 3600"
+_TRUE_OR_FALSE = "true or false"
+_WHO_ELSE = (
+    "none (or whole-node: no other job on the node), user (or same-user: only jobs of the "
+    "same user), mcs, topo, or ok (or shared: CPUs may be shared where the partition "
+    "oversubscribes)"
+)
+_NODE_NAMES = "Slurm node names joined by commas, or a hostlist such as gpu[01-04]"
+_LICENSE_NAMES = "NAME or NAME:COUNT joined by commas, such as matlab:2"
+_JOBS = (
+    "after:JOB, after:JOB+MINUTES, afterany:JOB, afterok:JOB or afternotok:JOB, joined by "
+    "commas (all must hold), such as afterok:4711:4712"
+)
+_COUNT = "COUNT or COUNT@MINUTES, such as 1@30"
+_RESOURCES = "NAME:COUNT or NAME:TYPE:COUNT joined by commas, such as gpu:h100:2,nic:1"
+_FEATURE = "names of node features joined by commas, such as h100,nvlink"
+
 _BOOLEANS = {"true": True, "false": False}
 _SHARING: Mapping[str, Sharing | None] = {
     **{sharing.value: sharing for sharing in Sharing},
@@ -50,10 +70,11 @@ _SHARING: Mapping[str, Sharing | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of value: its name in the docs, and its reader (raises NotAcceptableError)."""
+    """A type of value: its name in the docs, its reader (raises NotAcceptableError), its form."""
 
     name: str
     read: Callable[[str], object]
+    form: Form
 
 
 def read_text(value: str) -> str:
@@ -64,8 +85,8 @@ def read_text(value: str) -> str:
         raise NotAcceptableError("one line of text without control characters")
     if value != value.strip():
         raise NotAcceptableError(f"no blanks around the value: {value.strip()[:80]!r}")
-    if len(value.encode()) > _LONGEST_TEXT_BYTES:
-        raise NotAcceptableError(f"at most {_LONGEST_TEXT_BYTES} characters (bytes of UTF-8)")
+    if len(value.encode()) > LONGEST_BYTES:
+        raise NotAcceptableError(f"at most {LONGEST_BYTES} characters (bytes of UTF-8)")
     return value
 
 
@@ -73,7 +94,7 @@ def read_word(value: str) -> str:
     """Text without any blanks: Slurm reads what stands before the first one."""
     text = read_text(value)
     if any(character.isspace() for character in text):
-        raise NotAcceptableError("a value without blanks")
+        raise NotAcceptableError(_WITHOUT_BLANKS)
     return text
 
 
@@ -81,14 +102,14 @@ def read_path(value: str) -> str:
     """An absolute path; a script's job with a relative one fails on the node (24.11.5)."""
     text = read_text(value)
     if not text.startswith("/"):
-        raise NotAcceptableError("an absolute path, such as /home/alice")
+        raise NotAcceptableError(_PATH)
     return text
 
 
 def read_minutes(value: str) -> int:
     """Whole seconds as Slurm's minutes, rounded up."""
     if not _INTEGER.fullmatch(value) or int(value) <= 0:
-        raise NotAcceptableError("a whole number of seconds above 0, such as 3600")
+        raise NotAcceptableError(_SECONDS)
     minutes = divide_up(int(value), 60)
     if minutes > _LARGEST_32_BIT:
         raise NotAcceptableError(
@@ -101,18 +122,14 @@ def read_switch(value: str) -> bool:
     """True or false in any case of letters."""
     found = _BOOLEANS.get(value.lower())
     if found is None:
-        raise NotAcceptableError("true or false")
+        raise NotAcceptableError(_TRUE_OR_FALSE)
     return found
 
 
 def read_sharing(value: str) -> Sharing | None:
     """SUNK's words, its former booleans, or the readable ones; None is the partition's default."""
     if value.lower() not in _SHARING:
-        raise NotAcceptableError(
-            "none (or whole-node: no other job on the node), user (or same-user: only jobs of the "
-            "same user), mcs, topo, or ok (or shared: CPUs may be shared where the partition "
-            "oversubscribes)"
-        )
+        raise NotAcceptableError(_WHO_ELSE)
     return _SHARING[value.lower()]
 
 
@@ -122,15 +139,13 @@ def read_nodes(value: str) -> tuple[str, ...]:
     try:
         return tuple(dict.fromkeys(expand(text, limit=_MOST_NODES)))
     except NodeListError as error:
-        raise NotAcceptableError(
-            f"Slurm node names joined by commas, or a hostlist such as gpu[01-04]: {error}"
-        ) from None
+        raise NotAcceptableError(f"{_NODE_NAMES}: {error}") from None
 
 
 def read_licenses(value: str) -> str:
     """`NAME[@SERVER][:COUNT]`, joined by commas."""
     if not all(_LICENSE.fullmatch(entry) for entry in read_text(value).split(",")):
-        raise NotAcceptableError("NAME or NAME:COUNT joined by commas, such as matlab:2")
+        raise NotAcceptableError(_LICENSE_NAMES)
     return value
 
 
@@ -139,10 +154,7 @@ def read_dependency(value: str) -> str:
     run: with it one term is enough, and our own `singleton` is one of them (measured).
     """
     if not all(_DEPENDENCY.fullmatch(term) for term in read_text(value).split(",")):
-        raise NotAcceptableError(
-            "after:JOB, after:JOB+MINUTES, afterany:JOB, afterok:JOB or afternotok:JOB, joined by "
-            "commas (all must hold), such as afterok:4711:4712"
-        )
+        raise NotAcceptableError(_JOBS)
     return value
 
 
@@ -150,7 +162,7 @@ def read_switches(value: str) -> Switches:
     """`COUNT`, or `COUNT@MINUTES`, as sbatch has it."""
     match = _SWITCHES.fullmatch(value)
     if match is None:
-        raise NotAcceptableError("COUNT or COUNT@MINUTES, such as 1@30")
+        raise NotAcceptableError(_COUNT)
     return Switches(int(match[1]), None if match[2] is None else int(match[2]))
 
 
@@ -165,9 +177,7 @@ def read_gres(value: str) -> str:
 def _read_gres(entry: str) -> str:
     match = _GRES.fullmatch(entry)
     if match is None:
-        raise NotAcceptableError(
-            "NAME:COUNT or NAME:TYPE:COUNT joined by commas, such as gpu:h100:2,nic:1"
-        )
+        raise NotAcceptableError(_RESOURCES)
     kind = f"{match['name']}:{match['type']}" if match["type"] else match["name"]
     return f"gres/{kind}:{match['count'] or 1}"
 
@@ -181,34 +191,82 @@ def read_features(value: str) -> str:
     """Names joined by commas, of which the node has all: as a constraint."""
     names = read_word(value).split(",")
     if not all(re.fullmatch(r"[\w.:=/-]+", name) for name in names):
-        raise NotAcceptableError("names of node features joined by commas, such as h100,nvlink")
+        raise NotAcceptableError(_FEATURE)
     return "&".join(names)
 
 
-def _number(low: int, high: int, example: int) -> Callable[[str], int]:
+def _integer(low: int, high: int, example: int) -> Kind:
+    expected = f"a whole number from {low} to {high}, such as {example}"
+
     def read(value: str) -> int:
         if not _INTEGER.fullmatch(value) or not low <= int(value) <= high:
-            raise NotAcceptableError(f"a whole number from {low} to {high}, such as {example}")
+            raise NotAcceptableError(expected)
         return int(value)
 
-    return read
+    form = Form(pattern=forms.INTEGER, low=low, high=high, expected=expected)
+    return Kind("integer", read, form)
 
 
-TEXT = Kind("string", read_text)
-WORD = Kind("string", read_word)
-PATH = Kind("string, absolute path", read_path)
-SECONDS = Kind("integer, seconds", read_minutes)
-PRIORITY = Kind("integer", _number(0, _LARGEST_32_BIT, 1000))
-NICE = Kind("integer", _number(-_LARGEST_NICE, _LARGEST_NICE, 100))
-ID = Kind("integer", _number(0, _LARGEST_ID, 1001))
-THREADS = Kind("integer", _number(1, _LARGEST_16_BIT, 1))
-BOOLEAN = Kind("true or false", read_switch)
-SHARING = Kind("`none`, `ok`, `user`, `mcs`, `topo`", read_sharing)
-NODES = Kind("node names, comma list or hostlist", read_nodes)
-LICENSES = Kind("comma list", read_licenses)
-DEPENDENCY = Kind("comma list", read_dependency)
-SWITCHES = Kind("COUNT[@MINUTES]", read_switches)
-GRES = Kind("comma list", read_gres)
-CONSTRAINTS = Kind("string, sbatch syntax", read_constraints)
-FEATURES = Kind("comma list", read_features)
-TIME = Kind("time", read_time)
+def _any_case(words: Mapping[str, object]) -> str:
+    return f"(?i:{'|'.join(words)})"
+
+
+_LINE_FORM = Form(
+    pattern=forms.LINE,
+    expected=f"one line of 1 to {LONGEST_BYTES} bytes, without control characters and without "
+    "blanks around it",
+)
+_WORD_FORM = Form(pattern=forms.WORD, expected=_WITHOUT_BLANKS)
+
+TEXT = Kind("string", read_text, _LINE_FORM)
+WORD = Kind("string", read_word, _WORD_FORM)
+PATH = Kind("string, absolute path", read_path, Form(pattern=forms.PATH, expected=_PATH))
+SECONDS = Kind(
+    "integer, seconds",
+    read_minutes,
+    Form(pattern=forms.INTEGER, low=1, high=60 * _LARGEST_32_BIT, expected=_SECONDS),
+)
+PRIORITY = _integer(0, _LARGEST_32_BIT, 1000)
+NICE = _integer(-_LARGEST_NICE, _LARGEST_NICE, 100)
+ID = _integer(0, _LARGEST_ID, 1001)
+THREADS = _integer(1, _LARGEST_16_BIT, 1)
+BOOLEAN = Kind(
+    _TRUE_OR_FALSE, read_switch, Form(pattern=_any_case(_BOOLEANS), expected=_TRUE_OR_FALSE)
+)
+SHARING = Kind(
+    "`none`, `ok`, `user`, `mcs`, `topo`",
+    read_sharing,
+    Form(pattern=_any_case(_SHARING), expected=_WHO_ELSE),
+)
+NODES = Kind(
+    "node names, comma list or hostlist",
+    read_nodes,
+    Form(
+        pattern=NODE_LIST,
+        expected=_NODE_NAMES,
+        beyond=f"ranges that run backwards, lists of more than {_MOST_NODES} names",
+    ),
+)
+LICENSES = Kind(
+    "comma list", read_licenses, Form(pattern=joined(_LICENSE.pattern), expected=_LICENSE_NAMES)
+)
+DEPENDENCY = Kind(
+    "comma list", read_dependency, Form(pattern=joined(_DEPENDENCY.pattern), expected=_JOBS)
+)
+SWITCHES = Kind("COUNT[@MINUTES]", read_switches, Form(pattern=_SWITCHES.pattern, expected=_COUNT))
+GRES = Kind("comma list", read_gres, Form(pattern=joined(_GRES.pattern), expected=_RESOURCES))
+CONSTRAINTS = Kind("string, sbatch syntax", read_constraints, _WORD_FORM)
+FEATURES = Kind(
+    "comma list",
+    read_features,
+    Form(
+        pattern=joined(r"(?:[\w.:=/-]|[^\x00-\x7f])+"),
+        expected=_FEATURE,
+        beyond="characters outside ASCII that are no letters or digits",
+    ),
+)
+TIME = Kind(
+    "time",
+    read_time,
+    Form(pattern=PATTERN, expected=MOMENT, beyond="days and hours that no calendar has"),
+)

@@ -44,7 +44,8 @@ class Rules:
     `prefixes` are read as one: each annotation may stand under any of them, and under two only
     with the same value. `device_resources` maps a Kubernetes resource to a Slurm gres, with or
     without a type ("gpu", "gpu:h100"). `gpu_type_keys` are labels of Nodes whose values name a GPU
-    type; `gpu_types` maps those values to gres types, `known_gpu_types` are the types Slurm has.
+    type; `gpu_types` maps those values to gres types, `known_gpu_types` are the types Slurm has,
+    None while it has not told them: then no pod is refused for its type.
     A `strict` grace rule is SUNK's; a `guarded` one leaves the node to the handover guard.
     Raises ValueError for a prefix that does not end in a slash.
     """
@@ -55,7 +56,7 @@ class Rules:
     device_resources: Mapping[str, str] = field(default_factory=_nvidia_gpus)
     gpu_type_keys: tuple[str, ...] = GPU_TYPE_KEYS
     gpu_types: Mapping[str, str] = field(default_factory=dict)
-    known_gpu_types: frozenset[str] = frozenset()
+    known_gpu_types: frozenset[str] | None = frozenset()
     grace_policy: Literal["strict", "guarded"] = "strict"
 
     def __post_init__(self) -> None:
@@ -113,7 +114,8 @@ class JobRequest:
     None, an empty tuple and False are Slurm's default. `gres` is in the form of `tres_per_node`:
     "gres/gpu:2", several joined by commas. `begin` and `deadline` are seconds of the epoch, or a
     time in Slurm's words, read by its own clock. `dependency` never has Slurm's "?" in it, so that
-    more terms can be put beside it.
+    more terms can be put beside it. `keys` are the annotations that fields were read from, for
+    messages; they ask for nothing.
     """
 
     cpus: int
@@ -145,3 +147,4 @@ class JobRequest:
     hold: bool = False
     requeue: bool = False
     threads_per_core: int | None = None
+    keys: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -4,9 +4,14 @@ import re
 from collections.abc import Iterator
 from itertools import product
 
+from annotations.forms import joined
+
 _HOST = re.compile(r"(?:[A-Za-z0-9]|\[[0-9,-]+\])(?:[A-Za-z0-9._-]|\[[0-9,-]+\])*")
 _PART = re.compile(r"\[([0-9,-]+)\]|([^\[\]]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_RANGES = r"\[[0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*\]"
+# What `expand` takes, but for ranges that run backwards and for lengths.
+PATTERN = joined(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]]*\])")
 _SHOWN = 60
 

@@ -36,7 +36,8 @@ def parse(pod: PodSpec, rules: Rules) -> JobRequest | tuple[Problem, ...]:
     ]
     if problems or resources is None:
         return tuple(problems)
-    return combined(asked.fields, resources, active_deadline_seconds=pod.active_deadline_seconds)
+    deadline = pod.active_deadline_seconds
+    return combined(asked.fields, resources, keys=asked.keys, active_deadline_seconds=deadline)
 
 
 def _read_annotations(pod: PodSpec, rules: Rules) -> _Asked:

@@ -14,7 +14,8 @@ _SLURMS = re.compile(
     r"|now\+[0-9]{1,9}(?:seconds?|minutes?|hours?|days?|weeks?)?"
     r"|midnight|noon|teatime|today|tomorrow"
 )
-_EXPECTED = (
+PATTERN = f"(?:{_EPOCH.pattern}|{_WITH_ZONE.pattern}|{_SLURMS.pattern})"
+MOMENT = (
     "a moment such as 2030-01-31T08:00:00Z, or in Slurm's own words and clock 2030-01-31T08:00, "
     "08:00 or now+2hours, or seconds of the epoch"
 )
@@ -34,7 +35,7 @@ def read_time(value: str) -> str | int:
         if value[:4].isdigit():
             datetime.fromisoformat(value)
     except ValueError:
-        raise NotAcceptableError(_EXPECTED) from None
+        raise NotAcceptableError(MOMENT) from None
     if not _SLURMS.fullmatch(value):
-        raise NotAcceptableError(_EXPECTED)
+        raise NotAcceptableError(MOMENT)
     return value

@@ -116,8 +116,31 @@ def test_types_that_slurm_has_are_found_in_the_labels_words(value, gres):
     assert accepted(wants({CLASS: (value,)}), LEARNT).gres == gres
 
 
-def test_label_that_names_no_type_of_slurms_is_a_problem():
-    assert "a100" in the_problem(wants({CLASS: ("NVIDIA_H1000",)}), LEARNT).expected
+@pytest.mark.parametrize(
+    "spec",
+    [
+        wants({CLASS: ("NVIDIA_H1000",)}),
+        wants({CLASS: ("NVIDIA_H1000", "NVIDIA_H100")}),
+        wants({CLASS: ("NVIDIA_H100",), MODEL: ("NVIDIA-H100-NVL",)}),
+        wants({CLASS: ()}),
+    ],
+    ids=str,
+)
+def test_what_slurm_has_refuses_no_pod(spec):
+    """Its Nodes may have GPUs without a type, and the labels may say what no type is called."""
+    assert accepted(spec, LEARNT).gres == "gres/gpu:2"
+
+
+def test_label_that_neither_the_map_nor_slurm_knows_is_a_problem():
+    rules = replace(LEARNT, gpu_types={"X": "hopper"})
+    assert accepted(wants({CLASS: ("NVIDIA_H100",)}), rules).gres == "gres/gpu:h100:2"
+    assert "a100" in the_problem(wants({CLASS: ("NVIDIA_H1000",)}), rules).expected
+
+
+@pytest.mark.parametrize("mapped", [{}, TYPES], ids=["no map", "map"])
+def test_no_pod_is_refused_for_its_type_before_slurm_has_told_what_it_has(mapped):
+    rules = Rules(gpu_types=mapped, known_gpu_types=None)
+    assert accepted(wants({CLASS: ("FUTURE",)}), rules).gres == "gres/gpu:2"
 
 
 def test_sites_map_goes_before_what_slurm_has():

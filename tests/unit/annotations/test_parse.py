@@ -198,3 +198,8 @@ def test_any_pod_gets_a_job_or_problems_that_name_field_and_remedy(entries, grac
         assert problem.field.startswith((PREFIX, "spec."))
         assert problem.expected
         assert "\n" not in problem.text.replace(problem.field, "")
+
+
+def test_request_remembers_which_annotation_filled_a_field():
+    request = accepted(with_keys(b__features="x,y", a__qos="high"), TWO)
+    assert request.keys == {"constraints": "b/features", "qos": "a/qos"}

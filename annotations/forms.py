@@ -1,0 +1,53 @@
+"""What acceptable values look like, as data: for whoever cannot call a reader.
+
+The rules of the API server's admission policies are made from forms. A form is never narrower than
+the reader it stands for, so that nothing is refused which the scheduler would take; what only the
+reader finds is said in `beyond`. A test compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# slurmctld refuses a longer name, comment or extra ("too long"); measured on Slurm 26.05.5.
+LONGEST_BYTES = 1024
+
+_CONTROL = "\x00-\x1f\x7f-\x9f\u2028\u2029"
+_BLANK = "\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_CHARACTER = f"[^{_CONTROL}]"
+_EDGE = f"[^{_CONTROL}{_BLANK}]"
+
+LINE = f"{_EDGE}(?:{_CHARACTER}*{_EDGE})?"
+WORD = f"{_EDGE}+"
+PATH = f"/(?:{_CHARACTER}*{_EDGE})?"
+INTEGER = "[+-]?[0-9]{1,18}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """`pattern` is that of a whole value, in the syntax `re` and RE2 share; a whole number lies
+    between `low` and `high`, both included. `expected` is what people are told, `beyond` what the
+    reader refuses besides.
+    """
+
+    pattern: str
+    expected: str
+    low: int | None = None
+    high: int | None = None
+    beyond: str = ""
+
+    def matches(self, value: str) -> bool:
+        """Whether a value looks acceptable."""
+        if len(value.encode(errors="replace")) > LONGEST_BYTES:
+            return False
+        if not re.fullmatch(self.pattern, value, re.ASCII):
+            return False
+        low, high = self.low, self.high
+        return low is None or high is None or low <= int(value) <= high
+
+
+def joined(pattern: str) -> str:
+    """The pattern of entries of that pattern, joined by commas."""
+    entry = re.sub(r"\(\?P<\w+>", "(?:", pattern)
+    return f"(?:{entry})(?:,(?:{entry}))*"
