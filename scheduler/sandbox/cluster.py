@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from scheduler.sandbox.kube import KubeCluster, NodeShape, Timing
 from scheduler.sandbox.slurm import (
+    AccountConfig,
     Gres,
     NodeConfig,
     PartitionConfig,
@@ -27,6 +28,7 @@ from scheduler.sandbox.slurm import (
 )
 
 GPU_RESOURCE = "nvidia.com/gpu"
+GPU_TYPE = "h100"
 KILL_WAIT_SECONDS = 30
 GRACE_SECONDS = 15
 TOKEN_SECONDS = 365 * 86400.0
@@ -43,7 +45,9 @@ COMPONENTS = (KUBE_APISERVER, SLURMCTLD, SLURMRESTD)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxShape:
     """What the cluster is made of. `quirks` are the faults of slurmrestd; port 0 is a free one.
-    `prolog_slurmctld` is a program that Slurm runs for each job before its script.
+    `licenses` are so many of each name. `accounts` None is a Slurm without slurmdbd; else a user's
+    first one is its default. `prolog_slurmctld` is a program that Slurm runs for each job before
+    its script.
     """
 
     nodes: int = 4
@@ -54,6 +58,8 @@ class SandboxShape:
     quirks: bool = True
     kube_port: int = 0
     slurm_port: int = 0
+    licenses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    accounts: tuple[AccountConfig, ...] | None = None
     pod_timing: Timing = field(default_factory=Timing)
     prolog_slurmctld: str = ""
     hook_environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -241,7 +247,7 @@ def _node_shape(name: str, shape: SandboxShape) -> NodeShape:
 
 
 def _slurm_config(names: tuple[str, ...], shape: SandboxShape) -> SlurmConfig:
-    gres = (Gres("gpu", shape.gpus_per_node),) if shape.gpus_per_node else ()
+    gres = (Gres("gpu", shape.gpus_per_node, GPU_TYPE),) if shape.gpus_per_node else ()
     nodes = tuple(
         NodeConfig(name=name, cpus=shape.cpus_per_node, memory_mib=shape.memory_mib, gres=gres)
         for name in names
@@ -252,10 +258,13 @@ def _slurm_config(names: tuple[str, ...], shape: SandboxShape) -> SlurmConfig:
         PartitionConfig(name=Sandbox.grace_partition, priority_tier=1, grace_time=GRACE_SECONDS),
     )
     return SlurmConfig(
+        cluster_name=f"sandbox-{shape.release}",
         nodes=nodes,
         partitions=partitions,
         release=Release(shape.release),
         kill_wait=KILL_WAIT_SECONDS,
+        licenses=shape.licenses,
+        accounts=shape.accounts,
         prolog_slurmctld=shape.prolog_slurmctld,
         hook_environment=shape.hook_environment,
         users=USERS,

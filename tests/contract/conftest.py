@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from scheduler.sandbox.slurm import (
+    AccountConfig,
     Gres,
     NodeConfig,
     PartitionConfig,
@@ -24,6 +25,7 @@ from scheduler.sandbox.slurm import (
     SlurmServer,
     mint_token,
 )
+from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import FEATURE, LICENSES, SPECIAL_FEATURE
 
 _GPUS = 8
@@ -54,14 +56,14 @@ class SlurmPeer:
 @pytest.fixture
 async def model_slurm_26(tmp_path: Path) -> AsyncIterator[SlurmPeer]:
     """The model of 26.05, in this process."""
-    async with _model_peer(Release.V26_05, tmp_path) as peer:
+    async with model_peer(Release.V26_05, tmp_path) as (peer, _):
         yield peer
 
 
 @pytest.fixture
 async def model_slurm_24(tmp_path: Path) -> AsyncIterator[SlurmPeer]:
     """The model of 24.11, in this process."""
-    async with _model_peer(Release.V24_11, tmp_path) as peer:
+    async with model_peer(Release.V24_11, tmp_path) as (peer, _):
         yield peer
 
 
@@ -79,7 +81,11 @@ def slurm_peer(request: pytest.FixtureRequest) -> SlurmPeer:
     if kind == "model":
         peer: SlurmPeer = request.getfixturevalue(_MODEL[major])
         return peer
-    rig = request.getfixturevalue(_LIVE[major])
+    return live_peer(request.getfixturevalue(_LIVE[major]))
+
+
+def live_peer(rig: SlurmRig) -> SlurmPeer:
+    """A running rig."""
     return SlurmPeer(
         url=rig.url,
         socket=rig.socket,
@@ -93,15 +99,18 @@ def slurm_peer(request: pytest.FixtureRequest) -> SlurmPeer:
 
 
 @asynccontextmanager
-async def _model_peer(release: Release, folder: Path) -> AsyncIterator[SlurmPeer]:
-    config = _config(release)
+async def model_peer(
+    release: Release, folder: Path, *, accounts: tuple[AccountConfig, ...] | None = None
+) -> AsyncIterator[tuple[SlurmPeer, SlurmModel]]:
+    """A model with its slurmrestd; with `accounts` as one with slurmdbd."""
+    config = replace(_config(release), accounts=accounts)
     model = SlurmModel(config)
     server = SlurmServer(model)
     socket, token_file = folder / "slurmrestd.socket", folder / "token"
     token_file.write_text(mint_token(model.key, "root"))
     port = await server.start(port=0, unix=socket)
     try:
-        yield SlurmPeer(
+        peer = SlurmPeer(
             url=f"http://127.0.0.1:{port}",
             socket=socket,
             token_file=token_file,
@@ -111,6 +120,7 @@ async def _model_peer(release: Release, folder: Path) -> AsyncIterator[SlurmPeer
             gpus_per_node=_GPUS,
             token=lambda user: mint_token(model.key, user),
         )
+        yield peer, model
     finally:
         await server.stop()
         model.detach()

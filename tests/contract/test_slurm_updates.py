@@ -91,6 +91,7 @@ async def waiting(slurm_peer: Peer) -> AsyncIterator[Waiting]:
         ({"partition": "high"}, {"partition": "high"}),
         ({"time_limit_minutes": 7}, {"time_limit_minutes": 7}),
         ({"priority": 55}, {"priority": 55}),
+        ({"priority": 0}, {"priority": 0, "held": True, "state_reason": "JobHeldAdmin"}),
         ({"nice": 100}, {"nice": 100}),
         ({"nice": -100}, {"nice": -100}),
         ({"held": True}, {"held": True, "state_reason": "JobHeldAdmin", "priority": 0}),

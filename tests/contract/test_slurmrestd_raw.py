@@ -189,6 +189,8 @@ async def test_good_request_is_answered_once_and_keeps_the_connection(raw: Raw) 
         ({"dependency": "nosuch:1"}, 2038),
         ({"user_id": "nosuchuser"}, 2166),
         ({"name": "x" * 1025}, 2012),
+        ({"comment": "é" * 513}, 2012),
+        ({"wckey": "é" * 513}, 2012),
     ],
 )
 async def test_bad_submit_is_refused_by_number_and_makes_no_job(
@@ -378,8 +380,19 @@ async def test_update_of_an_unknown_job_is_404_with_2017(raw: Raw) -> None:
     assert (answer.status, answer.error_number) == (404, 2017)
 
 
-async def test_comment_of_more_than_1024_characters_is_refused(raw: Raw) -> None:
-    job_id = (await raw.submit()).json["job_id"]
-    answer = await raw("POST", f"job/{job_id}", {"comment": "x" * 1025})
-    assert answer.error_number == 2012
-    assert (await raw("POST", f"job/{job_id}", {"comment": "x" * 1024})).status == 200
+@pytest.mark.parametrize("field", ["comment", "extra", "wckey", "name"])
+@pytest.mark.parametrize("letter", ["x", "é", "€", "😀"])
+async def test_text_of_more_than_1024_bytes_is_refused(raw: Raw, field: str, letter: str) -> None:
+    longest = letter * (1024 // len(letter.encode()))
+    longest += "x" * (1024 - len(longest.encode()))
+    job_id = (await raw.submit(**{field: longest})).json["job_id"]
+    assert (await raw("POST", f"job/{job_id}", {field: longest})).status == 200
+    for longer in (longest + "x", longest[:-1] + 2 * letter):
+        answer = await raw("POST", f"job/{job_id}", {field: longer})
+        assert answer.error_number == 2012
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+async def test_admin_comment_may_be_longer(raw: Raw, letter: str) -> None:
+    job_id = (await raw.submit(admin_comment=letter * 2000)).json["job_id"]
+    assert (await raw("POST", f"job/{job_id}", {"admin_comment": letter * 2500})).status == 200

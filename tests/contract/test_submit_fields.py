@@ -96,7 +96,7 @@ async def fields(slurm_peer: SlurmPeer) -> AsyncIterator[Fields]:
         ({"user_id": 2001, "group_id": 2001}, {"user_name": "alice", "group_name": "alice"}),
         ({"user_id": 2001}, {"user_name": "alice", "group_id": 0}),
         ({"group_id": 2001}, {"user_name": "root", "group_id": 2001}),
-        ({"working_directory": "/var"}, {"current_working_directory": "/var"}),
+        ({"working_directory": "/run"}, {"current_working_directory": "/run"}),
         ({"licenses": "compiler:2"}, {"licenses": "compiler:2"}),
         ({"gres": "gres/gpu:h100:1"}, {"tres_per_node": "gres/gpu:h100:1"}),
         ({"constraints": f"{FEATURE},{SPECIAL_FEATURE}"}, {"features": "standard&special"}),
@@ -109,6 +109,13 @@ async def test_field_is_taken_and_told_back(
 ) -> None:
     record = await fields.raw(await fields.running(**asked))
     assert {key: record[key] for key in told} == told
+
+
+async def test_script_writes_where_it_is_told_to(fields: Fields) -> None:
+    job_ids = [await fields.submit(output=output) for output in ("/dev/null", None)]
+    told = [(await fields.raw(job_id))["standard_output"] for job_id in job_ids]
+    script = fields.peer.major == "24.11"
+    assert told == (["/dev/null", f"/tmp/slurm-{job_ids[1]}.out"] if script else ["", ""])
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ class Call:
     accept: str
     content_type: str
     body: bytes
+    agent: str = ""
 
     @property
     def dry_run(self) -> bool:
@@ -74,6 +75,7 @@ def call_of(request: web.BaseRequest, body: bytes) -> Call:
         accept=headers.get("Accept", ""),
         content_type=headers.get("Content-Type", "").partition(";")[0].strip(),
         body=body,
+        agent=headers.get("User-Agent", ""),
     )
 
 

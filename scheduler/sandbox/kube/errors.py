@@ -170,14 +170,19 @@ def disruption_budget(budget: str, needed: int, healthy: int) -> ApiError:
     )
 
 
-def forbidden(resource: str, name: str, why: str, *, group: str = "") -> ApiError:
-    """Not allowed, whoever asks."""
-    return ApiError(
-        403,
-        "Forbidden",
-        f"{_qualified(resource, group)} {_quoted(name)} is forbidden: {why}",
-        details=_details(name, group, resource),
-    )
+def namespace_ends(resource: str, name: str, namespace: str, *, group: str = "") -> ApiError:
+    """Nothing may be made in a namespace that is being deleted, whoever asks."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    details = _details(name, group, resource)
+    details["causes"] = [
+        {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    told = f"{_qualified(resource, group)} {_quoted(name)} is forbidden: {why}"
+    return ApiError(403, "Forbidden", told, details=details)
 
 
 def method_not_allowed() -> ApiError:

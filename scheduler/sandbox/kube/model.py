@@ -15,9 +15,9 @@ from scheduler.sandbox.kube.deletion import DeleteOptions, Deletion, delete, nee
 from scheduler.sandbox.kube.errors import (
     already_exists,
     bad_request,
-    forbidden,
     invalid,
     modified,
+    namespace_ends,
     not_found,
     precondition,
 )
@@ -209,15 +209,15 @@ class KubeModel:
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
             )
-        found = self.find(NAMESPACES, "", namespace)
-        if found is None:
+        if self.find(NAMESPACES, "", namespace) is None:
             raise not_found("namespaces", namespace)
-        if meta.is_leaving(found):
-            why = (
-                f"unable to create new content in namespace {namespace} because it is being "
-                "terminated"
-            )
-            raise forbidden(resource.plural, str(given.get("name", "")), why, group=resource.group)
+        self.check_lasts(resource, namespace, str(given.get("name", "")))
+
+    def check_lasts(self, resource: Resource, namespace: str, name: str) -> None:
+        """Before something new, a binding too. Raises ApiError 403 where the namespace ends."""
+        found = self.find(NAMESPACES, "", namespace)
+        if found is not None and meta.is_leaving(found):
+            raise namespace_ends(resource.plural, name, namespace, group=resource.group)
 
     def _replace(
         self,

@@ -20,7 +20,7 @@ def bind(model: KubeModel, namespace: str, name: str, binding: Body) -> None:
     """Put the pod on a Node; annotations of the binding are copied onto the pod.
 
     The Node need not exist (measured on Kubernetes 1.36.3). Raises ApiError 409 when the pod is
-    bound, leaving or another one.
+    bound, leaving or another one, and before that 403 where its namespace is being deleted.
     """
     metadata = binding.get("metadata") or {}
     if metadata.get("name", name) != name:
@@ -28,6 +28,7 @@ def bind(model: KubeModel, namespace: str, name: str, binding: Body) -> None:
     target = binding.get("target") or {}
     if not target.get("name") or target.get("kind", "Node") not in {"", "Node"}:
         raise bad_request(f"target: Invalid value: {target}: must name a Node")
+    model.check_lasts(PODS, namespace, name)
     pod = model.get(PODS, namespace, name)
     _check_binding(pod, (namespace, name), metadata)
     bound = _bound(pod.body, node=target["name"], annotations=metadata.get("annotations") or {})

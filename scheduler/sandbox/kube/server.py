@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from secrets import compare_digest
 
@@ -15,7 +15,7 @@ from aiohttp.http import RawRequestMessage
 
 from scheduler.sandbox.kube import reviews
 from scheduler.sandbox.kube.answers import JSON, Answer, refusal
-from scheduler.sandbox.kube.calls import call_of
+from scheduler.sandbox.kube.calls import Call, call_of
 from scheduler.sandbox.kube.errors import ApiError, unauthorized
 from scheduler.sandbox.kube.model import KubeModel
 from scheduler.sandbox.kube.routes import Api
@@ -23,6 +23,7 @@ from scheduler.sandbox.kube.watching import BOOKMARK_SECONDS, Watch
 
 LONGEST_BODY = 3 * 1024 * 1024
 DRAIN_SECONDS = 1.0
+Auditor = Callable[[Call, int], None]
 PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
@@ -40,11 +41,19 @@ class KubeServer:
         self._token = token.encode()
         self._bookmark_seconds = bookmark_seconds
         self._api = Api(model, users={token: reviews.ADMIN})
+        self._auditors: list[Auditor] = []
         self._runner: web.ServerRunner | None = None
         self._server: web.Server | None = None
         self.serving = asyncio.Event()
         """Set while the server answers; kubelets and controllers wait for it."""
         self.port = 0
+
+    def audit(self, auditor: Auditor) -> Callable[[], None]:
+        """Tell this of each request that was done or refused, with the status of the answer, until
+        what is returned is called; as an audit log does.
+        """
+        self._auditors.append(auditor)
+        return lambda: self._auditors.remove(auditor)
 
     @property
     def url(self) -> str:
@@ -79,13 +88,22 @@ class KubeServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             self._authenticate(request.path, request.headers)
-            call = call_of(request, await request.read())
-            answer = self._api.answer(call, bookmark_seconds=self._bookmark_seconds)
+            answer = self._answer(call_of(request, await request.read()))
         except ApiError as error:
             answer = refusal(error)
         if isinstance(answer, Watch):
             return await _stream(request, answer)
         return _response(answer)
+
+    def _answer(self, call: Call) -> Answer | Watch:
+        try:
+            answer = self._api.answer(call, bookmark_seconds=self._bookmark_seconds)
+        except ApiError as error:
+            answer = refusal(error)
+        if isinstance(answer, Answer):
+            for auditor in self._auditors:
+                auditor(call, answer.status)
+        return answer
 
     def _authenticate(self, path: str, headers: Mapping[str, str]) -> None:
         if path in PUBLIC:

@@ -242,9 +242,10 @@ class Store:
         self._record(storage, change)
         return change.object(DELETED)
 
-    def observe(self, observer: Callable[[str, Change], None]) -> None:
-        """Call this with every change, at once, for ever."""
+    def observe(self, observer: Callable[[str, Change], None]) -> Callable[[], None]:
+        """Call this with every change, at once, until what is returned is called."""
         self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
 
     def compact(self) -> None:
         """Forget the past, as etcd does every five minutes."""

@@ -9,9 +9,12 @@ It imports nothing of the scheduler: the two meet only on the wire.
 """
 
 from .config import (
+    DEFAULT_QOS,
+    AccountConfig,
     Gres,
     NodeConfig,
     PartitionConfig,
+    QosConfig,
     Release,
     ReservationConfig,
     SlurmConfig,
@@ -22,9 +25,12 @@ from .server import SlurmServer
 from .tokens import mint_token
 
 __all__ = [
+    "DEFAULT_QOS",
+    "AccountConfig",
     "Gres",
     "NodeConfig",
     "PartitionConfig",
+    "QosConfig",
     "Release",
     "ReservationConfig",
     "SlurmConfig",

@@ -5,7 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .config import PartitionConfig, Release, ReservationConfig, SlurmConfig
+from .config import (
+    AccountConfig,
+    PartitionConfig,
+    QosConfig,
+    Release,
+    ReservationConfig,
+    SlurmConfig,
+)
+from .journal import Journal
 from .placement import eligible
 from .records import STARTED, Job, Node, Request, State
 
@@ -52,8 +60,11 @@ class Cluster:
         self.stirred = True
         self.stumbles = 0
         self.reservations = {r.name: r for r in config.reservations}
+        self.accounts = _accounts(config)
+        self.qos: dict[str, QosConfig] = {qos.name: qos for qos in config.qos}
         self.prologs: list[int] = []
         """Jobs whose PrologSlurmctld has to be run."""
+        self.journals: list[Journal] = []
         self._candidates: dict[Request, list[Node]] = {}
         self._judged: dict[Request, str] = {}
         self.gres_names = {gres.name for node in config.nodes for gres in node.gres}
@@ -77,6 +88,8 @@ class Cluster:
         _belongs(self.pending, job.id, member=job.state is State.PENDING)
         _belongs(self.active, job.id, member=active)
         _belongs(self.namesakes[job.asked.user_id, job.name], job.id, member=job.alive)
+        for journal in self.journals:
+            journal.changed(job)
 
     def rename(self, job: Job, name: str) -> None:
         """Change a job's name."""
@@ -147,6 +160,12 @@ class Cluster:
         self._saved.nodes = {name: replace(node) for name, node in self.nodes.items()}
         self._saved.next_id = self.next_id
 
+    def forget_saved(self) -> None:
+        """Empty the state save location, and with it what only slurmctld knew of partitions."""
+        self._saved = Saved()
+        self.partitions = {it.name: it for it in self.config.partitions}
+        self.reservations = {}
+
     def resume_prolog(self, job: Job) -> None:
         """After a restart 24.11 runs PrologSlurmctld again, 26.05 takes it as done (measured)."""
         if not job.configuring or job.state is not State.RUNNING:
@@ -160,6 +179,8 @@ class Cluster:
         cluster = Cluster(self.config, now=now)
         cluster.partitions = dict(self.partitions)
         cluster.reservations = dict(self.reservations)
+        cluster.accounts = None if self.accounts is None else dict(self.accounts)
+        cluster.qos = dict(self.qos)
         for name, saved in self._saved.nodes.items():
             _operator_settings(cluster.nodes[name], saved)
         for job in self._saved.jobs.values():
@@ -167,7 +188,17 @@ class Cluster:
             cluster.resume_prolog(cluster.jobs[job.id])
         cluster.next_id = self._saved.next_id
         cluster.save()
+        cluster.journals = self.journals
+        for journal in cluster.journals:
+            journal.restored(cluster.jobs)
         return cluster
+
+
+def _accounts(config: SlurmConfig) -> dict[str, AccountConfig] | None:
+    """Return them by name, None where there is no slurmdbd."""
+    if config.accounts is None:
+        return None
+    return {account.name: account for account in config.accounts}
 
 
 def _nodes(config: SlurmConfig) -> Iterator[Node]:

@@ -70,7 +70,8 @@ class PartitionConfig:
     """One PartitionName. ``nodes`` None means ALL; time limits are in minutes, None is INFINITE.
 
     A job may preempt those of partitions with a lower ``priority_tier``; ``preempt_mode`` says what
-    then becomes of a job *of this partition*: CANCEL, REQUEUE, or OFF.
+    then becomes of a job *of this partition*: CANCEL, REQUEUE, or OFF. In ``state`` DOWN it takes
+    jobs and starts none, in INACTIVE it does neither.
     """
 
     name: str
@@ -81,7 +82,7 @@ class PartitionConfig:
     default_time_minutes: int | None = None
     preempt_mode: str = "CANCEL"
     grace_time: int = 0
-    up: bool = True
+    state: str = "UP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,32 @@ class ReservationConfig:
         return self.start_time <= now < self.end_time
 
 
+DEFAULT_QOS = "normal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QosConfig:
+    """A QoS; its limits are on running jobs of one user, and on the CPUs of all its jobs."""
+
+    name: str
+    max_jobs_per_user: int | None = None
+    group_cpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountConfig:
+    """An account, the users that may name it and the QoS that their jobs may then use.
+
+    Its limits are on running jobs of one user, and on the CPUs of all its jobs.
+    """
+
+    name: str
+    users: frozenset[str]
+    qos: frozenset[str] = frozenset({DEFAULT_QOS})
+    max_jobs: int | None = None
+    group_cpus: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """When the controller does what it does periodically.
@@ -111,6 +138,7 @@ class Timing:
     limits_seconds: float = 0.5
     save_seconds: float = 5.0
     outage_seconds: float = 0.2
+    batch_start_seconds: float = 20.0
 
     @classmethod
     def real(cls) -> "Timing":
@@ -122,11 +150,11 @@ class Timing:
 class SlurmConfig:
     """A whole cluster.
 
-    ``accounts`` and ``qos`` None is a cluster without slurmdbd, which accepts every name and
-    ignores it. ``users`` are the users known on the controller's host. ``operators`` may do
-    anything. ``hook_environment`` is added to what a hook finds in its environment.
-    ``double_error_answers`` is the 26.05 fault of answering a failed request twice; None means as
-    the release does.
+    ``accounts`` None is a cluster without slurmdbd, which accepts every name of an account or a QoS
+    and ignores it; a user's first account is its default. ``users`` are the users known on the
+    controller's host. ``operators`` may do anything. ``hook_environment`` is added to what a hook
+    finds in its environment. ``double_error_answers`` is the 26.05 fault of answering a failed
+    request twice; None means as the release does.
     """
 
     nodes: tuple[NodeConfig, ...]
@@ -145,8 +173,8 @@ class SlurmConfig:
         default_factory=lambda: MappingProxyType({"root": 0, "slurm": 64030, "alice": 2001})
     )
     operators: frozenset[str] = frozenset({"root", "slurm"})
-    accounts: frozenset[str] | None = None
-    qos: frozenset[str] | None = None
+    accounts: tuple[AccountConfig, ...] | None = None
+    qos: tuple[QosConfig, ...] = (QosConfig(name=DEFAULT_QOS),)
     reservations: tuple[ReservationConfig, ...] = ()
     licenses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     double_error_answers: bool | None = None

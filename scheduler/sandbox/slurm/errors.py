@@ -41,6 +41,7 @@ TEXTS: Final[dict[int, str]] = {
     2053: "Requested reservation is invalid",
     2063: "Job cannot be submitted without the current working directory specified.",
     2066: "Invalid qos specification",
+    2070: "Required partition not available (inactive or drain)",
     2072: "Invalid generic resource (gres) specification",
     2073: "Job is no longer pending execution",
     2081: "Invalid job array specification",

@@ -149,16 +149,38 @@ def fail_node(cluster: Cluster, node: Node, *, now: float) -> None:
         job = cluster.jobs[job_id]
         if job.completing:
             script_ended(cluster, job, now=now)
-        elif job.asked.requeue and not job.external:
-            requeue(cluster, job, now=now)
         else:
-            _node_fail(cluster, job, node, now=now)
+            _lose(cluster, job, node, now=now)
 
 
-def out_of_memory(cluster: Cluster, job: Job, *, now: float) -> None:
-    """End a batch job whose script was killed for its memory."""
+def power_cycle(cluster: Cluster, node: Node, *, now: float) -> None:
+    """End the batch jobs of a node whose slurmd is back and knows nothing of them.
+
+    A job that is younger than BatchStartTimeout and ten seconds may still be on its way, and stays;
+    an external job has no process that could be missed (measured with ReturnToService=2).
+    """
+    old = now - cluster.config.timing.batch_start_seconds
+    for job in [cluster.jobs[job_id] for job_id in sorted(node.jobs)]:
+        if not (job.external or job.completing or job.start_time > old):
+            _lose(cluster, job, node, now=now)
+
+
+def _lose(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
+    if job.asked.requeue and not job.external:
+        requeue(cluster, job, now=now)
+    else:
+        _node_fail(cluster, job, node, now=now)
+
+
+def script_killed(cluster: Cluster, job: Job, *, out_of_memory: bool, now: float) -> None:
+    """End a batch job whose script was killed: by the kernel for its memory, or by anything else,
+    such as OverMemoryKill (FAILED and RaisedSignal measured on 26.05.5 and 24.11.5).
+    """
     release(cluster, job, now=now)
-    job.state, job.reason, job.end_time = State.OUT_OF_MEMORY, "OutOfMemory", now
+    job.state, job.reason = State.FAILED, "RaisedSignal"
+    if out_of_memory:
+        job.state, job.reason = State.OUT_OF_MEMORY, "OutOfMemory"
+    job.end_time = now
     job.exit, job.script_ends_at = Exit("SIGNALED", 0, SIGKILL), None
     cluster.counters.failed += 1
     _changed(cluster, job, now=now)

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from . import lifecycle, prologs
 from .cluster import Cluster
-from .config import ReservationConfig, SlurmConfig
+from .config import AccountConfig, QosConfig, ReservationConfig, SlurmConfig
 from .errors import SlurmError
+from .journal import Journal
 from .records import STARTED, Job, Node, State, Submission
 from .scheduling import Pass
 from .submitting import misfit, submission
@@ -101,10 +102,17 @@ class SlurmModel:
             self._timer = None
         self._end_prologs()
 
+    def lose_state(self) -> None:
+        """Crash, and start with an empty state save location."""
+        self.crash()
+        self.cluster.forget_saved()
+        self.start_controller()
+
     def tick(self) -> None:
         """Do what is due now: ended scripts, limits, one scheduling pass, purge, save."""
         now, timing = self.clock(), self.config.timing
         self._end_scripts(now)
+        self._reboot_free_nodes(now)
         if now >= self._limits_due:
             self._limits_due = now + timing.limits_seconds
             self._enforce_limits(now)
@@ -156,6 +164,8 @@ class SlurmModel:
         except SlurmError as fault:
             self.cluster.next_id += fault.number == 2019
             raise
+        if self.cluster.partitions[asked.request.partition].state == "INACTIVE":
+            raise SlurmError(2070)
         job = self._record(asked)
         if job.misfit == "BadConstraints" and not job.held:
             lifecycle.refuse(self.cluster, job, now=self.clock())
@@ -181,7 +191,9 @@ class SlurmModel:
         if not job.alive:
             raise SlurmError(2021)
         if signal in _KILLING:
-            lifecycle.end(self.cluster, job, State.CANCELLED, now=self.clock())
+            since = self.clock()
+            lifecycle.end(self.cluster, job, State.CANCELLED, now=since)
+            self._asked("kill", job_id, user=user, since=since)
         elif job.state not in STARTED:
             raise SlurmError(2020)
 
@@ -190,12 +202,17 @@ class SlurmModel:
         job = self.job(job_id)
         if not self.may(user, job):
             raise SlurmError(2010)
-        operator = user in self.config.operators
-        update_job(self.cluster, job, fields, operator=operator, now=self.clock())
+        operator, since = user in self.config.operators, self.clock()
+        update_job(self.cluster, job, fields, operator=operator, now=since)
+        self._asked("update", job_id, user=user, since=since)
 
     def may(self, user: str, job: Job) -> bool:
         """Whether the user owns the job or is an operator."""
         return user in self.config.operators or user == job.asked.user_name
+
+    def _asked(self, verb: str, job_id: int, *, user: str, since: float) -> None:
+        for journal in self.cluster.journals:
+            journal.asked(verb, job_id, user=user, since=since)
 
     # --- what operators ask for
 
@@ -208,10 +225,17 @@ class SlurmModel:
             raise SlurmError(2010)
         update_node(self.cluster, node, fields, user=user, now=self.clock())
 
-    def set_partition(self, name: str, *, up: bool = True, max_minutes: int | None = None) -> None:
+    def set_instance_id(self, name: str, instance: str) -> None:
+        """Name a node's instance, as ``scontrol update``; slurmrestd ignores it (measured)."""
+        self.cluster.nodes[name].instance_id = instance
+        self.cluster.nodes_changed = self.clock()
+
+    def set_partition(
+        self, name: str, *, state: str = "UP", max_minutes: int | None = None
+    ) -> None:
         """Change a partition, as ``scontrol update partition=NAME state= maxtime=``."""
         partition = self.cluster.partitions[name]
-        changed = replace(partition, up=up, max_time_minutes=max_minutes)
+        changed = replace(partition, state=state, max_time_minutes=max_minutes)
         self.cluster.partitions[name] = changed
         self.cluster.stirred = True
 
@@ -223,6 +247,22 @@ class SlurmModel:
     def unreserve(self, name: str) -> None:
         """Delete a reservation, as ``scontrol delete reservation=NAME``."""
         del self.cluster.reservations[name]
+        self.cluster.stirred = True
+
+    def hold(self, job_id: int, *, by_user: bool) -> None:
+        """Hold a pending job, as ``scontrol uhold`` or, by an operator, ``scontrol hold``."""
+        update_job(
+            self.cluster, self.job(job_id), {"hold": True}, operator=not by_user, now=self.clock()
+        )
+
+    def set_account(self, account: AccountConfig) -> None:
+        """Make an account or change it, as ``sacctmgr``; the cluster has slurmdbd from then on."""
+        self.cluster.accounts = (self.cluster.accounts or {}) | {account.name: account}
+        self.cluster.stirred = True
+
+    def set_qos(self, qos: QosConfig) -> None:
+        """Make a QoS or change its limits, as ``sacctmgr``."""
+        self.cluster.qos[qos.name] = qos
         self.cluster.stirred = True
 
     def suspend(self, job_id: int) -> None:
@@ -249,14 +289,24 @@ class SlurmModel:
             lifecycle.requeue(self.cluster, job, now=self.clock())
 
     def reboot(self, name: str) -> None:
-        """Ask for a reboot once the node is free, as ``scontrol reboot ASAP``: it drains."""
+        """Have a node reboot once it is free, as ``scontrol reboot ASAP``: it drains till then."""
         node = self.cluster.nodes[name]
         node.drain, node.reboot = True, True
         self.cluster.nodes_changed = self.clock()
 
+    def power_cycle(self, name: str) -> None:
+        """Have a node lose its power and come back."""
+        lifecycle.power_cycle(self.cluster, self.cluster.nodes[name], now=self.clock())
+
     def run_out_of_memory(self, job_id: int) -> None:
         """Have the kernel kill a batch job's script for its memory."""
-        lifecycle.out_of_memory(self.cluster, self.job(job_id), now=self.clock())
+        job = self.job(job_id)
+        lifecycle.script_killed(self.cluster, job, out_of_memory=True, now=self.clock())
+
+    def kill_script(self, job_id: int) -> None:
+        """Have a batch job's script killed."""
+        job = self.job(job_id)
+        lifecycle.script_killed(self.cluster, job, out_of_memory=False, now=self.clock())
 
     def jobs(self) -> Iterable[Job]:
         """Return all job records, oldest id first."""
@@ -265,6 +315,11 @@ class SlurmModel:
     def nodes(self) -> Iterable[Node]:
         """Return all nodes by weight and name."""
         return self.cluster.nodes.values()
+
+    def keep(self, journal: Journal) -> Callable[[], None]:
+        """Tell the journal of all that happens to jobs, until what is returned is called."""
+        self.cluster.journals.append(journal)
+        return lambda: self.cluster.journals.remove(journal)
 
     # --- the passing of time
 
@@ -312,6 +367,12 @@ class SlurmModel:
             running = job.completing or job.state is State.RUNNING
             if running and job.script_ends_at is not None and job.script_ends_at <= now:
                 lifecycle.script_ended(self.cluster, job, now=now)
+
+    def _reboot_free_nodes(self, now: float) -> None:
+        for node in self.cluster.nodes.values():
+            if node.reboot and not node.jobs:
+                node.drain = node.reboot = False
+                self.cluster.nodes_changed, self.cluster.stirred = now, True
 
     def _enforce_limits(self, now: float) -> None:
         for job in [self.cluster.jobs[job_id] for job_id in self.cluster.pending]:

@@ -97,6 +97,7 @@ class Submission:
     default_partition: bool = False
     memory_given: bool = True
     working_directory: str = ""
+    standard_output: str = ""
     admin_comment: str = ""
     comment: str = ""
     extra: str = ""
@@ -243,6 +244,7 @@ class Node:
     comment: str = ""
     extra: str = ""
     address: str = ""
+    instance_id: str = ""
     last_busy: float = 0.0
 
     @classmethod

@@ -19,6 +19,7 @@ def node_record(cluster: Cluster, node: Node, shape: Shape) -> Wire:
         **shape.node,
         "name": config.name,
         "address": node.address or config.name,
+        "instance_id": node.instance_id,
         "hostname": config.name,
         "state": node.states,
         "cpus": config.cpus,
@@ -82,7 +83,7 @@ def partition_record(cluster: Cluster, partition: PartitionConfig, shape: Shape)
         "tres": {"billing_weights": "", "configured": tres(cpus, memory, len(nodes))},
         "grace_time": partition.grace_time,
         "priority": {"job_factor": 1, "tier": partition.priority_tier},
-        "partition": {**base["partition"], "state": ["UP" if partition.up else "DOWN"]},
+        "partition": {**base["partition"], "state": [partition.state]},
         "maximums": {**base["maximums"], "time": number(partition.max_time_minutes)},
     }
     if partition.default_time_minutes is not None:

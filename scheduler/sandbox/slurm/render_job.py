@@ -68,12 +68,21 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "requeue": asked.requeue,
         "restart_cnt": job.restart_count,
         "resv_name": asked.request.reservation,
+        "standard_output": _output(job),
         "state_description": job.reason_text,
         "state_reason": job.reason,
         "user_id": asked.user_id,
         "user_name": user,
         "wckey": asked.wckey,
     }
+
+
+def _output(job: Job) -> str:
+    """Return the file of a script's words, by default one in its working directory."""
+    asked = job.asked
+    if asked.script is None:
+        return ""
+    return asked.standard_output or f"{asked.working_directory}/slurm-{job.id}.out"
 
 
 def _group_name(cluster: Cluster, group_id: int) -> str:
@@ -98,9 +107,9 @@ def _flags(job: Job) -> list[str]:
         "JOB_WAS_RUNNING": job.state in STARTED,
         "EXACT_MEMORY_REQUESTED": asked.memory_given,
         "EXTERNAL_JOB": job.external,
-        "USING_DEFAULT_ACCOUNT": not asked.account,
+        "USING_DEFAULT_ACCOUNT": not asked.described.get("account"),
         "USING_DEFAULT_PARTITION": asked.default_partition,
-        "USING_DEFAULT_QOS": not asked.qos,
+        "USING_DEFAULT_QOS": not asked.described.get("qos"),
         "USING_DEFAULT_WCKEY": not asked.wckey,
         "DEPENDENT": bool(job.dependency),
     }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from . import lifecycle
+from .accounting import over_limit
 from .cluster import Cluster
 from .config import PartitionConfig
 from .dependencies import Dependency, judge
@@ -55,6 +56,7 @@ class Pass:
             return False
         partition = self._cluster.partitions[job.asked.request.partition]
         reason = self._waits_for(job) or self._unreserved(job) or limit(partition, job)
+        reason = reason or over_limit(self._cluster, job)
         if reason == "DeadLine":
             lifecycle.end(self._cluster, job, State.DEADLINE, now=self._now, reason=reason)
         elif reason:
@@ -224,8 +226,8 @@ def _in_time(job: Job, *, now: float) -> bool:
 
 def limit(partition: PartitionConfig, job: Job) -> str:
     """Return the reason when the partition as it is now does not take the job."""
-    if not partition.up:
-        return "PartitionDown"
+    if partition.state != "UP":
+        return f"Partition{partition.state.capitalize()}"
     most = partition.max_time_minutes
     if most is not None and job.time_limit_minutes is not None and job.time_limit_minutes > most:
         return "PartitionTimeLimit"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from . import constraints
+from . import accounting, constraints
 from .cluster import Cluster
 from .config import Release
 from .dependencies import check as check_dependency
@@ -33,7 +33,8 @@ def submission(
     user_name, user_id = _owner(cluster, fields, user=user)
     _check_texts(fields, operator=user in cluster.config.operators)
     _check_script(cluster, fields, script, external=external)
-    check_accounting(cluster, fields)
+    account, qos = accounting.asked(cluster, fields, user=user_name)
+    check_reservation(cluster, fields)
     begin, deadline = (_moment(fields.get(name), now) for name in ("begin_time", "deadline"))
     check_dependency(cluster, fields.get("dependency", ""))
     nice = _nice(fields, operator=user in cluster.config.operators)
@@ -48,6 +49,8 @@ def submission(
         user_id=user_id,
         user_name=user_name,
         group_id=_group(cluster, fields, user=user),
+        account=account,
+        qos=qos,
         script=script,
         licenses=_licenses(cluster, fields.get("licenses", "")),
         tasks=fields.get("tasks", request.min_nodes),
@@ -73,14 +76,13 @@ def submission(
 
 _TEXTS: Final = (
     "name",
-    "account",
-    "qos",
     "tres_per_node",
     "dependency",
     "admin_comment",
     "comment",
     "extra",
     "prefer",
+    "standard_output",
     "wckey",
 )
 
@@ -151,8 +153,9 @@ def _priority(asked: int | None) -> int | None:
 
 
 def check_lengths(fields: Mapping[str, Any]) -> None:
-    """Refuse texts that are too long for slurmctld; raises SlurmError 2012."""
-    if any(len(fields.get(name, "")) > _LONGEST for name in ("name", "comment", "extra")):
+    """Refuse texts that are too long for slurmctld, in bytes; raises SlurmError 2012."""
+    texts = (fields.get(name, "") for name in ("name", "comment", "extra", "wckey"))
+    if any(len(text.encode()) > _LONGEST for text in texts):
         raise SlurmError(2012)
 
 
@@ -177,13 +180,8 @@ def _check_script(
         raise SlurmError(2063)
 
 
-def check_accounting(cluster: Cluster, fields: Mapping[str, Any]) -> None:
-    """Refuse a QOS, account or reservation there is not; raises SlurmError 2066, 2045 or 2053."""
-    config = cluster.config
-    if config.qos is not None and fields.get("qos", "") not in config.qos | {""}:
-        raise SlurmError(2066)
-    if config.accounts is not None and fields.get("account", "") not in config.accounts | {""}:
-        raise SlurmError(2045)
+def check_reservation(cluster: Cluster, fields: Mapping[str, Any]) -> None:
+    """Refuse a reservation there is not; raises SlurmError 2053."""
     reservation = fields.get("reservation", "")
     if reservation and cluster.reservation(reservation) is None:
         raise SlurmError(2053)

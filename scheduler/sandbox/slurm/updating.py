@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from . import lifecycle
+from . import accounting, lifecycle
 from .cluster import Cluster
 from .config import Release
 from .dependencies import check as check_dependency
 from .errors import SlurmError
 from .records import STARTED, Job, Node
-from .submitting import check_accounting, check_lengths, misfit, submission
+from .submitting import check_lengths, misfit, submission
 
 # What makes slurmctld look for a place anew; of a job that runs it changes none of it.
 _PENDING_ONLY: Final = frozenset(
@@ -58,7 +58,11 @@ def _ask_anew(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, now: flo
     if "partition" in fields:
         _check_partition(cluster, fields["partition"])
     described = {**job.asked.described, **given}
-    job.asked = submission(cluster, described, job.asked.script, user="root", now=now)
+    # Whatever an operator has made of them, they are not looked at again.
+    account, qos = job.asked.account, job.asked.qos
+    described = {k: value for k, value in described.items() if k not in {"account", "qos"}}
+    anew = submission(cluster, described, job.asked.script, user="root", now=now)
+    job.asked = replace(anew, account=account, qos=qos)
     job.misfit = misfit(cluster, job.asked.request)
     job.reason, job.reason_text = "None", ""
 
@@ -75,7 +79,7 @@ def _stumble(cluster: Cluster) -> None:
     """Without slurmdbd a change of partition or account fails now and then with a stale errno
     (measured on both releases); here each second time.
     """
-    if cluster.config.accounts is None:
+    if cluster.accounts is None:
         cluster.stumbles += 1
         if cluster.stumbles % 2:
             raise SlurmError(11)
@@ -100,15 +104,17 @@ def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: b
         job.nice = fields["nice"]
     if not refused:
         _hold(job, fields.get("hold"), operator=operator)
-    _account(cluster, job, fields)
+    _account(cluster, job, fields, operator=operator)
     return refused
 
 
 def _set_priority(job: Job, fields: Mapping[str, Any]) -> int:
-    """Set it, or leave it to Slurm again (None); return 2042 for a job that is held."""
-    if job.held and fields["priority"]:
-        return 2042
+    """Set it, or leave it to Slurm again (None); return 2042 for a job that is held. 0 holds it."""
     value = fields["priority"]
+    if job.held and value:
+        return 2042
+    if value == 0 or job.held:
+        job.reason = "JobHeldAdmin" if value == 0 else "None"
     job.priority, job.priority_set = 1 if value is None else value, value is not None
     return 0
 
@@ -121,14 +127,12 @@ def _hold(job: Job, hold: bool | None, *, operator: bool) -> None:
         job.priority, job.priority_set, job.reason = 1, False, "None"
 
 
-def _account(cluster: Cluster, job: Job, fields: Mapping[str, Any]) -> None:
+def _account(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool) -> None:
     """Change account and QoS; without slurmdbd both are taken and ignored (measured)."""
-    given = {name: fields[name] for name in ("account", "qos") if name in fields}
-    if given and cluster.config.accounts is not None:
-        check_accounting(cluster, given)
-        job.asked = replace(job.asked, **given)
-    elif "account" in given:
+    if cluster.accounts is None and "account" in fields:
         _stumble(cluster)
+    account, qos = accounting.changed(cluster, job, fields, operator=operator)
+    job.asked = replace(job.asked, account=account, qos=qos)
 
 
 def update_node(
@@ -146,6 +150,8 @@ def update_node(
     if "features" in fields:
         node.features = tuple(fields["features"])
         cluster.forget_candidates()
+        for job in [cluster.jobs[job_id] for job_id in cluster.pending]:
+            job.misfit = misfit(cluster, job.asked.request)
     if fields.get("reason"):
         node.reason, node.reason_user, node.reason_time = fields["reason"], user, now
     for state in states:

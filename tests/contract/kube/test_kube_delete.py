@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.kube.client import MERGE, Answer, KubeClient, Namespace, eventually
+from tests.contract.kube.client import MERGE, Answer, KubeClient, Namespace, eventually, pod
 
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 
@@ -31,6 +31,32 @@ async def test_bound_pod_waits_for_its_kubelet(kube: KubeClient, namespace: Name
     assert metadata["deletionTimestamp"]
     assert metadata["deletionGracePeriodSeconds"] == 17
     assert (await kube.get(path)).body["metadata"]["deletionTimestamp"]
+
+
+async def test_nothing_new_in_a_namespace_that_is_being_deleted(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    await namespace.pod(metadata={"finalizers": ["example.com/hold"]})
+    await kube.delete(f"/api/v1/namespaces/{namespace.name}")
+    event = {
+        "metadata": {"name": "e1"},
+        "involvedObject": {"kind": "Pod", "namespace": namespace.name, "name": "p1"},
+    }
+    for answer in (
+        await kube.post(namespace.path("pods"), pod("p2")),
+        await kube.post(namespace.path("events"), event),
+        await namespace.bind(),
+    ):
+        told = answer.refused(403, "Forbidden")
+        why = f"unable to create new content in namespace {namespace.name} because it is being"
+        assert told["message"].endswith(f"is forbidden: {why} terminated")
+        assert told["details"]["causes"] == [
+            {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace.name} is being terminated",
+                "field": "metadata.namespace",
+            }
+        ]
 
 
 async def test_second_deletion_may_shorten_but_not_lengthen_the_grace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.sandbox.slurm import Release, ReservationConfig
+from scheduler.sandbox.slurm import AccountConfig, Release, ReservationConfig
 from scheduler.sandbox.slurm.records import State
 from tests.unit.sandbox_slurm.harness import SLEEP, Lab, config
 
@@ -249,7 +249,8 @@ def test_submits_are_refused_by_the_measured_numbers(
 
 
 def test_accounting_refuses_unknown_names_where_it_is_kept() -> None:
-    lab = Lab(config(accounts=frozenset({"team"}), qos=frozenset({"normal"})))
+    team = AccountConfig(name="team", users=frozenset({"root"}))
+    lab = Lab(config(accounts=(team,)))
     assert lab.refusal(account="team", qos="normal") == 0
     assert lab.refusal(qos="zzz") == 2066
     assert lab.refusal(account="zzz") == 2045
