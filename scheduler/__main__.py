@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import scheduler
-from scheduler import app, flags, logs, settings
+from scheduler import flags, logs, settings, startup
 from scheduler.demo import main as demo
+from scheduler.elector import LeaseLostError
+from scheduler.kube.errors import went_back
 from scheduler.kube.session import KubeConfigError
 from scheduler.sandbox import main as sandbox
 from scheduler.scope import ClusterIdError
@@ -85,13 +87,17 @@ def _run(arguments: argparse.Namespace) -> int:
         given = flags.load(arguments)
         logs.set_up(given.zap_log_level, given.log_format)
         _settle_memory()
-        asyncio.run(app.run(given))
+        asyncio.run(startup.run(given))
     except settings.SettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    except (KubeConfigError, ClusterIdError, OSError) as error:
+    except (KubeConfigError, ClusterIdError, LeaseLostError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1
+    except ExceptionGroup as failed:
+        if went_back(failed) is None:
+            raise
+        return 1  # the log says why
     return 0
 
 

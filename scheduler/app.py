@@ -6,28 +6,29 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import datetime
 from functools import partial
-from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 import structlog
 
-import scheduler
 from scheduler import probes
+from scheduler.brake import EndingBrake
 from scheduler.canceller import Canceller
 from scheduler.census import Census
+from scheduler.clock import monotonic
 from scheduler.controller import Controller, run_workers
-from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
+from scheduler.core.brake import Limits
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.elector import Election
 from scheduler.execute import Executor
+from scheduler.gauges import Gauges, saw_start
 from scheduler.hooks.service import Hooks
 from scheduler.killwait import KillWait, own_pod
 from scheduler.kube.api import KubeApi
-from scheduler.kube.errors import KubeError
+from scheduler.kube.errors import KubeError, went_back
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
@@ -37,25 +38,25 @@ from scheduler.look import Look
 from scheduler.loopwatch import watch_loop
 from scheduler.metrics import Metrics
 from scheduler.nodeparts import NodeParts
-from scheduler.policy import file as policy_file
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.policy.watch import PolicyWatch
 from scheduler.retry import retry_policy
 from scheduler.rules import rules_of
-from scheduler.scope import cluster_id, may_read_nodes
+from scheduler.scope import may_read_nodes, token_of
 from scheduler.settings import Settings, SettingsError
 from scheduler.slurmwatch import SlurmWatch
+from scheduler.standby import Standby
+from scheduler.successors import Successors
 from scheduler.teller import Teller
-from scheduler.units import Unit, Units
+from scheduler.units import Units
 from scheduler.workqueue import WorkQueue
-from slurmapi import Call, FileToken, SlurmClient, SlurmError
+from slurmapi import Call, SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
 
 # Without an answer of Slurm for this long the scheduler is not ready; it works on regardless.
 _SLURM_SILENT_SECONDS: Final = 60.0
-_UNIT_GAUGE_SECONDS: Final = 5.0
 
 
 class App:
@@ -67,20 +68,25 @@ class App:
         kube: KubeSession,
         *,
         owner: Owner,
+        election: Election,
         metrics: Metrics,
         policy: Policy = NO_POLICY,
     ) -> None:
         self._settings = settings
+        self._election = election
         self._metrics = metrics
         self._queue = WorkQueue[str](metrics=metrics, first_seconds=0.05)
         self._units = Units()
         api = KubeApi(kube, policy=retry_policy(KubeError))
+        token = token_of(settings)
         self._slurm = SlurmClient(
             settings.slurm_api_base,
-            token=FileToken(settings.slurm_auth_token_file),
+            token=token,
             connections=settings.slurm_connections,
             retry=retry_policy(SlurmError, total_seconds=5.0),
+            cluster=settings.slurm_cluster,
             observe=self._slurm_called,
+            permit=election.seconds_left,
         )
         self._canceller = Canceller(self._slurm)
         self._recorder = Recorder(
@@ -90,6 +96,7 @@ class App:
             qps=settings.events_per_second,
         )
         self._pods = self._pod_reflectors(kube)
+        self._gpu_types: frozenset[str] | None = None
         self._nodes = NodeParts(
             settings,
             kube,
@@ -104,21 +111,24 @@ class App:
         self._watch = SlurmWatch(
             self._slurm,
             units=self._units,
-            on_change=self._queue.add,
+            on_change=self._wake,
             clock=monotonic,
             fast_seconds=settings.poll_interval,
             idle_seconds=settings.idle_poll_interval,
             metrics=metrics,
             running_looks_per_second=settings.running_looks_per_second,
+            leads=election.elected.is_set,
         )
         self._census = Census(
             self._slurm,
             units=self._units,
             owner=owner,
             known_uids=self._pod_store,
+            created=self._created,
             in_scope=lambda namespace: (
                 not settings.watch_namespace or namespace in settings.watch_namespace
             ),
+            slurm_node=lambda unit: self._look.slurm_node(unit),  # noqa: PLW0108 - made later
             on_change=self._queue.add,
             clock=monotonic,
             metrics=metrics,
@@ -131,6 +141,7 @@ class App:
             owner=owner,
             synced=self._mapped,
             kube_node=self._nodes.nodes.kube_node,
+            leads=election.elected.is_set,
             metrics=metrics,
             clock=monotonic,
         )
@@ -142,7 +153,19 @@ class App:
             warn=self._warn,
             metrics=metrics,
         )
+        self._gauges = Gauges(
+            metrics,
+            units=self._units,
+            pods=self._pod_store,
+            reflectors=self._reflectors,
+            answered_at=lambda: self._watch.last_answer_at,
+            lifetime=lambda: token.lifetime,
+            ready=lambda: not self.not_ready(),
+            leads=lambda: election.seconds_left() > 0,
+            clock=monotonic,
+        )
         self._faces = probes.Faces()
+        self._begun = asyncio.Event()
 
     def _pod_reflectors(self, kube: KubeSession) -> tuple[Reflector[Pod], ...]:
         """One for each namespace in scope, or one for all."""
@@ -192,15 +215,33 @@ class App:
             rules=self._rules,
             rulebook=self._rulebook,
             clock=monotonic,
-            doubtful=lambda _pod: self._census.completed_at is None,
             looked_through=lambda: self._census.completed_at is not None,
+            covered=self._census.covers,
+            left_over=self._hooks.left_over,
+            successors=Successors(metrics=self._metrics, clock=monotonic),
             evict_suspended=settings.suspend_policy == "evict",
         )
+        self._standby = Standby(self._look, self._units)
         teller = Teller(
             api,
             self._recorder,
             condition_seconds=settings.condition_interval,
             unschedulable_reason=settings.unschedulable_reason,
+            metrics=self._metrics,
+            clock=monotonic,
+        )
+        self._brake = EndingBrake(
+            self._slurm,
+            limits=Limits(
+                share=settings.brake_share,
+                minimum=settings.brake_minimum,
+                window_seconds=settings.brake_window,
+                pause_seconds=settings.brake_pause,
+            ),
+            units=self._units,
+            pods=self._pod_store,
+            tell=teller.warn,
+            warn=self._warn,
             metrics=self._metrics,
             clock=monotonic,
         )
@@ -218,6 +259,8 @@ class App:
             job_environment=self._job_environment,
             metrics=self._metrics,
             clock=monotonic,
+            doubt_pods=self._doubt_pods,
+            brake=self._brake,
             budget_seconds=(
                 settings.eviction_budget_timeout if settings.eviction_policy == "budget" else 0.0
             ),
@@ -251,7 +294,10 @@ class App:
     async def _open_faces(self) -> None:
         settings = self._settings
         served = {
-            "health-probe": (settings.health_probe_bind_address, probes.probes(self.not_ready)),
+            "health-probe": (
+                settings.health_probe_bind_address,
+                probes.probes(self.not_ready, self._election.role),
+            ),
             "metrics": (settings.metrics_bind_address, probes.metrics(self._metrics.registry)),
         }
         for name, (address, face) in served.items():
@@ -261,48 +307,54 @@ class App:
                 why = error.strerror or str(error)
                 raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
             log.info("listening", face=name, port=port)
-        log.info("listening", face="hooks-api", port=await self._hooks.open())
+        if (port := await self._hooks.open()) is not None:
+            log.info("listening", face="hooks-api", port=port)
 
     def _start(self, group: asyncio.TaskGroup) -> dict[str, asyncio.Task[None]]:
+        elected = self._election.elected.wait
         parts: dict[str, Coroutine[Any, Any, None]] = {
+            "election": self._election.run(),
             "pods": self._guard("pods", self._reflect_pods()),
             "nodes": self._guard("nodes", self._nodes.run()),
             "policy": self._guard("policy", self._policy.run()),
-            "pulse": self._guard("pulse", self._after_sync(self._watch.run())),
-            "census": self._guard("census", self._after_sync(self._census.run())),
+            "pulse": self._guard("pulse", _after(self._watch.run, self._synced)),
+            # What it found before we take over would be forgotten, and not looked for in a while.
+            "census": self._guard("census", _after(self._census.run, self._begun.wait)),
             "canceller": self._guard("canceller", self._canceller.run()),
-            "recorder": self._recorder.run(),
+            "brake": self._guard("brake", self._brake.run()),
+            "recorder": _after(self._recorder.run, elected),
             "hooks": self._guard("hooks", self._hooks.run()),
             "kill wait": self._guard("kill wait", self._kill_wait.run()),
             "loop": self._guard("loop", watch_loop(self._metrics)),
-            "gauges": self._guard("gauges", self._gauges()),
+            "gauges": self._guard("gauges", self._gauges.run()),
             "workers": self._work(),
         }
         return {name: group.create_task(part, name=name) for name, part in parts.items()}
 
     async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
-        """Intake first, then what is being done, then what was to be told."""
+        """What is being done is finished, then what was to be told, and last the lease; what waits
+        is for the next process.
+        """
         log.info("shutting down")
-        parts = (
-            "pods",
-            "nodes",
-            "policy",
-            "pulse",
-            "census",
-            "gauges",
-            "loop",
-            "hooks",
-            "kill wait",
-        )
-        for name in parts:
-            tasks[name].cancel()
-        self._queue.shut_down()
+        last = ("workers", "canceller", "recorder", "election") if self._begun.is_set() else ()
+        for name, task in tasks.items():
+            if name not in last:
+                task.cancel()
+        if not last:
+            await asyncio.wait(tasks.values())
+            await self._election.release()
+            return
+        self._queue.abandon()
         _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
         for task in late:
             log.warning("work was cut off at shutdown", grace_s=self._settings.shutdown_grace)
             task.cancel()
         tasks["canceller"].cancel()
         self._recorder.stop()
+        await asyncio.wait([tasks[name] for name in last if name != "election"])
+        tasks["election"].cancel()
+        await asyncio.wait([tasks["election"]])
+        await self._election.release()
 
     async def _guard(self, name: str, part: Coroutine[Any, Any, None]) -> None:
         """A part that must not end: its end is the end of the process."""
@@ -310,8 +362,12 @@ class App:
             await part
         except asyncio.CancelledError:
             raise
-        except Exception:
-            log.exception("a part has failed", part=name)
+        except Exception as error:
+            back = went_back(error)
+            if back is None:
+                log.exception("a part has failed", part=name)
+            else:
+                log.critical("the process ends: the next one begins afresh", error=str(back))
             raise
         raise RuntimeError(f"{name} has ended unexpectedly")
 
@@ -320,19 +376,31 @@ class App:
             for reflector in self._pods:
                 group.create_task(reflector.run(), name="reflector")
 
-    async def _after_sync(self, part: Coroutine[Any, Any, None]) -> None:
-        """What judges jobs by their pods must know the pods."""
-        async with AsyncExitStack() as stack:
-            stack.callback(part.close)
-            await self._synced()
-            stack.pop_all()
-        await part
-
     async def _work(self) -> None:
         await self._synced()
-        await self._kill_wait.first()
+        await self._election.elected.wait()
+        self._take_over()
+        await asyncio.gather(self._kill_wait.first(), self._nodes.first())
         log.info("caches synced", pods=len(self._pod_store))
         await run_workers(self._controller, self._settings.workers)
+
+    def _take_over(self) -> None:
+        """Begin with nothing but the caches, whatever was seen while another led."""
+        self._units.clear()
+        self._begun.set()
+        for pod in self._pod_store:
+            self._queue.add(pod.metadata.uid)
+        self._watch.hurry()
+        if told := self._election.told():
+            about, text = told
+            self._recorder.record(about, type="Normal", reason="LeaderElection", message=text)
+
+    def _wake(self, key: str) -> None:
+        """There is news of a unit, or may be."""
+        if self._election.elected.is_set():
+            self._queue.add(key)
+        else:
+            self._standby.follow(key)
 
     async def _mapped(self) -> None:
         """The pods are known, and where a Slurm node's pods would be."""
@@ -348,59 +416,67 @@ class App:
     ) -> tuple[Reflector[Pod] | Reflector[Node] | Reflector[Identified], ...]:
         return (*self._pods, *self._nodes.reflectors, *self._policy.needed())
 
-    async def _gauges(self) -> None:
-        while True:
-            counts = dict.fromkeys(_STATES, 0)
-            for unit in self._units:
-                counts[_state_of(unit)] += 1
-            for state, count in counts.items():
-                self._metrics.units.labels(state).set(count)
-            self._metrics.ready.set(not self.not_ready())
-            await asyncio.sleep(_UNIT_GAUGE_SECONDS)
-
     def not_ready(self) -> list[str]:
         """All reasons why this process cannot do its work now."""
-        reasons = [
+        reasons = self._election.not_ready() + [
             f"{reflector.name} are not listed yet"
             for reflector in self._reflectors()
             if not reflector.synced.is_set()
         ]
         answered = self._watch.last_answer_at
+        if self._watch.stranger:
+            reasons.append(self._watch.stranger)
         if answered is None:
             reasons.append("Slurm has not answered yet")
         elif monotonic() - answered > _SLURM_SILENT_SECONDS:
             reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s")
+        if self._brake.trouble:
+            reasons.append(self._brake.trouble)
         return reasons
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._hooks.presence.changed(old, new)
         pod = new or old
+        saw_start(self._metrics, self._units, old=old, new=new, now=monotonic())
         if pod is not None:
             self._look.parting(pod)
-            self._queue.add(pod.metadata.uid)
+            self._wake(pod.metadata.uid)
+
+    def _doubt_pods(self) -> None:
+        """Have them listed anew: one is there that the last list lacked."""
+        for reflector in self._pods:
+            reflector.doubt()
 
     def _nodes_changed(self) -> None:
-        """Some pod that could go nowhere may go somewhere now."""
+        """Some pod that could go nowhere may go somewhere now; where Slurm has told of types of
+        GPUs, any pod may be read as another.
+        """
+        types = self._nodes.nodes.gpu_types
+        read_anew, self._gpu_types = types != self._gpu_types, types
         for unit in self._units:
-            if unit.job is None:
-                self._queue.add(unit.key)
+            if read_anew or unit.job is None:
+                self._wake(unit.key)
 
     def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
         """Its labels may be others, or known at last."""
         if new is not None:
             for pod in self._pod_store:
                 if pod.metadata.namespace == new.metadata.name:
-                    self._queue.add(pod.metadata.uid)
+                    self._wake(pod.metadata.uid)
+
+    def _created(self, uid: str) -> datetime | None:
+        pod = self._pod_store.get(uid)
+        return None if pod is None else pod.metadata.creation_timestamp
 
     def _policy_changed(self) -> None:
         """What was refused may be allowed now, and the other way round."""
         for pod in self._pod_store:
-            self._queue.add(pod.metadata.uid)
+            self._wake(pod.metadata.uid)
 
     def _kill_wait_changed(self, seconds: int | None) -> None:
         self._look.use_kill_wait(seconds)
         for unit in self._units:
-            self._queue.add(unit.key)
+            self._wake(unit.key)
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:
         return self._hooks.job_environment(unit, kill_wait_seconds=self._kill_wait.seconds)
@@ -416,43 +492,10 @@ class App:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)
 
 
-_STATES: Final = (
-    *("none", "in_doubt", "vanished", "unknown"),
-    *("pending", "running", "suspended", "ended"),
-)
-
-
-def _state_of(unit: Unit) -> str:
-    match unit.job_facts():
-        case NoJob():
-            return "none"
-        case InDoubt():
-            return "in_doubt"
-        case Vanished():
-            return "vanished"
-        case Tracked(state=state):
-            if state is None:
-                return "unknown"
-            return "ended" if state.ended else state.base.value.lower()
-
-
-async def run(settings: Settings) -> None:
-    """Connect, find out who we are, and schedule until told to stop."""
-    agent = f"slurm-pod-scheduler/{scheduler.__version__}"
-    metrics = Metrics()
-    policy = await _policy(settings.policy_file)
-    opening = KubeSession.open(settings.kubeconfig, user_agent=agent, observe=metrics.kube_call)
-    async with await opening as kube:
-        owner = Owner(await cluster_id(settings, KubeApi(kube)), settings.scheduler_name)
-        log.info("starting", version=scheduler.__version__, server=kube.server, owner=owner.cluster)
-        await App(settings, kube, owner=owner, metrics=metrics, policy=policy).run()
-
-
-async def _policy(path: Path | None) -> Policy:
-    """The site's rules, which must be in order at the start. Raises SettingsError."""
-    if path is None:
-        return NO_POLICY
-    try:
-        return await asyncio.to_thread(policy_file.read, path)
-    except policy_file.PolicyError as error:
-        raise SettingsError(f"--policy-file: {error}") from None
+async def _after(
+    part: Callable[[], Awaitable[None]], *ready: Callable[[], Awaitable[object]]
+) -> None:
+    """What judges jobs by their pods must know the pods; what writes must lead."""
+    for what in ready:
+        await what()
+    await part()

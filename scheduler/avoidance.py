@@ -7,7 +7,9 @@ from typing import Final
 
 import structlog
 
+from scheduler.backoff import doubled
 from scheduler.core.actions import Exclude, Readmit, Submit
+from scheduler.core.reasons import Reason
 from scheduler.metrics import Metrics
 from scheduler.units import Unit
 from slurmapi import SlurmClient, SlurmRefused
@@ -16,13 +18,24 @@ log = structlog.get_logger(__name__)
 
 # Of the nodes that are left out, a message explains so many.
 _MOST_SHOWN: Final = 3
+# Between two tries of what Slurm has refused.
+_FIRST_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 300.0
 
 
 class Avoidance:
     """Carries out what is decided about nodes that are to be avoided."""
 
-    def __init__(self, slurm: SlurmClient, *, metrics: Metrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        slurm: SlurmClient,
+        *,
+        warn: Callable[[Unit, Reason, str], None],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
         self._slurm = slurm
+        self._warn = warn
         self._metrics = metrics
         self._clock = clock
 
@@ -31,16 +44,32 @@ class Avoidance:
         seconds = unit.exclusions.add(action.node, action.why, now=self._clock())
         log.warning("node excluded", pod=unit.name, node=action.node, why=action.why, for_s=seconds)
 
-    async def readmit(self, action: Readmit) -> None:
-        """Slurm's refusal costs nothing but time: the job waits on, for the nodes it had before."""
+    async def readmit(self, unit: Unit, action: Readmit) -> None:
+        """A refusal of Slurm's costs only time: the job waits on, for the nodes it had before, and
+        the same is asked for again after a growing pause.
+        """
         try:
             await self._slurm.update_job(action.job_id, excluded_nodes=action.excluded)
         except SlurmRefused as error:
-            self._metrics.actions.labels("readmit", "refused").inc()
-            log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
+            self._refused(unit, action, error)
             return
+        unit.readmit_refusals, unit.readmit_refused = 0, None
         self._metrics.actions.labels("readmit", "ok").inc()
         log.info("excluded nodes updated", job_id=action.job_id, excluded=list(action.excluded))
+
+    def _refused(self, unit: Unit, action: Readmit, error: SlurmRefused) -> None:
+        if unit.readmit_refused != action.excluded:
+            unit.readmit_refusals = 0
+        pause = doubled(_FIRST_SECONDS, unit.readmit_refusals, longest_seconds=_LONGEST_SECONDS)
+        unit.readmit_refusals += 1
+        unit.readmit_refused, unit.readmit_at = action.excluded, self._clock() + pause
+        told = (
+            f"Slurm job {action.job_id} keeps the nodes it was not to get, though others suit the "
+            f"pod by now: {error.description}"
+        )
+        self._warn(unit, Reason.UPDATE_REFUSED, told)
+        self._metrics.actions.labels("readmit", "refused").inc()
+        log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
 
 
 def left_out(action: Submit) -> str:

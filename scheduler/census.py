@@ -2,18 +2,29 @@
 
 All ids and states come in one cheap answer; live ids that nobody here knows are looked at one by
 one, newest first and a few at a time. Those that carry our owner tag are adopted by their unit,
-ended as duplicates, or ended as orphans. Anything else is foreign and never looked at again.
+ended as duplicates, or ended as orphans. Anything else is foreign: its id is remembered for as long
+as it lives and not looked at again, so that a later census costs one request and a look at each job
+that has come since. But an id is no identity: where many of the remembered are gone at once, those
+that are left may be other jobs by now, and are looked at again.
+
+Among ten thousands of foreign jobs the first time takes minutes. A pod does not wait for all of it:
+ids rise, so once a job is reached that was submitted before the pod was made, none of those behind
+it is the pod's. Where ids began again, Slurm itself keeps a second job of one name from starting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Container
+from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import structlog
 
 from scheduler.core.naming import Owner, OwnerTag, read_tag, stands_for
+from scheduler.givingback import mark_given_back
 from scheduler.metrics import Metrics
 from scheduler.slurmwatch import look
 from scheduler.units import Placeholder, Unit, Units
@@ -32,11 +43,19 @@ log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 4
 _PERIOD_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 2.0
-# Between two censuses that were asked for: the answer with all ids costs Slurm more than a pulse.
+# Between two censuses that were asked for. The answer with all ids costs Slurm more than a pulse,
+# at 30 000 jobs 3 to 4 s of slurmrestd's CPU (measured on 26.05.5): so it rests longer than that.
 _SHORTEST_SECONDS: Final = 1.0
+_REST_FACTOR: Final = 4.0
+# Slurm's clock and the API server's may differ by less than this.
+_SKEW_SECONDS: Final = 600.0
+# Looks between two times that doubts are gone through.
+_SETTLE_EVERY: Final = 100
 # A crash of slurmctld forgets the jobs since its last saved state, and gives their ids out again
 # (measured): so many of the newest foreign ids are not taken for granted.
 _NEWEST: Final = 256
+# Nobody waits for what a census that comes by itself finds: so long after each few looks.
+_PACE_SECONDS: Final = 0.2
 
 
 class Census:
@@ -49,7 +68,9 @@ class Census:
         units: Units,
         owner: Owner,
         known_uids: Container[object],
+        created: Callable[[str], datetime | None],
         in_scope: Callable[[str], bool],
+        slurm_node: Callable[[Unit], str],
         on_change: Callable[[str], None],
         clock: Callable[[], float],
         metrics: Metrics,
@@ -58,13 +79,19 @@ class Census:
         self._units = units
         self._owner = owner
         self._known_uids = known_uids
+        self._created = created
         self._in_scope = in_scope
+        self._slurm_node = slurm_node
         self._on_change = on_change
         self._clock = clock
         self._metrics = metrics
         self._foreign: set[int] = set()
+        self._unreadable: set[int] = set()
+        self._wanted = True
         self._asked = asyncio.Event()
         self._failures = 0
+        self._listing_seconds = 0.0
+        self._reached = math.inf
         self.completed_at: float | None = None
         self.trouble = ""
         """Why the last one failed; empty when it did not."""
@@ -76,14 +103,23 @@ class Census:
         self._asked.set()
 
     def _doubt_the_newest(self) -> None:
+        self._unreadable.clear()
         self._foreign.difference_update(sorted(self._foreign)[-_NEWEST:])
+
+    def covers(self, created: datetime | None) -> bool:
+        """Whether a job of a pod made then would have been found by now."""
+        return self.completed_at is not None or self._reached_before(created)
+
+    def _reached_before(self, created: datetime | None) -> bool:
+        return created is not None and self._reached < created.timestamp() - _SKEW_SECONDS
 
     async def run(self) -> None:
         """For ever; end it by cancelling."""
         while True:
+            self._wanted = self._asked.is_set() or self.completed_at is None
             self._asked.clear()
             pause = _PERIOD_SECONDS if await self._attempt() else _RETRY_SECONDS
-            await asyncio.sleep(_SHORTEST_SECONDS)
+            await asyncio.sleep(max(_SHORTEST_SECONDS, _REST_FACTOR * self._listing_seconds))
             try:
                 async with asyncio.timeout(pause):
                     await self._asked.wait()
@@ -92,30 +128,44 @@ class Census:
 
     async def _attempt(self) -> bool:
         began = self._clock()
+        self._reached = math.inf
         try:
-            await self._look_through()
+            await self._look_through(began)
         except SlurmError as error:
             self._failures += 1
             self.trouble = str(error)
             if self._failures == 1 or self._failures % 20 == 0:
                 log.warning("jobs cannot be looked through", error=str(error))
             return False
+        if self._failures or self.completed_at is None:
+            seconds = round(self._clock() - began, 3)
+            log.info("jobs looked through", others=len(self._foreign), seconds=seconds)
         self._failures, self.trouble = 0, ""
         self.completed_at = began
-        for unit in self._units:
-            if unit.doubt_since is not None and unit.doubt_since < began:
-                unit.doubt_since = None
-                self._on_change(unit.key)
+        self._settle(began, lambda _created: True)
         return True
 
-    async def _look_through(self) -> None:
+    def _settle(self, began: float, covered: Callable[[datetime | None], bool]) -> None:
+        """Units may ask for a job that have none that was not found."""
+        for unit in self._units:
+            since = unit.doubt_since
+            if since is not None and since < began and covered(self._created(unit.key)):
+                unit.doubt_since = None
+                self._on_change(unit.key)
+
+    async def _look_through(self, began: float) -> None:
+        given_back = [(unit, set(unit.given_back)) for unit in self._units if unit.given_back]
         states = await self._client.job_states()
+        self._listing_seconds = self._clock() - began
         live = [job_id for job_id, state in states.items() if not state.ended]
-        self._foreign &= set(live)
+        for unit, job_ids in given_back:
+            unit.given_back -= job_ids.difference(live)  # over without our cancel, or by a lost one
+        self._forget_all_but(set(live))
+        known = self._foreign | self._unreadable
         unknown = [
             job_id
             for job_id in sorted(live, reverse=True)
-            if job_id not in self._foreign and not self._accounted_for(job_id)
+            if job_id not in known and not self._accounted_for(job_id)
         ]
         for start in range(0, len(unknown), _AT_ONCE):
             asked_at = self._clock()
@@ -123,6 +173,26 @@ class Census:
             for job in found:
                 if job is not None:
                     await self._found(job, asked_at)
+                    self._reached = min(self._reached, job.submit_time or math.inf)
+            if start % _SETTLE_EVERY == 0:
+                self._settle(began, self._reached_before)
+            await self._pace()
+
+    def _forget_all_but(self, live: set[int]) -> None:
+        """A slurmctld without its state gives all ids out again. What is looked at again for that
+        is no more than what has gone, so that many short jobs of others cost no more than twice.
+        """
+        left = self._foreign & live
+        lost = 2 * len(left) <= len(self._foreign)
+        self._foreign = set() if lost else left
+        self._unreadable &= live
+
+    async def _pace(self) -> None:
+        """Who asks meanwhile has it hurry."""
+        if not self._wanted:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PACE_SECONDS):
+                    await self._asked.wait()
 
     def _accounted_for(self, job_id: int) -> bool:
         """Whether a unit holds it by more than its pod's word."""
@@ -144,9 +214,10 @@ class Census:
         except SlurmDenied as error:
             if error.authentication:
                 raise
-            return None
         except (SlurmRefused, SlurmGarbled):
-            return None
+            pass
+        self._unreadable.add(job_id)
+        return None
 
     async def _found(self, job: Job, asked_at: float) -> None:
         tag = read_tag(job.admin_comment)
@@ -156,8 +227,10 @@ class Census:
         if job.state.ended or self._accounted_for(job.job_id):
             return  # ended meanwhile, or just recorded by its own submit
         unit = self._units.get(tag.uids[0])
-        if unit is not None and job.job_id in unit.given_back:
+        if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
+        elif unit is None and tag.given_back and tag.uids[0] in self._known_uids:
+            self.ask()  # its pod, about to be looked at, says whether it has let go of it
         elif unit is None:
             self._orphan(job, tag, asked_at)
         elif unit.submitting or (unit.job is not None and unit.job.job_id == job.job_id):
@@ -175,14 +248,8 @@ class Census:
         self._adopt(unit, job, asked_at)
 
     def _adopt(self, unit: Unit, job: Job, asked_at: float) -> None:
-        placeholder = Placeholder(
-            job.job_id,
-            state=job.state,
-            record=job,
-            record_at=asked_at,
-            proven=True,
-            seen_live=not job.state.ended,
-        )
+        placeholder = Placeholder(job.job_id)
+        placeholder.saw(job, at=asked_at)
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
         log.info("placeholder found", pod=unit.name, uid=unit.key, job_id=job.job_id)
@@ -208,12 +275,14 @@ class Census:
             held.state is None or held.state.base is not BaseState.RUNNING
         )
         if held.state is not None and held.state.ended:
-            keep_found = True
+            keep_found = not self._is_elsewhere(unit, found)
         loser = held.job_id if keep_found else found.job_id
         if keep_found:
             self._adopt(unit, found, asked_at)
         if loser == unit.recorded and unit.key in self._known_uids:
             return  # once the pod names the other: a next process would see it end as a scancel
+        if not await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner):
+            return
         failures = await self._client.cancel([loser])
         self._metrics.leftovers.labels("duplicate").inc()
         log.warning(
@@ -224,11 +293,21 @@ class Census:
             failed=bool(failures),
         )
 
+    def _is_elsewhere(self, unit: Unit, found: Job) -> bool:
+        """Whether a pod has a node that this job neither holds nor asks for: it came late, from a
+        process that asked before the pod was bound. What became of the other job is what counts.
+        """
+        node = self._slurm_node(unit)
+        tag = read_tag(found.admin_comment)
+        asked = "" if tag is None else tag.node
+        return bool(node) and node not in (asked, *found.nodes)
+
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
-        failures = await self._client.cancel([job_id])
-        if failures:
-            self.ask()
-            return
+        if await mark_given_back(self._client, job_id, uid=unit.key, owner=self._owner):
+            failures = await self._client.cancel([job_id])
+            if failures:
+                self.ask()
+                return
         unit.given_back.discard(job_id)
         log.info("placeholder given back at last", pod=unit.name, uid=unit.key, job_id=job_id)
 
@@ -241,3 +320,10 @@ class Census:
 
     def _stands_for(self, unit: Unit, job: Job) -> bool:
         return stands_for(job.admin_comment, unit.key, owner=self._owner)
+
+
+def _let_go(unit: Unit, job: Job, tag: OwnerTag) -> bool:
+    """Whether the unit, in this process or a former one, has let go of the job. What a pod names is
+    its own: a mark that came late, when another process had found the job.
+    """
+    return job.job_id in unit.given_back or (tag.given_back and unit.recorded != job.job_id)

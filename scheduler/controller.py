@@ -72,9 +72,15 @@ class Controller:
                 log.exception("unit could not be handled")
                 self._later(key, error)
             else:
-                self._queue.forget(key)
-                if again is not None:
-                    self._queue.add_after(key, again)
+                self._next(key, again)
+
+    def _next(self, key: str, again: float | None) -> None:
+        if again == 0.0:
+            self._queue.add_rate_limited(key)  # what never settles must not keep a worker busy
+            return
+        self._queue.forget(key)
+        if again is not None:
+            self._queue.add_after(key, again)
 
     async def _passes(self, key: str) -> float | None:
         """Look again at once where that was asked for: at the end of a long queue, what was just

@@ -32,14 +32,24 @@ LABELS: Final[Mapping[str, str]] = {
     "operation": "kind of request, such as `job_states` or `bind`",
     "outcome": "`ok`, `bound`, `alreadybound`, `gone`, or what went wrong: `unreachable` (never "
     "sent), `interrupted` (maybe carried out), `refused`, `denied`, `busy`, `garbled`, ...",
-    "reason": "reason of the eviction, see [events](events.md)",
+    "pod_namespace": "namespace of the pods, not of the scheduler; `_other` for all beyond the "
+    "largest 200",
+    "reason": "of evictions: see [events](events.md). Of units whose state is `pending`: Slurm's, "
+    "see [pending](pending.md), a family of limits as `QOSGrp`, `AssocMaxPerJob`, ...; `None` "
+    "while Slurm says none, `Other` for one that is not known. Of units in any other state that "
+    "wait: the reason told last, see [events](events.md)",
+    "pods": "of the brake: those that `run`, or `wait`",
+    "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`",
     "rule": "name of a rule of the [policy file](policy.md)",
     "source": "`setting`, `slurm`",
-    "stage": "`submitted`, `allocated`, `bound`",
+    "stage": "`submitted`, `allocated`, `bound`, `started`",
     "version": "`taken`, `unchanged` in meaning, `refused`",
     "state": "`none`, `in_doubt`, `vanished`, `unknown`, `pending`, `running`, `suspended`, "
     "`ended`",
 }
+
+# What an exposed name has that the library leaves out of a family's.
+_ENDINGS: Final = {"counter": "_total", "info": "_info"}
 
 
 def settings_table() -> str:
@@ -104,7 +114,7 @@ def _metrics() -> Iterator[tuple[str, str, str, str]]:
         if not isinstance(metric, MetricWrapperBase):
             continue
         (family,) = metric.describe()
-        name = family.name + ("_total" if family.type == "counter" else "")
+        name = family.name + _ENDINGS.get(family.type, "")
         # The library has no public way to ask for the names of labels.
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)
         yield f"`{name}`", family.type, labels, _cell(family.documentation)

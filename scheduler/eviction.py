@@ -8,15 +8,15 @@ for a bounded time before that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 
+from scheduler.brake import EndingBrake
 from scheduler.core.actions import Evict
 from scheduler.core.facts import PodFacts
 from scheduler.core.reasons import Reason
-from scheduler.kube.api import Condition, Deleted, Gone, Held, KubeApi
+from scheduler.kube.api import Deleted, Gone, Held, KubeApi, condition
 from scheduler.metrics import Metrics
 from scheduler.units import Unit
 
@@ -35,23 +35,30 @@ class Evictor:
         self,
         kube: KubeApi,
         *,
+        brake: EndingBrake,
         budget_seconds: float,
         tell: Callable[[Unit, Reason, str], None],
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._kube = kube
+        self._brake = brake
         self._budget_seconds = budget_seconds
         self._tell = tell
         self._metrics = metrics
         self._clock = clock
 
     async def evict(self, unit: Unit, action: Evict) -> float:
-        """Bring the pod one step nearer to its end; seconds until the next. Raises KubeError."""
+        """Bring the pod one step nearer to its end, once the brake lets it go; seconds until the
+        next. Raises KubeError, and SlurmError where the brake asks and gets no answer.
+        """
         pod, now = action.pod, self._clock()
         again_in = unit.evicted_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
         if again_in > 0:
             return again_in
+        held = await self._brake.seconds(unit, action)
+        if held is not None:
+            return held
         if not await self._mark(pod, action):
             return 1.0
         left = self._budget_left(unit, pod, now)
@@ -64,8 +71,9 @@ class Evictor:
 
     async def _mark(self, pod: PodFacts, action: Evict) -> bool:
         """The condition, which exempts the pod in a Job's podFailurePolicy; False for no pod."""
-        at = datetime.now(UTC).replace(microsecond=0)
-        disrupted = Condition("DisruptionTarget", "True", action.reason, action.message, at)
+        disrupted = condition(
+            "DisruptionTarget", "True", reason=action.reason, message=action.message
+        )
         patched = await self._kube.patch_pod_status(
             pod.namespace, pod.name, pod.uid, conditions=(disrupted,)
         )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeGuard, assert_never
 
-import msgspec
 import structlog
 
 from scheduler.avoidance import Avoidance, left_out
 from scheduler.backoff import doubled
+from scheduler.brake import EndingBrake
 from scheduler.canceller import Canceller
 from scheduler.census import Census
 from scheduler.core.actions import (
@@ -33,6 +33,7 @@ from scheduler.core.actions import (
     Submit,
     Tell,
     Update,
+    Warn,
 )
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, read_tag
 from scheduler.core.reasons import Reason
@@ -40,6 +41,7 @@ from scheduler.core.refusals import refusal_text
 from scheduler.eviction import Evictor
 from scheduler.farewell import Farewell
 from scheduler.gate import Gate
+from scheduler.givingback import mark_given_back
 from scheduler.kube.api import AlreadyBound, Bound, Gone, KubeApi
 from scheduler.kube.errors import KubeInterrupted
 from scheduler.metrics import Metrics
@@ -47,6 +49,7 @@ from scheduler.nodes import Nodes
 from scheduler.placeholder import mode_for, submission
 from scheduler.slurmwatch import SlurmWatch, look
 from scheduler.teller import Teller
+from scheduler.trial import Trial
 from scheduler.units import Placeholder, Unit, Units
 from scheduler.updater import Updater
 from slurmapi import (
@@ -96,6 +99,8 @@ class Executor:
         job_environment: Callable[[str], Mapping[str, str]],
         metrics: Metrics,
         clock: Callable[[], float],
+        doubt_pods: Callable[[], None],
+        brake: EndingBrake,
         budget_seconds: float = 0.0,
     ) -> None:
         self._kube = kube
@@ -111,13 +116,20 @@ class Executor:
         self._job_environment = job_environment
         self._metrics = metrics
         self._clock = clock
+        self._doubt_pods = doubt_pods
         self._farewell = Farewell(slurm, metrics, clock=clock)
         self._evictor = Evictor(
-            kube, budget_seconds=budget_seconds, tell=teller.event, metrics=metrics, clock=clock
+            kube,
+            brake=brake,
+            budget_seconds=budget_seconds,
+            tell=teller.event,
+            metrics=metrics,
+            clock=clock,
         )
         self._gate = Gate(clock)
-        self._avoidance = Avoidance(slurm, metrics=metrics, clock=clock)
-        self._updater = Updater(slurm, tell=teller.event, clock=clock)
+        self._avoidance = Avoidance(slurm, warn=teller.warn, metrics=metrics, clock=clock)
+        trial = Trial(slurm, owner=owner, placeholder_mode=placeholder_mode)
+        self._updater = Updater(slurm, trial=trial, tell=teller.event, clock=clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -132,8 +144,8 @@ class Executor:
                 await self._note_end(unit, action)
             case Inspect(job_id=job_id):
                 return await self._inspect(unit, job_id)
-            case LookForTwins():
-                await self._look_for_twins(unit)
+            case LookForTwins(tell=tell):
+                await self._look_for_twins(unit, tell=tell)
             case Locate(nodes=nodes):
                 await self._nodes.learn(nodes)
             case Record(job_id=job_id):
@@ -147,13 +159,15 @@ class Executor:
             case Exclude():
                 self._avoidance.exclude(unit, action)
             case Readmit():
-                await self._avoidance.readmit(action)
+                await self._avoidance.readmit(unit, action)
             case Evict():
                 return await self._evictor.evict(unit, action)
             case Reject():
-                await self._teller.reject(unit, action)
+                return await self._teller.reject(unit, action)
             case Tell():
                 return await self._teller.tell(unit, action)
+            case Warn(reason=reason, message=message):
+                self._teller.warn(unit, reason, message)
             case Again(seconds=seconds):
                 return seconds
             case Forget():
@@ -204,6 +218,8 @@ class Executor:
         now = self._clock()
         job = Placeholder(submitted.job_id, state=_QUEUED, submitted_at=now)
         unit.refused = None
+        unit.tried_at = now if unit.tried_at is None else unit.tried_at
+        unit.warned.clear()
         self._units.set_job(unit, job)
         self._watch.hurry()
         if action.node:
@@ -221,6 +237,8 @@ class Executor:
     def _lost(self, unit: Unit, action: Submit) -> None:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        # One that came by meanwhile has left out a job of a former process that holds the node.
+        self._census.ask()
         text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
@@ -293,24 +311,26 @@ class Executor:
         unit.recorded = job_id
         self._census.ask()  # the one that was recorded may be a twin, spared until now
 
-    async def _look_for_twins(self, unit: Unit) -> None:
+    async def _look_for_twins(self, unit: Unit, *, tell: bool) -> None:
         self._census.ask()
-        if unit.job is None and self._census.trouble:
+        if tell and unit.job is None and self._census.trouble:
             told = f"Slurm's jobs cannot be looked through now: {self._census.trouble}"
             await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
-        await self._note_restarts(unit, action)
-        # From here on it may run there, also when the answer gets lost: the watch will tell.
-        self._units.binding[pod.uid] = action.target
-        outcome = await self._kube.bind(
-            pod.namespace,
-            pod.name,
-            pod.uid,
-            node=action.target,
-            annotations=_bound_with(action),
-        )
+        outcome = await self._bound_before(action)
+        if outcome is None:
+            await self._note_restarts(unit, action)
+            # From here on it may run there, also when the answer gets lost: the watch will tell.
+            self._units.binding[pod.uid] = action.target
+            outcome = await self._kube.bind(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                node=action.target,
+                annotations=_bound_with(action),
+            )
         self._count("bind", type(outcome).__name__.lower())
         match outcome:
             case Bound():
@@ -326,13 +346,28 @@ class Executor:
                 assert_never(outcome)
         return None
 
+    async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
+        """What became of a binding that was sent before, where neither its answer nor a look told:
+        it is read, and not written again (I3). None where there was none, or it did not come.
+        """
+        pod = action.pod
+        if pod.uid not in self._units.binding:
+            return None
+        found = await self._kube.get_pod(pod.namespace, pod.name)
+        if found is None or found.metadata.uid != pod.uid:
+            return Gone()
+        node = found.spec.node_name
+        if not node:
+            return None
+        return Bound() if node == action.target else AlreadyBound(node)
+
     async def _note_restarts(self, unit: Unit, action: Bind) -> None:
         """On the job, before the pod can run: later requeues are told from former ones by it."""
         record = None if unit.job is None else unit.job.record
         tag = None if record is None else read_tag(record.admin_comment)
         if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
             return
-        noted = msgspec.structs.replace(tag, restarts=action.restarts).encode()
+        noted = tag.encode(restarts=action.restarts)
         await self._slurm.update_job(action.job_id, admin_comment=noted)
         unit.job.record = replace(record, admin_comment=noted)
 
@@ -341,8 +376,9 @@ class Executor:
         # Without an end nothing was written: one that its pod brought along is still to go.
         unit.recorded, unit.ends_at = action.job_id, action.ends_at or None
         unit.setbacks, unit.unfit_since = 0, None
+        unit.bound_at = unit.tried_at = self._clock()
         if unit.job is not None and unit.job.allocated_at:
-            seconds = self._clock() - unit.job.allocated_at
+            seconds = unit.bound_at - unit.job.allocated_at
             self._metrics.stage_seconds.labels("bound").observe(seconds)
         text = (
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
@@ -359,6 +395,8 @@ class Executor:
         unit.ends_at = action.ends_at
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
+        if action.unseen:
+            await self._make_sure(unit)
         job = unit.job
         if job is not None and job.job_id == action.job_id:
             if job.record is not None:
@@ -371,12 +409,23 @@ class Executor:
         log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
         return None
 
+    async def _make_sure(self, unit: Unit) -> None:
+        """A list that lacks a pod may be wrong, and its containers run: only the answer that there
+        is no such pod is evidence (I5). Raises KubeInterrupted where it is there.
+        """
+        pod = await self._kube.get_pod(unit.namespace, unit.name)
+        if pod is None or pod.metadata.uid != unit.key or pod.finished:
+            return
+        self._doubt_pods()
+        raise KubeInterrupted("the pod is there, though it is not listed")
+
     async def _end_other(self, unit: Unit, job_id: int) -> None:
         """End a job that the unit has let go of. Where Slurm does not take the cancel, a census
         finds the job, makes sure that it is ours, and tries until it does.
         """
         try:
-            await self._canceller.cancel(job_id)
+            if await mark_given_back(self._slurm, job_id, uid=unit.key, owner=self._owner):
+                await self._canceller.cancel(job_id)
         except SlurmError:
             unit.given_back.add(job_id)
             self._census.ask()

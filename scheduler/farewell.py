@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 
 from scheduler.core.naming import read_tag
@@ -23,7 +22,7 @@ log = structlog.get_logger(__name__)
 # A cancel is worth more than a word about it.
 _LONGEST_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 10.0
-# Longer ones are refused (measured on 26.05.5).
+# Longer ones are refused: bytes of UTF-8 are counted (measured on 26.05.5 and 24.11.5).
 _LONGEST_COMMENT: Final = 1024
 _SEPARATOR: Final = "; "
 
@@ -81,14 +80,13 @@ def with_outcome(job: Job, outcome: str) -> Job:
     tag = read_tag(job.admin_comment)
     if not outcome or tag is None or tag.outcome:
         return job
-    return dataclasses.replace(
-        job,
-        comment=_appended(job.comment, outcome),
-        admin_comment=msgspec.structs.replace(tag, outcome=outcome).encode(),
-    )
+    comment, noted = _appended(job.comment, outcome), tag.encode(outcome=outcome)
+    return dataclasses.replace(job, comment=comment, admin_comment=noted)
 
 
 def _appended(comment: str, outcome: str) -> str:
     """The user's words stay whole, whatever becomes of ours."""
     joined = f"{comment}{_SEPARATOR}{outcome}" if comment else outcome
-    return joined if len(joined) <= _LONGEST_COMMENT else comment or outcome[:_LONGEST_COMMENT]
+    if len(joined.encode()) <= _LONGEST_COMMENT:
+        return joined
+    return comment or outcome.encode()[:_LONGEST_COMMENT].decode(errors="ignore")

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
 import yaml
 from annotated_types import Ge, Gt, Le
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from scheduler.plain import expected, nearest
@@ -32,6 +32,8 @@ _WORDS: Final[Mapping[Any, str]] = {
     float: "NUMBER",
     Path: "FILE",
 }
+# A flag without a value, as Go's are.
+_BARE: Final[Mapping[str, Any]] = {"nargs": "?", "const": "true"}
 # Forms that say what is accepted; others only name what is meant.
 _SAID: Final = {
     "NUMBER": "number",
@@ -59,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             dest=name,
             default=argparse.SUPPRESS,
             metavar=_form(name, field),
+            **_BARE if _kind(field) is bool else {},
             help=_help(field).replace("%", "%%"),
         )
 
@@ -163,7 +166,9 @@ def _shown(value: object, field: FieldInfo) -> str:
         return _duration(value)
     if isinstance(value, float):
         return f"{value:g}"
-    return "none" if value in (None, "") else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value) or "none"
 
 
 def _duration(seconds: float) -> str:
@@ -214,11 +219,18 @@ def _of_a_service(name: str) -> bool:
 
 def _problem(error: Any, given: Mapping[str, _Given]) -> str:
     key = error["loc"][0]
+    if key not in given:  # a default has the name of its field
+        key = _flag(key)
     where = given[key].name if key in given else f"--{key}"
     if error["type"] in {"extra_forbidden", "invalid_key"}:
         return _no_such(where, str(key), map(_flag, Settings.model_fields))
     value = given[key].value if key in given else error["input"]
-    return f"{where}: {value!r}: {_expected(error, key)}"
+    told = "" if _secret(key) else f"{value!r}: "
+    return f"{where}: {told}{_expected(error, key)}"
+
+
+def _secret(key: str) -> bool:
+    return isinstance(Settings.model_fields[key.replace("-", "_")].default, SecretStr)
 
 
 def _no_such(where: str, name: str, known: Iterable[str]) -> str:

@@ -1,4 +1,6 @@
-"""Proves that nothing blocks the event loop: measures how late it is, and whose fault that was."""
+"""Proves that nothing blocks the event loop, or stays in it: how late it is, whose fault that was,
+and how many tasks there are.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ async def watch_loop(metrics: Metrics) -> None:
     for a CPU that the machine or a CPU limit did not give it, or in a call that blocks.
     """
     loop = asyncio.get_running_loop()
+    metrics.tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
     worst = 0.0
     while True:
         due, computed = loop.time() + _EVERY_SECONDS, time.thread_time()

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
-import yaml
+
+from scheduler import strictyaml
+from slurmapi.files import Signature, read_if_changed
 
 log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS: Final = 5.0
+# Some hundred thousand lines.
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class MapFileError(Exception):
@@ -28,7 +32,9 @@ class MapFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._told = ""
-        self.nodes: Mapping[str, str] = read(path)
+        self._signature: Signature | None = None
+        self.nodes: Mapping[str, str] = {}
+        self._take(_read_if_changed(path, None))
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Look every few seconds, for ever; end it by cancelling."""
@@ -40,11 +46,18 @@ class MapFile:
     async def look(self) -> bool:
         """Read it again; whether it says something else now."""
         try:
-            nodes = await asyncio.to_thread(read, self._path)
+            read = await asyncio.to_thread(_read_if_changed, self._path, self._signature)
         except MapFileError as error:
+            self._signature = None
             self._complain(str(error))
             return False
         self._told = ""
+        return self._take(read)
+
+    def _take(self, read: tuple[Signature | None, Mapping[str, str]] | None) -> bool:
+        if read is None:
+            return False
+        self._signature, nodes = read
         if nodes == self.nodes:
             return False
         self.nodes = nodes
@@ -57,12 +70,27 @@ class MapFile:
         self._told = error
 
 
-def read(path: Path) -> Mapping[str, str]:
+def _read_if_changed(
+    path: Path, known: Signature | None
+) -> tuple[Signature | None, Mapping[str, str]] | None:
     """Slurm node to Kubernetes Node; raises MapFileError naming the file and the entry."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise MapFileError(f"{path}: {error}") from None
+        found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
+    except OSError as error:
+        raise MapFileError(f"{path}: {error.strerror or error}") from None
+    if found is None:
+        return None
+    signature, raw = found
+    if len(raw) > _MAX_BYTES:
+        raise MapFileError(f"{path}: expected at most {_MAX_BYTES} bytes")
+    return signature, _understood(path, raw)
+
+
+def _understood(path: Path, raw: bytes) -> Mapping[str, str]:
+    try:
+        content = strictyaml.load(raw)
+    except ValueError as error:
+        raise MapFileError(f"{path}{error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -1,4 +1,8 @@
-"""All Prometheus metrics of the scheduler; labels come from closed sets only."""
+"""All Prometheus metrics of the scheduler.
+
+Labels come from closed sets; the one exception are namespaces, of which only the largest have
+series of their own. What has a time of its own is a timestamp: a query subtracts it from time().
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from prometheus_client import (
 )
 
 import scheduler
+from scheduler.core.reasons import MEANINGS
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STAGES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
@@ -30,8 +35,8 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
-        info = Info("slurm_scheduler_build", "What is running", registry=registry)
-        info.info(
+        self.build = Info("slurm_pod_scheduler_build", "What is running", registry=registry)
+        self.build.info(
             {
                 "version": scheduler.__version__,
                 "python": platform.python_version(),
@@ -39,147 +44,237 @@ class Metrics:
             }
         )
         self.slurm_requests = Counter(
-            "slurm_scheduler_slurm_requests_total",
+            "slurm_pod_scheduler_slurm_requests_total",
             "Requests to slurmrestd",
             ["operation", "outcome"],
             registry=registry,
         )
         self.slurm_seconds = Histogram(
-            "slurm_scheduler_slurm_request_seconds",
+            "slurm_pod_scheduler_slurm_request_seconds",
             "Duration of requests to slurmrestd",
             ["operation"],
             buckets=_FAST,
             registry=registry,
         )
         self.kube_requests = Counter(
-            "slurm_scheduler_kube_requests_total",
+            "slurm_pod_scheduler_kube_requests_total",
             "Requests to the Kubernetes API server",
             ["operation", "outcome"],
             registry=registry,
         )
         self.kube_seconds = Histogram(
-            "slurm_scheduler_kube_request_seconds",
+            "slurm_pod_scheduler_kube_request_seconds",
             "Duration of requests to the Kubernetes API server",
             ["operation"],
             buckets=_FAST,
             registry=registry,
         )
         self.stage_seconds = Histogram(
-            "slurm_scheduler_stage_seconds",
+            "slurm_pod_scheduler_stage_seconds",
             "Latency of a unit by stage: submitted (since seen), allocated (since submitted), "
-            "bound (since allocated)",
+            "bound (since allocated), started (since bound, by the pod's phase)",
             ["stage"],
             buckets=_STAGES,
             registry=registry,
         )
         self.actions = Counter(
-            "slurm_scheduler_actions_total",
+            "slurm_pod_scheduler_actions_total",
             "Actions carried out, by what came of them",
             ["action", "outcome"],
             registry=registry,
         )
         self.evictions = Counter(
-            "slurm_scheduler_evictions_total",
+            "slurm_pod_scheduler_evictions_total",
             "Pods deleted because Slurm ended their placeholder",
             ["reason"],
             registry=registry,
         )
+        self.early_ends = Counter(
+            "slurm_pod_scheduler_early_ends_total",
+            "Pods of a controller that failed or were ended within a minute of being bound, or of "
+            "their job being asked for; those that follow wait",
+            registry=registry,
+        )
+        self.brake_held = Gauge(
+            "slurm_pod_scheduler_brake_held_pods",
+            "Pods whose end the brake holds back until a later look at Slurm confirms it",
+            registry=registry,
+        )
+        self.brake_engaged = Counter(
+            "slurm_pod_scheduler_brake_engaged_total",
+            "Times the brake began to hold pods, as too many would have ended because of Slurm",
+            ["pods"],
+            registry=registry,
+        )
         self.policy_refusals = Counter(
-            "slurm_scheduler_policy_refusals_total",
+            "slurm_pod_scheduler_policy_refusals_total",
             "Values that a rule of the policy file did not allow, as told to pods",
             ["rule"],
             registry=registry,
         )
         self.policy_reloads = Counter(
-            "slurm_scheduler_policy_reloads_total",
+            "slurm_pod_scheduler_policy_reloads_total",
             "New versions of the policy file, by what came of them",
             ["version"],
             registry=registry,
         )
         self.policy_outdated = Gauge(
-            "slurm_scheduler_policy_outdated",
+            "slurm_pod_scheduler_policy_outdated",
             "1 while the newest version of the policy file is not the one in force",
             registry=registry,
         )
         self.root_requests = Counter(
-            "slurm_scheduler_root_requests_total",
+            "slurm_pod_scheduler_root_requests_total",
             "Pods that asked for Slurm user 0 (root) explicitly, without a rule about users",
             registry=registry,
         )
         self.leftovers = Counter(
-            "slurm_scheduler_leftover_placeholders_total",
+            "slurm_pod_scheduler_leftover_placeholders_total",
             "Placeholders found that were not recorded: adopted, duplicate or orphan",
             ["kind"],
             registry=registry,
         )
         self.hook_seconds = Histogram(
-            "slurm_scheduler_hook_seconds",
+            "slurm_pod_scheduler_hook_seconds",
             "How long Slurm's hooks waited for an answer: guard (of the next job), gone (of a "
             "placeholder's script)",
             ["hook", "answer"],
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
             registry=registry,
         )
+        self.hook_waits = Gauge(
+            "slurm_pod_scheduler_hook_waits",
+            "Hooks of Slurm that wait for an answer now",
+            ["hook"],
+            registry=registry,
+        )
         self.units = Gauge(
-            "slurm_scheduler_units",
-            "Units by state of their placeholder",
-            ["state"],
+            "slurm_pod_scheduler_units",
+            "Units by state of their placeholder, and by why they wait",
+            ["state", "reason"],
+            registry=registry,
+        )
+        self.namespace_units = Gauge(
+            "slurm_pod_scheduler_namespace_units",
+            "The same by namespace; only of what there is now",
+            ["pod_namespace", "state", "reason"],
+            registry=registry,
+        )
+        self.placeholders_without_pod = Gauge(
+            "slurm_pod_scheduler_placeholders_without_pod",
+            "Placeholders that may still run though their pod is gone or finished",
+            registry=registry,
+        )
+        self.slurm_answered = Gauge(
+            "slurm_pod_scheduler_slurm_last_answer_timestamp_seconds",
+            "When Slurm's controller last answered; before the first time, when the process began",
+            registry=registry,
+        )
+        self.watch_heard = Gauge(
+            "slurm_pod_scheduler_kube_watch_last_event_timestamp_seconds",
+            "When a watch last said anything, an idle one does each minute; before the first time, "
+            "when the process began",
+            ["resource"],
+            registry=registry,
+        )
+        self.token_issued = Gauge(
+            "slurm_pod_scheduler_slurm_token_issued_timestamp_seconds",
+            "From when Slurm's token is good, as it says itself; NaN where it does not",
+            registry=registry,
+        )
+        self.token_expires = Gauge(
+            "slurm_pod_scheduler_slurm_token_expiry_timestamp_seconds",
+            "When Slurm's token expires, as it says itself; NaN where it does not",
             registry=registry,
         )
         self.tick_seconds = Gauge(
-            "slurm_scheduler_pulse_interval_seconds",
+            "slurm_pod_scheduler_pulse_interval_seconds",
             "Present interval between looks at job states",
             registry=registry,
         )
         self.loop_stalls = Counter(
-            "slurm_scheduler_loop_stalls_total",
+            "slurm_pod_scheduler_loop_stalls_total",
             "Times the event loop was late by over 50 ms, busy or waiting for a CPU",
             ["cause"],
             registry=registry,
         )
         self.loop_lag = Gauge(
-            "slurm_scheduler_loop_lag_max_seconds",
+            "slurm_pod_scheduler_loop_lag_max_seconds",
             "Longest delay of the event loop since the start",
             registry=registry,
         )
+        self.tasks = Gauge(
+            "slurm_pod_scheduler_tasks",
+            "Tasks of the event loop; what grows without more pods is a leak",
+            registry=registry,
+        )
         self.kill_wait = Gauge(
-            "slurm_scheduler_kill_wait_seconds",
+            "slurm_pod_scheduler_kill_wait_seconds",
             "KillWait as --slurm-kill-wait says (setting) and as Slurm says (slurm), which counts",
             ["source"],
             registry=registry,
         )
         self.kill_wait_mismatch = Gauge(
-            "slurm_scheduler_kill_wait_mismatch",
+            "slurm_pod_scheduler_kill_wait_mismatch",
             "1 when Slurm's KillWait is not what --slurm-kill-wait says",
             registry=registry,
         )
-        self.ready = Gauge("slurm_scheduler_ready", "1 when /readyz says so", registry=registry)
+        self.ready = Gauge("slurm_pod_scheduler_ready", "1 when /readyz says so", registry=registry)
+        self.leader = Gauge(
+            "slurm_pod_scheduler_leader",
+            "1 while this process leads and may write, 0 while it stands by; without an election "
+            "always 1",
+            registry=registry,
+        )
         self.node_checks = Gauge(
-            "slurm_scheduler_node_checks",
+            "slurm_pod_scheduler_node_checks",
             "1 when Nodes are read, so that each is checked before a pod is bound to it",
             registry=registry,
         )
         self._queue_depth = Gauge(
-            "slurm_scheduler_workqueue_depth", "Keys waiting", registry=registry
+            "slurm_pod_scheduler_workqueue_depth", "Keys waiting", registry=registry
         )
         self._queue_adds = Counter(
-            "slurm_scheduler_workqueue_adds_total", "Keys added", registry=registry
+            "slurm_pod_scheduler_workqueue_adds_total", "Keys added", registry=registry
         )
         self._queue_latency = Histogram(
-            "slurm_scheduler_workqueue_queue_duration_seconds",
+            "slurm_pod_scheduler_workqueue_queue_duration_seconds",
             "Time a key waits for a worker",
             buckets=_FAST,
             registry=registry,
         )
         self._queue_work = Histogram(
-            "slurm_scheduler_workqueue_work_duration_seconds",
+            "slurm_pod_scheduler_workqueue_work_duration_seconds",
             "Time a worker spends on a key",
             buckets=_FAST,
             registry=registry,
         )
         self._queue_retries = Counter(
-            "slurm_scheduler_workqueue_retries_total", "Keys added with a delay", registry=registry
+            "slurm_pod_scheduler_workqueue_retries_total",
+            "Keys added with a delay",
+            registry=registry,
         )
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Rates of what has not happened yet are 0, and the first time it does is not missed."""
+        for cause in ("busy", "waiting"):
+            self.loop_stalls.labels(cause)
+        for pods in ("run", "wait"):
+            self.brake_engaged.labels(pods)
+        for kind in ("adopted", "duplicate", "orphan"):
+            self.leftovers.labels(kind)
+        for version in ("taken", "unchanged", "refused"):
+            self.policy_reloads.labels(version)
+        for answer in ("free", "freed", "busy", "unknown", "refused"):
+            self.hook_seconds.labels("guard", answer)
+        for hook in ("guard", "gone"):
+            self.hook_waits.labels(hook)
+        for stage in ("submitted", "allocated", "bound", "started"):
+            self.stage_seconds.labels(stage)
+        for reason, meaning in MEANINGS.items():
+            if meaning.condition == "DisruptionTarget":
+                self.evictions.labels(reason)
 
     def kube_call(self, operation: str, outcome: str, seconds: float) -> None:
         """Observe one request to the API server."""

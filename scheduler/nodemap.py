@@ -21,7 +21,6 @@ from scheduler.slurmnodes import SlurmNodes
 from slurmapi.model import Node as SlurmNode
 
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 Index = Mapping[str, frozenset[str]]
 """Names of Nodes by what stands on them."""
@@ -173,9 +172,9 @@ class NodeMap:
 
 def _placed(pods: Joined[Pod]) -> Iterable[Pod]:
     """Pods that run, or are about to; one that goes away has a successor soon."""
-    for pod in pods.values():
+    for pod in pods:
         going = pod.metadata.deletion_timestamp is not None
-        if pod.spec.node_name and not going and pod.status.phase not in _OVER:
+        if pod.spec.node_name and not going and not pod.finished:
             yield pod
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -22,6 +23,9 @@ from scheduler.slurmnodes import SlurmNodes
 from slurmapi import SlurmClient
 
 log = structlog.get_logger(__name__)
+
+# At the start pods wait so long for Slurm's first list of nodes.
+_FIRST_SECONDS: Final = 5.0
 
 
 class NodeParts:
@@ -77,6 +81,14 @@ class NodeParts:
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(part, name="node part")
+
+    async def first(self) -> None:
+        """Wait until Slurm has told its nodes; gives up soon where it does not answer."""
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                await self._records.first_list.wait()
+        except TimeoutError:
+            log.warning("slurm's nodes are not known yet: nothing is submitted until they are")
 
     async def settled(self) -> None:
         """Return when what mappings rest on has been told for the first time."""

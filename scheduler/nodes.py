@@ -13,7 +13,6 @@ from scheduler.kube.store import Store
 from scheduler.kube.wire import Node
 from scheduler.nodemap import NodeMap
 from scheduler.slurmnodes import POWERED, SlurmNodes
-from slurmapi import Node as SlurmNode
 
 _MOST_SHOWN: Final = 3
 # Wishes of templates, not of pods: those of one controller are the same.
@@ -75,9 +74,14 @@ class Nodes:
         return self._map.node_of(target, among=among)
 
     @property
-    def unlisted(self) -> bool:
-        """Slurm has not told its nodes yet."""
-        return self._slurm.listed is None
+    def unlisted(self) -> str:
+        """Why Slurm's nodes are not known yet; empty once they are."""
+        return "" if self._slurm.listed is not None else self._slurm.trouble or "no answer yet"
+
+    @property
+    def gpu_types(self) -> frozenset[str] | None:
+        """The types of GPUs that Slurm has; None where it has not told its nodes yet."""
+        return self._slurm.gpu_types
 
     async def learn(self, nodes: Iterable[str]) -> None:
         """Ask Slurm about these nodes. Raises SlurmError."""
@@ -110,22 +114,21 @@ class Nodes:
         self._on_change()
 
     def _look_everywhere(self, wishes: Wishes) -> str:
-        complaints: Counter[str] = Counter()
-        if self._slurm.listed is None:
-            return ""  # nodes that may be switched on are not known yet
-        for node in self._store or ():
-            unfit = unsuitable(wishes, node.facts)
-            if unfit is None:
+        """Of the Nodes behind Slurm's nodes; which others there are is of no use to a job."""
+        complaints: dict[str, str] = {}
+        store = self._store
+        if store is None:
+            return ""
+        for node in self._slurm.listed or ():
+            behind = self._map.behind(node.name)
+            if behind is not None and not behind.target and POWERED.isdisjoint(node.states):
+                continue  # nothing is behind it, and nothing is about to be
+            found = None if behind is None else store.by_name(behind.target)
+            unfit = None if found is None else unsuitable(wishes, found.facts)
+            if found is None or unfit is None:
                 return ""
-            complaints[unfit.why] += 1
-        return "" if any(map(self._may_come, self._slurm.listed)) else _text(complaints)
-
-    def _may_come(self, node: SlurmNode) -> bool:
-        """Slurm may switch it on for a job, and a Node of any labels may then be behind it."""
-        if POWERED.isdisjoint(node.states):
-            return False
-        behind = self._map.behind(node.name)
-        return behind is None or not behind.target
+            complaints[found.metadata.name] = unfit.why
+        return _text(Counter(complaints.values()))
 
     def _look_at_each(self, wishes: Wishes) -> Mapping[str, str]:
         if self._store is None or self._slurm.listed is None:

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from scheduler.kube.wire import ContainerStatus, Pod, StateTerminated
 
-_FINISHED = frozenset({"Succeeded", "Failed"})
 # What the kubelet calls every exit with a code but 0: the code itself says more.
 _PLAIN = frozenset({"", "Completed", "Error"})
 
 
 def outcome_of(pod: Pod) -> str:
-    """As in "pod Failed: container main exit 137 OOMKilled"; empty while nothing ends it."""
-    if pod.status.phase in _FINISHED:
-        return _told(f"pod {pod.status.phase}", pod)
+    """As in "pod Failed: container main exit 137 OOMKilled"; empty while nothing ends it.
+
+    A kubelet calls Failed, too, a pod whose containers a deletion has ended.
+    """
     if pod.metadata.deletion_timestamp is None:
-        return ""
+        return _told(f"pod {pod.status.phase}", pod) if pod.finished else ""
     return _told("pod deleted" if pod.spec.node_name else "pod deleted before it was bound", pod)
 
 

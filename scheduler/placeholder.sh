@@ -3,27 +3,48 @@
 # ends when it is, or when KillWait has run out without an answer. While the scheduler answers that
 # the pod is still there it stays: Slurm itself ends what is to end, with SIGKILL after KillWait.
 
+newline='
+'
+
 hold() {
     trap true TERM INT USR1
     kill "$!" 2>/dev/null
     [ -n "$SLURM_POD_SCHEDULER_HOOKS_URL" ] && command -v curl >/dev/null || exit 0
-    heard=$(date +%s)
+    heard=$(date +%s) said=
     while [ $(($(date +%s) - heard)) -lt "$SLURM_POD_SCHEDULER_KILL_WAIT" ]; do
-        case $(gone) in
+        answer=$(gone)
+        case ${answer##*"$newline"} in
         200) exit 0 ;;
         409) heard=$(date +%s) ;;
-        *) sleep 1 ;;
+        *)
+            say "${answer%%"$newline"*} (${answer##*"$newline"})"
+            sleep 1
+            ;;
         esac
     done
     exit 0
 }
 
-# The token comes through a pipe, for arguments are seen by everybody on the node.
+# The token comes through a pipe, for arguments are seen by everybody on the node; the authority as
+# well, for there is no file to clean up after SIGKILL then.
 gone() {
     printf 'Authorization: Bearer %s\n' "$SLURM_POD_SCHEDULER_TOKEN" |
-        curl --silent --output /dev/null --noproxy '*' --connect-timeout 5 --max-time 35 \
-            --header @- --data wait=30 --write-out '%{http_code}' \
-            "$SLURM_POD_SCHEDULER_HOOKS_URL/v1/units/$SLURM_POD_SCHEDULER_UNIT/gone"
+        curl --silent --show-error --noproxy '*' --connect-timeout 5 --max-time 35 \
+            ${SLURM_POD_SCHEDULER_CA:+--cacert /dev/fd/3} \
+            --header @- --data wait=30 --write-out '\n%{http_code}' \
+            "$SLURM_POD_SCHEDULER_HOOKS_URL/v1/units/$SLURM_POD_SCHEDULER_UNIT/gone" 2>&1 3<<EOT
+$SLURM_POD_SCHEDULER_CA
+EOT
+}
+
+# Goes to the job's output and to the syslog of the node, once for each trouble.
+say() {
+    [ "$*" != "$said" ] || return
+    said=$*
+    told="job $SLURM_JOB_ID: no answer of $SLURM_POD_SCHEDULER_HOOKS_URL, $said"
+    told="$told; the node is held for $SLURM_POD_SCHEDULER_KILL_WAIT s"
+    printf 'slurm-pod-scheduler: %s\n' "$told" >&2
+    logger -t slurm-pod-scheduler "$told" 2>/dev/null
 }
 
 trap hold TERM INT USR1

@@ -40,8 +40,10 @@ class Faces:
             await runner.cleanup()
 
 
-def probes(not_ready: Callable[[], Sequence[str]]) -> web.Application:
-    """/healthz says that the loop turns; /readyz names everything that is missing.
+def probes(
+    not_ready: Callable[[], Sequence[str]], role: Callable[[], str] = str
+) -> web.Application:
+    """/healthz says that the loop turns; /readyz names everything that is missing, or `role`.
 
     Being alive does not depend on Slurm or Kubernetes: a restart would mend neither.
     """
@@ -51,7 +53,7 @@ def probes(not_ready: Callable[[], Sequence[str]]) -> web.Application:
 
     async def readyz(_request: web.Request) -> web.Response:
         missing = not_ready()
-        text = "".join(f"{reason}\n" for reason in missing) or "ok\n"
+        text = "".join(f"{reason}\n" for reason in missing or ["ok", *filter(None, [role()])])
         return web.Response(text=text, status=503 if missing else 200)
 
     app = web.Application()

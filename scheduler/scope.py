@@ -16,6 +16,7 @@ import structlog
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import Forbidden, KubeError
 from scheduler.settings import Settings
+from slurmapi import FileToken, StaticToken, TokenSource
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -34,7 +35,7 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
     """As set, else the uid of kube-system, else of our own namespace. Raises ClusterIdError."""
     if settings.cluster_id:
         return settings.cluster_id
-    own = settings.own_namespace or await asyncio.to_thread(_own_namespace)
+    own = await own_namespace(settings)
     for namespace in filter(None, (_SYSTEM, own)):
         uid = await _answered(partial(api.get_namespace_uid, namespace))
         if uid is not None:
@@ -44,6 +45,11 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
         f"--cluster-id: '': {told} be read, so give this cluster a name that no other cluster on "
         "the same Slurm has"
     )
+
+
+async def own_namespace(settings: Settings) -> str:
+    """As set, else as Kubernetes tells it; empty outside of a cluster."""
+    return settings.own_namespace or await asyncio.to_thread(_own_namespace)
 
 
 async def may_read_nodes(settings: Settings, api: KubeApi) -> bool:
@@ -59,6 +65,12 @@ async def may_read_nodes(settings: Settings, api: KubeApi) -> bool:
         return True
 
     return await _answered(ask)
+
+
+def token_of(settings: Settings) -> TokenSource:
+    """Where Slurm's token comes from."""
+    given = settings.slurm_auth_token.get_secret_value()
+    return StaticToken(given) if given else FileToken(settings.slurm_auth_token_file)
 
 
 def _own_namespace() -> str:

@@ -15,22 +15,28 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     ValidationInfo,
     field_validator,
 )
 
 from annotations import GPU_TYPE_KEYS
+from scheduler.core.lease import JITTER_FACTOR
 from scheduler.core.mapping import Strategy
 from scheduler.pairs import GresMap, Prefix, TypeMap
-from slurmapi import check_base_url
+from slurmapi import SlurmDenied, StaticToken, check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
 _PART: Final = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
 _DURATION: Final = re.compile(rf"\d+(?:\.\d+)?|(?:{_PART})+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OBJECT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LONGEST_OBJECT: Final = 253
 # What Kubernetes takes as the reason of a condition (metav1.Condition).
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+# What Kubernetes leaves in a container's arguments where there is no such variable.
+_UNSET_VARIABLE: Final = re.compile(r"\$\(\w+\)")
 _URL: Final = re.compile(r"https?://[^\s/?#@]+")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
@@ -69,6 +75,13 @@ def _address(value: object) -> object:
     if match is None or int(match["port"]) > 65535:
         raise ValueError("expected HOST:PORT or :PORT, or 0 for none")
     return Address(host=match["host"].strip("[]") or None, port=int(match["port"]))
+
+
+def _check_token(text: str) -> None:
+    try:
+        StaticToken(text)
+    except SlurmDenied as error:
+        raise ValueError(error.description) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +132,19 @@ class Settings(BaseModel):
     slurm_api_base: str = Field(
         "http://127.0.0.1:6820", description="slurmrestd: http(s)://HOST:PORT or unix:/PATH"
     )
+    slurm_cluster: str = Field(
+        "",
+        description="Slurm's ClusterName; default: that of the first answer. Answers of any other "
+        "cluster are not believed, and nothing is written there",
+    )
     slurm_auth_token_file: Path = Field(
         Path("/var/run/secrets/slurm/auth-token"),
-        description="file with the JWT of a Slurm operator, read again when it changes",
+        description="file with the JWT of a Slurm administrator, read again when it changes",
+    )
+    slurm_auth_token: Annotated[SecretStr, Form("JWT")] = Field(
+        SecretStr(""),
+        description="the JWT itself, as SUNK takes it, instead of the file; it cannot be renewed "
+        "while the process runs",
     )
     annotation_prefix: Prefix = Field(
         "", description="a second prefix of annotations, beside SUNK's own: slurm.example.com/"
@@ -165,6 +188,25 @@ class Settings(BaseModel):
     )
     eviction_budget_timeout: Seconds = Field(
         30.0, gt=0, description="how long a budget may hold a pod before it is deleted all the same"
+    )
+    brake_share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="the brake holds pods whose end Slurm has brought about when, within the "
+        "window, they are more than this share of all; 1: never",
+    )
+    brake_minimum: int = Field(
+        10, ge=0, le=100_000, description="and more than so many pods; fewer are never held"
+    )
+    brake_window: Seconds = Field(
+        60.0, gt=0, le=3600, description="time within which the endings of pods are counted"
+    )
+    brake_pause: Seconds = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="how long the brake holds a pod; it goes when a look after that confirms it",
     )
     slurm_connections: int = Field(16, ge=1, le=64, description="connections to slurmrestd")
     poll_interval: Seconds = Field(
@@ -217,6 +259,12 @@ class Settings(BaseModel):
         validate_default=True,  # against the certificate
         description="its private key; plain HTTP without the two",
     )
+    hooks_api_ca_file: Path | None = Field(
+        None,
+        description="PEM certificate of the authority that signed it, which scripts of "
+        "placeholders are given, read again when it changes; without it the nodes trust whom they "
+        "trust",
+    )
     zap_log_level: Literal["debug", "info", "warn", "error"] = Field(
         "info", description="log level"
     )
@@ -227,6 +275,35 @@ class Settings(BaseModel):
         ("scheduler",), description="roles to run; there is one"
     )
     shutdown_grace: Seconds = Field(10.0, ge=0, description="time to finish what is being done")
+    leader_elect: bool = Field(
+        False,
+        description="of several processes let one lead, by a Lease, while the others stand by; the "
+        "Helm chart says true",
+    )
+    leader_elect_lease_duration: Seconds = Field(
+        15.0,
+        ge=1,
+        description="how long the others leave the lease of a leader alone that does not renew it; "
+        "whole seconds",
+    )
+    leader_elect_renew_deadline: Seconds = Field(
+        10.0,
+        gt=0,
+        validate_default=True,  # against the duration
+        description="after how long without a renewal the leader ends itself",
+    )
+    leader_elect_retry_period: Seconds = Field(
+        2.0,
+        gt=0,
+        validate_default=True,  # against the deadline
+        description="how often the lease is renewed; who stands by looks at it four times as often",
+    )
+    leader_elect_resource_name: str = Field(
+        "slurm-pod-scheduler", description="name of the Lease: the same for all that stand by"
+    )
+    leader_elect_resource_namespace: str = Field(
+        "", description="namespace of the Lease; default: that of --own-namespace"
+    )
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -264,6 +341,16 @@ class Settings(BaseModel):
         check_base_url(value)
         return value
 
+    @field_validator("slurm_auth_token")
+    @classmethod
+    def _a_token(cls, value: SecretStr) -> SecretStr:
+        given = value.get_secret_value()
+        if _UNSET_VARIABLE.fullmatch(given):
+            raise ValueError(f"expected a JWT; the container has no variable for {given}")
+        if given:
+            _check_token(given)
+        return value
+
     @field_validator("hooks_api_url")
     @classmethod
     def _url(cls, value: str) -> str:
@@ -285,6 +372,57 @@ class Settings(BaseModel):
     def _of_a_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         if (value is None) != (info.data.get("hooks_api_tls_cert_file") is None):
             raise ValueError("expected both --hooks-api-tls-cert-file and this, or neither")
+        return value
+
+    @field_validator("hooks_api_ca_file")
+    @classmethod
+    def _for_https(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        url = info.data.get("hooks_api_url")
+        if value is not None and url is not None and not url.startswith("https:"):
+            raise ValueError(f"expected --hooks-api-url=https://HOST beside it, not {url!r}")
+        return value
+
+    @field_validator("leader_elect_lease_duration")
+    @classmethod
+    def _whole(cls, value: float) -> float:
+        if value != int(value):
+            raise ValueError("expected whole seconds: a Lease knows no parts of them")
+        return value
+
+    @field_validator("leader_elect_renew_deadline")
+    @classmethod
+    def _within_the_lease(cls, value: float, info: ValidationInfo) -> float:
+        lease = info.data.get("leader_elect_lease_duration")
+        if lease is not None and value >= lease:
+            raise ValueError(
+                f"expected less than {lease:g}s, which is --leader-elect-lease-duration: the "
+                "leader has to end before another may lead"
+            )
+        return value
+
+    @field_validator("leader_elect_retry_period")
+    @classmethod
+    def _within_the_deadline(cls, value: float, info: ValidationInfo) -> float:
+        deadline = info.data.get("leader_elect_renew_deadline")
+        if deadline is not None and value * JITTER_FACTOR >= deadline:
+            raise ValueError(
+                f"expected less than {deadline / JITTER_FACTOR:.3g}s: {JITTER_FACTOR:g} times it "
+                f"must be below --leader-elect-renew-deadline, which is {deadline:g}s"
+            )
+        return value
+
+    @field_validator("leader_elect_resource_name")
+    @classmethod
+    def _an_object(cls, value: str) -> str:
+        if _OBJECT.fullmatch(value) is None or len(value) > _LONGEST_OBJECT:
+            raise ValueError("expected a name of small letters, digits, '-' and '.'")
+        return value
+
+    @field_validator("leader_elect_resource_namespace")
+    @classmethod
+    def _a_namespace(cls, value: str) -> str:
+        if value and _NAMESPACE.fullmatch(value) is None:
+            raise ValueError("expected the name of a namespace")
         return value
 
     @field_validator("termination_offset")

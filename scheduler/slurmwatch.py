@@ -8,7 +8,8 @@ full looks for pending reasons have a fixed budget.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import heapq
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -26,9 +27,14 @@ from slurmapi import (
     SlurmGarbled,
     SlurmNoSuchJob,
     SlurmRefused,
+    SlurmStranger,
+    SlurmUnreachable,
 )
 
 log = structlog.get_logger(__name__)
+
+Kind = Callable[[Unit, Placeholder, float], bool]
+"""Whether the job of a unit is to be looked at in full by then."""
 
 _CHUNK: Final = 1000
 # A thousand jobs that start at once are the work of tens of milliseconds.
@@ -51,7 +57,9 @@ _DOUBTED_PER_SECOND: Final = 8.0
 
 
 class SlurmWatch:
-    """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key."""
+    """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key.
+    Where another process leads it only asks whether Slurm is there.
+    """
 
     def __init__(
         self,
@@ -64,6 +72,7 @@ class SlurmWatch:
         idle_seconds: float,
         metrics: Metrics,
         running_looks_per_second: float = 2.0,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._units = units
@@ -72,6 +81,7 @@ class SlurmWatch:
         self._fast = fast_seconds
         self._idle = idle_seconds
         self._metrics = metrics
+        self._leads = leads
         self._hurry = asyncio.Event()
         self._asking = asyncio.Lock()  # an older answer must never come after a newer one
         self._failures = 0
@@ -79,6 +89,8 @@ class SlurmWatch:
         self._warnings = _Allowance(running_looks_per_second)
         self._doubts = _Allowance(_DOUBTED_PER_SECOND)
         self.last_answer_at: float | None = None
+        self.stranger = ""
+        """Why what answers is not our Slurm, for people; empty while nothing says so."""
 
     def hurry(self) -> None:
         """A unit has begun to wait: do not sit out an idle interval."""
@@ -149,34 +161,48 @@ class SlurmWatch:
         )
 
     def _waiting(self) -> bool:
-        return any(unit.waiting and unit.job is not None for unit in self._units)
+        return self._leads() and any(it.waiting and it.job is not None for it in self._units)
 
     async def _pulse(self) -> float:
         began = self._clock()
-        ids = self._units.job_ids()
+        ids = self._units.job_ids() if self._leads() else []
         try:
             if ids:
                 await self.look_now(ids)
+                self._heard()
                 await self._looks()
             else:
                 ping = await self._client.ping()
                 if not ping.responding:
-                    self._failed(ping.status)
+                    self._failed(SlurmUnreachable(ping.status))
                     return self._clock() - began
+                self._heard()
         except SlurmError as error:
-            self._failed(str(error))
+            self._failed(error)
             return self._clock() - began
-        self._failures = 0
         self.last_answer_at = self._clock()
         return self._clock() - began
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: SlurmError) -> None:
+        self.stranger = str(why) if isinstance(why, SlurmStranger) else ""
         self._failures += 1
+        self._units.silent = True
+        self._doubt()
+        if self._failures == 1 or self._failures % 20 == 0:
+            log.warning("slurm does not answer", error=str(why), attempt=self._failures)
+
+    def _heard(self) -> None:
+        """Slurm answers. What was read since a failure may be of a slurmctld that has crashed once
+        more while the pulse was resting.
+        """
+        if self._failures:
+            self._doubt()
+        self._failures, self._units.silent, self.stranger = 0, False, ""
+
+    def _doubt(self) -> None:
         for unit in self._units:
             if unit.job is not None:
                 unit.job.proven = False
-        if self._failures == 1 or self._failures % 20 == 0:
-            log.warning("slurm does not answer", error=why, attempt=self._failures)
 
     async def _take(self, ids: list[int], states: dict[int, JobState]) -> None:
         for number, job_id in enumerate(ids, 1):
@@ -202,6 +228,8 @@ class SlurmWatch:
         job.state = state
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
+        if state.base is not BaseState.RUNNING:
+            job.running_since = 0.0  # what it runs on next is for a look to say
         if state.base is BaseState.RUNNING and not job.allocated_at:
             job.allocated_at = self._clock()
             if job.submitted_at:
@@ -212,12 +240,16 @@ class SlurmWatch:
     async def _looks(self) -> None:
         """Look at the few jobs of each kind that were not looked at for longest."""
         now = self._clock()
-        await self._look_at(self._due(_doubted, now), self._doubts.take(now))
-        await self._look_at(self._due(_waits, now), self._reasons.take(now))
-        await self._look_at(self._due(_may_be_warned, now), self._warnings.take(now))
+        for kind, allowance in (
+            (_doubted, self._doubts),
+            (_waits, self._reasons),
+            (_may_be_warned, self._warnings),
+        ):
+            most = allowance.take(now)
+            await self._look_at(due(self._units, kind, now=now, most=most))
 
-    async def _look_at(self, units: list[Unit], most: int) -> None:
-        for unit in units[:most]:
+    async def _look_at(self, units: Iterable[Unit]) -> None:
+        for unit in units:
             job = unit.job
             if job is None:
                 continue
@@ -231,9 +263,20 @@ class SlurmWatch:
             if unit.waiting or job.missing or job.record != before:
                 self._on_change(unit.key)
 
-    def _due(self, kind: Callable[[Unit, Placeholder, float], bool], now: float) -> list[Unit]:
-        due = [unit for unit in self._units if unit.job is not None and kind(unit, unit.job, now)]
-        return sorted(due, key=lambda unit: unit.job.looked_at if unit.job else 0.0)
+
+def due(units: Iterable[Unit], kind: Kind, *, now: float, most: int) -> list[Unit]:
+    """Of the units of that kind those whose jobs were not looked at for longest, `most` at most.
+
+    Where there is no look to spend, no unit is gone through for it.
+    """
+    if not most:
+        return []
+    found = (unit for unit in units if unit.job is not None and kind(unit, unit.job, now))
+    return heapq.nsmallest(most, found, key=_looked_at)
+
+
+def _looked_at(unit: Unit) -> float:
+    return unit.job.looked_at if unit.job is not None else 0.0
 
 
 class _Allowance:
@@ -285,6 +328,4 @@ async def look(
             job.missing += 1
         return
     if unit.job is job:
-        job.record, job.record_at, job.proven, job.missing = record, clock(), True, 0
-        job.state = record.state
-        job.seen_live = job.seen_live or not record.state.ended
+        job.saw(record, at=clock())

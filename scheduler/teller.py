@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 import structlog
 
@@ -12,7 +11,7 @@ from scheduler.core.actions import Reject, Tell
 from scheduler.core.facts import Remark
 from scheduler.core.naming import JOB_ID
 from scheduler.core.reasons import MEANINGS, Reason
-from scheduler.kube.api import Condition, KubeApi
+from scheduler.kube.api import Condition, KubeApi, condition
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.metrics import Metrics
 from scheduler.policy.verdict import Refusal
@@ -49,6 +48,12 @@ class Teller:
         ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
         self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
 
+    def warn(self, unit: Unit, reason: Reason, message: str) -> None:
+        """Record an Event, unless it is what was said for that reason last."""
+        if unit.warned.get(reason) != message:
+            unit.warned[reason] = message
+            self.event(unit, reason, message)
+
     def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
         """Say what is to be said of a request; once for each pod."""
         for remark in remarks:
@@ -60,18 +65,24 @@ class Teller:
             log.warning("request remarked on", pod=unit.name, remark=remark.message)
         unit.remarks = remarks
 
-    async def reject(self, unit: Unit, action: Reject) -> None:
-        """All that is wrong with the pod, once. Raises KubeError."""
+    async def reject(self, unit: Unit, action: Reject) -> float | None:
+        """All that is wrong with the pod, once, as an Event and in the condition; the seconds to
+        wait where the condition told of something else that is wrong just before. Raises KubeError.
+        """
         message = problems_text(action.problems)
         told = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
         if unit.told == (told.reason, told.message):
-            return
+            return None
+        early = self._early(unit, Reason.SCHEDULING_FAILED)
+        if early > 0:
+            return early
         self.event(unit, Reason.SCHEDULING_FAILED, message)
         for problem in action.problems:
             if isinstance(problem, Refusal):
                 self._metrics.policy_refusals.labels(problem.rule).inc()
         await self._write(unit, Reason.SCHEDULING_FAILED, message)
         self._metrics.actions.labels("reject", "ok").inc()
+        return None
 
     async def tell(self, unit: Unit, action: Tell) -> float | None:
         """The condition, with an Event where Slurm has a new cause; the seconds to wait where the
@@ -83,14 +94,14 @@ class Teller:
         return await self._write(unit, action.reason, action.message)
 
     async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
-        """The condition, where the pod is not bound. Raises KubeError."""
-        if not unit.bound:
+        """The condition, where the pod waits for a Node. Raises KubeError."""
+        if unit.waiting and not unit.bound:
             await self._write(unit, reason, message)
 
     def not_scheduled(self, reason: Reason, message: str) -> Condition:
         """PodScheduled=False, with the one reason that the site wants there, if it wants one."""
         written = self._unschedulable_reason or reason
-        return Condition("PodScheduled", "False", written, message, _now())
+        return condition("PodScheduled", "False", reason=written, message=message)
 
     async def _write(self, unit: Unit, reason: Reason, message: str) -> float | None:
         now = self._clock()
@@ -100,8 +111,8 @@ class Teller:
         told = self.not_scheduled(reason, message)
         if unit.told == (told.reason, told.message):
             return None
-        early = unit.told_at + self._condition_seconds - now
-        if unit.told_reason == reason and early > 0:
+        early = self._early(unit, reason)
+        if early > 0:
             return early
         job_id = None if unit.job is None else unit.job.job_id
         await self._kube.patch_pod_status(
@@ -116,6 +127,12 @@ class Teller:
         unit.told_at = now
         return None
 
+    def _early(self, unit: Unit, reason: Reason) -> float:
+        """For how many seconds the condition has to keep its wording, if its reason stays."""
+        if unit.told_reason != reason:
+            return 0.0
+        return unit.told_at + self._condition_seconds - self._clock()
+
 
 def problems_text(problems: Sequence[Problem]) -> str:
     """All problems of a pod in one message, and what can be done."""
@@ -123,7 +140,3 @@ def problems_text(problems: Sequence[Problem]) -> str:
     ordered = sorted(problems, key=lambda problem: not problem.known_as)
     listed = "; ".join(problem.text for problem in ordered)
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)

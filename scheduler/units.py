@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from annotations import JobRequest
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
+from scheduler.core.pace import FRESH_SECONDS
+from scheduler.core.reasons import Reason
+from scheduler.core.succession import Forerunner
 from scheduler.exclusions import Exclusions
-from slurmapi.model import Job, JobState
+from slurmapi.model import BaseState, Job, JobState
 
 
 @dataclass(slots=True)
@@ -31,6 +34,20 @@ class Placeholder:
     cancelled_at: float | None = None
     submitted_at: float = 0.0
     allocated_at: float = 0.0
+    running_since: float = 0.0
+    """When a full look first saw it run; 0 where none has since it last did not."""
+
+    def saw(self, record: Job, *, at: float) -> None:
+        """Take what a full look has shown."""
+        self.record, self.record_at, self.proven, self.missing = record, at, True, 0
+        self.state = record.state
+        runs = record.state.base is BaseState.RUNNING
+        self.running_since = (self.running_since or at) if runs else 0.0
+        self.seen_live = self.seen_live or not record.state.ended
+
+    def believed(self, since: float | None) -> bool:
+        """Whether the record may be acted upon; `since` as Units.believed_since tells it."""
+        return self.proven and (since is None or self.record_at >= since)
 
 
 @dataclass(slots=True)
@@ -54,9 +71,19 @@ class Unit:
     """Early ends and refusals in a row; they space out the next submits."""
     refused: JobRequest | None = None
     """What Slurm refused last: what is submitted after an edit waits for nothing."""
+    forerunner: Forerunner | None = None
+    """In whose place its pod came, where that one ended too soon."""
+    tried_at: float | None = None
+    """When this process first asked for a job for it, and then when it bound it; None before."""
+    over: bool = False
+    """Whether the end of its pod has been noticed."""
     update_at: float = 0.0
     update_refusals: int = 0
     """Refused updates in a row; they space out the next ones."""
+    readmit_at: float = 0.0
+    readmit_refusals: int = 0
+    readmit_refused: tuple[str, ...] | None = None
+    """The excluded nodes that Slurm did not take last; refusals in a row space out the next."""
     untaken: str = ""
     update_refused: JobRequest | None = None
     ends_at: str | None = None
@@ -71,10 +98,14 @@ class Unit:
     """Our own reason of what was last written, whatever stands in the condition for it."""
     told_at: float = -1e9
     cause: str = ""
+    warned: dict[Reason, str] = field(default_factory=dict)
+    """What was last warned of, by its reason."""
     remarks: tuple[Remark, ...] = ()
     """What was said of its request last."""
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
+    bound_at: float = 0.0
+    """When this process bound it, until its containers have started."""
     evicted_at: dict[str, float] = field(default_factory=dict)
     held_since: dict[str, float] = field(default_factory=dict)
     """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
@@ -83,8 +114,10 @@ class Unit:
     given_back: set[int] = field(default_factory=set)
     """Jobs it has let go of that are not cancelled yet, since Slurm did not take the cancel."""
 
-    def job_facts(self, *, looked_through: bool = True) -> JobFacts:
-        """The placeholder as `decide` sees it; `looked_through` says that a census is done."""
+    def job_facts(self, *, looked_through: bool = True, since: float | None = None) -> JobFacts:
+        """The placeholder as `decide` sees it; `looked_through` says that a census is done. Records
+        from before `since` are not believed.
+        """
         job = self.job
         if job is None:
             return NoJob() if self.doubt_since is None else InDoubt()
@@ -93,9 +126,10 @@ class Unit:
         return Tracked(
             job_id=job.job_id,
             state=job.state,
-            record=job.record if job.proven else None,
+            record=job.record if job.believed(since) else None,
             record_at=job.record_at,
             cancelled_at=job.cancelled_at,
+            running_since=job.running_since,
             settled=job.seen_live or looked_through,
         )
 
@@ -109,6 +143,8 @@ class Units:
         self._by_job: dict[int, tuple[str, ...]] = {}
         self.binding: dict[str, str] = {}
         """Pod uid to Node of bindings that were sent and that the watch does not show yet."""
+        self.silent = False
+        """Whether Slurm did not answer the last pulse, so that a crash might go unseen."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -119,6 +155,10 @@ class Units:
     def get(self, key: str) -> Unit | None:
         """The unit of that key."""
         return self._units.get(key)
+
+    def believed_since(self, now: float) -> float | None:
+        """From when on records are believed; None where all are that have been proven."""
+        return now - FRESH_SECONDS if self.silent else None
 
     def add(self, unit: Unit) -> Unit:
         """Remember a unit."""
@@ -133,6 +173,12 @@ class Units:
         self.binding.pop(key, None)
         if unit is not None and unit.job is not None:
             self._let_go(unit.job.job_id, key)
+
+    def clear(self) -> None:
+        """Forget all that is remembered of pods and jobs."""
+        self._units.clear()
+        self._by_job.clear()
+        self.binding.clear()
 
     def set_job(self, unit: Unit, job: Placeholder | None) -> None:
         """Give the unit another placeholder, or none."""

@@ -1,25 +1,27 @@
 """Has a pending job take what was edited on its pod, and finds out what of it Slurm took.
 
-The fields are sent first and the owner tag after them: an update is not all or nothing (measured),
-and a tag must never say that a job was asked for what it has refused.
+The owner tag says before that these fields are unsettled, and what was taken only after them: an
+update is not all or nothing (measured), and a tag must never say that a job was asked for what it
+has refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
 import structlog
+from msgspec.structs import replace
 
 from annotations import JobRequest
 from scheduler.backoff import doubled
 from scheduler.core.actions import Update
-from scheduler.core.edits import asked_after, called, differences
-from scheduler.core.naming import read_tag
+from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
+from scheduler.core.naming import OwnerTag, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.slurmwatch import look
+from scheduler.trial import Trial
 from scheduler.units import Unit
 from slurmapi import BaseState, Job, SlurmClient, SlurmRefused
 
@@ -42,10 +44,12 @@ class Updater:
         self,
         slurm: SlurmClient,
         *,
+        trial: Trial,
         tell: Callable[[Unit, Reason, str], None],
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
+        self._trial = trial
         self._tell = tell
         self._clock = clock
 
@@ -56,9 +60,16 @@ class Updater:
         job = unit.job
         if job is None or job.job_id != action.job_id or job.record is None:
             return 0.0
-        outcome = await self._send(action)
-        if outcome.taken:
-            await self._retag(job.record, action.request, tuple(outcome.taken))
+        tag = read_tag(job.record.admin_comment)
+        if tag is None:
+            return 0.0
+        # Should we die in between, and the edit be taken back, a next process sees what is to mend.
+        unsettled = asked_meanwhile(tag.asked, action.changed)
+        await self._retag(action.job_id, tag, unsettled)
+        outcome = await self._send(unit, action)
+        taken = tuple(outcome.taken)
+        settled = asked_after(unsettled, action.request, taken)
+        await self._retag(action.job_id, replace(tag, asked=unsettled), settled)
         await look(self._slurm, unit, job, clock=self._clock)
         record = job.record
         if record.state.base is BaseState.PENDING:  # else it was too late
@@ -66,44 +77,40 @@ class Updater:
             self._remember(unit, action.request, outcome)
         return 0.0
 
-    async def _send(self, action: Update) -> _Outcome:
+    async def _send(self, unit: Unit, action: Update) -> _Outcome:
         """All fields in one update, and where that is refused each by itself."""
         outcome = _Outcome()
         for group in _groups(action):
-            refusal = await self._try(action, group)
-            if refusal is None:
-                outcome.taken += group
-            elif len(group) == 1:
-                outcome.refused[group[0]] = refusal
-            else:
-                await self._one_by_one(action, group, outcome)
+            await self._send_group(unit, action, group, outcome)
         return outcome
 
-    async def _one_by_one(self, action: Update, group: Iterable[str], outcome: _Outcome) -> None:
-        for name in group:
-            refusal = await self._try(action, [name])
-            if refusal is None:
-                outcome.taken.append(name)
-            else:
-                outcome.refused[name] = refusal
+    async def _send_group(
+        self, unit: Unit, action: Update, group: list[str], outcome: _Outcome
+    ) -> None:
+        refusal = await self._try(unit, action, group)
+        if refusal is None:
+            outcome.taken += group
+        elif len(group) == 1:
+            outcome.refused[group[0]] = refusal
+        else:
+            for name in group:
+                await self._send_group(unit, action, [name], outcome)
 
-    async def _try(self, action: Update, names: Iterable[str]) -> str | None:
+    async def _try(self, unit: Unit, action: Update, names: Collection[str]) -> str | None:
         changes: dict[str, Any] = {}
         for name in names:
             changes |= _change(name, action.request)
         try:
+            if not CHARGED.isdisjoint(names):
+                changes |= await self._trial.charged(unit, action.request)
             await self._slurm.update_job(action.job_id, **changes)
         except SlurmRefused as refusal:
             return refusal.description
         return None
 
-    async def _retag(self, record: Job, request: JobRequest, taken: tuple[str, ...]) -> None:
-        tag = read_tag(record.admin_comment)
-        if tag is None:
-            return
-        asked = asked_after(tag.asked, request, taken)
-        renewed = msgspec.structs.replace(tag, asked=asked).encode()
-        await self._slurm.update_job(record.job_id, admin_comment=renewed)
+    async def _retag(self, job_id: int, tag: OwnerTag, asked: Mapping[str, str]) -> None:
+        if asked != tag.asked:
+            await self._slurm.update_job(job_id, admin_comment=tag.encode(asked=asked))
 
     def _say(self, unit: Unit, record: Job, action: Update, outcome: _Outcome) -> None:
         if outcome.taken:
@@ -152,6 +159,8 @@ def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
             return {"priority_reset": True} if value is None else {"priority": value}
         case "nice":
             return {"nice": value or 0}
+        case "account" | "qos" if value is None:
+            return {}  # what it is then a trial tells
         case "comment" | "reservation":
             return {name: value or ""}
         case _:
@@ -159,12 +168,12 @@ def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
 
 
 def _now(name: str, request: JobRequest) -> str:
-    value = getattr(request, name)
-    return f"{called(name)} is {value!r}" if value is not None else f"{called(name)} is taken away"
+    value, key = getattr(request, name), called(name, request)
+    return f"{key} is {value!r}" if value is not None else f"{key} is taken away"
 
 
 def _refusals(request: JobRequest, refused: Mapping[str, str]) -> str:
     return "; ".join(
-        f"{called(name)} {getattr(request, name)!r} was not taken: {why}"
+        f"{called(name, request)} {getattr(request, name)!r} was not taken: {why}"
         for name, why in refused.items()
     )

@@ -83,6 +83,7 @@ class WorkQueue(Generic[K]):
         self._idle = asyncio.Event()
         self._idle.set()
         self._shut_down = False
+        self._abandoned = False
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -132,7 +133,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key; `done` must follow. Raises QueueShutDown when no more will come."""
-        while not self._queue:
+        while not self._queue or self._abandoned:
             if self._shut_down:
                 raise QueueShutDown
             await self._wait()
@@ -165,6 +166,11 @@ class WorkQueue(Generic[K]):
         while self._getters:
             _wake(self._getters)
         self._settle()
+
+    def abandon(self) -> None:
+        """Shut down, and hand out nothing more: what waits is another process' to do."""
+        self._abandoned = True
+        self.shut_down()
 
     async def drain(self) -> None:
         """Shut down, and return when every key handed out is done. The caller sets the deadline."""

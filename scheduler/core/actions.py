@@ -48,7 +48,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class LookForTwins:
-    """Have Slurm's jobs looked through for placeholders that were never recorded."""
+    """Have Slurm's jobs looked through for placeholders that were never recorded. `tell` the pod
+    where that cannot be done: not one that runs, or that says already why it waits.
+    """
+
+    tell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +105,14 @@ class Readmit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End the placeholder, after noting on it how its pod ended, where that is known."""
+    """End the placeholder, after noting on it how its pod ended, where that is known. `unseen`: no
+    list or watch shows the pod, which is no proof that it is gone.
+    """
 
     job_id: int
     why: str
     outcome: str = ""
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,14 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """Tell the owner of something that no condition is for: an Event, once for each message."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """Look again after so many seconds, if nothing else brings the unit up before."""
 
@@ -177,6 +192,7 @@ Action = (
     | Evict
     | Reject
     | Tell
+    | Warn
     | Again
     | Forget
 )

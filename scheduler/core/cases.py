@@ -82,6 +82,7 @@ SLURM_ENDS: Final = (
         pod=_GOES,
         job=_GONE,
         reason=Reason.TIME_LIMIT,
+        delay="0.9 / 0.8",
         stories=("test_time_limit_evicts_the_pod",),
     ),
     Case(
@@ -112,6 +113,29 @@ SLURM_ENDS: Final = (
         stories=("test_node_that_is_to_reboot_keeps_its_pod",),
     ),
     Case(
+        happens="node rebooted as asked, once the job has ended",
+        pod="gone before",
+        job="others start there when the node is back",
+        stories=("test_node_that_reboots_once_its_pod_has_gone_takes_pods_again",),
+    ),
+    Case(
+        happens="NODE_FAIL: the node has rebooted unexpectedly. Slurm ends all its jobs with "
+        "`ReturnToService=0` or `1`; with `2` those whose script it misses, at once if they have "
+        "been running for 20 s",
+        pod=_GOES,
+        job=_GONE,
+        reason=Reason.NODE_FAILED,
+        delay="- / 1.3",
+        stories=("test_node_that_loses_its_power_evicts_its_pod",),
+    ),
+    Case(
+        happens="node rebooted unexpectedly, `ReturnToService=2`, external mode: there is nothing "
+        "that Slurm could miss",
+        pod=_STAYS,
+        job=_KEPT,
+        stories=("test_external_job_outlasts_a_power_loss_of_its_node",),
+    ),
+    Case(
         happens="SUSPENDED, `--suspend-policy=keep`",
         pod=_STAYS,
         job=_KEPT,
@@ -128,16 +152,24 @@ SLURM_ENDS: Final = (
     Case(
         happens="OUT_OF_MEMORY or FAILED: the placeholder's own script has died",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node (told on the sandbox, which can play it)",
+        job="a new one is asked for on the pod's node (OUT_OF_MEMORY is told on the sandbox: "
+        "OverMemoryKill, which needs no cgroups, leaves FAILED behind)",
         reason=Reason.PLACEHOLDER_LOST,
-        stories=("test_job_out_of_memory_is_asked_for_again_where_its_pod_runs",),
+        stories=(
+            "test_job_whose_script_was_killed_is_asked_for_again_where_its_pod_runs",
+            "test_job_out_of_memory_is_asked_for_again_where_its_pod_runs",
+        ),
     ),
     Case(
         happens="unknown to Slurm, which has lost it in a crash",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node",
+        job="a new one is asked for on the pod's node, first in the queue",
         reason=Reason.PLACEHOLDER_LOST,
-        stories=("test_forgotten_jobs_harm_no_pod",),
+        stories=(
+            "test_forgotten_jobs_harm_no_pod",
+            "test_every_pod_keeps_its_node_though_its_id_is_anothers_now",
+            "test_pods_that_run_come_before_the_jobs_that_were_in_the_queue_already",
+        ),
     ),
     Case(
         happens="any of these, and a PodDisruptionBudget covers the pod",
@@ -148,6 +180,12 @@ SLURM_ENDS: Final = (
             "test_budget_does_not_hold_a_pod_whose_node_slurm_has_taken",
             "test_budget_holds_a_pod_for_as_long_as_the_site_allows",
         ),
+    ),
+    Case(
+        happens="any of these, to so many pods at once that the brake holds them",
+        pod="deleted after `--brake-pause`, if a look at its job after that confirms the end",
+        job=_GONE,
+        stories=("test_many_jobs_that_end_at_once_hold_their_pods_until_a_later_look",),
     ),
     Case(
         happens="any of these, and a Deployment owns the pod",

@@ -69,4 +69,6 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Forget(),)
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
-    return (Cancel(job.job_id, "its pod is gone", facts.outcome), Again(SOON_SECONDS))
+    unseen = not facts.pods
+    cancel = Cancel(job.job_id, "its pod is gone", facts.outcome, unseen=unseen)
+    return (cancel, Again(SOON_SECONDS))

@@ -26,10 +26,18 @@ IN_PLACE: Final = frozenset(
         *("priority", "nice", "hold"),
     }
 )
+# What a job is charged to. Of an operator, as we are, Slurm takes it for a pending job unseen, so
+# that it is to be judged before.
+CHARGED: Final = frozenset({"account", "qos"})
 # The others have a default of the site's that we do not know, so that they cannot be taken away.
-_REMOVABLE: Final = frozenset({"reservation", "comment", "priority", "nice", "hold"})
+_REMOVABLE: Final = CHARGED | {"reservation", "comment", "priority", "nice", "hold"}
 _DIGEST_BYTES: Final = 4
-_KEYS: Final = {definition.field: definition.key for definition in DEFINITIONS}
+# No field has this digest: whatever the pod asks for by then is an edit.
+_UNSETTLED: Final = "?"
+# Of two that fill one field the first is SUNK's.
+_KEYS: Final = {definition.field: definition.key for definition in reversed(DEFINITIONS)}
+# What a request asks for, and not what it says about itself.
+_FIELDS: Final = tuple(field for field in fields(JobRequest) if field.compare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ def edit_of(record: Job, request: JobRequest) -> Edit:
     if tag is None or not tag.asked:
         return Edit()
     now = digests(request)
-    changed = [field.name for field in fields(JobRequest) if _differs(field.name, tag.asked, now)]
+    changed = [field.name for field in _FIELDS if _differs(field.name, tag.asked, now)]
     in_place = [
         name for name in changed if name in IN_PLACE and (name in now or name in _REMOVABLE)
     ]
@@ -76,10 +84,18 @@ def asked_after(
     return kept | {name: now[name] for name in taken if name in now}
 
 
-def called(name: str) -> str:
-    """The annotation of a field, or what the field is about."""
+def asked_meanwhile(before: Mapping[str, str], changed: tuple[str, ...]) -> dict[str, str]:
+    """The digests of a job of which these fields are about to be changed. Until one was taken,
+    nobody can tell what the job was asked for last.
+    """
+    return {**before, **dict.fromkeys(changed, _UNSETTLED)}
+
+
+def called(name: str, request: JobRequest) -> str:
+    """The annotation that the pod has for a field, or could have; or what the field is about."""
     key = _KEYS.get(name)
-    return f"{PREFIX}{key}" if key is not None else f"{name} (the pod's resources)"
+    otherwise = f"{PREFIX}{key}" if key is not None else f"{name} (the pod's resources)"
+    return request.keys.get(name, otherwise)
 
 
 def differences(record: Job, request: JobRequest) -> Iterator[str]:
@@ -89,7 +105,7 @@ def differences(record: Job, request: JobRequest) -> Iterator[str]:
     for name, shown in _shown(record).items():
         wanted = getattr(request, name)
         if wanted is not None and _plain(name, wanted) != _plain(name, shown):
-            yield f"{called(name)} is {wanted!r}, the job's is {shown or 'none'!r}"
+            yield f"{called(name, request)} is {wanted!r}, the job's is {shown or 'none'!r}"
 
 
 def _shown(record: Job) -> dict[str, object]:
@@ -108,7 +124,7 @@ def _plain(name: str, value: object) -> object:
 
 
 def _asked(request: JobRequest) -> Iterator[tuple[str, object]]:
-    for field in fields(request):
+    for field in _FIELDS:
         default = field.default
         if default is MISSING and field.default_factory is not MISSING:
             default = field.default_factory()

@@ -39,9 +39,9 @@ _ENDINGS: Final = {
 }
 
 
-def ending_of(job: Job) -> Ending:
-    """The meaning of an ended job's state; raises KeyError for one that has not ended."""
-    return _ENDINGS[job.state.base]
+def ending_of(state: JobState) -> Ending:
+    """The meaning of a final state; raises KeyError for one that is none."""
+    return _ENDINGS[state.base]
 
 
 # A flag of a job that is sent a signal, as the one that comes with GraceTime (measured: it lasts
@@ -63,14 +63,20 @@ def warned(record: Job) -> bool:
     return record.preempt_time is not None and record.preempt_time >= (record.start_time or 0)
 
 
+# slurmctld ends a warned job at its next check of time limits (measured: up to 30 s late). One that
+# runs so long after its end does so by a clock of ours that is wrong.
+_LATEST_SECONDS: Final = 120
+
+
 def seconds_left(record: Job, *, epoch: float) -> int:
     """What is left of the GraceTime of a job that was warned: 1 s to all of it, however far the
-    two clocks are apart. Zero would be no grace but force.
+    two clocks are apart, and all where ours cannot be right. Zero would be no grace but force.
     """
     if record.preempt_time is None or record.end_time is None:
         return 1
     given = record.end_time - record.preempt_time
-    return max(1, min(given, int(record.end_time - epoch)))
+    left = int(record.end_time - epoch)
+    return max(1, given if left < -_LATEST_SECONDS else min(given, left))
 
 
 def warning(record: Job, left: int) -> str:

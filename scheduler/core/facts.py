@@ -91,6 +91,8 @@ class Tracked:
     record: Job | None = None
     record_at: float = 0.0
     cancelled_at: float | None = None
+    running_since: float = 0.0
+    """When a full look first saw it run; 0 where none has since it last did not."""
     settled: bool = True
     """Whether its end is the unit's own: this process saw the job live, or has looked through
     Slurm's jobs. A former process may have asked for another one, and not come to record it."""
@@ -121,16 +123,34 @@ class UnitFacts:
     request: JobRequest | tuple[Problem, ...]
     job: JobFacts
     nodes: Mapping[str, Place]
+    refused: tuple[Problem, ...] = ()
+    """Why the site's policy would refuse the request now, of a pod that runs."""
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """The digests of what its last known job was asked for (`core.edits`), by that job's tag; only
+    where `refused` raises the question.
+    """
     submit_at: float = 0.0
     """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
+    held_until: float = 0.0
+    """Not before this time is its first job asked for, as `held_why` says."""
+    held_why: str = ""
     update_at: float = 0.0
     """Not before this time is the job updated (backoff after Slurm refused this very request)."""
+    readmit_at: float = 0.0
+    """Not before this time is Slurm asked again to take the exclusions of `readmit_refused`."""
+    readmit_refused: tuple[str, ...] | None = None
+    """The excluded nodes that Slurm did not let the job have last."""
     untaken: str = ""
     """What Slurm did not take of this very request, and why."""
     unfit_since: float | None = None
     """Since when the allocated Node has not been fit."""
-    unlisted: bool = False
-    """Whether Slurm has not told its nodes yet: the node of a pod may then still be found."""
+    unlisted: str = ""
+    """Why Slurm has not told its nodes yet, empty where it has. Until then the node of a pod may
+    still be found, none is ruled out, and which GPUs there are is not known: what the request asks
+    for may be something else soon."""
+    in_way: int = 0
+    """How many pods on the allocated Nodes are, or may be, of jobs that have ended; 0 where no
+    handover is guarded."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Slurm nodes that its job must not get, and why."""
     nowhere: str = ""

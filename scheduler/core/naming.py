@@ -1,10 +1,12 @@
 """Who owns a placeholder, and what it is called.
 
 A job id alone is no identity, since slurmctld gives ids out again after a crash (measured). A
-placeholder is ours when its `admin_comment`, which only Slurm operators can write, says so.
+placeholder is ours when its `admin_comment`, which only Slurm administrators can write, says so.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -30,7 +32,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     `node` is set when the job was asked for on that very node, for a pod that already runs there,
     `outcome` when the pod has ended and the job is about to. `restarts` counts how often the job
     had been requeued when its pods were bound: any more of them have taken the nodes away. It
-    stands here and not on the pod, whose owner could write anything. `asked` has a digest of each
+    stands here and not on the pod, whose owner could write anything. `given_back` is set when its
+    unit has let go of the job, which is about to be cancelled: its end says nothing about the pod.
+    `asked` has a digest of each
     field that the job was last asked for (`core.edits`); none in a tag of an older version.
     """
 
@@ -43,6 +47,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     outcome: str = ""
     restarts: int = 0
+    given_back: bool = False
     asked: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
@@ -50,9 +55,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whose it is."""
         return Owner(self.cluster, self.scheduler)
 
-    def encode(self) -> str:
-        """Compact JSON."""
-        return msgspec.json.encode(self).decode()
+    def encode(self, **changes: Any) -> str:
+        """Compact JSON, with these fields changed."""
+        return msgspec.json.encode(msgspec.structs.replace(self, **changes)).decode()
 
 
 _decoder = msgspec.json.Decoder(OwnerTag)

@@ -8,6 +8,9 @@ from typing import Final
 FRESH_SECONDS: Final = 2.0
 # Where waiting can help, an allocation on an unfit Node is given back only after this long.
 UNFIT_SECONDS: Final = 60.0
+# A pod whose job has ended is waited for so long before another is bound to its Node: the guard's
+# own WAIT_SECONDS, as Slurm's hooks come with them.
+HANDOVER_SECONDS: Final = 300.0
 # A safety net: whatever is missed by watches and pulses is found this late.
 SLOW_LOOK_SECONDS: Final = 300.0
 # A cancel that was taken, and is not seen by then, is repeated: a crash of slurmctld forgets it.

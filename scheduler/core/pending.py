@@ -94,7 +94,8 @@ REASONS: Final[Mapping[str, Why]] = {
     "FrontEndDown": Why("no front end node is up", _OPERATORS),
     "BadConstraints": Why(
         "no node can ever satisfy its constraints, and Slurm has put it on hold",
-        "correct the constraints, required nodes or resources, or name another partition",
+        "correct the constraints, required nodes or resources, or bring such a node back; "
+        f"{_HOLD} then",
     ),
     "Constraints": Why(
         "no node satisfies its constraints now",
@@ -213,6 +214,20 @@ def _limit(reason: str) -> Why | None:
     return _LIMITS[_kind(match["kind"], parts["per"])](holder, what)
 
 
+def label(reason: str) -> str:
+    """The reason as one of LABELS: each family of limits is one label."""
+    if reason in LABELS:
+        return reason
+    if _PER_ACCOUNT.fullmatch(reason):
+        return "MaxPerAccount"
+    match = _LIMIT.fullmatch(reason)
+    parts = None if match is None else _WHAT.fullmatch(match["rest"])
+    if match is None or parts is None:
+        return OTHER if reason else UNSAID
+    kind = _kind(match["kind"], parts["per"])
+    return match["holder"] + kind.replace("PerUser", "MaxPerUser").replace("PerJob", "MaxPerJob")
+
+
 def _kind(kind: str, per: str | None) -> str:
     if kind == "Max":
         return "PerUser" if per in {None, "User"} else "PerJob"
@@ -240,6 +255,31 @@ _LIMITS: Final = {
         f"ask for more, or use another {holder}; waiting does not help",
     ),
 }
+
+UNSAID: Final = "None"
+OTHER: Final = "Other"
+"""A reason of a Slurm newer than this table."""
+_FAMILY_LABELS: Final = frozenset(
+    {
+        *("QOSGrp", "QOSMaxPerUser", "QOSMaxPerJob", "QOSMin", "MaxPerAccount"),
+        *("AssocGrp", "AssocMaxPerUser", "AssocMaxPerJob", "AssocMin"),
+    }
+)
+LABELS: Final = frozenset({UNSAID, *REASONS, *_FAMILY_LABELS, OTHER})
+"""All that `label` says: a closed set, fit for a metric."""
+
+STUCK: Final = frozenset(
+    {
+        *("DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"),
+        *("PartitionDown", "PartitionInactive", "PartitionTimeLimit", "PartitionNodeLimit"),
+        *("PartitionConfig", "BadConstraints", "ReservationDeleted", "ReservationInvalid"),
+        *("InvalidAccount", "InvalidQOS", "AccountNotAllowed", "QOSNotAllowed"),
+        *("AccountingPolicy", "MaxMemPerLimit", "BurstBufferOperation", "SystemFailure"),
+        *("JobLaunchFailure", "DeadLine", "FrontEndDown"),
+        *("QOSMaxPerJob", "QOSMin", "AssocMaxPerJob", "AssocMin"),
+    }
+)
+"""Labels of what waiting does not mend: somebody must change the pod, Slurm's rules or a state."""
 
 
 def pending_text(job_id: int, record: Job | None) -> str:

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     SLURM_UNAVAILABLE = "SlurmUnavailable"
     NODE_UNAVAILABLE = "NodeUnavailable"
     NO_NODE_FITS = "NoNodeFits"
+    CONTROLLER_BACK_OFF = "ControllerBackOff"
     PLACEHOLDER_LOST = "PlaceholderLost"
     POLICY_APPLIED = "PolicyApplied"
     ROOT_REQUESTED = "RootRequested"
@@ -37,6 +38,8 @@ class Reason(StrEnum):
     PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
     REQUEUED = "Requeued"
     SUSPENDED = "Suspended"
+    BRAKE_ENGAGED = "BrakeEngaged"
+    BRAKE_RELEASED = "BrakeReleased"
     KILL_WAIT_MISMATCH = "KillWaitMismatch"
 
 
@@ -70,7 +73,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Warning",
         "",
         "The annotations of the waiting pod were edited, and Slurm does not let its pending job "
-        "take it; the message gives its words, and so does the condition. The job keeps its place "
+        "take it; the message gives its words, and so does the condition. Or other nodes suit the "
+        "pod by now, and Slurm does not let the job have them. The job keeps its place "
         "in the queue. It is tried again with growing pauses, at most 5 minutes, and at once after "
         "another edit.",
         "Correct the annotation, or have the partition, account, QoS or reservation put right in "
@@ -129,6 +133,17 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "No Kubernetes Node has the labels that the pod's nodeSelector or required affinity wants, "
         "without a taint it does not tolerate. No job is submitted; it is as soon as a Node fits.",
         "Correct the pod's template and recreate the pod, or label the Nodes.",
+    ),
+    Reason.CONTROLLER_BACK_OFF: Meaning(
+        "Warning",
+        "PodScheduled",
+        "The pods of its controller that were in this one's place before it failed, or were ended, "
+        "within a minute of being bound, two at least in a row. So that this does not go on at "
+        "full speed, its job is asked for later: after 10 s, twice as long each time, at most 5 "
+        "minutes. The message says when, and how the last one ended.",
+        "Mend what ends the pods: the message and the Events of the last one say what it was. "
+        "After a change of the template, or once this pod is deleted, the next one waits for "
+        "nothing.",
     ),
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",
@@ -198,6 +213,22 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Slurm suspended the job, and the site has chosen that its pod goes then "
         f"(`--suspend-policy=evict`). {_EVICTED}.",
         "Nothing; the pod's controller makes a new pod, which queues again.",
+    ),
+    Reason.BRAKE_ENGAGED: Meaning(
+        "Warning",
+        "",
+        "So many pods would end at once because of Slurm that it may be a mistake: the scheduler "
+        "holds each of them for `--brake-pause`, and ends it only if a later look at Slurm "
+        "confirms its end. Said about each such pod, and about the scheduler's own.",
+        "If it is meant, nothing: it goes on by itself, or delete the pods to go on at once. If it "
+        "is not, see [mass endings](operations.md#the-brake).",
+    ),
+    Reason.BRAKE_RELEASED: Meaning(
+        "Normal",
+        "",
+        "About the scheduler's own pod: no pod is held by the brake any longer. Each has ended, or "
+        "is to stay.",
+        "Nothing.",
     ),
     Reason.KILL_WAIT_MISMATCH: Meaning(
         "Warning",

@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from annotations import PREFIX, JobRequest
+from annotations import JobRequest
+from scheduler.core.edits import called
 
 
-def _annotation(*names: str) -> Callable[[JobRequest], str]:
-    """The annotations of those names with their values; all of them where none is set."""
+def _annotation(*fields: str) -> Callable[[JobRequest], str]:
+    """The annotations that fill those fields with their values; all of them where none is set."""
 
     def told(request: JobRequest) -> str:
-        values = {name: _value(request, name) for name in names}
-        given = {name: value for name, value in values.items() if value is not None}
+        values = {called(name, request): _value(request, name) for name in fields}
+        given = {key: value for key, value in values.items() if value is not None}
         if not given:
-            return " and ".join(f"{PREFIX}{name} is not set" for name in names)
-        return " and ".join(f"{PREFIX}{name} is {value!r}" for name, value in given.items())
+            return " and ".join(f"{key} is not set" for key in values)
+        return " and ".join(f"{key} is {value!r}" for key, value in given.items())
 
     return told
 
 
 def _value(request: JobRequest, name: str) -> object:
-    value = getattr(request, _FIELDS.get(name, name.replace("-", "_")))
+    value = getattr(request, name)
     return (",".join(value) or None) if isinstance(value, tuple) else value
-
-
-_FIELDS: Final = {"current-working-dir": "working_directory"}
 
 
 def _timeout(request: JobRequest) -> str:
     minutes = request.time_limit_minutes
     told = "is not set" if minutes is None else f"comes to {minutes} minutes"
-    text = f"{PREFIX}timeout {told}"
+    text = f"{called('time_limit_minutes', request)} {told}"
     moments = [name for name in ("begin", "deadline") if getattr(request, name) is not None]
     return " and ".join([text, _annotation(*moments)(request)] if moments else [text])
 
@@ -48,14 +46,19 @@ def _size(request: JobRequest) -> str:
     return f"the containers' resources come to {', '.join(asked)} on one node"
 
 
+def _limited(request: JobRequest) -> str:
+    asked = [_annotation("account", "qos")(request), _timeout(request), _size(request)]
+    return "; ".join(asked)
+
+
 # Numbers of slurm_errno.h; which of them a submit is answered with was measured on 26.05 and 24.11.
 _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
     2000: (_annotation("partition"), "name a partition that `sinfo` shows"),
-    2010: (_annotation("user-id"), "name a user that may have jobs"),
+    2010: (_annotation("user_id"), "name a user that may have jobs"),
     2014: (_size, "ask for less, or for what some node of the partition has"),
     2015: (_size, "ask for less, or for what some node of the partition has"),
     2018: (
-        _annotation("required-nodes", "excluded-nodes"),
+        _annotation("required_nodes", "excluded_nodes"),
         "name nodes that `sinfo -N` shows",
     ),
     2029: (
@@ -73,13 +76,22 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
         "name an account the job's user belongs to (`sacctmgr show assoc`)",
     ),
     2066: (_annotation("qos"), "name a QoS that `sacctmgr show qos` shows and the account may use"),
+    2050: (
+        _limited,
+        "wait for jobs of this account and QoS to end, ask for less, or have the limit raised "
+        "(`sacctmgr show assoc`, `sacctmgr show qos`)",
+    ),
+    2052: (
+        _annotation("reservation"),
+        "name a reservation that `scontrol show res` shows for the job's user or account",
+    ),
     2053: (_annotation("reservation"), "name a reservation that `scontrol show res` shows"),
     2048: (_annotation("licenses"), "ask for licenses that `scontrol show lic` shows"),
     2051: (_timeout, "stay below the partition's time limit, and end before the deadline"),
     2119: (_size, "ask for all GPUs with a type, or for all without one"),
     2123: (_annotation("nice"), "ask for 0 or more"),
     2133: (_annotation("prefer"), "name features that `sinfo -o %f` shows"),
-    2163: (_annotation("group-id"), "name a group that may have jobs"),
+    2163: (_annotation("group_id"), "name a group that may have jobs"),
     9202: (_annotation("begin", "deadline"), "write a moment such as 2030-01-31T08:00:00Z"),
 }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
-from annotations import JobRequest
+from annotations import JobRequest, Problem
 from scheduler.core.actions import (
     Action,
     Again,
@@ -15,7 +15,9 @@ from scheduler.core.actions import (
     NoteEnd,
     Record,
     Submit,
+    Warn,
 )
+from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import (
     InDoubt,
@@ -35,6 +37,8 @@ from scheduler.core.reasons import Reason
 from scheduler.core.remaining import ends_at
 from scheduler.core.waiting import allocated
 from slurmapi.model import BaseState, Job
+
+_REFUSED_NOW: Final = "The policy would refuse the pod now"
 
 
 def keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -71,7 +75,7 @@ def _guard(
     if record.state.ended and not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
     if record.state.ended:
-        ending = ending_of(record)
+        ending = ending_of(record.state)
         told = sentence(record, ending)
         if ending.kept:
             return _reacquire(facts, bound, now, why=told)
@@ -158,13 +162,35 @@ def _reacquire(
     replaces: int | None = None,
 ) -> tuple[Action, ...]:
     """The pod is healthy and Slurm does not know of it: ask for the very node it runs on."""
-    if not isinstance(facts.request, JobRequest):
+    if facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
+    if not isinstance(facts.request, JobRequest) or not _was_accepted(facts, facts.request):
+        return (_not_asked_for(facts, why), Again(SLOW_LOOK_SECONDS))
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
-    if facts.unlisted and not bound[0].node:
+    if facts.unlisted:
         return (Locate(), Again(0.0))
     if not bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
+    if facts.refused:
+        why = f"{why}. {_REFUSED_NOW} ({_listed(facts.refused)}), and it is asked for as it was"
     submit = Submit(facts.request, node=bound[0].node, why=why, replaces=replaces)
     return (submit, Again(SLOW_LOOK_SECONDS))
+
+
+def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
+    """A policy is about asking, and the pod runs by what was accepted. But annotations of a running
+    pod can be edited: what the policy refuses now must be what the lost job was asked for, by its
+    tag, which only administrators write.
+    """
+    return not facts.refused or digests(request) == facts.accepted
+
+
+def _not_asked_for(facts: UnitFacts, why: str) -> Action:
+    problems = facts.refused if isinstance(facts.request, JobRequest) else facts.request
+    told = f"The pod runs without a Slurm job: {why}. None is asked for: {_listed(problems)}"
+    return Warn(Reason.PLACEHOLDER_LOST, told)
+
+
+def _listed(problems: tuple[Problem, ...]) -> str:
+    return "; ".join(problem.text for problem in problems)

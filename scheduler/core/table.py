@@ -29,6 +29,7 @@ from scheduler.core.actions import (
     Submit,
     Tell,
     Update,
+    Warn,
 )
 from scheduler.core.decide import decide
 from scheduler.core.edits import digests
@@ -78,6 +79,7 @@ class Standing:
     unfit: Unfit | None = None
     unfit_since: float | None = None
     submit_at: float = 0.0
+    held_until: float = 0.0
     update_at: float = 0.0
     unrecorded: bool = False
     excluded: tuple[str, ...] = ()
@@ -97,6 +99,7 @@ def situations() -> tuple[Situation, ...]:
         Situation("no pod", ()),
         *(Situation(stage.value, _pod(stage)) for stage in PodStage),
         Situation("waiting, invalid", _pod(PodStage.WAITING), (_PROBLEM,)),
+        Situation("bound, invalid now", _pod(PodStage.BOUND), (_PROBLEM,)),
         Situation("bound by others", _pod(PodStage.BOUND, placed_by_us=False)),
     )
 
@@ -107,6 +110,7 @@ def _record(
     owner: Owner = _OWNER,
     asked_for: str = "",
     asked: JobRequest = _REQUEST,
+    given_back: bool = False,
 ) -> Job:
     tag = OwnerTag(
         v=VERSION,
@@ -117,6 +121,7 @@ def _record(
         uids=(_UID,),
         node=asked_for,
         asked=dict(digests(asked)),
+        given_back=given_back,
     )
     nodes = (_NODE,) if state.base is BaseState.RUNNING else ()
     return Job(job_id=_JOB, name="", state=state, nodes=nodes, admin_comment=tag.encode())
@@ -131,6 +136,7 @@ def standings() -> tuple[Standing, ...]:
     return (
         Standing(name="none", job=NoJob()),
         Standing(name="none, backing off", job=NoJob(), submit_at=_NOW + 10),
+        Standing(name="none, after pods that ended too soon", job=NoJob(), held_until=_NOW + 10),
         Standing(name="none, and no Node fits", job=NoJob(), nowhere="why"),
         Standing(name="in doubt", job=InDoubt()),
         Standing(name="unknown to Slurm, unconfirmed", job=Vanished(_JOB, confirmed=False)),
@@ -214,9 +220,11 @@ def _others() -> tuple[Standing, ...]:
 def _ended() -> tuple[Standing, ...]:
     ended = [state for state in BaseState if JobState(state).ended]
     unseen = replace(_seen(_running_job()), state=JobState(ended[0]))
+    given_back = _record(JobState(BaseState.CANCELLED), given_back=True)
     return (
         Standing(name="ended, not looked at since", job=unseen),
         *(Standing(name=state.value, job=_seen(_record(JobState(state)))) for state in ended),
+        Standing(name="CANCELLED, given back by a former process", job=_seen(given_back)),
     )
 
 
@@ -231,6 +239,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             job=standing.job,
             nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},
             submit_at=standing.submit_at,
+            held_until=standing.held_until,
             update_at=standing.update_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
@@ -254,7 +263,7 @@ def _shown(action: Action) -> str:
         case Submit(node=node, replaces=replaces):
             pinned = f"{name}(its node)" if node else name
             return f"{pinned} and cancel this one" if replaces is not None else pinned
-        case Evict(reason=reason) | Tell(reason=reason):
+        case Evict(reason=reason) | Tell(reason=reason) | Warn(reason=reason):
             return f"{name}({reason})"
         case (
             Inspect()

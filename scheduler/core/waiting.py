@@ -35,8 +35,10 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.fitness import Place
+from scheduler.core.naming import read_tag
 from scheduler.core.pace import (
     FRESH_SECONDS,
+    HANDOVER_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
@@ -58,14 +60,18 @@ def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
     match facts.job:
         case NoJob():
+            if facts.unlisted:
+                return _unlisted(facts, pods)
             if facts.nowhere:
                 return _nowhere(facts, pods)
+            if now < facts.held_until:
+                return _held_back(facts, pods, now)
             if now < facts.submit_at:
                 return (Again(facts.submit_at - now),)
             excluded = tuple(facts.excluded.items())
             return (Submit(facts.request, excluded=excluded), Again(SLOW_LOOK_SECONDS))
         case InDoubt():
-            return (LookForTwins(), Again(SOON_SECONDS))
+            return (LookForTwins(tell=True), Again(SOON_SECONDS))
         case Vanished(job_id=job_id, confirmed=confirmed):
             if not confirmed:
                 return (Inspect(job_id), Again(SOON_SECONDS))
@@ -80,6 +86,20 @@ def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]
     """No Node can take the pod, so that a job would only hold what nobody can use."""
     # One Event however often the counts in the message change.
     tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=_NO_NODE) for pod in pods)
+    return (*tell, Again(SLOW_LOOK_SECONDS))
+
+
+def _held_back(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> tuple[Action, ...]:
+    """Those before it ended too soon, and it would most likely do the same."""
+    reason = Reason.CONTROLLER_BACK_OFF
+    tell = (Tell(pod, reason, facts.held_why, cause=reason) for pod in pods)
+    return (*tell, Again(min(facts.held_until - now, SLOW_LOOK_SECONDS)))
+
+
+def _unlisted(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
+    """What is asked for now would be taken back as an edit, or for Nodes that do not fit."""
+    told = f"Slurm's nodes cannot be listed: {facts.unlisted}"
+    tell = (Tell(pod, Reason.SLURM_UNAVAILABLE, told) for pod in pods)
     return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
@@ -158,11 +178,11 @@ def _wait(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
     record, request = job.record, facts.request
-    if record is None or not isinstance(request, JobRequest):
+    if record is None or facts.unlisted or not isinstance(request, JobRequest):
         return _tell_pending(facts, pods, job)
     edit = edit_of(record, request)
     if edit.anew:
-        what = ", ".join(map(called, edit.anew))
+        what = ", ".join(called(name, request) for name in edit.anew)
         why = f"{what} was edited, which no pending job can take: a new one follows, last in line"
         return (*_give_back(job.job_id, why), Again(0.0))
     if edit.in_place and now >= facts.update_at:
@@ -188,16 +208,20 @@ def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) ->
 
 
 def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
-    """Only right after a look, so that the pace of those looks is the pace of the updates."""
+    """Only right after a look, so that the pace of those looks is the pace of the updates. What a
+    former process has ruled out stays so until Slurm has told its nodes (`_wait`).
+    """
     record = job.record
-    if record is None or facts.unlisted or not isinstance(facts.request, JobRequest):
-        return ()  # what a former process has ruled out stays so until it can be judged again
+    if record is None or not isinstance(facts.request, JobRequest):
+        return ()
     if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
         return ()
     request = facts.request
     ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses both at once
     wanted = tuple(sorted({*request.excluded_nodes, *ours}))
     if set(wanted) == set(record.excluded_nodes):
+        return ()
+    if wanted == facts.readmit_refused and now < facts.readmit_at:
         return ()
     return (Readmit(job.job_id, wanted),)
 
@@ -206,6 +230,9 @@ def allocated(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
     """Slurm has started the job: bind the pods to what it holds, or say why not."""
+    held_up = _held_up(facts, job, now)
+    if held_up:
+        return (*(Tell(pod, Reason.SLURM_PENDING, held_up) for pod in pods), Again(SOON_SECONDS))
     record = job.record
     if (
         record is None
@@ -216,9 +243,6 @@ def allocated(
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if warned(record) and not facts.any_runs:
         return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
-    if record.state.configuring:
-        told = f"Slurm job {job.job_id} has {','.join(record.nodes)}, which is being made ready"
-        return (*(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods), Again(SOON_SECONDS))
     placed = _places(facts.pods, record.nodes)
     if placed is None:
         if facts.any_runs:
@@ -233,6 +257,27 @@ def allocated(
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
     return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
+    """What a job that Slurm has started waits for, empty where that is for a look to say.
+
+    The pulse tells when a node is ready, and the watch when a pod is gone: however many wait so,
+    Slurm is not asked about each of them again and again (I10).
+    """
+    record = job.record
+    if record is None or record.state.base is not BaseState.RUNNING:
+        return ""
+    if warned(record) and not facts.any_runs:
+        return ""
+    held = f"Slurm job {job.job_id} has {','.join(record.nodes)}"
+    if record.state.configuring and _configuring(job):
+        return f"{held}, which is being made ready"
+    late = now - job.running_since >= HANDOVER_SECONDS
+    unfit = any(place.unfit is not None for place in facts.nodes.values())
+    if not facts.in_way or not job.running_since or late or unfit:
+        return ""
+    return f"{held}, where a pod whose job has ended still stops"
 
 
 def _binds(
@@ -307,8 +352,14 @@ def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
-    ending = ending_of(job.record)
+    ending = ending_of(job.record.state)
     told = sentence(job.record, ending)
-    if ending.again:
+    if ending.again or _was_given_back(job.record):
         return (DropJob(job.job_id, told), Again(0.0))
     return (*(Evict(pod, ending.reason, told) for pod in pods), Again(SOON_SECONDS))
+
+
+def _was_given_back(record: Job) -> bool:
+    """Whether it was us who ended the job, and not because of the pod."""
+    tag = read_tag(record.admin_comment)
+    return tag is not None and tag.given_back

@@ -54,7 +54,12 @@ class Limits:
 
 
 class HooksApi:
-    """The routes; `hinted` is told the id of a job that has changed."""
+    """The routes; `hinted` is told the id of a job that has changed.
+
+    Where another process leads (`leads` is false) the guard is answered all the same: that takes no
+    more than the pods. A hint would be lost on this process, and a placeholder's question is a hint
+    of what is about to happen to its pod: both are asked to try again, and so reach the leader.
+    """
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class HooksApi:
         *,
         secrets: Secrets,
         hinted: Callable[[int], None],
+        leads: Callable[[], bool],
         metrics: Metrics,
         clock: Callable[[], float],
         limits: Limits | None = None,
@@ -69,6 +75,7 @@ class HooksApi:
         self._guard = guard
         self._secrets = secrets
         self._hinted = hinted
+        self._leads = leads
         self._metrics = metrics
         self._clock = clock
         self._limits = limits or Limits()
@@ -120,6 +127,8 @@ class HooksApi:
         unit = request.match_info["unit"]
         await self._admit(request, unit=unit)
         seconds = self._seconds(await self._fields(request))
+        if not self._leads():
+            return _said(200, "gone") if await self._guard.is_over(unit) else _not_the_leader()
         return await self._waited("gone", lambda: self._guard.gone(unit, seconds=seconds))
 
     async def _hint(self, request: web.Request) -> web.Response:
@@ -127,7 +136,10 @@ class HooksApi:
         fields = await self._fields(request)
         if fields.get("event") not in _EVENTS:
             raise BadRequestError(f"event: {_shown(fields.get('event'))}: expected started, ended")
-        self._hinted(_job_id(fields))
+        job_id = _job_id(fields)
+        if not self._leads():
+            return _not_the_leader()
+        self._hinted(job_id)
         return _said(202, "heard")
 
     async def _admit(self, request: web.Request, *, unit: str | None = None) -> None:
@@ -168,14 +180,22 @@ class HooksApi:
         if self._waits[kind] >= self._limits.waits:
             self._metrics.hook_seconds.labels(kind, "refused").observe(0.0)
             return _said(429, f"{self._waits[kind]} wait already, ask again in a moment")
-        self._waits[kind] += 1
+        self._waits_now(kind, +1)
         began = self._clock()
         try:
             verdict = await ask()
         finally:
-            self._waits[kind] -= 1
+            self._waits_now(kind, -1)
         self._metrics.hook_seconds.labels(kind, verdict.answer).observe(self._clock() - began)
         return _said(_STATUS[verdict.answer], _told(verdict))
+
+    def _waits_now(self, kind: str, more: int) -> None:
+        self._waits[kind] += more
+        self._metrics.hook_waits.labels(kind).set(self._waits[kind])
+
+
+def _not_the_leader() -> web.Response:
+    return _said(503, "another process leads, ask again")
 
 
 def _told(verdict: Verdict) -> str:

@@ -8,7 +8,7 @@ question came: the job that starts now may have got its place from one that ende
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final
@@ -88,6 +88,37 @@ class Guard:
 
         return await self._until_none(in_way, seconds=seconds)
 
+    def left_over(self, uid: str, kube_nodes: Iterable[str]) -> int:
+        """How many other pods on these Nodes are of jobs that have ended, or may be: Slurm did not
+        answer the last pulse, or none has told of the job. One that goes is so, too, where no job
+        is known to hold its node any more. Asks nobody, waits for nothing.
+        """
+        here = self._presence.on(kube_nodes, has_job=self._has_job) - {uid}
+        return sum(map(self._is_over, here))
+
+    def _is_over(self, uid: str) -> bool:
+        unit = self._units.get(uid)
+        if unit is None or self._units.silent:
+            return True
+        job = None if unit.job is None or unit.job.missing else unit.job
+        state = None if job is None else job.state
+        if unit.evicted_at or self._presence.goes(uid):
+            return state is None or state.base not in _HOLDING
+        if job is None:
+            return False  # one that Slurm has forgotten runs on: its node is asked for anew
+        return state is None or state.ended
+
+    async def is_over(self, uid: str) -> bool:
+        """Whether there is no such pod any more. Whoever does not lead cannot say more of a pod:
+        the leader may have bound it just now.
+        """
+        try:
+            async with asyncio.timeout(_TRY_AGAIN_SECONDS):
+                await self._synced()
+        except TimeoutError:
+            return False
+        return not self._presence.knows(uid)
+
     async def gone(self, uid: str, *, seconds: float) -> Verdict:
         """Wait, for `seconds` at most, until no container of the pod can run."""
         unit = self._units.get(uid)
@@ -159,7 +190,7 @@ class Guard:
         return await self._holds(unit, unit.job)
 
     async def _holds(self, unit: Unit, job: Placeholder) -> bool:
-        if job.record is None or not job.proven:
+        if job.record is None or not job.believed(self._units.believed_since(self._clock())):
             await look(self._client, unit, job, clock=self._clock)
         record = job.record
         if record is None or not stands_for(record.admin_comment, unit.key, owner=self._owner):

@@ -5,24 +5,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-import structlog
 from aiohttp import web
 
 from scheduler.settings import Address
-
-log = structlog.get_logger(__name__)
 
 MOST_CONNECTIONS: Final = 2048
 # A connection must have brought its head, with a token that we know, by then.
 STRANGER_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 0.5
 _LINGER_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 5.0
-
-_Signature = tuple[tuple[int, int], ...]
 
 
 class Listener:
@@ -83,40 +76,3 @@ class _Refusal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             transport.abort()
-
-
-class Certificate:
-    """A TLS context from two PEM files, which follows them when they are renewed."""
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self._files = (certificate, key)
-        self._signature: _Signature = ()
-        self.context = _context()
-
-    def load(self) -> None:
-        """Read the files. Raises OSError (ssl.SSLError is one) when they do not fit."""
-        signature = self._looked()
-        _context().load_cert_chain(*self._files)  # a half-written pair must not spoil the other
-        self.context.load_cert_chain(*self._files)
-        self._signature = signature
-
-    async def follow(self) -> None:
-        """Read them again whenever they change, for ever; a bad pair leaves the former in use."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                if await asyncio.to_thread(self._looked) != self._signature:
-                    await asyncio.to_thread(self.load)
-                    log.info("the hooks API has a new certificate", file=str(self._files[0]))
-            except OSError as error:
-                log.warning("the hooks API keeps its former certificate", error=str(error))
-
-    def _looked(self) -> _Signature:
-        stats = [path.stat() for path in self._files]
-        return tuple((it.st_mtime_ns, it.st_ino) for it in stats)
-
-
-def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context

@@ -10,8 +10,6 @@ from contextlib import suppress
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Pod
 
-_OVER = frozenset({"Succeeded", "Failed"})
-
 
 class Presence:
     """An index of the pods that are on a Node and have not finished, kept by the watch. A pod that
@@ -24,8 +22,10 @@ class Presence:
 
     def __init__(self, *, binding: dict[str, str]) -> None:
         self._binding = binding
+        self._there: set[str] = set()
         self._node: dict[str, str] = {}
         self._unmarked: set[str] = set()
+        self._going: set[str] = set()
         self._on: dict[str, set[str]] = defaultdict(set)
         self._waits: dict[str, set[asyncio.Event]] = defaultdict(set)
 
@@ -36,14 +36,20 @@ class Presence:
             return
         uid = pod.metadata.uid
         node = pod.spec.node_name
+        if new is None:
+            self._there.discard(uid)
+        else:
+            self._there.add(uid)
         if new is None or node:
             self._binding.pop(uid, None)
-        if new is None or not node or pod.status.phase in _OVER:
+        if new is None or not node or pod.finished:
             self._leave(uid)
         else:
             self._mark(uid, known=uid in self._node, marked=_placed_by_us(pod))
             self._node[uid] = node
             self._on[node].add(uid)
+            if pod.metadata.deletion_timestamp is not None:
+                self._going.add(uid)
 
     def _mark(self, uid: str, *, known: bool, marked: bool) -> None:
         if marked:
@@ -62,6 +68,14 @@ class Presence:
         """The Node where containers of the pod may run."""
         return self._node.get(uid) or self._binding.get(uid)
 
+    def knows(self, uid: str) -> bool:
+        """Whether there is a pod of that uid, wherever it is."""
+        return uid in self._there
+
+    def goes(self, uid: str) -> bool:
+        """Whether the pod is on a Node and being deleted, which nothing takes back."""
+        return uid in self._going
+
     async def one_leaves(self, uids: Iterable[str], *, seconds: float) -> None:
         """Return when one of these pods has gone or finished, at the latest after `seconds`."""
         news = asyncio.Event()
@@ -78,6 +92,7 @@ class Presence:
 
     def _leave(self, uid: str) -> None:
         self._unmarked.discard(uid)
+        self._going.discard(uid)
         node = self._node.pop(uid, None)
         if node is not None:
             self._on[node].discard(uid)

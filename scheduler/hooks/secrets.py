@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import os
 import re
 import time
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+
+from slurmapi.files import Signature, read_if_changed
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +42,7 @@ class Secrets:
         self._path = path
         self._clock = clock
         self._known: tuple[bytes, ...] = ()
-        self._signature: tuple[int, int, int] | None = None
+        self._signature: Signature | None = None
         self._look_at = float("-inf")
 
     def __repr__(self) -> str:
@@ -91,15 +92,10 @@ def _derived(secret: bytes, unit: str) -> bytes:
 
 
 def _read_if_changed(
-    path: Path, known: tuple[int, int, int] | None
-) -> tuple[tuple[int, int, int], tuple[bytes, ...]] | None:
-    with path.open("rb") as file:
-        stat = os.fstat(file.fileno())
-        signature = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if signature == known:
-            return None
-        raw = file.read(_MAX_BYTES + 1)
-    return signature, _checked(raw)
+    path: Path, known: Signature | None
+) -> tuple[Signature | None, tuple[bytes, ...]] | None:
+    found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
+    return None if found is None else (found[0], _checked(found[1]))
 
 
 def _checked(raw: bytes) -> tuple[bytes, ...]:

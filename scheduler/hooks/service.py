@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scheduler.core.naming import Owner
 from scheduler.hooks.api import HooksApi
 from scheduler.hooks.fresh import FreshStates
 from scheduler.hooks.guard import Guard
-from scheduler.hooks.listener import Certificate, Listener
+from scheduler.hooks.listener import Listener
+from scheduler.hooks.pem import Authority, Certificate, PemFiles
 from scheduler.hooks.presence import Presence
 from scheduler.hooks.secrets import SecretError, Secrets
 from scheduler.metrics import Metrics
@@ -33,6 +34,7 @@ class Hooks:
         owner: Owner,
         synced: Callable[[], Awaitable[None]],
         kube_node: Callable[[str], str],
+        leads: Callable[[], bool],
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
@@ -41,6 +43,7 @@ class Hooks:
         self._address = settings.hooks_api_bind_address
         self._secrets = _secrets(settings.hooks_api_token_file)
         self._certificate = _certificate(settings)
+        self._authority = _authority(settings.hooks_api_ca_file)
         self._fresh = FreshStates(watch.look_now)
         self._guard = Guard(
             client,
@@ -54,9 +57,14 @@ class Hooks:
         )
         self._units = units
         self._watch = watch
+        self._leads = leads
         self._metrics = metrics
         self._clock = clock
         self._listener: Listener | None = None
+
+    def left_over(self, uid: str, kube_nodes: Iterable[str]) -> int:
+        """As Guard.left_over; 0 where no guard can be asked, since then no handover is guarded."""
+        return 0 if self._secrets is None else self._guard.left_over(uid, kube_nodes)
 
     async def open(self) -> int | None:
         """Listen; returns the port, None where nothing shall listen. Raises SettingsError."""
@@ -66,11 +74,12 @@ class Hooks:
             await self._secrets.load()
         except SecretError as error:
             raise SettingsError(f"--hooks-api-token-file: {error}") from None
-        self._load_certificate()
+        self._load_pem_files()
         api = HooksApi(
             self._guard,
             secrets=self._secrets,
             hinted=self._hinted,
+            leads=self._leads,
             metrics=self._metrics,
             clock=self._clock,
         )
@@ -86,8 +95,8 @@ class Hooks:
         """Serve for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._fresh.run(), name="fresh states")
-            if self._certificate is not None:
-                group.create_task(self._certificate.follow(), name="certificate")
+            for _flags, files in self._pem_files():
+                group.create_task(files.follow(), name="pem files")
 
     def job_environment(self, unit: str, *, kill_wait_seconds: int) -> Mapping[str, str]:
         """What the placeholder of that unit is told, to ask whether its pod is gone."""
@@ -98,6 +107,7 @@ class Hooks:
             "SLURM_POD_SCHEDULER_UNIT": unit,
             "SLURM_POD_SCHEDULER_TOKEN": self._secrets.job_token(unit),
             "SLURM_POD_SCHEDULER_KILL_WAIT": str(kill_wait_seconds),
+            **({"SLURM_POD_SCHEDULER_CA": self._authority.text} if self._authority else {}),
         }
 
     async def close(self) -> None:
@@ -109,13 +119,18 @@ class Hooks:
         if self._units.by_job(job_id):
             self._watch.hurry()
 
-    def _load_certificate(self) -> None:
-        if self._certificate is None:
-            return
-        try:
-            self._certificate.load()
-        except OSError as error:
-            raise SettingsError(f"--hooks-api-tls-cert-file, -key-file: {error}") from None
+    def _load_pem_files(self) -> None:
+        for flags, files in self._pem_files():
+            try:
+                files.load()
+            except OSError as error:
+                raise SettingsError(f"{flags}: {error}") from None
+
+    def _pem_files(self) -> Iterator[tuple[str, PemFiles]]:
+        if self._certificate is not None:
+            yield "--hooks-api-tls-cert-file, -key-file", self._certificate.files
+        if self._authority is not None:
+            yield "--hooks-api-ca-file", self._authority.files
 
 
 def _secrets(path: Path | None) -> Secrets | None:
@@ -125,3 +140,7 @@ def _secrets(path: Path | None) -> Secrets | None:
 def _certificate(settings: Settings) -> Certificate | None:
     certificate, key = settings.hooks_api_tls_cert_file, settings.hooks_api_tls_key_file
     return Certificate(certificate, key) if certificate and key else None
+
+
+def _authority(path: Path | None) -> Authority | None:
+    return None if path is None else Authority(path)

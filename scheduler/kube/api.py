@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.kube import errors
@@ -29,6 +30,11 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 
 Condition = PodCondition
+
+
+def condition(kind: str, status: str, *, reason: str, message: str) -> Condition:
+    """A condition that becomes so now, in the whole seconds of Kubernetes."""
+    return Condition(kind, status, reason, message, datetime.now(UTC).replace(microsecond=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ KubeError
 ├─ KubeRefused           answered no: status, reason, message, retry_after
 │   ├─ Unauthorized  401
 │   ├─ Forbidden     403
+│   ├─ NamespaceEnds 403, of whatever would be new in a namespace that is being deleted
 │   ├─ NotFound      404
 │   ├─ Conflict      409
 │   ├─ Gone          410
@@ -20,9 +21,26 @@ The first split is the question that matters to a scheduler: was it sent, maybe,
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Collection
+from typing import ClassVar, Final
 
 LONGEST_MESSAGE = 512  # an API server repeats whole objects in some messages; logs need the start
+
+
+class WentBackError(Exception):
+    """The API server is at an earlier state than it was: its etcd was restored from a backup. All
+    that was learnt of it may never have been. No KubeError: trying again mends nothing.
+    """
+
+
+def went_back(error: BaseException) -> WentBackError | None:
+    """That error, where it is all that a group of them tells of; None for any other."""
+    if isinstance(error, WentBackError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [went_back(it) for it in error.exceptions]
+    return found[0] if all(found) else None
 
 
 class KubeError(Exception):
@@ -51,6 +69,12 @@ class KubeUnreachable(KubeError):
     def retryable(self) -> bool:
         """Nothing was sent, so sending is safe."""
         return True
+
+
+class KubeFenced(KubeError):
+    """A write that was not sent: another process may lead by now."""
+
+    outcome = "fenced"
 
 
 class KubeInterrupted(KubeError):
@@ -116,6 +140,12 @@ class Forbidden(KubeRefused):
     outcome = "forbidden"
 
 
+class NamespaceEnds(KubeRefused):
+    """403: nothing may be made in a namespace that is being deleted; it is no lack of rights."""
+
+    outcome = "namespace_ends"
+
+
 class NotFound(KubeRefused):
     """404: no such object, or no such namespace."""
 
@@ -151,6 +181,9 @@ class TooMany(KubeRefused):
         return True
 
 
+# metav1.StatusCause of k8s.io/api/core/v1: NamespaceTerminatingCause.
+_NAMESPACE_ENDS: Final = "NamespaceTerminating"
+
 _BY_STATUS: dict[int, type[KubeRefused]] = {
     401: Unauthorized,
     403: Forbidden,
@@ -163,8 +196,15 @@ _BY_STATUS: dict[int, type[KubeRefused]] = {
 
 
 def refused(
-    status: int, *, reason: str = "", message: str = "", retry_after: float | None = None
+    status: int,
+    *,
+    reason: str = "",
+    message: str = "",
+    retry_after: float | None = None,
+    causes: Collection[str] = (),
 ) -> KubeRefused:
-    """The error class that fits an HTTP status (or a Status object's code)."""
+    """The error class that fits an HTTP status (or a Status object's code) and its causes."""
     kind = _BY_STATUS.get(status, KubeRefused)
+    if kind is Forbidden and _NAMESPACE_ENDS in causes:
+        kind = NamespaceEnds
     return kind(status, reason=reason, message=message, retry_after=retry_after)

@@ -1,9 +1,10 @@
 """List and watch: keeps a store in step with the API server, for ever.
 
 Three nested generators, each with its own reasons to end: `_forever` never ends and paces what it
-repeats; `_session` is one list and the watches after it, and ends when only a new list helps (410,
-something not understood); `_request` is one watch request, and ends when the server closes it.
-The semantics are client-go's. A silent connection counts as a cut one.
+repeats; `_session_changes` is one list and the watches after it, and ends when only a new list
+helps (410, something not understood, a cut connection); `_request` is one watch request, and ends
+when the server closes it. The semantics are client-go's, but for the cut: behind it the server may
+have been restored from a backup. A silent connection counts as a cut one.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Generic, TypeVar, assert_never
 
 import structlog
 
+from scheduler.clock import monotonic
 from scheduler.kube.errors import (
     Gone,
     KubeError,
     KubeGarbled,
     KubeInterrupted,
-    KubeUnreachable,
     TooMany,
+    WentBackError,
     refused,
 )
 from scheduler.kube.session import IDLE_SECONDS, KubeSession
@@ -47,6 +48,10 @@ OnChange = Callable[[T | None, T | None], None]
 log = structlog.get_logger(__name__)
 
 LIST_SECONDS = 60.0
+BEHIND_SECONDS = 60.0  # a server that is behind for so long has gone back in time
+# What a wrong list lacked nobody tells of while it does not change: such a mistake lasts no longer
+# than this and one watch.
+LIST_AGAIN_SECONDS = 600.0
 BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
 
 
@@ -85,6 +90,10 @@ class ReflectorStatistics:
     """Ends of lists and watches other than the server's own closing, by outcome."""
 
 
+class _BehindError(KubeInterrupted):
+    """The server has not come to the version yet from which the watch is to go on."""
+
+
 class _RelistError(Exception):
     """The watch cannot go on from where it was."""
 
@@ -98,7 +107,7 @@ class Reflector(Generic[T]):
 
     `decode` is `wire.PODS` or `wire.NODES`; `query` may hold selectors. `last_event_at` is the
     monotonic time of the last list, event or bookmark. `synced` is set once the first list has
-    been told.
+    been told. A server that has gone back in time ends it: WentBackError.
     """
 
     def __init__(
@@ -128,6 +137,16 @@ class Reflector(Generic[T]):
         self.name = name
         self.synced = asyncio.Event()
         self.last_event_at: float | None = None
+        self._listed_at = 0.0
+        self._doubted = False
+        self._behind_since: dict[str, float] = {}
+        self._waiting: asyncio.Timeout | None = None
+
+    def doubt(self) -> None:
+        """The last list was wrong: make another, soon."""
+        if self._waiting is not None and not self._doubted:
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+        self._doubted = True
 
     async def run(self) -> None:
         """Never returns; end it by cancelling."""
@@ -158,18 +177,29 @@ class Reflector(Generic[T]):
         for change in await self._list():
             yield change
         self.synced.set()
+        first = True
         while True:
             began = monotonic()
             try:
+                if not first:
+                    await self._compare()
+                first = False
                 async with aclosing(self._request()) as changes:
                     async for change in changes:
                         yield change
-            except (KubeUnreachable, KubeInterrupted, TooMany) as error:
+            except (_BehindError, TooMany) as error:
                 await self._pause("watch", error)  # the version we have is still good
             except KubeError as error:
+                # Where it was away, it may be another, or at another time, though it has come to
+                # the version that we have: Nodes alone write 20 a second where there are 200.
                 raise _RelistError(error) from error
             else:
                 await self._calm(began)
+            if self._doubted:
+                raise _RelistError(KubeGarbled("the last list lacked what is there"))
+            if monotonic() - self._listed_at > LIST_AGAIN_SECONDS:
+                for change in await self._list():
+                    yield change
 
     async def _request(self) -> AsyncGenerator[Change[T]]:
         self._statistics.watches += 1
@@ -187,13 +217,64 @@ class Reflector(Generic[T]):
             operation=f"watch_{self.name}",
         )
         async with aclosing(lines):
-            async for line in lines:
+            while (line := await self._next(lines)) is not None:
                 for change in self._take(self._read(line)):
                     yield change
 
+    async def _next(self, lines: AsyncGenerator[bytes]) -> bytes | None:
+        """The next line; None at the end, or where the list is in doubt."""
+        if self._doubted:
+            return None
+        try:
+            async with asyncio.timeout(None) as self._waiting:
+                return await anext(lines, None)
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting = None
+
+    async def _compare(self) -> None:
+        """Where the server is behind what it has told us, it would watch in silence until it has
+        come to where we are.
+        """
+        page = await self._page({**self._query, "limit": 1})
+        there = page.metadata.resource_version
+        if not self._goes_on("watch", not _before(there, self.store.resource_version)):
+            raise _BehindError("the server is behind what it has told")
+
+    def _goes_on(self, doing: str, forward: bool) -> bool:
+        """Whether what the server shows is no older than what is known. Lists are not from its
+        cache, so none should be; one may be by mistake. Raises WentBackError where all are, for
+        long.
+        """
+        if forward:
+            self._behind_since.pop(doing, None)
+            return True
+        now = monotonic()
+        if now - self._behind_since.setdefault(doing, now) < BEHIND_SECONDS:
+            return False
+        raise WentBackError(
+            f"{self.name} are older than the API server has told before: it was restored from a "
+            "backup"
+        )
+
+    def _newer(self, items: list[T], version: str) -> bool:
+        """Whether neither the list nor any object of it is of an earlier time. That of a server
+        that has gone back soon comes to where it was; what an object has gone back to stays.
+        """
+        return not _before(version, self.store.resource_version) and not any(
+            (known := self.store.get(item.metadata.uid)) is not None
+            and _before(item.metadata.resource_version, known.metadata.resource_version)
+            for item in items
+        )
+
     async def _list(self) -> list[Change[T]]:
         self._statistics.lists += 1
+        self._doubted = False
         items, version = await self._pages()
+        if not self._goes_on("list", self._newer(items, version)):
+            raise KubeInterrupted("the list is older than what was told before it")
+        self._listed_at = monotonic()
         changes = self.store.replace(items)
         self._seen(version)
         return changes
@@ -274,3 +355,8 @@ class Reflector(Generic[T]):
             pause_s=round(seconds, 3),
         )
         await asyncio.sleep(seconds)
+
+
+def _before(one: str, other: str) -> bool:
+    """Whether one version is before the other, where that can be told."""
+    return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -13,6 +13,7 @@ import ipaddress
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -40,6 +41,7 @@ from scheduler.kube.errors import (
     Unauthorized,
     refused,
 )
+from scheduler.kube.fencing import Permit, permitted, request_class
 from scheduler.kube.wire import Status, decode_status
 
 Query = Mapping[str, str | int]
@@ -89,10 +91,12 @@ class KubeSession:
         *,
         user_agent: str,
         observe: Observe | None = None,
+        permit: Permit | None = None,
     ) -> None:
         self._client = client
         self._credentials = credentials
         self._observe = observe
+        self._permit = permit
         self._headers = {
             "User-Agent": user_agent,
             "Accept": "application/json",
@@ -114,6 +118,7 @@ class KubeSession:
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=LONGEST_LINE // 2,
+            request_class=request_class(permit),
         )
 
     @classmethod
@@ -124,11 +129,13 @@ class KubeSession:
         user_agent: str,
         context: str | None = None,
         observe: Observe | None = None,
+        permit: Permit | None = None,
         max_connections: int = 100,
     ) -> Self:
         """Find the cluster as controllers do: the given file, $KUBECONFIG, in-cluster, ~/.kube.
 
-        Nothing is sent yet. `max_connections` bounds requests in flight, each watch holding one.
+        Nothing is sent yet. `max_connections` bounds requests in flight, each watch holding one;
+        `permit` is asked before each write.
         Raises KubeConfigError. CA files and client certificates are read once.
         """
         configuration = type.__call__(
@@ -143,7 +150,7 @@ class KubeSession:
             else:
                 credentials = await _load_kubeconfig(configuration, files, context)
             client = ApiClient(configuration)
-        return cls(client, credentials, user_agent=user_agent, observe=observe)
+        return cls(client, credentials, user_agent=user_agent, observe=observe, permit=permit)
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,14 +182,14 @@ class KubeSession:
         """The answer's body, when its status is 2xx; a KubeError otherwise.
 
         `body` is anything msgspec can encode. `timeout` is in seconds and covers all of one try.
-        `operation` names the request to the observer; it defaults to the method.
+        `operation` names the request to the observer; it defaults to the method. A write that is
+        not permitted raises KubeFenced, and one that is ends with its permission.
         """
         data = None if body is None else msgspec.json.encode(body)
-        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=min(CONNECT_SECONDS, timeout))
         headers = {} if data is None else {"Content-Type": content_type}
         with self._observed(operation or method.lower()), _translated():
             response = await self._answer(
-                method, self._url(path, query), timeout=limits, headers=headers, data=data
+                method, self._url(path, query), seconds=timeout, headers=headers, data=data
             )
             async with response:
                 return await response.read()
@@ -204,7 +211,7 @@ class KubeSession:
         with self._observed(operation), _translated():
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._answer(
-                    "GET", self._url(path, query), timeout=_UNLIMITED, headers={}, data=None
+                    "GET", self._url(path, query), seconds=None, headers={}, data=None
                 )
         async with response:
             while line := await _line(response, idle_seconds):
@@ -230,19 +237,32 @@ class KubeSession:
         url: URL,
         authorization: str | None,
         *,
+        seconds: float | None,
         headers: dict[str, str],
-        **rest: Any,
+        data: bytes | None,
     ) -> aiohttp.ClientResponse:
+        """One try, which is where every write of ours comes by."""
         headers = {**self._headers, **headers}
         if authorization is not None:
             headers["Authorization"] = authorization
         response = await self._pool.request(
-            method, url, headers=headers, allow_redirects=False, **self._route, **rest
+            method,
+            url,
+            headers=headers,
+            data=data,
+            timeout=_UNLIMITED if seconds is None else self._limits(method, seconds),
+            allow_redirects=False,
+            **self._route,
         )
         if 200 <= response.status < 300:
             return response
         async with response:
             raise _refusal(response, await response.content.read(LONGEST_ERROR_BODY))
+
+    def _limits(self, method: str, seconds: float) -> aiohttp.ClientTimeout:
+        """The deadline of a request; raises KubeFenced for a write that must not be sent."""
+        seconds = min(seconds, permitted(self._permit, method))
+        return aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
 
     def _url(self, path: str, query: Query | None) -> URL:
         ending = "?" + urlencode(query) if query else ""
@@ -296,12 +316,23 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
         status = Status()
     if status.kind != "Status":
         status = Status(reason=response.reason or "")
+        if response.status == HTTPStatus.NOT_FOUND:
+            return _not_about_an_object(response)
     return refused(
         response.status,
         reason=status.reason,
         message=status.message,
         retry_after=_retry_after(response, status),
+        causes=status.causes,
     )
+
+
+def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
+    """A gateway that knows no such path, or somebody else's server: only an API server's own words
+    say that an object is not there.
+    """
+    told = f"{response.reason}, and not in the words of the Kubernetes API"
+    return KubeRefused(response.status, message=told)
 
 
 def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | None:

@@ -115,6 +115,7 @@ class Joined(Generic[T]):
         return any(uid in store for store in self._stores)
 
     def __iter__(self) -> Iterator[T]:
+        """All objects, as they are now."""
         return (item for store in self._stores for item in store)
 
     def new(self) -> Store[T]:
@@ -122,10 +123,6 @@ class Joined(Generic[T]):
         store = Store[T]()
         self._stores.append(store)
         return store
-
-    def values(self) -> Iterator[T]:
-        """All objects, as they are now."""
-        return (item for store in self._stores for item in store.values())
 
     def get(self, uid: str) -> T | None:
         """The object of that uid."""

@@ -191,12 +191,20 @@ class PodStatus(Wire, frozen=True, gc=False):
     start_time: datetime | None = None
 
 
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+
 class Pod(Wire, frozen=True, gc=False):
     """A pod."""
 
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """Its containers have stopped for good."""
+        return self.status.phase in _FINISHED
 
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of that type, where the pod has one."""
@@ -282,10 +290,17 @@ class Identified(Wire, frozen=True, gc=False):
     metadata: ObjectMeta
 
 
+class StatusCause(Wire, frozen=True, gc=False):
+    """One of the causes of a refusal, by its word."""
+
+    reason: str = ""
+
+
 class StatusDetails(Wire, frozen=True, gc=False):
     """The machine's part of a Status."""
 
     retry_after_seconds: float | None = None
+    causes: tuple[StatusCause, ...] = ()
 
 
 class Status(Wire, frozen=True, gc=False):
@@ -301,6 +316,11 @@ class Status(Wire, frozen=True, gc=False):
     def retry_after_seconds(self) -> float | None:
         """Seconds the server asks to wait, where it does."""
         return None if self.details is None else self.details.retry_after_seconds
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The words of its causes."""
+        return () if self.details is None else tuple(it.reason for it in self.details.causes)
 
 
 class Added(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
@@ -345,7 +365,7 @@ def decoder(kind: type[T]) -> Callable[[bytes], T]:
             return strict.decode(data)
         except msgspec.ValidationError:
             return _decode_without_nulls(data, kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise KubeGarbled(f"not JSON: {error}") from error
 
     return decode

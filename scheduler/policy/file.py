@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import ValidationError
 
+from scheduler import strictyaml
 from scheduler.plain import expected, nearest, shown
 from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document, Expression, LabelSelector, RuleDocument
 from scheduler.policy.rules import Policy
+from slurmapi.files import Signature, read_if_changed
 
 _MAX_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
 # Keys that the file may have, for proposals.
@@ -31,17 +32,17 @@ class PolicyError(Exception):
 
 def read(path: Path) -> Policy:
     """The policy of that file. Blocks; raises PolicyError."""
-    return understood(path, content(path))
+    found = changed(path, None)
+    return understood(path, found[1] if found is not None else b"")
 
 
-def content(path: Path) -> bytes:
-    """What the file holds now, whatever links lead to it. Blocks; raises PolicyError."""
+def changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes] | None:
+    """As read_if_changed, whatever links lead to the file. Blocks; raises PolicyError."""
     try:
-        with path.open("rb") as file:
-            found = file.read(_MAX_BYTES + 1)
+        found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
     except OSError as error:
         raise PolicyError(f"{path}: {error.strerror or error}") from None
-    if len(found) > _MAX_BYTES:
+    if found is not None and len(found[1]) > _MAX_BYTES:
         raise PolicyError(f"{path}: expected at most {_MAX_BYTES} bytes")
     return found
 
@@ -66,33 +67,11 @@ def _understood(path: Path, raw: object) -> Policy:
     return policy
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """The mapping; raises MarkedYAMLError."""
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable):
-                if key in seen:
-                    mark = key_node.start_mark
-                    raise yaml.MarkedYAMLError(None, None, f"{key!r} is given twice", mark)
-                seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-
 def _parsed(path: Path, found: bytes) -> object:
     try:
-        return yaml.load(found.decode(), _Loader)  # noqa: S506 - a safe loader
-    except UnicodeDecodeError:
-        raise PolicyError(f"{path}: expected text in UTF-8") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        raise PolicyError(f"{path}{where}: {error.problem}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise PolicyError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        return strictyaml.load(found)
+    except ValueError as error:
+        raise PolicyError(f"{path}{error}") from None
 
 
 def _fault(raw: object, error: Any) -> str:

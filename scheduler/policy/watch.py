@@ -1,7 +1,7 @@
 """Keeps the rulebook in step with the policy file; a broken version is refused, the last one kept.
 
-The file is read every few seconds rather than watched: a ConfigMap changes by swapping links, which
-looks different on every file system, and what was read is compared, not dates.
+The file is looked at every few seconds rather than watched: a ConfigMap changes by swapping links,
+which looks different on every file system.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scheduler.metrics import Metrics
 from scheduler.policy import file
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import Policy
+from slurmapi.files import Signature
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ class PolicyWatch:
         self._metrics = metrics
         self._check_seconds = check_seconds
         self._seen: bytes | str | None = None
+        self._signature: Signature | None = None
         self._next: Policy | None = None
         self._labels_wanted = asyncio.Event()
         if rulebook.policy.reads_labels:
@@ -69,10 +71,12 @@ class PolicyWatch:
 
     async def look(self, path: Path) -> None:
         """Read the file once, and take what can be taken."""
-        seen = await asyncio.to_thread(_content, path)
-        if seen != self._seen:
-            self._seen = seen
-            self._read(path, seen)
+        found = await asyncio.to_thread(_changed, path, self._signature)
+        if found is not None:
+            self._signature, seen = found
+            if seen != self._seen:
+                self._seen = seen
+                self._read(path, seen)
         if self._next is not None and self._can_judge(self._next):
             self._take(self._next)
 
@@ -117,9 +121,9 @@ class PolicyWatch:
         self._metrics.policy_outdated.set(outdated)
 
 
-def _content(path: Path) -> bytes | str:
-    """What the file holds, or why that is not known. Blocks."""
+def _changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes | str] | None:
+    """What the file holds, or why that is not known; None where it has not changed. Blocks."""
     try:
-        return file.content(path)
+        return file.changed(path, known)
     except file.PolicyError as error:
-        return str(error)
+        return None, str(error)

@@ -296,3 +296,25 @@ async def test_no_key_is_ever_processed_twice_at_once_nor_lost(workers: int) -> 
         await asyncio.sleep(100)
         await queue.drain()
     assert seen == wanted
+
+
+async def test_abandoned_queue_hands_out_nothing_more() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    queue.add("b")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.abandon()
+    queue.done("a")
+    queue.add("c")
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+
+
+async def test_abandoning_wakes_who_waits() -> None:
+    queue = WorkQueue[str]()
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.abandon()
+    with pytest.raises(QueueShutDown):
+        await waiting

@@ -22,8 +22,10 @@ from scheduler.core.actions import (
     Readmit,
     Submit,
     Tell,
+    Warn,
 )
 from scheduler.core.decide import decide
+from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
 from scheduler.core.fitness import Place, Unfit
@@ -31,6 +33,7 @@ from scheduler.core.naming import Owner
 from scheduler.core.pace import (
     CANCEL_AGAIN_SECONDS,
     FRESH_SECONDS,
+    HANDOVER_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
@@ -60,6 +63,7 @@ SLOW: Final = Again(SLOW_LOOK_SECONDS)
 FOREIGN: Final = tag(owner=Owner("cluster-2", "slurm-scheduler"))
 PENDING: Final = record(BaseState.PENDING, nodes=(), state_reason="Resources", priority=100)
 WAITING: Final = pod(PodStage.WAITING)
+AWAY: Final = "connection refused"
 BOUND: Final = pod(PodStage.BOUND)
 
 
@@ -96,6 +100,10 @@ RELEASE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
 @pytest.mark.parametrize("pods", OVER, ids=["no pod", "withdrawn", "finished"])
 @pytest.mark.parametrize(("job", "done"), RELEASE.values(), ids=RELEASE.keys())
 def test_placeholder_without_a_pod_goes(pods, job, done):
+    if not pods:  # a list that lacks the pod is no proof that it is gone
+        done = tuple(
+            dataclasses.replace(it, unseen=True) if isinstance(it, Cancel) else it for it in done
+        )
     assert decide(facts(*pods, job=job), NOW) == done
 
 
@@ -127,7 +135,7 @@ def test_pod_that_cannot_be_served_is_rejected_and_its_job_given_back(job, then)
 
 PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     "no job": (NoJob(), (Submit(REQUEST), SLOW)),
-    "in doubt": (InDoubt(), (LookForTwins(), SOON)),
+    "in doubt": (InDoubt(), (LookForTwins(tell=True), SOON)),
     "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
     "vanished for sure": (
         Vanished(JOB, confirmed=True),
@@ -161,6 +169,11 @@ PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
 @pytest.mark.parametrize(("job", "done"), PLACE.values(), ids=PLACE.keys())
 def test_waiting_pod(job, done):
     assert decide(facts(WAITING, job=job), NOW) == done
+
+
+def test_end_of_a_job_that_was_given_back_says_nothing_about_a_pod_that_waits():
+    former = record(BaseState.CANCELLED, admin_comment=tag(given_back=True))
+    assert kinds(decide(facts(WAITING, job=tracked(former)), NOW)) == ["DropJob", "Again"]
 
 
 def test_submit_waits_for_its_backoff():
@@ -217,7 +230,7 @@ def test_suspended_job_is_looked_at_before_it_is_believed(base):
 def test_job_that_ended_before_its_pod_was_bound(base):
     ended = record(base, state_reason="Why")
     actions = decide(facts(WAITING, job=tracked(ended)), NOW)
-    ending = ending_of(ended)
+    ending = ending_of(ended.state)
     if ending.again:
         assert kinds(actions) == ["DropJob", "Again"]
     else:
@@ -272,6 +285,24 @@ def test_pod_that_no_node_can_take_gets_no_job():
     assert again == SLOW
 
 
+def test_pod_after_others_that_ended_too_soon_waits_and_says_so():
+    unit = facts(WAITING, held_until=NOW + 7, held_why="the last 3 ended too soon")
+    tell, again = decide(unit, NOW)
+    assert tell == Tell(
+        WAITING,
+        Reason.CONTROLLER_BACK_OFF,
+        "the last 3 ended too soon",
+        cause=Reason.CONTROLLER_BACK_OFF,
+    )
+    assert again == Again(7.0)
+    assert kinds(decide(unit, NOW + 7)) == ["Submit", "Again"]
+
+
+def test_pod_that_runs_is_asked_for_anew_whoever_ended_before_it():
+    unit = facts(BOUND, job=Vanished(JOB, confirmed=True), held_until=NOW + 7)
+    assert kinds(decide(unit, NOW)) == ["Submit", "Again"]
+
+
 def test_job_that_waits_learns_which_nodes_are_excluded_now():
     def unit(*in_slurm: str, at: float = NOW):
         job = record(BaseState.PENDING, nodes=(), excluded_nodes=in_slurm)
@@ -294,14 +325,34 @@ def test_required_node_is_not_excluded_from_a_job_that_waits():
 def test_exclusions_of_a_former_process_stay_until_slurm_has_told_its_nodes():
     """Else the job could get, while this process starts, what its pod cannot use."""
     job = record(BaseState.PENDING, nodes=(), excluded_nodes=("n9",))
-    unit = facts(WAITING, job=tracked(job), unlisted=True)
+    unit = facts(WAITING, job=tracked(job), unlisted=AWAY)
     assert "Readmit" not in kinds(decide(unit, NOW))
-    assert Readmit(JOB, ()) in decide(dataclasses.replace(unit, unlisted=False), NOW)
+    assert Readmit(JOB, ()) in decide(dataclasses.replace(unit, unlisted=""), NOW)
+
+
+def test_nothing_is_submitted_before_slurm_has_told_its_nodes_and_the_pod_says_so():
+    actions = decide(facts(WAITING, unlisted=AWAY), NOW)
+    (tell,) = (it for it in actions if isinstance(it, Tell))
+    assert kinds(actions) == ["Tell", "Again"]
+    assert (tell.reason, AWAY in tell.message) == (Reason.SLURM_UNAVAILABLE, True)
+
+
+def test_edit_of_a_pending_job_is_not_judged_before_slurm_has_told_its_nodes():
+    """What the pod asks for may rest on them: its job must not be given back for that."""
+    asked = tag(asked=dataclasses.replace(REQUEST, gres="gres/gpu:h100:1", comment="before"))
+    job = tracked(record(BaseState.PENDING, nodes=(), admin_comment=asked))
+    assert kinds(decide(facts(WAITING, job=job, unlisted=AWAY), NOW)) == ["Tell", "Again"]
+    assert kinds(decide(facts(WAITING, job=job), NOW)) == ["DropJob", "Cancel", "Again"]
+
+
+def test_pod_that_runs_gets_no_new_job_before_slurm_has_told_its_nodes():
+    actions = decide(facts(pod(PodStage.BOUND), unlisted=AWAY), NOW)
+    assert actions == (Locate(), Again(0.0))
 
 
 def test_placeholder_of_a_pod_whose_slurm_node_is_unknown_is_not_asked_for_elsewhere():
     running = pod(PodStage.BOUND, node="")
-    assert decide(facts(running, unlisted=True), NOW) == (Locate(), Again(0.0))
+    assert decide(facts(running, unlisted=AWAY), NOW) == (Locate(), Again(0.0))
     assert decide(facts(running), NOW) == (SLOW,)
     assert decide(facts(running, job=tracked(record(nodes=("n7",)))), NOW) == (SLOW,)
 
@@ -310,10 +361,50 @@ def test_end_of_a_job_does_not_wait_until_slurm_tells_its_nodes():
     """A list of nodes that cannot be had must not keep a pod whose resources are gone."""
     running = pod(PodStage.BOUND, node="")
     for job in (record(BaseState.PREEMPTED), warned()):
-        actions = decide(facts(running, job=tracked(job), unlisted=True, epoch=5000.0), NOW)
+        actions = decide(facts(running, job=tracked(job), unlisted=AWAY, epoch=5000.0), NOW)
         assert kinds(actions)[0] == "Evict"
     held = tracked(record(nodes=("n7",)))
-    assert decide(facts(running, job=held, unlisted=True), NOW) == (Locate(), Again(0.0))
+    assert decide(facts(running, job=held, unlisted=AWAY), NOW) == (Locate(), Again(0.0))
+
+
+def test_pod_is_not_bound_where_one_still_stops_and_not_kept_waiting_for_ever():
+    job = tracked(record(), running_since=NOW - HANDOVER_SECONDS + 1)
+    unit = facts(WAITING, job=job, in_way=1)
+    tell, again = decide(unit, NOW)
+    assert isinstance(tell, Tell)
+    assert "still stops" in tell.message
+    assert again == SOON
+    assert kinds(decide(dataclasses.replace(unit, in_way=0), NOW)) == ["Bind", "Again"]
+    late = dataclasses.replace(job, running_since=NOW - HANDOVER_SECONDS)
+    assert kinds(decide(dataclasses.replace(unit, job=late), NOW)) == ["Bind", "Again"]
+
+
+HELD_UP: Final = {
+    "made ready": tracked(record(BaseState.RUNNING, "CONFIGURING"), at=NOW - 60),
+    "one still stops": tracked(record(), at=NOW - 60, running_since=NOW - 60),
+}
+
+
+@pytest.mark.parametrize("job", HELD_UP.values(), ids=HELD_UP.keys())
+def test_allocation_that_is_held_up_costs_slurm_no_looks(job):
+    tell, again = decide(facts(WAITING, job=job, in_way=1), NOW)
+    assert isinstance(tell, Tell)
+    assert again == SOON
+
+
+def test_what_is_held_up_is_looked_at_before_it_is_given_back_or_bound():
+    warned_of = tracked(warned(), at=NOW - 60, running_since=NOW - 60)
+    assert decide(facts(WAITING, job=warned_of, in_way=1), NOW) == (Inspect(JOB), SOON)
+    free = tracked(record(), at=NOW - 60, running_since=NOW - 60)
+    assert decide(facts(WAITING, job=free), NOW) == (Inspect(JOB), SOON)
+    elsewhere = tracked(record(), at=NOW - 60)
+    assert decide(facts(WAITING, job=elsewhere, in_way=1), NOW) == (Inspect(JOB), SOON)
+
+
+def test_node_that_does_not_fit_is_given_back_though_a_pod_still_stops_there():
+    job = tracked(record(), running_since=NOW - 1)
+    nodes = places("n1", unfit=Unfit("has a taint"))
+    assert "Cancel" in kinds(decide(facts(WAITING, job=job, nodes=nodes, in_way=1), NOW))
 
 
 @pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
@@ -374,7 +465,7 @@ def test_bound_pod_goes_when_its_job_has_ended(base):
     ended = record(base, state_reason="Why")
     evict, again = decide(facts(BOUND, job=tracked(ended)), NOW)
     assert isinstance(evict, Evict)
-    assert evict.reason == ending_of(ended).reason
+    assert evict.reason == ending_of(ended.state).reason
     assert f"Slurm job {JOB}" in evict.message
     assert "reason Why" in evict.message
     assert again == SOON
@@ -401,8 +492,41 @@ def test_reacquisition_waits_for_its_backoff():
     assert decide(unit, NOW) == (Again(7.0),)
 
 
-def test_bound_pod_that_cannot_be_asked_for_again_is_left_alone():
-    assert decide(facts(BOUND, request=PROBLEMS), NOW) == (SLOW,)
+def test_bound_pod_that_cannot_be_asked_for_again_is_left_alone_and_its_owner_told():
+    warn, again = decide(facts(BOUND, request=PROBLEMS), NOW)
+    assert isinstance(warn, Warn)
+    assert "expected a request" in warn.message
+    assert again == SLOW
+    assert decide(facts(BOUND, request=PROBLEMS, unjudged=True), NOW) == (SLOW,)
+
+
+def test_bound_pod_that_the_policy_would_refuse_is_asked_for_as_it_was():
+    unit = facts(
+        BOUND,
+        job=Vanished(JOB, confirmed=True),
+        refused=PROBLEMS,
+        accepted=dict(digests(REQUEST)),
+    )
+    submit, _ = decide(unit, NOW)
+    assert isinstance(submit, Submit)
+    assert submit.request == REQUEST
+    assert "asked for as it was" in submit.why
+
+
+@pytest.mark.parametrize("accepted", [{}, dict(digests(REQUEST)) | {"account": "00000000"}])
+def test_edit_of_a_running_pod_is_no_way_around_the_policy(accepted):
+    job = Vanished(JOB, confirmed=True)
+    unit = facts(BOUND, job=job, refused=PROBLEMS, accepted=accepted)
+    assert kinds(decide(unit, NOW)) == ["Warn", "Again"]
+
+
+def test_exclusions_that_slurm_refused_wait_out_their_pause():
+    job = tracked(record(BaseState.PENDING, nodes=()))
+    unit = facts(WAITING, job=job, excluded={"n1": "why"}, readmit_refused=("n1",))
+    paused = dataclasses.replace(unit, readmit_at=NOW + 1)
+    assert "Readmit" not in kinds(decide(paused, NOW))
+    assert "Readmit" in kinds(decide(paused, NOW + 1))
+    assert "Readmit" in kinds(decide(dataclasses.replace(paused, excluded={"n2": "why"}), NOW))
 
 
 @pytest.mark.parametrize("job", [NoJob(), tracked(record(BaseState.CANCELLED)), tracked(PENDING)])
@@ -418,7 +542,7 @@ def test_pod_placed_by_another_hand_is_left_alone(job):
 
 @pytest.mark.parametrize(
     ("epoch", "own", "given"),
-    [(5005, 30, 15), (5005, 15, None), (5005, 4, None), (5019.5, 30, 1), (9000, 30, 1)],
+    [(5005, 30, 15), (5005, 15, None), (5005, 4, None), (5019.5, 30, 1), (5140, 30, 1)],
 )
 def test_pod_whose_job_is_being_preempted_gets_what_is_left_of_the_grace_time(epoch, own, given):
     bound = pod(PodStage.BOUND, grace_seconds=own)
@@ -429,8 +553,9 @@ def test_pod_whose_job_is_being_preempted_gets_what_is_left_of_the_grace_time(ep
     assert again == SOON
 
 
-def test_clock_that_is_behind_slurms_gives_no_more_than_the_grace_time():
-    unit = facts(pod(PodStage.BOUND, grace_seconds=300), job=tracked(warned()), epoch=0)
+@pytest.mark.parametrize("epoch", [0, 5010 - 3600, 5010 + 3600], ids=["none", "behind", "ahead"])
+def test_clock_that_cannot_be_right_gives_the_whole_grace_time_and_no_more(epoch):
+    unit = facts(pod(PodStage.BOUND, grace_seconds=300), job=tracked(warned()), epoch=epoch)
     evict, _ = decide(unit, NOW)
     assert isinstance(evict, Evict)
     assert evict.grace_seconds == 20

@@ -153,6 +153,7 @@ def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
         assert isinstance(unit.request, JobRequest)
         assert submit.request is unit.request
         assert unit.submit_at <= NOW
+        assert unit.held_until <= NOW or unit.any_runs  # what runs already is asked for anew
         match unit.job:
             case NoJob() | Vanished(confirmed=True):
                 assert submit.replaces is None

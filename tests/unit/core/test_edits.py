@@ -98,8 +98,8 @@ def test_job_of_a_tag_without_digests_is_left_as_it_is(comment: str) -> None:
 
 
 def test_fields_that_were_not_taken_keep_their_digest() -> None:
-    after = replace(BEFORE, comment=None, partition="high", qos="q")
-    asked = asked_after(digests(BEFORE), after, ("comment", "qos"))
+    after = replace(BEFORE, comment=None, partition="high", priority=7)
+    asked = asked_after(digests(BEFORE), after, ("comment", "priority"))
     found = edit_of(replace(pending(), admin_comment=_tagged(asked)), after)
     assert found == Edit(("partition",))
 
@@ -181,3 +181,10 @@ def test_end_of_the_time_follows_the_job() -> None:
     noted = pod(PodStage.BOUND, ends_at="2026-11-21T15:00:00Z")
     assert decide(facts(noted, job=job), NOW) == (Again(SLOW_LOOK_SECONDS),)
     assert decide(facts(noted, job=tracked(record())), NOW)[0] == NoteEnd(noted, "")
+
+
+def test_edit_is_told_by_the_annotation_that_the_pod_has() -> None:
+    own = replace(BEFORE, qos="high", keys={"qos": "slurm.example.com/qos"})
+    assert edit_of(pending(replace(own, keys={})), own) == Edit()
+    (told,) = differences(pending(qos="low", partition="main"), own)
+    assert told.startswith("slurm.example.com/qos is 'high'")

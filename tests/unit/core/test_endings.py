@@ -4,12 +4,12 @@ import pytest
 
 from scheduler.core.endings import ending_of, sentence, warned
 from slurmapi.model import BaseState
-from tests.unit.core.things import ENDED, LIVE, record
+from tests.unit.core.things import ENDED, LIVE, record, state
 
 
 @pytest.mark.parametrize("base", ENDED)
 def test_every_ended_state_has_a_meaning(base):
-    ending = ending_of(record(base))
+    ending = ending_of(state(base))
     assert ending.reason
     assert ending.cause
 
@@ -17,14 +17,14 @@ def test_every_ended_state_has_a_meaning(base):
 @pytest.mark.parametrize("base", LIVE)
 def test_live_state_is_no_ending(base):
     with pytest.raises(KeyError):
-        ending_of(record(base))
+        ending_of(state(base))
 
 
 @pytest.mark.parametrize(
     "base", [BaseState.COMPLETED, BaseState.CANCELLED, BaseState.TIMEOUT, BaseState.DEADLINE]
 )
 def test_end_that_was_meant_is_not_undone(base):
-    assert not ending_of(record(base)).again
+    assert not ending_of(state(base)).again
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_end_that_was_meant_is_not_undone(base):
     ],
 )
 def test_sentence_names_job_state_and_slurms_reason(looked, told):
-    assert sentence(looked, ending_of(looked)) == told
+    assert sentence(looked, ending_of(looked.state)) == told
 
 
 @pytest.mark.parametrize(

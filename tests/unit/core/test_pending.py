@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.core.pending import expected_start, pending_text, table, why
+from scheduler.core.pending import LABELS, STUCK, expected_start, label, pending_text, table, why
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import JOB, record
 
@@ -77,6 +77,30 @@ def test_reason_is_explained_with_a_remedy(reason: str) -> None:
     assert text.startswith(f"Slurm job {JOB} is pending: {reason}. ")
     assert found.meaning in text
     assert found.remedy in text
+
+
+@pytest.mark.parametrize("reason", [*REASONS, "", "None", "SomethingNew", "QOS", "QOSGrpX-"])
+def test_label_of_a_metric_is_one_of_a_closed_set(reason: str) -> None:
+    assert label(reason) in LABELS
+    assert (label(reason) == "Other") == (why(reason) is None and reason not in {"", "None"})
+
+
+def test_limits_of_one_kind_are_one_label() -> None:
+    kinds = {
+        "QOSGrpCpuLimit": "QOSGrp",
+        "AssocGrpGRESRunMinutes": "AssocGrp",
+        "QOSMaxJobsPerUserLimit": "QOSMaxPerUser",
+        "AssocMaxJobsLimit": "AssocMaxPerUser",
+        "AssocMaxWallDurationPerJobLimit": "AssocMaxPerJob",
+        "QOSMinGRES": "QOSMin",
+        "MaxGRESPerAccount": "MaxPerAccount",
+    }
+    assert {reason: label(reason) for reason in kinds} == kinds
+
+
+def test_what_waiting_does_not_mend_is_known() -> None:
+    assert STUCK < LABELS
+    assert not STUCK & {"Resources", "Priority", "QOSGrp", "AssocMaxPerUser", "None", "Other"}
 
 
 @pytest.mark.parametrize("reason", ["SomethingNew", "QOS", "QOSGrp", "Max", "MaxPerAccount"])

@@ -27,6 +27,9 @@ FULL = dataclasses.replace(
         (2000, "sunk.coreweave.com/partition is 'gpu'", "sinfo"),
         (2045, "sunk.coreweave.com/account is 'physics'", "sacctmgr show assoc"),
         (2066, "sunk.coreweave.com/qos is 'high'", "sacctmgr show qos"),
+        (2050, "sunk.coreweave.com/account is 'physics' and sunk", "sacctmgr show qos"),
+        (2050, "4 CPUs, 1024 MiB of memory, gres/gpu:2", "limit raised"),
+        (2052, "sunk.coreweave.com/reservation is 'night'", "user or account"),
         (2053, "sunk.coreweave.com/reservation is 'night'", "scontrol show res"),
         (2051, "sunk.coreweave.com/timeout comes to 90 minutes", "time limit"),
         (2014, "4 CPUs, 1024 MiB of memory, gres/gpu:2", "ask for less"),
@@ -47,6 +50,18 @@ def test_refusal_names_field_value_and_remedy(number, field, remedy):
 def test_field_that_was_not_given_is_called_not_set():
     told = refusal_text(REQUEST, error_number=2045, description="no")
     assert "sunk.coreweave.com/account is not set" in told
+
+
+def test_annotation_is_called_as_the_pod_has_it():
+    """Under the site's own prefix, or by another name for the same."""
+    keys = {"partition": "slurm.example.com/partition", "constraints": "own.example.com/features"}
+    request = dataclasses.replace(FULL, keys=keys)
+    told = refusal_text(request, error_number=2000, description="no")
+    assert "slurm.example.com/partition is 'gpu'" in told
+    assert "own.example.com/features is 'h100'" in refusal_text(
+        request, error_number=2029, description="no"
+    )
+    assert "sunk.coreweave.com/qos is" in refusal_text(request, error_number=2066, description="no")
 
 
 def test_several_fields_that_were_not_given_are_all_named():

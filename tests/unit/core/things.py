@@ -40,6 +40,7 @@ def tag(
     node: str = "",
     version: int = VERSION,
     restarts: int = 0,
+    given_back: bool = False,
     asked: JobRequest | None = None,
 ) -> str:
     """An admin_comment; ours, of a version without digests, unless told otherwise."""
@@ -53,6 +54,7 @@ def tag(
         uids=uids,
         node=node,
         restarts=restarts,
+        given_back=given_back,
         asked=digested,
     ).encode()
 
@@ -204,15 +206,20 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         *pods,
         job=draw(_jobs),
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
+        refused=draw(st.sampled_from([(), (), PROBLEMS])),
+        accepted=draw(st.sampled_from([{}, dict(digests(REQUEST))])),
         nodes=draw(st.just(places("n1", "n2", "n3")) | _places),
         update_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
+        in_way=draw(st.sampled_from([0, 0, 1])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         unrecorded=draw(st.sampled_from([False, False, True])),
-        unlisted=draw(st.booleans()),
+        unlisted=draw(st.sampled_from(["", "", "no answer yet"])),
         unjudged=draw(st.sampled_from([False, False, True])),
         excluded=draw(st.sampled_from([{}, {}, {"n3": "why"}])),
         nowhere=draw(st.sampled_from(["", "", "why"])),
+        held_until=draw(st.sampled_from([0.0, 0.0, NOW, NOW + 5])),
+        held_why="why",
         epoch=draw(st.sampled_from([0.0, 5005.0, 9000.0])),
         evict_suspended=draw(st.booleans()),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -93,6 +94,12 @@ class Scene:
         job_id = self.running_pod(uid, node=node)
         self.slurm.end(job_id, BaseState.CANCELLED)
         return job_id
+
+    def goes(self, uid: str, *, node: str = "n1") -> None:
+        """The pod is being deleted, and its containers still run."""
+        before = pod_on(node, uid=uid)
+        meta = msgspec.structs.replace(before.metadata, deletion_timestamp=datetime.now(UTC))
+        self.presence.changed(before, msgspec.structs.replace(before, metadata=meta))
 
     def stop(self, uid: str) -> None:
         """The pod's containers have ended, and it is gone."""

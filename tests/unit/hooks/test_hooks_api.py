@@ -15,29 +15,35 @@ import pytest
 import trustme
 
 from scheduler.hooks.api import LARGEST_BODY, HooksApi, Limits
-from scheduler.hooks.listener import Certificate, Listener
+from scheduler.hooks.listener import Listener
+from scheduler.hooks.pem import Certificate
 from scheduler.settings import Address
 from tests.unit.hooks.conftest import SECRET, Scene
 
 HERE = Address(host="127.0.0.1", port=0)
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 KNOWN = {"Authorization": f"Bearer {SECRET}"}
-LIMITS = Limits(wait_seconds=0.2, waits=3, body_seconds=0.2)
+# What is to be cut off is so soon; everything else has time, however busy the machine is.
+PATIENT = Limits(wait_seconds=10, waits=3, body_seconds=10)
+HASTY = Limits(wait_seconds=0.2, waits=3, body_seconds=0.2)
+hasty = pytest.mark.parametrize("limits", [HASTY], ids=["hasty"])
 
 
 class Served:
     """The API of a scene, on a port of its own."""
 
-    def __init__(self, scene: Scene, secrets) -> None:
+    def __init__(self, scene: Scene, secrets, *, limits: Limits) -> None:
         self.scene = scene
         self.hinted: list[int] = []
+        self.leads = True
         self.api = HooksApi(
             scene.guard,
             secrets=secrets,
             hinted=self.hinted.append,
+            leads=lambda: self.leads,
             metrics=scene.metrics,
             clock=asyncio.get_running_loop().time,
-            limits=LIMITS,
+            limits=limits,
         )
         self.port = 0
 
@@ -65,10 +71,18 @@ class Served:
 
 
 @pytest.fixture
-async def served(scene, secrets) -> AsyncIterator[Served]:
-    served = Served(scene, secrets)
+def limits() -> Limits:
+    return PATIENT
+
+
+@pytest.fixture
+async def served(scene, secrets, limits) -> AsyncIterator[Served]:
+    served = Served(scene, secrets, limits=limits)
     listener = Listener(
-        served.api.app(), admitted=served.api.admitted, connections=8, stranger_seconds=0.3
+        served.api.app(),
+        admitted=served.api.admitted,
+        connections=8,
+        stranger_seconds=limits.body_seconds,
     )
     served.port = await listener.open(HERE)
     yield served
@@ -85,14 +99,23 @@ async def test_busy_node_names_who_is_in_the_way(served):
     assert await served.post("/v1/guard", job=7, nodes="n1", wait=1) == (409, "busy: ns/a\n")
 
 
+def waits(served: Served) -> float | None:
+    """How many of Slurm's prologs wait now."""
+    value = served.scene.metrics.registry.get_sample_value
+    return value("slurm_pod_scheduler_hook_waits", {"hook": "guard"})
+
+
 async def test_wait_ends_when_the_pod_is_gone(served):
     served.scene.departing_pod("a")
     asking = asyncio.create_task(served.post("/v1/guard", job=7, nodes="n1", wait=50))
     await asyncio.sleep(0.05)
+    assert waits(served) == 1
     served.scene.stop("a")
     assert await asking == (200, "freed\n")
+    assert waits(served) == 0
 
 
+@hasty
 async def test_nobody_waits_longer_than_the_bound(served):
     served.scene.departing_pod("a")
     async with asyncio.timeout(3):
@@ -192,6 +215,7 @@ async def test_endless_body_is_refused(served):
     assert status == 413
 
 
+@hasty
 async def test_body_that_drips_is_cut_off(served):
     head = (
         f"POST /v1/guard HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
@@ -200,11 +224,13 @@ async def test_body_that_drips_is_cut_off(served):
     assert b" 408 " in await served.raw(head.encode())
 
 
+@hasty
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/gua", b"POST /v1/guard HTTP/1.1\r\nHost: x\r\n"])
 async def test_connection_that_says_nothing_is_cut_off(served, sent):
     assert b"200 OK" not in await served.raw(sent)
 
 
+@hasty
 async def test_connections_are_bounded_and_come_free_again(served):
     async with AsyncExitStack() as stack:
         for _ in range(20):
@@ -223,11 +249,11 @@ async def test_connections_are_bounded_and_come_free_again(served):
 
 
 async def test_known_caller_is_not_cut_off_while_it_waits(scene, secrets):
-    served = Served(scene, secrets)
+    served = Served(scene, secrets, limits=PATIENT)
     listener = Listener(served.api.app(), admitted=served.api.admitted, stranger_seconds=0.05)
     served.port = await listener.open(HERE)
     scene.departing_pod("a")
-    assert (await served.post("/v1/guard", job=7, nodes="n1", wait=50))[0] == 409
+    assert (await served.post("/v1/guard", job=7, nodes="n1", wait=1))[0] == 409
     await listener.close()
 
 
@@ -241,7 +267,7 @@ async def test_too_many_waits_are_refused_and_others_served(served):
 
 async def test_who_hangs_up_waits_no_longer(served):
     served.scene.departing_pod("a")
-    for _ in range(2 * LIMITS.waits):
+    for _ in range(2 * PATIENT.waits):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(served.post("/v1/guard", job=7, nodes="n1", wait=50), 0.02)
         await asyncio.sleep(0.01)
@@ -252,25 +278,25 @@ async def test_waits_are_measured(served):
     await served.post("/v1/guard", job=7, nodes="n1")
     value = served.scene.metrics.registry.get_sample_value
     labels = {"hook": "guard", "answer": "free"}
-    assert value("slurm_scheduler_hook_seconds_count", labels) == 1
+    assert value("slurm_pod_scheduler_hook_seconds_count", labels) == 1
 
 
 async def test_certificate_is_renewed_while_serving(scene, secrets, tmp_path):
-    served = Served(scene, secrets)
+    served = Served(scene, secrets, limits=PATIENT)
     authority = trustme.CA()
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     _issue(authority, cert, key)
     certificate = Certificate(cert, key)
-    certificate.load()
+    certificate.files.load()
     listener = Listener(served.api.app(), admitted=served.api.admitted)
     port = await listener.open(HERE, tls=certificate.context)
     first = await _serial(port, authority)
     key.write_text("half written")
     with pytest.raises(OSError, match=r"PEM|SSL"):
-        certificate.load()
+        certificate.files.load()
     assert await _serial(port, authority) == first
     _issue(authority, cert, key)
-    certificate.load()
+    certificate.files.load()
     assert await _serial(port, authority) != first
     await listener.close()
 
@@ -290,3 +316,35 @@ async def _serial(port: int, authority: trustme.CA) -> str:
     finally:
         writer.close()
         await writer.wait_closed()
+
+
+class TestStandby:
+    """Another process leads: what only the pods tell is answered, the rest is for the leader."""
+
+    async def test_guard_is_answered(self, scene, served):
+        served.leads = False
+        scene.running_pod("p1", node="n1")
+        assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
+        scene.departing_pod("p2", node="n2")
+        status, told = await served.post("/v1/guard", job=7, nodes="n2", wait=1)
+        assert (status, told) == (409, "busy: ns/p2\n")
+
+    async def test_hint_is_sent_back_to_find_the_leader(self, scene, served):
+        served.leads = False
+        status, told = await served.post("/v1/hints", job=7, event="ended")
+        assert (status, told) == (503, "another process leads, ask again\n")
+        assert served.hinted == []
+
+    async def test_placeholder_hears_of_a_pod_that_is_gone(self, scene, served):
+        served.leads = False
+        scene.running_pod("p1")
+        assert (await served.post("/v1/units/p1/gone", wait=1))[0] == 503
+        scene.finish("p1")
+        assert (await served.post("/v1/units/p1/gone", wait=1))[0] == 503, "the leader knows more"
+        scene.stop("p1")
+        assert (await served.post("/v1/units/p1/gone", wait=1))[0] == 200
+
+    async def test_placeholder_hears_nothing_before_the_pods_are_known(self, scene, served):
+        served.leads = False
+        scene.synced.clear()
+        assert (await served.post("/v1/units/p1/gone", wait=1))[0] == 503

@@ -25,6 +25,10 @@ class Seen:
     at: float
 
 
+# Where nothing else is said, the server has not gone back.
+_LATER = str(2**62)
+
+
 @dataclass
 class ApiStub:
     """Answers by (method, path), a watch by "WATCH". The last answer of a route stays."""
@@ -47,7 +51,7 @@ class ApiStub:
             await self.arrived.wait_for(lambda: len(self.requests(method, path)) >= count)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        method = "WATCH" if request.query.get("watch") == "true" else request.method
+        method = _kind(request)
         body = await request.read()
         seen = Seen(
             method,
@@ -60,9 +64,18 @@ class ApiStub:
         async with self.arrived:
             self.seen.append(seen)
             self.arrived.notify_all()
+        if method == "COMPARE" and not self.answers[method, request.path]:
+            return await page(version=_LATER)(request)
         handlers = self.answers[method, request.path]
         await until(lambda: bool(handlers))  # a test may say it a little later
         return await (handlers.popleft() if len(handlers) > 1 else handlers[0])(request)
+
+
+def _kind(request: web.Request) -> str:
+    """WATCH, COMPARE for a look at no more than the version, else the method."""
+    if request.query.get("watch") == "true":
+        return "WATCH"
+    return "COMPARE" if request.query.get("limit") == "1" else request.method
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -87,10 +100,16 @@ def raw(body: bytes, code: int = 200) -> Handler:
 
 
 def status(
-    code: int, *, reason: str = "", message: str = "", retry_after: str | None = None
+    code: int,
+    *,
+    reason: str = "",
+    message: str = "",
+    retry_after: str | None = None,
+    details: Mapping[str, object] | None = None,
 ) -> Handler:
     async def handle(_request: web.Request) -> web.StreamResponse:
-        body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+        body: dict[str, object] = {"kind": "Status", "code": code}
+        body |= {"reason": reason, "message": message, "details": details}
         headers = {} if retry_after is None else {"Retry-After": retry_after}
         return web.json_response(body, status=code, headers=headers)
 

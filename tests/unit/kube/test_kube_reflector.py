@@ -6,6 +6,8 @@ from contextlib import suppress
 
 import pytest
 
+from scheduler.kube import reflector
+from scheduler.kube.errors import WentBackError
 from scheduler.kube.reflector import Backoff, Reflector
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
@@ -104,6 +106,26 @@ async def test_pages_are_put_together_before_anything_is_told(
     assert [s.query.get("continue") for s in stub.requests("GET")] == [None, "t1", "t2"]
 
 
+async def test_list_in_doubt_is_made_anew(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page(pod("a")), page(pod("a"), pod("b")))
+    stub.answer("WATCH", PATH, hang())
+    await until(lambda: len(stub.requests("WATCH")) == 1)
+    watched.reflector.doubt()
+    watched.reflector.doubt()
+    await until(lambda: watched.names == {"a", "b"})
+    await until(lambda: len(stub.requests("WATCH")) == 2)
+    assert len(stub.requests("GET")) == 2
+
+
+async def test_what_a_list_lacked_is_found_in_the_end(
+    stub: ApiStub, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "LIST_AGAIN_SECONDS", 0.0)
+    stub.answer("GET", PATH, page(), page(pod("a")))
+    stub.answer("WATCH", PATH, watch())
+    await until(lambda: watched.names == {"a"})
+
+
 async def test_expired_continue_token_lists_all_at_once(stub: ApiStub, watched: Watched) -> None:
     stub.answer("GET", PATH, page(pod("a"), token="t1"), status(410), page(pod("b"), pod("c")))
     stub.answer("WATCH", PATH, watch())
@@ -149,13 +171,29 @@ async def test_bookmarks_advance_the_version_and_tell_nothing(
     assert watched.reflector.statistics().bookmarks == 1
 
 
-async def test_cut_stream_continues_from_the_last_version(stub: ApiStub, watched: Watched) -> None:
-    stub.answer("GET", PATH, page())
+async def test_cut_stream_is_followed_by_a_list_for_the_server_may_be_at_another_time(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page(), page(pod("a", version="11"), version="12"))
     stub.answer("WATCH", PATH, watch(event("ADDED", pod("a", version="11")), then="cut"), watch())
     await stub.wait_for_requests(2, "WATCH")
-    assert stub.requests("WATCH")[1].query["resourceVersion"] == "11"
-    assert len(stub.requests("GET")) == 1
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "12"
+    assert len(stub.requests("GET")) == 2
     assert watched.reflector.statistics().failures == {"interrupted": 1}
+
+
+async def test_server_that_has_come_to_our_version_after_it_went_back_is_noticed(
+    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many other objects change in a restored cluster; the one that we know is as it was."""
+    monkeypatch.setattr(reflector, "BEHIND_SECONDS", 0.1)
+    watched = Watched(session, backoff, idle_seconds=5)
+    stub.answer("GET", PATH, page(pod("a", version="5"), version="5"))
+    stub.answer("GET", PATH, page(pod("a", version="5"), version="1000"))
+    stub.answer("WATCH", PATH, watch(event("MODIFIED", pod("a", version="11")), then="cut"))
+    with pytest.raises(WentBackError, match="restored from a backup"):
+        async with asyncio.timeout(10):
+            await watched.reflector.run()
 
 
 async def test_silent_watch_is_given_up_and_begun_again(
@@ -168,7 +206,7 @@ async def test_silent_watch_is_given_up_and_begun_again(
     await until(lambda: watched.names == {"a"})
     task.cancel()
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "5"
-    assert len(stub.requests("GET")) == 1
+    assert len(stub.requests("GET")) == 2
 
 
 @pytest.mark.parametrize(
@@ -246,11 +284,10 @@ async def test_trouble_with_a_list_is_tried_again_and_harms_nothing(
 
 
 async def test_other_refusal_of_a_watch_lists_again(stub: ApiStub, watched: Watched) -> None:
-    """A version newer than a restored server's own is refused with 504 for ever."""
-    stub.answer("GET", PATH, page(version="1000"), page(version="5"))
+    stub.answer("GET", PATH, page(version="5"), page(version="1000"))
     stub.answer("WATCH", PATH, status(504, reason="Timeout"), watch())
     await stub.wait_for_requests(2, "WATCH")
-    assert stub.requests("WATCH")[1].query["resourceVersion"] == "5"
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "1000"
 
 
 @pytest.mark.parametrize(
@@ -296,13 +333,76 @@ async def test_ten_thousand_changes_leave_room_for_others(stub: ApiStub, watched
     assert turns > 20
 
 
-def test_backoff_grows_to_its_limit_with_jitter_added() -> None:
+async def test_backoff_grows_to_its_limit_with_jitter_added() -> None:
     backoff = Backoff(first_seconds=1, longest_seconds=8, healthy_seconds=100, jitter=1.0)
     pauses = [backoff.next() for _ in range(6)]
     for pause, base in zip(pauses, (1, 2, 4, 8, 8, 8), strict=True):
         assert base <= pause <= 2 * base
 
 
-def test_backoff_begins_anew_after_a_healthy_time() -> None:
+async def test_backoff_begins_anew_after_a_healthy_time() -> None:
     backoff = Backoff(first_seconds=0.001, longest_seconds=8, healthy_seconds=-9, jitter=0)
     assert [backoff.next() for _ in range(3)] == [0.001] * 3
+
+
+async def test_server_that_has_gone_back_ends_the_reflector(
+    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch from a version that the server has not reached yet is silent, or refused with 504."""
+    monkeypatch.setattr(reflector, "BEHIND_SECONDS", 0.2)
+    watched = Watched(session, backoff, idle_seconds=5)
+    stub.answer("GET", PATH, page(pod("a"), version="7"))
+    stub.answer("WATCH", PATH, watch(event("MODIFIED", pod("a", version="9")), then="close"))
+    stub.answer("COMPARE", PATH, page(version="8"))
+    with pytest.raises(WentBackError, match="pods are older"):
+        async with asyncio.timeout(5):
+            await watched.reflector.run()
+
+
+async def test_lists_that_stay_older_than_what_was_told_end_the_reflector(
+    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector, "BEHIND_SECONDS", 0.2)
+    watched = Watched(session, backoff, idle_seconds=5)
+    stub.answer("GET", PATH, page(pod("a"), version="9"), page(version="8"))
+    stub.answer("WATCH", PATH, status(410, reason="Expired"))
+    with pytest.raises(WentBackError, match="pods are older"):
+        async with asyncio.timeout(5):
+            await watched.reflector.run()
+    assert watched.names == {"a"}
+
+
+async def test_object_that_stays_older_than_it_was_ends_the_reflector(
+    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restored server has come to where it was by the time it is asked."""
+    monkeypatch.setattr("scheduler.kube.reflector.BEHIND_SECONDS", 0.2)
+    watched = Watched(session, backoff, idle_seconds=5)
+    stub.answer("GET", PATH, page(pod("a", version="7")), page(pod("a", version="6"), version="20"))
+    stub.answer("WATCH", PATH, status(410, reason="Expired"))
+    with pytest.raises(WentBackError, match="pods are older"):
+        async with asyncio.timeout(5):
+            await watched.reflector.run()
+
+
+async def test_list_that_is_older_by_mistake_is_made_again(stub: ApiStub, watched: Watched) -> None:
+    stub.answer(
+        "GET",
+        PATH,
+        page(pod("a"), version="9"),
+        page(version="8"),
+        page(pod("a"), pod("b"), version="10"),
+    )
+    stub.answer("WATCH", PATH, status(410, reason="Expired"), watch())
+    await until(lambda: watched.names == {"a", "b"})
+    assert watched.told == [("added", "a"), ("added", "b")]
+
+
+async def test_server_that_has_gone_on_meanwhile_is_watched_on(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, page(pod("a"), version="9"))
+    stub.answer("WATCH", PATH, cut(), watch(event("ADDED", pod("b", version="11"))))
+    stub.answer("COMPARE", PATH, page(version="10"))
+    await until(lambda: watched.names == {"a", "b"})
+    assert stub.requests("WATCH")[1].query["resourceVersion"] == "9"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from scheduler.kube import errors
 from scheduler.kube.session import KubeConfigError, KubeSession
+from scheduler.retry import retry_policy
 from tests.unit.kube import server
 from tests.unit.kube.server import ApiStub, write_kubeconfig
 
@@ -64,6 +66,79 @@ async def test_status_becomes_its_error(
     assert (caught.value.status, caught.value.reason) == (code, "Why")
     assert str(caught.value) == f"{code} Why because"
     assert caught.value.retryable is retryable
+
+
+async def test_namespace_that_ends_is_no_lack_of_rights(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    details = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+    stub.answer("POST", "/x", server.status(403, reason="Forbidden", details=details))
+    with pytest.raises(errors.NamespaceEnds) as caught:
+        await session.request("POST", "/x", body={})
+    assert caught.value.outcome == "namespace_ends"
+
+
+@pytest.fixture
+async def permitted(
+    stub: ApiStub, tmp_path: Path
+) -> AsyncIterator[tuple[KubeSession, list[float]]]:
+    """A session, and the permits it is given: each but the last once."""
+    permits = [0.0]
+
+    def permit() -> float:
+        return permits.pop(0) if len(permits) > 1 else permits[0]
+
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", stub.url, {"token": "secret"})
+    opening = KubeSession.open(kubeconfig, user_agent="test/1", permit=permit)
+    async with await opening as session:
+        yield session, permits
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_write_without_a_permit_is_never_sent(
+    stub: ApiStub, permitted: tuple[KubeSession, list[float]], method: str
+) -> None:
+    session, _ = permitted
+    stub.answer("GET", "/x", server.ok({}))
+    with pytest.raises(errors.KubeFenced) as caught:
+        await session.request(method, "/x", body={})
+    assert not caught.value.retryable
+    await session.request("GET", "/x")
+    assert [seen.method for seen in stub.seen] == ["GET"], "reading is always allowed"
+
+
+async def test_write_that_is_tried_again_asks_again(
+    stub: ApiStub, permitted: tuple[KubeSession, list[float]]
+) -> None:
+    session, permits = permitted
+    permits[:] = [5.0, 5.0, 0.0]
+    stub.answer("POST", "/x", server.status(503), server.ok({}))
+    policy = retry_policy(errors.KubeError, first_seconds=0.0)
+    with pytest.raises(errors.KubeFenced):
+        await policy(lambda: session.request("POST", "/x", body={}))
+    assert len(stub.seen) == 1
+
+
+async def test_write_ends_with_its_permit(
+    stub: ApiStub, permitted: tuple[KubeSession, list[float]]
+) -> None:
+    session, permits = permitted
+    permits[:] = [0.05]
+    stub.answer("POST", "/x", server.hang())
+    async with asyncio.timeout(5):
+        with pytest.raises(errors.KubeInterrupted):
+            await session.request("POST", "/x", body={}, timeout=60)
+
+
+async def test_404_of_a_gateway_says_nothing_of_the_object(
+    stub: ApiStub, session: KubeSession
+) -> None:
+    """Else a pod that runs would count as gone, and lose what it holds."""
+    stub.answer("GET", "/x", server.raw(b"404 page not found", 404))
+    with pytest.raises(errors.KubeRefused) as caught:
+        await session.request("GET", "/x")
+    assert type(caught.value) is errors.KubeRefused
+    assert str(caught.value) == "404 Not Found, and not in the words of the Kubernetes API"
 
 
 async def test_body_that_is_no_status_is_not_repeated(stub: ApiStub, session: KubeSession) -> None:
@@ -352,3 +427,17 @@ async def test_requests_do_not_block_the_loop(stub: ApiStub, session: KubeSessio
     with blockbuster_ctx("scheduler"):
         await session.request("POST", "/x", body={"a": 1})
         assert [line async for line in session.stream(PODS, query={"watch": "true"})] == [b"one\n"]
+
+
+async def test_write_asks_again_when_it_has_its_connection(
+    stub: ApiStub, permitted: tuple[KubeSession, list[float]]
+) -> None:
+    session, permits = permitted
+    stub.answer("POST", "/x", server.ok({}))
+    for _ in range(2):  # on a new connection, and on one that was kept
+        permits[:] = [5.0, 0.0]
+        with pytest.raises(errors.KubeFenced):
+            await session.request("POST", "/x", body={})
+        permits[:] = [5.0, 5.0]
+        await session.request("POST", "/x", body={})
+    assert len(stub.seen) == 2

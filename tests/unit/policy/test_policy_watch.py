@@ -64,12 +64,12 @@ class Watched:
         return [rule.name for rule in self.rulebook.policy.rules]
 
     def counted(self, version: str) -> float:
-        name = "slurm_scheduler_policy_reloads_total"
+        name = "slurm_pod_scheduler_policy_reloads_total"
         return self.metrics.registry.get_sample_value(name, {"version": version}) or 0.0
 
     @property
     def outdated(self) -> bool:
-        return bool(self.metrics.registry.get_sample_value("slurm_scheduler_policy_outdated"))
+        return bool(self.metrics.registry.get_sample_value("slurm_pod_scheduler_policy_outdated"))
 
     async def look(self) -> None:
         await self.watch.look(self.path)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from scheduler.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
 from scheduler.core.naming import JOB_ID, Owner
-from slurmapi import BaseState, JobState, SlurmBusy
+from scheduler.core.pace import HANDOVER_SECONDS
+from slurmapi import BaseState, JobState, SlurmBusy, SlurmRefused
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import OWNER, Service
@@ -50,6 +53,56 @@ async def test_unrecorded_job_of_a_waiting_pod_is_adopted(slurm, kube, service):
     assert unit is not None
     assert unit.job is not None
     assert unit.job.job_id == job_id
+
+
+async def test_job_that_a_former_process_gave_back_is_ended_and_not_adopted(slurm, kube, service):
+    """Its cancel may still be on its way, and would look like somebody's scancel."""
+    former = slurm.add(
+        admin_comment=tag_of(owner=OWNER, uids=(UID,), given_back=True),
+        name=f"ns.train.{UID}",
+        state=RUNNING,
+        nodes=("n1",),
+    )
+    kube.create(UID)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    unit = service.units.get(UID)
+    assert unit is not None
+    assert unit.job is not None
+    assert unit.job.job_id != former
+    assert live(slurm) == {unit.job.job_id}
+    assert kube.bindings == []
+
+
+async def test_job_that_its_pod_names_is_kept_whatever_mark_came_late(slurm, kube, service):
+    job_id = slurm.add(
+        admin_comment=tag_of(owner=OWNER, uids=(UID,), given_back=True),
+        state=RUNNING,
+        nodes=("n1",),
+    )
+    kube.create(UID, annotations={JOB_ID: str(job_id)}, node="n1")
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    assert slurm.live(job_id)
+    assert slurm.calls["cancel"] == 0
+
+
+async def test_adopted_job_waits_like_any_other_for_a_pod_that_still_stops(slurm, kube):
+    """How long it has been running is not known: not since this machine was started."""
+    slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
+    kube.create(UID)
+    await asyncio.sleep(2 * HANDOVER_SECONDS)
+    in_way = {UID: 1}
+    service = Service(slurm, kube, left_over=lambda uid, _nodes: in_way.get(uid, 0))
+    service.start()
+    await asyncio.sleep(HANDOVER_SECONDS / 2)
+    assert kube.bindings == []
+    in_way.clear()
+    await asyncio.sleep(5)
+    assert kube.bindings == [(UID, "n1")]
+    await service.kill()
 
 
 async def test_job_without_a_pod_is_ended(slurm, kube, service):
@@ -143,3 +196,171 @@ async def test_lost_answer_to_a_submit_leads_to_one_job(slurm, kube, service):
     slurm.start(next(iter(live(slurm))))
     await asyncio.sleep(5)
     assert len(kube.bindings) == 1
+
+
+_MANY = 3000
+# Jobs and pods of before, and of the time since; clocks may differ by minutes.
+_LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+_LATER = _LONG_AGO + timedelta(hours=1)
+
+
+def crowd(slurm: TinySlurm) -> None:
+    """Jobs of others, all of them live."""
+    for _ in range(_MANY):
+        slurm.add(submit_time=int(_LONG_AGO.timestamp()))
+
+
+async def submitted(slurm: TinySlurm, count: int) -> None:
+    async with asyncio.timeout(60):
+        while slurm.calls["submit"] < count:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def test_new_pod_does_not_wait_for_a_look_at_all_old_jobs_of_others(slurm, kube, service):
+    crowd(slurm)
+    kube.create(UID, created=_LATER)
+    await seen(kube)
+    service.start()
+    await submitted(slurm, 1)
+    assert slurm.calls["job"] < _MANY / 10
+    kube.create("uid-1", name="second", created=_LATER)
+    await submitted(slurm, 2)
+    assert slurm.calls["job"] < _MANY / 5
+
+
+async def test_unrecorded_job_of_a_new_pod_is_found_before_the_old_ones(slurm, kube, service):
+    crowd(slurm)
+    job_id = slurm.add(admin_comment=tag(), submit_time=int(_LATER.timestamp()))
+    kube.create(UID, created=_LATER)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    assert slurm.calls["submit"] == 0
+    unit = service.units.get(UID)
+    assert unit is not None
+    assert unit.job is not None
+    assert unit.job.job_id == job_id
+
+
+@pytest.mark.parametrize("created", [_LONG_AGO, _LONG_AGO + timedelta(minutes=5), None])
+async def test_pod_that_may_be_older_than_a_job_waits_for_a_look_at_it(
+    slurm, kube, service, created
+):
+    """Five minutes may be the difference of two clocks."""
+    job_id = slurm.add(admin_comment=tag(), submit_time=int(_LONG_AGO.timestamp()))
+    crowd(slurm)
+    kube.create(UID, created=created)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(20)
+    assert slurm.calls["submit"] == 0
+    assert live(slurm) > {job_id}
+    unit = service.units.get(UID)
+    assert unit is not None
+    assert unit.job is not None
+    assert unit.job.job_id == job_id
+
+
+async def looks(slurm: TinySlurm, service: Service, *, afresh: bool = False) -> tuple[int, int]:
+    """Lists and single looks that one more census costs, asked for."""
+    before, former = slurm.calls.copy(), service.census.completed_at
+    service.census.ask(afresh=afresh)
+    async with asyncio.timeout(60):
+        while service.census.completed_at == former:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    spent = slurm.calls - before
+    return spent["all_states"], spent["job"]
+
+
+async def first_census(service: Service) -> None:
+    service.start()
+    async with asyncio.timeout(600):
+        while service.census.completed_at is None:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+
+
+async def test_later_census_among_many_jobs_of_others_costs_one_request(slurm, service):
+    crowd(slurm)
+    await first_census(service)
+    assert slurm.calls["job"] == _MANY
+    assert await looks(slurm, service) == (1, 0)
+    newest = [slurm.add(admin_comment="") for _ in range(3)]
+    assert await looks(slurm, service) == (1, 3)
+    assert {ids for call, ids in slurm.asked[-3:] if call == "job"} == {(it,) for it in newest}
+    assert await looks(slurm, service) == (1, 0)
+    assert await looks(slurm, service, afresh=True) == (1, _NEWEST)
+
+
+async def test_census_that_nobody_asked_for_takes_its_time_until_somebody_does(slurm, service):
+    await first_census(service)
+    crowd(slurm)
+    await asyncio.sleep(_PERIOD_SECONDS + 10)
+    assert 4 * 9 / _PACE_SECONDS <= slurm.calls["job"] <= 4 * 12 / _PACE_SECONDS
+    await looks(slurm, service)
+    assert slurm.calls["job"] == _MANY
+
+
+async def test_ids_are_looked_at_anew_after_slurm_has_lost_its_state(slurm, service):
+    """The memory of what was foreign must not hide a job of ours that has one of those ids now."""
+    crowd(slurm)
+    await first_census(service)
+    slurm.jobs.clear()
+    slurm.next_id = 1
+    orphan = slurm.add(admin_comment=tag("gone-uid"))
+    for _ in range(_MANY // 2 - 1):
+        slurm.add()
+    await looks(slurm, service)
+    await asyncio.sleep(5)
+    assert not slurm.live(orphan)
+
+
+async def test_jobs_of_others_that_end_do_not_have_the_rest_looked_at_again(slurm, service):
+    crowd(slurm)
+    await first_census(service)
+    for job_id in range(1, _MANY // 3):
+        slurm.end(job_id, BaseState.COMPLETED)
+    assert await looks(slurm, service) == (1, 0)
+
+
+async def test_job_given_back_that_ended_without_our_cancel_is_no_leftover(slurm, kube, service):
+    """As one whose cancel was carried out, and the answer lost."""
+    kube.create(UID)
+    await first_census(service)
+    await submitted(slurm, 1)
+    unit = service.units.get(UID)
+    assert unit is not None
+    ended, lives = slurm.add(), slurm.add()
+    slurm.end(ended, BaseState.CANCELLED)
+    unit.given_back |= {ended, lives}
+    await looks(slurm, service)
+    assert unit.given_back == {lives}
+
+
+async def test_job_that_cannot_be_read_is_tried_again_seldom(slurm, service):
+    """Such as an array whose first task has gone."""
+    await first_census(service)
+    odd = slurm.add()
+    slurm.fail["job"].append(SlurmRefused("Invalid job id", error_number=2017, status=500))
+    assert await looks(slurm, service) == (1, 1)
+    assert await looks(slurm, service) == (1, 0)
+    await asyncio.sleep(_PERIOD_SECONDS + 10)
+    assert slurm.asked.count(("job", (odd,))) == 2
+
+
+async def test_answer_with_all_ids_that_takes_long_is_asked_for_seldom(slurm, kube, service):
+    slurm.seconds["all_states"] = 4.0
+    service.start()
+    for _ in range(400):
+        await asyncio.sleep(1)
+        service.census.ask()
+    assert slurm.calls["all_states"] <= 400 / 20 + 1
+
+
+async def test_pods_that_come_and_go_ask_for_no_census(slurm, kube, service):
+    service.start()
+    await asyncio.sleep(5)
+    for number in range(20):
+        kube.create(f"uid-{number}", name=f"train-{number}")
+        await asyncio.sleep(2)
+    assert slurm.calls["submit"] == 20
+    assert slurm.calls["all_states"] == 1

@@ -6,8 +6,12 @@ import asyncio
 
 import pytest
 
+from scheduler.controller import Controller
+from scheduler.core.actions import Action
 from scheduler.core.fitness import Taint
+from scheduler.execute import Executor
 from scheduler.kube.errors import Conflict, KubeUnreachable, TooMany
+from scheduler.units import Unit
 from slurmapi import SlurmBusy, SlurmInvalid
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -25,7 +29,7 @@ async def begin(service: Service) -> None:
 
 def failed(service: Service, outcome: str) -> float:
     labels = {"action": "reconcile", "outcome": outcome}
-    value = service.metrics.registry.get_sample_value("slurm_scheduler_actions_total", labels)
+    value = service.metrics.registry.get_sample_value("slurm_pod_scheduler_actions_total", labels)
     return value or 0.0
 
 
@@ -80,6 +84,35 @@ async def test_binding_that_failed_is_made_again(slurm, kube, service, error):
     await serve(slurm, kube)
     assert kube.bindings == [(UID, "n1")]
     assert failed(service, error.outcome) == 3
+
+
+class NeverSettles(Executor):
+    """Wants each unit looked at again at once, whatever was done."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    async def do(self, unit: Unit, action: Action) -> float | None:
+        self.passes += 1
+        assert self.passes < 1000, "it loops hot"
+        return 0.0
+
+
+async def test_unit_that_never_settles_does_not_loop_hot(kube, service):
+    executor = NeverSettles()
+    controller = Controller(
+        queue=service.queue,
+        look=service.look,
+        executor=executor,
+        teller=service.teller,
+        metrics=service.metrics,
+        clock=asyncio.get_running_loop().time,
+    )
+    service.controller = controller
+    await begin(service)
+    kube.create(UID, cpu="")
+    await asyncio.sleep(600)
+    assert 10 < executor.passes < 200
 
 
 async def test_server_that_asks_for_time_gets_it(slurm, kube, service):

@@ -36,7 +36,7 @@ async def test_edit_is_carried_out_once(service: Service, slurm: TinySlurm, kube
     kube.edit(UID, annotated(comment="after", timeout="600"))
     await asyncio.sleep(100)
     assert (slurm.jobs[1].comment, slurm.jobs[1].time_limit_minutes) == ("after", 10)
-    assert slurm.calls["update"] == 2, "the fields, and the tag"
+    assert slurm.calls["update"] == 3, "the tag, the fields, and the tag"
     assert slurm.calls["submit"] == 1
     (event,) = events(service, "PlaceholderUpdated")
     assert "comment is 'after'" in event.message
@@ -53,10 +53,28 @@ async def test_next_process_does_not_repeat_an_edit(slurm: TinySlurm, kube: Tiny
     second = Service(slurm, kube)
     second.start()
     await asyncio.sleep(60)
-    assert slurm.calls["update"] == 2
+    assert slurm.calls["update"] == 3
     kube.edit(UID, annotated(comment="later"))
     await asyncio.sleep(5)
     assert slurm.jobs[1].comment == "later"
+    await second.kill()
+
+
+async def test_edit_that_is_taken_back_while_no_process_runs_is_taken_back_in_slurm(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    service = Service(slurm, kube)
+    await waits(service, kube, comment="before")
+    kube.edit(UID, annotated(comment="after"))
+    while slurm.jobs[1].comment != "after":  # noqa: ASYNC110 - the very moment counts
+        await asyncio.sleep(0.001)
+    await service.kill()
+    kube.edit(UID, annotated(comment="before"))
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(5)
+    assert slurm.jobs[1].comment == "before"
     await second.kill()
 
 
@@ -68,12 +86,12 @@ async def test_refused_edit_is_tried_again_with_pauses_and_told(
     kube.edit(UID, annotated(partition="nowhere", comment="taken"))
     await asyncio.sleep(20)
     assert slurm.jobs[1].comment == "taken"
-    assert slurm.calls["update"] <= 4
+    assert slurm.calls["update"] <= 5
     told = kube.told(UID)
     assert told is not None
     assert "partition 'nowhere' was not taken: Invalid partition" in told.message
     await asyncio.sleep(400)
-    assert slurm.calls["update"] <= 9
+    assert slurm.calls["update"] <= 10
     assert len(events(service, "UpdateRefused")) <= 8
 
     slurm.refuses = set()
@@ -95,6 +113,72 @@ async def test_correction_of_a_refused_edit_waits_out_no_pause(
     kube.edit(UID, annotated(partition="high"))
     await asyncio.sleep(2)
     assert slurm.jobs[1].partition == "high"
+
+
+async def test_account_and_qos_are_judged_by_a_submit_before_they_are_changed(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube)
+    kube.edit(UID, annotated(account="physics", qos="high"))
+    await asyncio.sleep(5)
+    assert (slurm.jobs[1].account, slurm.jobs[1].qos) == ("physics", "high")
+    trial = slurm.submissions[2]
+    assert (trial.account, trial.qos, trial.held, trial.priority) == ("physics", "high", True, None)
+    tag = read_tag(trial.admin_comment)
+    assert tag is not None
+    assert UID not in tag.uids
+    assert trial.name != slurm.jobs[1].name
+    assert slurm.live(1)
+    assert not slurm.live(2)
+
+
+async def test_account_that_is_taken_away_becomes_what_a_submit_makes_of_it(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, account="physics", qos="high")
+    slurm.defaults = {"account": "root", "qos": "normal"}
+    kube.edit(UID, annotated(account=None))
+    await asyncio.sleep(5)
+    assert (slurm.jobs[1].account, slurm.jobs[1].qos) == ("root", "high")
+    kube.edit(UID, annotated(qos=None))
+    await asyncio.sleep(5)
+    assert (slurm.jobs[1].account, slurm.jobs[1].qos) == ("root", "normal")
+    assert [job_id for job_id in slurm.jobs if slurm.live(job_id)] == [1]
+
+
+async def test_account_that_a_submit_may_not_have_is_not_changed_either(
+    service: Service, slurm: TinySlurm, kube: TinyKube
+) -> None:
+    await waits(service, kube, account="physics")
+    refusal = SlurmInvalid("Invalid qos specification", error_number=2066, status=500)
+    slurm.fail["submit"].append(refusal)
+    kube.edit(UID, annotated(qos="high", comment="after"))
+    slurm.fail["submit"].append(refusal)
+    await asyncio.sleep(5)
+    assert (slurm.jobs[1].qos, slurm.jobs[1].comment) == ("", "after")
+    (event,) = events(service, "UpdateRefused")
+    assert "qos 'high' was not taken: Invalid qos specification" in event.message
+    assert list(slurm.jobs) == [1]
+
+
+async def test_trial_that_is_left_over_ends_and_the_edit_is_carried_out(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    service = Service(slurm, kube)
+    await waits(service, kube)
+    slurm.fail["job"].append(SlurmUnreachable("down"))
+    slurm.fail["cancel"].append(SlurmUnreachable("down"))
+    kube.edit(UID, annotated(account="physics"))
+    await asyncio.sleep(0.1)
+    await service.kill()
+    assert slurm.live(2), "no trial was left over"
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(60)
+    assert slurm.jobs[1].account == "physics"
+    assert [job_id for job_id in slurm.jobs if slurm.live(job_id)] == [1]
+    await second.kill()
 
 
 async def test_edit_during_an_outage_is_carried_out_after_it(

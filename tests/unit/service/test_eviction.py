@@ -8,16 +8,20 @@ from typing import cast
 
 import pytest
 
+from scheduler.brake import EndingBrake
 from scheduler.core.actions import Evict
+from scheduler.core.brake import Limits
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
 from scheduler.eviction import Evictor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeUnreachable
 from scheduler.metrics import Metrics
-from scheduler.units import Unit
+from scheduler.units import Unit, Units
+from slurmapi import SlurmClient
 from tests.unit.core.things import pod
 from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
@@ -31,8 +35,19 @@ class Stage:
         self.kube, self.unit = kube, Unit(UID, "ns", "train", seen_at=0.0)
         self.told: list[str] = []
         self.metrics = Metrics()
+        brake = EndingBrake(
+            cast("SlurmClient", TinySlurm()),
+            limits=Limits(),
+            units=Units(),
+            pods=kube.store,
+            tell=lambda _unit, _reason, message: self.told.append(message),
+            warn=lambda _reason, message: self.told.append(message),
+            metrics=self.metrics,
+            clock=asyncio.get_running_loop().time,
+        )
         self.evictor = Evictor(
             cast("KubeApi", kube),
+            brake=brake,
             budget_seconds=budget_seconds,
             tell=lambda _unit, _reason, message: self.told.append(message),
             metrics=self.metrics,
@@ -48,7 +63,7 @@ class Stage:
         return asyncio.get_running_loop().time() - began
 
     def counted(self) -> float:
-        sample = "slurm_scheduler_evictions_total"
+        sample = "slurm_pod_scheduler_evictions_total"
         return self.metrics.registry.get_sample_value(sample, {"reason": "Preempted"}) or 0.0
 
 

@@ -20,7 +20,7 @@ from scheduler.core.actions import (
     Tell,
 )
 from scheduler.core.facts import InDoubt, NoJob, PodStage
-from scheduler.core.naming import JOB_ID, NODES, read_tag
+from scheduler.core.naming import JOB_ID, NODES, OwnerTag, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.kube.errors import KubeInterrupted
 from scheduler.units import Placeholder, Unit
@@ -59,7 +59,7 @@ def unit(service: Service) -> Unit:
 
 
 def count(service: Service, action: str, outcome: str) -> float:
-    sample = "slurm_scheduler_actions_total"
+    sample = "slurm_pod_scheduler_actions_total"
     labels = {"action": action, "outcome": outcome}
     return service.metrics.registry.get_sample_value(sample, labels) or 0.0
 
@@ -98,7 +98,8 @@ async def test_job_for_a_pod_that_runs_is_asked_for_on_its_node(service, slurm, 
 
 
 async def test_replaced_job_ends_after_the_new_one_is_recorded(service, slurm, kube, unit):
-    old = slurm.add()
+    tag = OwnerTag(1, OWNER.cluster, OWNER.scheduler, "ns", "train", (UID,))
+    old = slurm.add(admin_comment=tag.encode())
     service.units.set_job(unit, Placeholder(old))
     recorded: list[str] = []
     slurm.on_cancel = lambda _job: recorded.append(kube.pods[UID].metadata.annotations[JOB_ID])
@@ -205,6 +206,44 @@ async def test_failed_binding_is_raised_and_not_remembered(service, kube, unit):
     assert unit.bound == {}
 
 
+async def test_binding_whose_answer_and_look_were_lost_is_read_before_anything_is_written_again(
+    service, kube, unit
+):
+    kube.lose_next_binding = True
+    with pytest.raises(KubeInterrupted):
+        await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
+    kube.fail["bind"].append(KubeInterrupted("it was written again"))
+    assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) is None
+    assert unit.bound == {UID: "n1"}
+    assert service.recorder.reasons() == ["Scheduled"]
+
+
+async def test_binding_that_never_came_is_sent_again(service, kube, unit):
+    kube.fail["bind"].append(KubeInterrupted("cut"))
+    with pytest.raises(KubeInterrupted):
+        await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
+    assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) is None
+    assert kube.bindings == [(UID, "n1")]
+
+
+async def test_binding_of_before_that_another_hand_has_overtaken_is_seen(service, kube, unit):
+    kube.create("other", name="other", node="n2")
+    other = service.units.add(Unit("other", "ns", "other", seen_at=0.0))
+    service.units.binding["other"] = "n1"
+    kube.fail["bind"].append(KubeInterrupted("it was written again"))
+    named = dataclasses.replace(pod(PodStage.WAITING, uid="other"), name="other")
+    assert await service.executor.do(other, Bind(named, "s1", 4711, "n1")) == 0.0
+    assert other.bound == {"other": "n2"}
+
+
+async def test_binding_of_before_is_no_matter_once_its_pod_is_gone(service, kube, unit):
+    service.units.binding[UID] = "n1"
+    kube.fail["bind"].append(KubeInterrupted("it was written again"))
+    kube.delete(UID)
+    assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) == 1.0
+    assert UID not in service.units.binding
+
+
 async def test_node_of_a_binding_under_way_is_known_by_its_kubernetes_name(service, kube, unit):
     seen = []
     kube.on_bind = lambda uid, _node: seen.append(service.units.binding[uid])
@@ -254,6 +293,21 @@ async def test_refused_update_of_exclusions_is_counted_and_harms_nothing(service
     assert slurm.jobs[1].excluded_nodes == ()
 
 
+async def test_refused_exclusions_are_told_once_for_each_message_and_spaced_out(
+    service, slurm, unit
+):
+    await service.executor.do(unit, SUBMIT)
+    pauses = []
+    for _ in range(5):
+        slurm.fail["update"].append(SlurmInvalid("no", error_number=2014, status=422))
+        await service.executor.do(unit, Readmit(1, ("n1",)))
+        pauses.append(round(unit.readmit_at - asyncio.get_running_loop().time()))
+    assert pauses == [30, 60, 120, 240, 300]
+    assert service.recorder.reasons().count("UpdateRefused") == 1
+    await service.executor.do(unit, Readmit(1, ("n1",)))
+    assert (unit.readmit_refusals, unit.readmit_refused) == (0, None)
+
+
 # --- end ------------------------------------------------------------------------------------------
 
 
@@ -293,7 +347,7 @@ async def test_evicted_pod_is_told_why_first_and_deleted_once(service, kube, uni
     assert (uid, condition.type, condition.reason) == ("bound", "DisruptionTarget", "Preempted")
     assert service.recorder.reasons() == ["Preempted"]
     value = service.metrics.registry.get_sample_value
-    assert value("slurm_scheduler_evictions_total", {"reason": "Preempted"}) == 1
+    assert value("slurm_pod_scheduler_evictions_total", {"reason": "Preempted"}) == 1
 
 
 async def test_pod_that_is_gone_is_not_evicted(service, kube, unit):
@@ -313,6 +367,20 @@ async def test_rejection_is_told_once_with_all_problems(service, kube, unit):
     assert len(kube.patches) == 1
     assert PROBLEMS[0].text in kube.told(UID).message
     assert "recreate" in kube.told(UID).message
+
+
+async def test_second_mistake_soon_after_the_first_is_told_once_and_in_time(service, kube, unit):
+    other = (dataclasses.replace(PROBLEMS[0], expected="another thing"),)
+    await service.executor.do(unit, Reject(WAITING, PROBLEMS))
+    await asyncio.sleep(3)
+    again = [await service.executor.do(unit, Reject(WAITING, other)) for _ in range(3)]
+    assert again == [pytest.approx(7.0, abs=0.1)] * 3
+    assert len(kube.patches) == 1
+    await asyncio.sleep(8)
+    assert await service.executor.do(unit, Reject(WAITING, other)) is None
+    assert "another thing" in kube.told(UID).message
+    assert service.recorder.reasons() == ["SchedulingFailed"] * 2
+    assert count(service, "reject", "ok") == 2
 
 
 async def test_what_was_told_is_not_told_again(service, kube, unit):

@@ -59,9 +59,9 @@ async def test_metrics_are_served(faces, http):
     port = await faces.open(HERE, probes.metrics(metrics.registry))
     status, text = await fetched(http, port, "/metrics")
     assert status == 200
-    assert 'slurm_scheduler_kube_requests_total{operation="bind",outcome="ok"} 1.0' in text
-    assert 'slurm_scheduler_slurm_requests_total{operation="submit",outcome="busy"} 1.0' in text
-    assert "slurm_scheduler_build_info{" in text
+    assert 'slurm_pod_scheduler_kube_requests_total{operation="bind",outcome="ok"} 1.0' in text
+    assert 'slurm_pod_scheduler_slurm_requests_total{operation="submit",outcome="busy"} 1.0' in text
+    assert "slurm_pod_scheduler_build_info{" in text
     assert "process_cpu_seconds_total" in text
 
 
@@ -73,7 +73,7 @@ async def test_queue_feeds_its_metrics():
     metrics.waited(0.1)
     metrics.worked(0.2)
     value = metrics.registry.get_sample_value
-    prefix = "slurm_scheduler_workqueue"
+    prefix = "slurm_pod_scheduler_workqueue"
     assert value(f"{prefix}_depth") == 3
     assert value(f"{prefix}_adds_total") == 1
     assert value(f"{prefix}_retries_total") == 1
@@ -112,10 +112,11 @@ async def test_blocked_loop_is_counted(block, cause):
     block(2.5 * STALL_SECONDS)
     value = metrics.registry.get_sample_value
     async with asyncio.timeout(5):
-        while not value("slurm_scheduler_loop_stalls_total", {"cause": cause}):  # noqa: ASYNC110 - a mere number
+        while not value("slurm_pod_scheduler_loop_stalls_total", {"cause": cause}):  # noqa: ASYNC110 - a mere number
             await asyncio.sleep(0.005)
     task.cancel()
-    assert (value("slurm_scheduler_loop_lag_max_seconds") or 0.0) >= STALL_SECONDS
+    assert value("slurm_pod_scheduler_tasks") == len(asyncio.all_tasks())
+    assert (value("slurm_pod_scheduler_loop_lag_max_seconds") or 0.0) >= STALL_SECONDS
 
 
 @pytest.fixture

@@ -411,3 +411,27 @@ async def test_pod_is_not_bound_before_its_job_says_how_often_it_was_requeued(sl
     slurm.update_job = update
     await asyncio.sleep(20)
     assert len(kube.bindings) == 1
+
+
+async def test_crash_that_no_pulse_sees_costs_nobody_else_his_job(slurm, kube, service):
+    """After an outage the pulse rests for long; what a census found meanwhile is old when slurmctld
+    crashes once more, forgets our job, and gives its id to another.
+    """
+    service.start()
+    kube.create(OTHER, name="other")
+    await asyncio.sleep(5)
+    slurm.fail["states"].extend([SlurmUnreachable("connection refused")] * 1000)
+    await asyncio.sleep(35)
+    slurm.lose_next_submit = True
+    kube.create(UID)
+    await asyncio.sleep(10)
+    assert kube.pods[UID].metadata.annotations[JOB_ID] == "2", "a census has found it"
+    slurm.forget(2)
+    slurm.next_id = 2
+    foreign = slurm.add()
+    await asyncio.sleep(3)
+    kube.edit(UID, {"sunk.coreweave.com/timeout": "soon"})
+    await asyncio.sleep(1)
+    slurm.fail.clear()
+    await asyncio.sleep(60)
+    assert slurm.live(foreign)

@@ -51,7 +51,9 @@ class Scene:
         task.cancel()
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(f"slurm_scheduler_kill_wait_{name}", labels)
+        return self.metrics.registry.get_sample_value(
+            f"slurm_pod_scheduler_kill_wait_{name}", labels
+        )
 
 
 async def test_equal_values_are_nothing_to_speak_of():

@@ -15,6 +15,8 @@ from tests.unit.service.tiny_kube import TinyKube
 pytestmark = pytest.mark.looptime
 UID = "uid-0"
 RUNNING = JobState(BaseState.RUNNING)
+PENDING = JobState(BaseState.PENDING)
+NODE_FAIL = JobState(BaseState.NODE_FAIL)
 PREEMPTED = JobState(BaseState.PREEMPTED)
 
 
@@ -50,6 +52,36 @@ async def test_end_of_an_old_job_is_no_end_where_a_newer_one_holds_the_node(slur
     assert kube.deleted == []
     assert slurm.live(new)
     assert kube.pods[UID].metadata.annotations[JOB_ID] == str(new)
+
+
+@pytest.mark.parametrize("twin", [PENDING, RUNNING])
+async def test_job_that_came_late_keeps_no_pod_on_a_node_that_slurm_has_taken(
+    slurm, kube, service, twin
+):
+    """A process asked for it before the pod was bound, and died; it holds another node, or none."""
+    old = slurm.add(admin_comment=tag(), state=NODE_FAIL, nodes=("n1",))
+    late = slurm.add(admin_comment=tag(), state=twin, nodes=("n2",) if twin is RUNNING else ())
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    await seen(kube)
+    service.start()
+    await until(lambda: kube.deleted == [UID], seconds=30)
+    await until(lambda: not slurm.live(late), seconds=30)
+
+
+async def test_own_job_that_the_census_came_by_while_another_was_asked_for_is_found_soon(
+    slurm, kube, service
+):
+    """The pod names another's job, and a process before this one has left its own."""
+    foreign = slurm.add(state=RUNNING, nodes=("n1",))
+    own = slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
+    kube.create(UID, node="n1", annotations={JOB_ID: str(foreign), NODES: "n1"})
+    await seen(kube)
+    slurm.seconds["submit"] = 2.0
+    service.start()
+    await until(lambda: kube.pods[UID].metadata.annotations[JOB_ID] == str(own), seconds=30)
+    assert kube.deleted == []
+    assert slurm.live(foreign), "another's job is left alone"
+    await until(lambda: len([it for it in slurm.jobs if slurm.live(it)]) == 2, seconds=30)
 
 
 async def test_end_while_nobody_watched_ends_the_pod_once_all_jobs_are_known(slurm, kube, service):

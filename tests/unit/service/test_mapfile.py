@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.mapfile import MapFile
+from scheduler.mapfile import MapFile, MapFileError
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def test_change_is_taken_and_told_once(path: Path) -> None:
     assert not await file.look()
 
 
-@pytest.mark.parametrize("text", ["- no map", "s1: [", "s1: 7"])
+@pytest.mark.parametrize("text", ["- no map", "s1: [", "s1: 7", "s1: k2\ns1: k3\n"])
 async def test_file_that_breaks_leaves_what_it_said_before(path: Path, text: str) -> None:
     file = MapFile(path)
     write(path, text)
@@ -42,6 +42,12 @@ async def test_file_that_breaks_leaves_what_it_said_before(path: Path, text: str
     write(path, "")
     assert await file.look()
     assert file.nodes == {}
+
+
+def test_node_that_is_mapped_twice_is_refused_with_its_line(path: Path) -> None:
+    write(path, "s1: k1\ns2: k2\ns1: k3\n")
+    with pytest.raises(MapFileError, match=r"line 3: 's1' is given twice"):
+        MapFile(path)
 
 
 async def test_file_that_is_gone_leaves_what_it_said_before(path: Path) -> None:

@@ -85,9 +85,9 @@ def slurm_node(name: str, *states: str, **more: str) -> SlurmNode:
 
 @pytest.fixture
 async def world() -> World:
-    """Slurm has told its nodes, none of which matters."""
+    """Slurm has told its nodes, more than there are Nodes."""
     world = World()
-    await world.list()
+    await world.list(*map(slurm_node, ("n1", "n2", "n3", "n4")))
     return world
 
 
@@ -110,6 +110,23 @@ def test_every_reason_is_counted_and_the_most_frequent_told_first(world):
         "2 does not match the pod's required node affinity (gpu Exists); "
         "1 has the taint locked:NoSchedule, which the pod does not tolerate"
     )
+
+
+def test_node_behind_no_slurm_node_is_of_no_use(world):
+    world.put(node("n1"), node("control-plane", zone="a"))
+    assert "None of the 1 Kubernetes Nodes" in world.nodes.nowhere(ZONE_A)
+
+
+async def test_without_any_node_behind_slurms_nothing_is_said_either(world):
+    world.put(node("control-plane"))
+    assert world.nodes.nowhere(ZONE_A) == ""
+
+
+async def test_node_behind_several_slurm_nodes_is_counted_once():
+    world = World("comment")
+    world.put(node("k1"))
+    await world.list(slurm_node("s1", comment="k1"), slurm_node("s2", comment="k1"))
+    assert "None of the 1 Kubernetes Nodes" in world.nodes.nowhere(ZONE_A)
 
 
 def test_nothing_is_ruled_out_before_slurm_has_told_its_nodes():

@@ -77,6 +77,10 @@ EVICTED = (PodCondition("DisruptionTarget", "True", "EvictionByEvictionAPI"),)
             pod(leaving=True, conditions=EVICTED, container_statuses=(ended("main", 143),)),
             "pod deleted: EvictionByEvictionAPI, container main exit 143",
         ),
+        (
+            pod("Failed", leaving=True, container_statuses=(ended("main", 143, "Error"),)),
+            "pod deleted: container main exit 143",
+        ),
         (pod("Pending", leaving=True, node=""), "pod deleted before it was bound"),
     ],
 )
@@ -91,6 +95,8 @@ def test_outcome_in_words(found, told):
         ("mine", "mine; pod Succeeded"),
         ("x" * 1009, "x" * 1009 + "; pod Succeeded"),
         ("x" * 1010, "x" * 1010),
+        ("é" * 504, "é" * 504 + "; pod Succeeded"),
+        ("é" * 505, "é" * 505),
     ],
 )
 def test_users_comment_stays_whole(comment, then):
@@ -138,7 +144,7 @@ async def test_job_is_cancelled_though_its_outcome_cannot_be_written(slurm, kube
     assert not slurm.live(job_id)
     assert slurm.calls["update"] == 1
     counted = service.metrics.registry.get_sample_value(
-        "slurm_scheduler_actions_total", {"action": "note", "outcome": error.outcome}
+        "slurm_pod_scheduler_actions_total", {"action": "note", "outcome": error.outcome}
     )
     assert counted == 1
 

@@ -7,7 +7,7 @@ import pytest
 
 from annotations import Sharing, Switches
 from scheduler.core.naming import Owner, read_tag
-from scheduler.placeholder import SCRIPT, Mode, mode_for, submission
+from scheduler.placeholder import FIRST, SCRIPT, SCRIPT_MEMORY_MIB, Mode, mode_for, submission
 from slurmapi import KNOWN_VERSIONS, ApiVersion, JobSubmission
 from slurmapi.submission import encode
 from tests.unit.core.things import REQUEST
@@ -37,6 +37,16 @@ def test_external_job_has_no_script():
 def test_script_job_has_the_script():
     job = made(mode="script")
     assert (job.external, job.script) == (False, SCRIPT)
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "mebibytes"),
+    [("script", 1, SCRIPT_MEMORY_MIB), ("script", 4096, 4096), ("external", 1, 1)],
+)
+def test_script_has_memory_of_its_own(mode, asked, mebibytes):
+    request = dataclasses.replace(REQUEST, memory_mib=asked)
+    job = submission(request, owner=OWNER, mode=mode, namespace="ns", name="train", uids=UIDS[:1])
+    assert job.memory_mib == mebibytes
 
 
 def test_script_finds_its_programs_and_what_it_is_told():
@@ -105,7 +115,7 @@ def test_pods_wishes_become_the_jobs():
     assert (job.begin, job.dependency, job.held) == ("now+1hour", "afterok:1", True)
     assert (job.switches, job.switch_wait_seconds) == (1, 300)
     assert (job.user_id, job.group_id, job.priority) == (7, 8, 0)
-    assert job.working_directory == "/home/alice"
+    assert (job.working_directory, job.output) == ("/home/alice", None)
     assert job.singleton
 
 
@@ -114,7 +124,8 @@ def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
     assert (job.required_nodes, job.excluded_nodes) == (("n3",), ())
     assert (job.constraints, job.prefer, job.switches) == (None, None, None)
     assert (job.begin, job.dependency, job.held) == (None, None, False)
-    assert (job.shared, job.user_id, job.priority) == ("oversubscribe", 7, 0)
+    assert (job.shared, job.user_id) == ("oversubscribe", 7)
+    assert (job.priority, job.nice) == (FIRST, None)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ printf '%s\\n' "$*" >>"$0.asked"
 read -r status <"$0.answers" || status=000
 sed -i 1d "$0.answers"
 [ "$status" != hangs ] || sleep 60
-printf %s "$status"
+case " $* " in *" --cacert "*) cat /dev/fd/3 >>"$0.ca" ;; esac
+printf 'told by the API\\nand more\\n%s' "$status"
 """
 _TOKEN = "a-token-of-the-unit"
 
@@ -40,9 +41,11 @@ class Node:
             (self.programs / name).symlink_to(str(shutil.which(name)))
         self.environment = {"PATH": str(self.programs), "SLURM_JOB_ID": "4711"}
         self.script: subprocess.Popen[bytes] | None = None
+        self.output = folder / "slurm-4711.out"
+        self._output = self.output.open("wb")
 
     def hooks(self, *answers: object, kill_wait: int = 30) -> None:
-        self._program("curl", _CURL)
+        self.program("curl", _CURL)
         (self.programs / "curl.answers").write_text("".join(f"{it}\n" for it in answers))
         self.environment |= {
             "SLURM_POD_SCHEDULER_HOOKS_URL": "http://127.0.0.1:1",
@@ -52,12 +55,13 @@ class Node:
         }
 
     def scontrol(self, text: str) -> None:
-        self._program("scontrol", text)
+        self.program("scontrol", text)
 
     def start(self) -> None:
         self.script = subprocess.Popen(
             ["/bin/sh", "-c", SCRIPT],
             env=self.environment,
+            stderr=self._output,
             start_new_session=True,
             preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no thread of ours runs here
         )
@@ -74,6 +78,10 @@ class Node:
     def asked(self) -> list[str]:
         path = self.programs / "curl.asked"
         return path.read_text().splitlines() if path.exists() else []
+
+    def said(self) -> list[str]:
+        """The job's output, without what the shell says of a process that was ended."""
+        return [line for line in self.output.read_text().splitlines() if line != "Terminated"]
 
     def stdin(self) -> str:
         return (self.programs / "curl.stdin").read_text()
@@ -100,8 +108,9 @@ class Node:
         if self.script is not None and self.script.poll() is None:
             os.killpg(self.script.pid, signal.SIGKILL)
             self.script.wait(5)
+        self._output.close()
 
-    def _program(self, name: str, text: str) -> None:
+    def program(self, name: str, text: str) -> None:
         path = self.programs / name
         path.write_text(text)
         path.chmod(0o755)
@@ -159,6 +168,41 @@ def test_an_api_that_comes_back_is_heard(node):
     node.signal()
     assert node.ended(seconds=10) == 0
     assert len(node.asked()) == 3
+
+
+def test_trouble_is_said_once_in_the_output_and_in_the_syslog(node):
+    node.hooks("000", "000", 503, 200, kill_wait=20)
+    node.program("logger", '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.said"\n')
+    node.start()
+    node.signal()
+    assert node.ended(seconds=10) == 0
+    first, second = node.said()
+    assert first == (
+        "slurm-pod-scheduler: job 4711: no answer of http://127.0.0.1:1, told by the API (000); "
+        "the node is held for 20 s"
+    )
+    assert "(503)" in second
+    said = (node.programs / "logger.said").read_text()
+    assert said.startswith("-t slurm-pod-scheduler job 4711: no answer of http://127.0.0.1:1")
+
+
+def test_authority_is_given_to_curl_without_a_file(node):
+    node.hooks(409, 200)
+    authority = "-----BEGIN CERTIFICATE-----\n$HOME `id` \\\n-----END CERTIFICATE-----"
+    node.environment["SLURM_POD_SCHEDULER_CA"] = authority
+    node.start()
+    node.signal()
+    assert node.ended() == 0
+    assert (node.programs / "curl.ca").read_text() == f"{authority}\n" * 2
+    assert not node.said()
+
+
+def test_without_an_authority_curl_trusts_whom_the_node_trusts(node):
+    node.hooks(200)
+    node.start()
+    node.signal()
+    assert node.ended() == 0
+    assert "--cacert" not in str(node.asked())
 
 
 def test_more_signals_do_not_cut_the_wait_short(node):

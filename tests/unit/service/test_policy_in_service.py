@@ -13,6 +13,7 @@ from tests.unit.core.things import tag
 from tests.unit.policy.policies import PREFIX, policy
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "uid-0"
@@ -171,3 +172,48 @@ async def test_annotations_of_ours_on_a_pod_put_no_value_into_its_job(slurm, kub
     (submission,) = slurm.submissions.values()
     assert submission.account is None
     assert submission.required_nodes == ()
+
+
+def lost(service: Service) -> list[str]:
+    return [it.message for it in service.recorder.events if it.reason == "PlaceholderLost"]
+
+
+async def runs(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
+    """A pod that asked for an account, and got it."""
+    service.start()
+    kube.create(UID, annotations={PREFIX + "account": "x"})
+    await asyncio.sleep(5)
+    slurm.start(1)
+    await asyncio.sleep(5)
+    assert kube.bindings
+
+
+async def test_running_pod_that_a_new_policy_refuses_gets_its_lost_job_as_it_was(
+    slurm, kube, service
+):
+    await runs(slurm, kube, service)
+    take(service, LIMITED)
+    slurm.forget(1)
+    await asyncio.sleep(30)
+    (submission,) = slurm.submissions.values()
+    assert (submission.account, submission.required_nodes) == ("x", ("n1",))
+    (told,) = lost(service)
+    assert "The policy would refuse the pod now" in told
+    assert kube.deleted == []
+
+
+async def test_running_pod_cannot_edit_its_way_around_a_policy(slurm, kube, service):
+    await runs(slurm, kube, service)
+    take(service, LIMITED)
+    kube.edit(UID, {PREFIX + "account": "vip"})
+    slurm.forget(1)
+    await asyncio.sleep(900)
+    assert slurm.calls["submit"] == 1
+    (told,) = lost(service)
+    assert "runs without a Slurm job" in told
+    assert "account is 'vip'; expected one of 'physics'" in told
+    assert kube.deleted == []
+
+    kube.edit(UID, {PREFIX + "account": "physics"})
+    await asyncio.sleep(30)
+    assert slurm.submissions[2].account == "physics"

@@ -60,6 +60,7 @@ def test_flags_of_the_sunk_scheduler_are_known():
         "--metrics-bind-address=:8080",
         "--scheduler-name=tenant-slurm-scheduler",
         "--slurm-api-base=http://slurm-restapi:6820",
+        "--slurm-auth-token=eyJhbGciOiJIUzI1NiJ9.e30.c2ln",
         "--slurm-kill-wait=30s",
         "--watch-namespace=tenant",
         "--zap-log-level=debug",
@@ -67,6 +68,21 @@ def test_flags_of_the_sunk_scheduler_are_known():
     assert found.scheduler_name == "tenant-slurm-scheduler"
     assert found.watch_namespace == ("tenant",)
     assert found.slurm_kill_wait == 30.0
+    assert found.slurm_auth_token.get_secret_value() == "eyJhbGciOiJIUzI1NiJ9.e30.c2ln"
+
+
+def test_token_is_not_shown():
+    found = parsed("--slurm-auth-token=eyJhbGciOiJIUzI1NiJ9.e30.c2ln")
+    assert "eyJ" not in f"{found} {found!r}"
+    with pytest.raises(SettingsError) as refused:
+        parsed("--slurm-auth-token=two words")
+    assert "two words" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["$(SLURM_TOKEN)", "two words", "naïve"])
+def test_what_is_no_token_is_refused(given):
+    with pytest.raises(SettingsError, match=r"^--slurm-auth-token: "):
+        parsed(f"--slurm-auth-token={given}")
 
 
 def test_every_setting_has_a_flag_a_default_and_a_meaning():
@@ -304,6 +320,12 @@ def test_half_of_a_certificate_is_refused(flag):
     assert "both" in refused(f"--hooks-api-tls-{flag}-file=/x")
 
 
+def test_authority_of_a_hooks_api_without_tls_is_refused():
+    url = ("--hooks-api-url=http://h:1", "--hooks-api-token-file=/run/token")
+    assert "expected --hooks-api-url=https://HOST" in refused("--hooks-api-ca-file=/ca", *url)
+    assert "expected --hooks-api-url=https://HOST" in refused("--hooks-api-ca-file=/ca")
+
+
 def test_maps_are_pairs_joined_by_commas():
     found = parsed(
         "--gpu-types=NVIDIA_H100=h100, NVIDIA_L4=l4",
@@ -359,3 +381,56 @@ def test_url_for_jobs_that_is_none_is_refused(url):
 
 def test_url_for_jobs_needs_a_secret():
     assert "expected a file with a secret" in refused("--hooks-api-url=http://h:1")
+
+
+def test_election_has_the_defaults_of_the_field():
+    # kube-scheduler's, but for its being on: outside of a cluster there is no Lease
+    found = parsed("--leader-elect")
+    assert found.leader_elect is True
+    assert DEFAULTS.leader_elect is False
+    assert parsed("--leader-elect=false").leader_elect is False
+    assert found.leader_elect_lease_duration == 15
+    assert found.leader_elect_renew_deadline == 10
+    assert found.leader_elect_retry_period == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (
+            ["--leader-elect-lease-duration=10s"],
+            "--leader-elect-renew-deadline: 10.0: expected less than 10s, which is "
+            "--leader-elect-lease-duration: the leader has to end before another may lead",
+        ),
+        (
+            ["--leader-elect-renew-deadline=2.4s"],
+            "--leader-elect-retry-period: 2.0: expected less than 2s: 1.2 times it must be below "
+            "--leader-elect-renew-deadline, which is 2.4s",
+        ),
+        (
+            ["--leader-elect-lease-duration=15500ms"],
+            "--leader-elect-lease-duration: '15500ms': expected whole seconds: a Lease knows no "
+            "parts of them",
+        ),
+        (
+            ["--leader-elect-lease-duration=0"],
+            "--leader-elect-lease-duration: '0': expected at least 1s",
+        ),
+        (
+            ["--leader-elect-retry-period=0"],
+            "--leader-elect-retry-period: '0': expected more than 0s",
+        ),
+        (
+            ["--leader-elect-resource-name=A_b"],
+            "--leader-elect-resource-name: 'A_b': expected a name of small letters, digits, '-' "
+            "and '.'",
+        ),
+        (
+            ["--leader-elect-resource-namespace=A"],
+            "--leader-elect-resource-namespace: 'A': expected the name of a namespace",
+        ),
+        (["--leader-elect=maybe"], "--leader-elect: 'maybe': expected true or false"),
+    ],
+)
+def test_election_that_could_not_work_is_refused(flags, told):
+    assert refused(*flags) == told

@@ -75,3 +75,14 @@ def test_record_from_before_slurm_went_away_is_no_fact():
     assert mine.job_facts() == Tracked(job_id=4711, record=record())
     mine.job.proven = False
     assert mine.job_facts() == Tracked(job_id=4711)
+
+
+def test_record_is_believed_for_a_moment_only_while_slurm_is_silent():
+    units = Units()
+    job = Placeholder(4711, record=record(), record_at=100.0, proven=True)
+    assert job.believed(units.believed_since(999.0))
+    units.silent = True
+    assert job.believed(units.believed_since(101.0))
+    assert not job.believed(units.believed_since(103.0))
+    mine = units.add(Unit("a", "ns", "train", seen_at=0.0, job=job))
+    assert mine.job_facts(since=103.0) == Tracked(job_id=4711, record_at=100.0)

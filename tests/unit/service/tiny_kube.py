@@ -58,6 +58,11 @@ class TinyKube:
         for name in NODES:
             self.set_node(name)
 
+    def created(self, uid: str) -> datetime | None:
+        """When the pod of that uid was made, as the watch has shown it."""
+        pod = self.store.get(uid)
+        return None if pod is None else pod.metadata.creation_timestamp
+
     # --- the adapter's face
 
     async def bind(
@@ -133,11 +138,29 @@ class TinyKube:
 
     # --- the test's hands
 
+    def list_again(self) -> None:
+        """The watch begins anew, with a list."""
+        self._mirror.replace(self.pods.values())
+        for uid in self.pods:
+            self._loop.call_soon(self.on_change, uid)
+
+    def lose(self, uid: str) -> None:
+        """A list comes that lacks the pod, though it is there."""
+        self._mirror.remove(uid)
+        self._loop.call_soon(self.on_change, uid)
+
     def relist(self) -> None:
         """A new process sees the pods as they are."""
         self.store = Joined[Pod]()
         self._mirror = self.store.new()
         self._mirror.replace(self.pods.values())
+
+    def show_only(self, pods: Sequence[Pod]) -> None:
+        """The watch lists anew, and these are all that it is told of, right or wrong."""
+        for change in self._mirror.replace(pods):
+            found = change.new or change.old
+            if found is not None:
+                self.on_change(found.metadata.uid)
 
     def create(
         self,
@@ -147,14 +170,23 @@ class TinyKube:
         node: str = "",
         annotations: Mapping[str, str] | None = None,
         cpu: str = "4",
+        gpus: int = 0,
         gates: Sequence[str] = (),
         selector: Mapping[str, str] | None = None,
         spec: PodSpec | None = None,
+        created: datetime | None = None,
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
+        requests |= {"nvidia.com/gpu": gpus} if gpus else {}
         self._put(
             Pod(
-                ObjectMeta(name=name, namespace="ns", uid=uid, annotations=dict(annotations or {})),
+                ObjectMeta(
+                    name=name,
+                    namespace="ns",
+                    uid=uid,
+                    annotations=dict(annotations or {}),
+                    creation_timestamp=created,
+                ),
                 spec
                 or PodSpec(
                     node_name=node,

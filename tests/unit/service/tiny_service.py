@@ -6,15 +6,19 @@ Everything runs in one event loop, so that a loop with virtual time can play hou
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, cast
 
 from annotations import Rules
+from scheduler.brake import EndingBrake
 from scheduler.canceller import Canceller
 from scheduler.census import Census
 from scheduler.controller import Controller, run_workers
+from scheduler.core.brake import Limits
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import Owner
+from scheduler.core.reasons import Reason
 from scheduler.execute import Executor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
@@ -25,6 +29,7 @@ from scheduler.nodes import Nodes
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurmnodes import SlurmNodes
 from scheduler.slurmwatch import SlurmWatch
+from scheduler.successors import Successors
 from scheduler.teller import Teller
 from scheduler.units import Units
 from scheduler.workqueue import WorkQueue
@@ -73,9 +78,12 @@ class Service:
         *,
         recorder: TinyRecorder | None = None,
         unschedulable_reason: str = "",
+        left_over: Callable[[str, Iterable[str]], int] = lambda _uid, _nodes: 0,
+        limits: Limits | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.slurm, self.kube = slurm, kube
+        self.own_events: list[tuple[Reason, str]] = []
         self.recorder = recorder or TinyRecorder()
         self.metrics = metrics = Metrics()
         self.units = Units()
@@ -103,7 +111,9 @@ class Service:
             units=self.units,
             owner=OWNER,
             known_uids=kube.store,
+            created=kube.created,
             in_scope=lambda _namespace: True,
+            slurm_node=lambda unit: self.look.slurm_node(unit),  # noqa: PLW0108 - made later
             on_change=self.queue.add,
             clock=loop.time,
             metrics=metrics,
@@ -118,14 +128,26 @@ class Service:
             rules=Rules(),
             rulebook=self.rulebook,
             clock=loop.time,
-            doubtful=lambda _pod: self.census.completed_at is None,
             looked_through=lambda: self.census.completed_at is not None,
+            covered=self.census.covers,
+            left_over=left_over,
+            successors=Successors(metrics=metrics, clock=loop.time),
         )
-        teller = Teller(
+        self.teller = teller = Teller(
             cast("KubeApi", kube),
             cast("Recorder", self.recorder),
             condition_seconds=10.0,
             unschedulable_reason=unschedulable_reason,
+            metrics=metrics,
+            clock=loop.time,
+        )
+        self.brake = EndingBrake(
+            client,
+            limits=limits or Limits(),
+            units=self.units,
+            pods=kube.store,
+            tell=teller.warn,
+            warn=lambda reason, message: self.own_events.append((reason, message)),
             metrics=metrics,
             clock=loop.time,
         )
@@ -143,6 +165,8 @@ class Service:
             job_environment=lambda _unit: {},
             metrics=metrics,
             clock=loop.time,
+            doubt_pods=kube.list_again,
+            brake=self.brake,
         )
         self.controller = Controller(
             queue=self.queue,
@@ -162,6 +186,7 @@ class Service:
             self.census.run(),
             self.canceller.run(),
             self.slurm_nodes.run(),
+            self.brake.run(),
         )
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]

@@ -17,6 +17,7 @@ from slurmapi import (
     JobSubmission,
     Node,
     Ping,
+    SlurmConfig,
     SlurmError,
     SlurmInterrupted,
     SlurmNoSuchJob,
@@ -33,6 +34,8 @@ class TinySlurm:
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.comments = dict.fromkeys(NODES, "")
+        self.gres = ""
+        self.defaults: dict[str, str] = {}
         self.submissions: dict[int, JobSubmission] = {}
         self.next_id = 1
         self.calls: Counter[str] = Counter()
@@ -40,6 +43,8 @@ class TinySlurm:
         self.fail: defaultdict[str, deque[SlurmError]] = defaultdict(deque)
         self.refuses: set[str] = set()
         self.lose_next_submit = False
+        self.boot_time: int | None = 1000
+        self.seconds: defaultdict[str, float] = defaultdict(lambda: 0.002)
         self.on_cancel: Callable[[Job], None] = lambda _job: None
 
     # --- the client's face
@@ -51,13 +56,20 @@ class TinySlurm:
         await self._call("ping")
         return Ping(responding=True, status="UP")
 
+    async def config(self) -> SlurmConfig | None:
+        await self._call("config")
+        return None if self.boot_time is None else SlurmConfig(boot_time=self.boot_time)
+
     async def submit(self, submission: JobSubmission) -> Submitted:
         await self._call("submit")
         job_id = self.add(
             name=submission.name,
             admin_comment=submission.admin_comment,
             partition="main",
+            account=submission.account or self.defaults.get("account", ""),
+            qos=submission.qos or self.defaults.get("qos", ""),
             submission=submission,
+            gres=submission.gres or "",
             excluded_nodes=submission.excluded_nodes,
         )
         if self.lose_next_submit:
@@ -74,7 +86,8 @@ class TinySlurm:
         return self._node(name) if name in self.comments else None
 
     def _node(self, name: str) -> Node:
-        return Node(name=name, states=frozenset({"IDLE"}), comment=self.comments[name])
+        states = frozenset({"IDLE"})
+        return Node(name=name, states=states, comment=self.comments[name], gres=self.gres)
 
     async def job(self, job_id: int) -> Job:
         await self._call("job", job_id)
@@ -113,7 +126,7 @@ class TinySlurm:
     async def _call(self, operation: str, *job_ids: int) -> None:
         self.calls[operation] += 1
         self.asked.append((operation, job_ids))
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(self.seconds[operation])
         if self.fail[operation]:
             raise self.fail[operation].popleft()
 

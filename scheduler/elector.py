@@ -1,0 +1,245 @@
+"""Takes part in the election of the one process that may write, and keeps the lease while it leads.
+
+A process that loses the lease does not lead again: it ends, and another one starts from nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn, Protocol
+
+import structlog
+
+from scheduler.core.lease import JITTER_FACTOR, Candidate, Observed, Record, Timing
+from scheduler.kube.errors import Conflict, KubeError, NotFound
+from scheduler.kube.recorder import ObjectRef
+
+log = structlog.get_logger(__name__)
+
+# While another leads, looks in a retry period, so that what is released is taken within a second.
+_LOOKS: Final = 4
+_LOOK_JITTER: Final = 0.5
+
+
+class LeaseLostError(Exception):
+    """This process may not write any more, since it could not keep the lease."""
+
+
+class Store(Protocol):
+    """Where the lease is kept."""
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The object."""
+
+    async def read(self) -> Observed | None:
+        """As it is now; raises KubeError."""
+
+    async def write(self, record: Record) -> Observed:
+        """Over what was read or written last; raises Conflict, NotFound and other KubeErrors."""
+
+
+class Election(Protocol):
+    """What the other parts see of it."""
+
+    elected: asyncio.Event
+
+    def seconds_left(self) -> float:
+        """For how long this process may write; 0 or less where it may not."""
+
+    async def run(self) -> None:
+        """Take part for ever; end it by cancelling. Raises LeaseLostError."""
+
+    async def release(self) -> None:
+        """Let another process lead at once; this one may not write any more."""
+
+    def not_ready(self) -> list[str]:
+        """Why this process could not take over."""
+
+    def role(self) -> str:
+        """Who leads, in words; empty where nothing is to be said."""
+
+    def told(self) -> tuple[ObjectRef, str] | None:
+        """The Event that this process leads, about which object; None where there is none."""
+
+
+class Alone:
+    """No election: this process may write from its start to its end."""
+
+    def __init__(self) -> None:
+        self.elected = asyncio.Event()
+        self.elected.set()
+
+    def seconds_left(self) -> float:
+        """No end is known."""
+        return float("inf")
+
+    async def run(self) -> None:
+        """Nothing to be done."""
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        """Nobody waits for it."""
+
+    def not_ready(self) -> list[str]:
+        """Nothing could be missing."""
+        return []
+
+    def role(self) -> str:
+        """There is but one."""
+        return ""
+
+    def told(self) -> None:
+        """There is no object."""
+
+
+def awake() -> float:
+    """Seconds since the machine was started, those that it slept included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Elector:
+    """One candidate; `clock` must also count while the machine sleeps."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        identity: str,
+        timing: Timing,
+        clock: Callable[[], float] = awake,
+    ) -> None:
+        self._store = store
+        self._timing = timing
+        self._clock = clock
+        self._candidate = Candidate(identity, timing)
+        self._current = False
+        self._keeping = False
+        self._trouble = ""
+        self._name = f"{store.ref.namespace}/{store.ref.name}"
+        self.elected = asyncio.Event()
+        self.identity = identity
+
+    def seconds_left(self) -> float:
+        """For how long this process may write; 0 or less where it may not."""
+        return self._candidate.valid_until - self._clock()
+
+    def seconds_to_try(self) -> float:
+        """For how long the lease may be asked for: one that has led does so until it gives up."""
+        return self._left() if self._keeping else float("inf")
+
+    def not_ready(self) -> list[str]:
+        """Why this process could not take over."""
+        return [f"lease {self._name}: {self._trouble}"] if self._trouble else []
+
+    def role(self) -> str:
+        """Who leads, in words."""
+        if self.elected.is_set():
+            return f"leads: {self.identity}"
+        return f"stands by, {self._candidate.holder or 'nobody'} leads"
+
+    def told(self) -> tuple[ObjectRef, str]:
+        """As client-go tells it, under the reason LeaderElection."""
+        return self._store.ref, f"{self.identity} became leader"
+
+    async def run(self) -> None:
+        """Wait for the lease, then keep it. Raises LeaseLostError."""
+        await self._acquire()
+        log.info("leading", lease=self._name, identity=self.identity)
+        self.elected.set()
+        await self._keep()
+
+    async def release(self) -> None:
+        """Write that nobody leads, where we do; one that cannot be written runs out by itself."""
+        self._keeping = False
+        try:
+            async with asyncio.timeout(self._timing.renew / 2):
+                await self._released()
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease not released", lease=self._name, error=_told(error))
+
+    async def _released(self) -> None:
+        record = self._candidate.release()
+        if record is not None and not self._current:  # a renewal may have been cut off
+            self._candidate.saw(await self._store.read(), now=self._clock())
+            record = self._candidate.release()
+        if record is not None:
+            await self._store.write(record)
+            log.info("lease released", lease=self._name)
+
+    async def _acquire(self) -> None:
+        told = ""
+        while not await self._try(self._timing.renew / 2):
+            if self._candidate.holder != told:
+                told = self._candidate.holder
+                log.info("standing by", lease=self._name, leader=told)
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Until the next try; what several wait for they do not try at the same moment."""
+        if self._trouble:
+            return self._timing.retry * (1.0 + JITTER_FACTOR * random.random())  # noqa: S311
+        return self._timing.retry / _LOOKS * (1.0 + _LOOK_JITTER * random.random())  # noqa: S311
+
+    async def _keep(self) -> NoReturn:
+        self._keeping = True
+        while True:
+            await asyncio.sleep(max(min(self._timing.retry, self._left()), 0.0))
+            left = self._left()
+            if left <= 0:
+                raise LeaseLostError(self._lost())
+            await self._try(min(self._timing.renew / 2, left))
+
+    def _left(self) -> float:
+        return self._candidate.renew_by - self._clock()
+
+    def _lost(self) -> str:
+        if self._candidate.holder not in {"", self.identity}:
+            return f"lease {self._name} is held by {self._candidate.holder} now"
+        why = f": {self._trouble}" if self._trouble else ""
+        return f"lease {self._name} could not be renewed for {self._timing.renew:g} s{why}"
+
+    async def _try(self, seconds: float) -> bool:
+        """Whether the lease is ours for another while."""
+        try:
+            async with asyncio.timeout(seconds):
+                ours = await self._attempt()
+        except (KubeError, TimeoutError) as error:
+            if not self._trouble:
+                log.warning("lease not reached", lease=self._name, error=_told(error))
+            self._trouble = _told(error)
+            return False
+        self._trouble = ""
+        return ours
+
+    async def _attempt(self) -> bool:
+        if self._current:
+            try:
+                return await self._write()
+            except (Conflict, NotFound):
+                pass  # somebody has changed or deleted it
+        self._candidate.saw(await self._store.read(), now=self._clock())
+        return await self._write()
+
+    async def _write(self) -> bool:
+        self._current = False
+        asked_at = self._clock()
+        record = self._candidate.claim(now=asked_at)
+        if record is None:
+            return False
+        try:
+            written = await self._store.write(record)
+        except Conflict:
+            if self.elected.is_set():
+                raise
+            return False  # another was quicker
+        self._candidate.won(written, asked_at=asked_at)
+        self._current = True
+        return True
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or "no answer in time"

@@ -1,0 +1,204 @@
+"""How things stand now, as gauges: units and why they wait, and when each side was last heard of.
+
+Units are counted every few seconds, a part at a time, so that a scrape costs the same however many
+there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from prometheus_client import Gauge
+
+from scheduler.core import pending
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
+from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.metrics import Metrics
+from scheduler.units import Unit, Units
+from slurmapi import BaseState
+from slurmapi.jwt import Lifetime
+
+_EVERY_SECONDS: Final = 5.0
+# Fewer than a thousandth of a second each.
+_BREATHE_EVERY: Final = 250
+_MOST_NAMESPACES: Final = 200
+_OTHERS: Final = "_other"  # no name of a namespace begins so
+STATES: Final = (
+    *("none", "in_doubt", "vanished", "unknown"),
+    *("pending", "running", "suspended", "ended"),
+)
+_STARTED: Final = frozenset({"Running", "Succeeded"})
+
+
+class Heard(Protocol):
+    """A watch, as far as its age is concerned."""
+
+    name: str
+    synced: asyncio.Event
+    last_event_at: float | None
+
+
+class Gauges:
+    """Keeps the gauges. `leads` says whether this process does; `clock` is that of `answered_at`
+    and of the reflectors' last event.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        units: Units,
+        pods: Joined[Pod],
+        reflectors: Callable[[], Iterable[Heard]],
+        answered_at: Callable[[], float | None],
+        lifetime: Callable[[], Lifetime],
+        ready: Callable[[], bool],
+        leads: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._metrics = metrics
+        self._units = units
+        self._pods = pods
+        self._reflectors = reflectors
+        self._leads = leads
+        self._clock = clock
+        self._started_at = clock()
+        self._series: dict[Gauge, set[tuple[str, ...]]] = {}
+        for state in STATES:
+            metrics.units.labels(state, "").set(0)
+        metrics.slurm_answered.set_function(lambda: self._epoch(answered_at()))
+        metrics.token_issued.set_function(lambda: lifetime().issued_at)
+        metrics.token_expires.set_function(lambda: lifetime().expires_at)
+        metrics.ready.set_function(ready)
+        metrics.leader.set_function(leads)
+
+    async def run(self) -> None:
+        """For ever; end it by cancelling."""
+        while True:
+            await self.count()
+            await asyncio.sleep(_EVERY_SECONDS)
+
+    async def count(self) -> None:
+        """Count the units once, and find the watches that have begun. Who stands by counts none, so
+        that sums over all processes are right.
+        """
+        self._metrics.watch_heard.clear()
+        for name in {it.name for it in self._followed()}:
+            self._metrics.watch_heard.labels(name).set_function(self._heard(name))
+        if not self._leads():
+            return
+        found: Counter[tuple[str, str, str]] = Counter()
+        alone = 0
+        for number, unit in enumerate(self._units, 1):
+            found[unit.namespace, *standing(unit)] += 1
+            alone += self._alone(unit)
+            if number % _BREATHE_EVERY == 0:
+                await asyncio.sleep(0)
+        self._metrics.placeholders_without_pod.set(alone)
+        self._show(found)
+
+    def _heard(self, name: str) -> Callable[[], float]:
+        """Of several watches of one kind the one that has been silent for longest."""
+        return lambda: min(
+            (self._epoch(it.last_event_at) for it in self._followed() if it.name == name),
+            default=math.nan,
+        )
+
+    def _followed(self) -> list[Heard]:
+        """All watches but those that are done without, as the one of Nodes may be."""
+        reflectors = self._reflectors()
+        return [it for it in reflectors if it.last_event_at or not it.synced.is_set()]
+
+    def _epoch(self, moment: float | None) -> float:
+        return time.time() - self._clock() + (self._started_at if moment is None else moment)
+
+    def _alone(self, unit: Unit) -> int:
+        """How many jobs of the unit may run for nobody."""
+        pod = self._pods.get(unit.key)
+        wanted = pod is not None and not pod.finished
+        lives = unit.job is not None and not _ended(unit)
+        return len(unit.given_back) + (lives and not wanted)
+
+    def _show(self, found: Counter[tuple[str, str, str]]) -> None:
+        whole: Counter[tuple[str, ...]] = Counter()
+        for (_, state, reason), number in found.items():
+            whole[state, reason] += number
+        for key in self._series.get(self._metrics.units, set()):
+            whole.setdefault(key, 0)  # what was there once stays, for rates and alerts
+        self._set(self._metrics.units, whole)
+        self._set(self._metrics.namespace_units, _largest(found))
+
+    def _set(self, gauge: Gauge, values: Counter[tuple[str, ...]]) -> None:
+        for key in self._series.get(gauge, set()) - set(values):
+            gauge.remove(*key)
+        for key, number in values.items():
+            gauge.labels(*key).set(number)
+        self._series[gauge] = set(values)
+
+
+def standing(unit: Unit) -> tuple[str, str]:
+    """The state of the unit's placeholder, and why the unit waits; empty where it does not."""
+    state = _state(unit.job_facts())
+    if state == "pending":
+        return state, _pending_reason(unit)
+    told = unit.told_reason or unit.told[0]
+    waits = unit.waiting and told in MEANINGS and told != Reason.SLURM_PENDING
+    return state, str(told) if waits else ""
+
+
+def _pending_reason(unit: Unit) -> str:
+    record = unit.job.record if unit.job is not None else None
+    if record is None or record.state.base is not BaseState.PENDING:
+        return pending.UNSAID
+    return pending.label(record.state_reason)
+
+
+def _state(job: JobFacts) -> str:
+    match job:
+        case NoJob():
+            return "none"
+        case InDoubt():
+            return "in_doubt"
+        case Vanished():
+            return "vanished"
+        case Tracked(state=state):
+            if state is None:
+                return "unknown"
+            return "ended" if state.ended else state.base.value.lower()
+
+
+def _ended(unit: Unit) -> bool:
+    return unit.job is not None and unit.job.state is not None and unit.job.state.ended
+
+
+def _largest(found: Counter[tuple[str, str, str]]) -> Counter[tuple[str, ...]]:
+    """The namespaces with most units, and all others as one."""
+    sizes: Counter[str] = Counter()
+    for (namespace, _, _), number in found.items():
+        sizes[namespace] += number
+    own = {namespace for namespace, _ in sizes.most_common(_MOST_NAMESPACES)}
+    shown: Counter[tuple[str, ...]] = Counter()
+    for (namespace, state, reason), number in found.items():
+        shown[namespace if namespace in own else _OTHERS, state, reason] += number
+    return shown
+
+
+def saw_start(
+    metrics: Metrics, units: Units, *, old: Pod | None, new: Pod | None, now: float
+) -> None:
+    """Observe the time from binding a pod until the watch shows its containers started."""
+    if new is None or new.status.phase not in _STARTED:
+        return
+    unit = units.get(new.metadata.uid)
+    if unit is None or not unit.bound_at:
+        return
+    if old is not None and old.status.phase not in _STARTED:
+        metrics.stage_seconds.labels("started").observe(now - unit.bound_at)
+    unit.bound_at = 0.0

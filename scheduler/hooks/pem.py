@@ -1,0 +1,101 @@
+"""PEM files of the hooks API: read at the start, and again whenever they are renewed.
+
+What cannot be used leaves the former in use, so that a file that is half written harms nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from slurmapi.files import Signature, signature_of
+
+log = structlog.get_logger(__name__)
+
+LARGEST_AUTHORITY: Final = 16 * 1024
+"""It goes along with every job; a bundle of all authorities of the world is ten times that."""
+_LOOK_SECONDS: Final = 5.0
+
+_Signatures = tuple[Signature, ...] | None
+
+
+class PemFiles:
+    """Files that are one thing, called `what`; `take` reads them and takes them into use."""
+
+    def __init__(self, *paths: Path, what: str, take: Callable[[], None]) -> None:
+        self._paths = paths
+        self._what = what
+        self._take = take
+        self._signatures: _Signatures = None
+
+    def load(self) -> None:
+        """Take them into use. Raises OSError (ssl.SSLError is one) when they are no good."""
+        signatures = self._looked()
+        self._take()
+        self._signatures = signatures
+
+    async def follow(self) -> None:
+        """Take them into use again whenever they change, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                seen = await asyncio.to_thread(self._looked)
+                if seen is None or seen != self._signatures:
+                    await asyncio.to_thread(self.load)
+                    log.info("hooks API file renewed", what=self._what, file=str(self._paths[0]))
+            except OSError as error:
+                log.warning("hooks API file is no good", what=self._what, error=str(error))
+
+    def _looked(self) -> _Signatures:
+        """None where one of them has just changed: its other half may be on its way."""
+        found = [signature_of(path.stat()) for path in self._paths]
+        known = tuple(it for it in found if it is not None)
+        return known if len(known) == len(found) else None
+
+
+class Certificate:
+    """A TLS context with the certificate and the key in two files."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self.files = PemFiles(certificate, key, what="certificate", take=self._take)
+        self.context = _context()
+
+    def _take(self) -> None:
+        _context().load_cert_chain(*self._files)  # a half-written pair must not spoil the other
+        self.context.load_cert_chain(*self._files)
+
+
+class Authority:
+    """Who signed that certificate, as the scripts of placeholders are told: `text` in PEM."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.files = PemFiles(path, what="authority", take=self._take)
+        self.text = ""
+
+    def _take(self) -> None:
+        with self._path.open("rb") as file:
+            raw = file.read(LARGEST_AUTHORITY + 1)
+        if len(raw) > LARGEST_AUTHORITY:
+            raise ssl.SSLError(
+                f"{self._path}: more than {LARGEST_AUTHORITY} bytes; expected only the certificate "
+                "of the authority that signed that of the hooks API"
+            )
+        try:
+            text = raw.decode("ascii")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+        except (ValueError, ssl.SSLError) as error:
+            raise ssl.SSLError(f"{self._path}: expected a certificate in PEM ({error})") from None
+        self.text = text
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context

@@ -1,0 +1,49 @@
+"""Asks for the permit of a write where its first byte would leave: the time that a connection takes
+to be made or become free is over then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.connector import Connection
+
+from scheduler.kube.errors import KubeFenced
+
+Permit = Callable[[], float]
+"""Seconds within which the last byte of a write must have left; 0 or less: none may be sent."""
+
+
+def permitted(permit: Permit | None, method: str) -> float:
+    """Seconds that are left for it; raises KubeFenced for a write that must not be sent."""
+    if permit is None or method == "GET":
+        return float("inf")
+    left = permit()
+    if left <= 0:
+        raise KubeFenced(f"{method} was not sent: another process may lead by now")
+    return left
+
+
+def request_class(permit: Permit | None) -> type[aiohttp.ClientRequest]:
+    """The requests of a session whose writes take a permit."""
+    if permit is None:
+        return aiohttp.ClientRequest
+
+    class Request(aiohttp.ClientRequest):
+        """One that asks again when it has its connection."""
+
+        async def write_bytes(
+            self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+        ) -> None:
+            """The headers wait for the body, so nothing has left yet."""
+            try:
+                permitted(permit, self.method)
+            except KubeFenced as fenced:
+                if conn.protocol is not None:
+                    conn.protocol.set_exception(fenced)
+                return
+            await super().write_bytes(writer, conn, content_length)
+
+    return Request

@@ -1,0 +1,127 @@
+"""One Lease object: read, made, written over a version of it. The only wall clock time of the
+election is what is shown to people there.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.core.lease import Observed, Record
+from scheduler.kube.errors import KubeGarbled, NotFound
+from scheduler.kube.recorder import ObjectRef
+from scheduler.kube.session import KubeSession
+from scheduler.kube.wire import decoder
+
+_API: Final = "coordination.k8s.io/v1"
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+
+
+# As a whole, for what others put into the object stays.
+_decode: Final = decoder(dict[str, Any])
+
+
+class Leases:
+    """The Lease `name` in `namespace`. All raise KubeError; what others put into the object stays.
+
+    A try that takes longer than `timeout` seconds has failed.
+    """
+
+    def __init__(
+        self, session: KubeSession, namespace: str, name: str, *, timeout_seconds: float
+    ) -> None:
+        self._session = session
+        self._folder = f"/apis/{_API}/namespaces/{namespace}/leases"
+        self._timeout = timeout_seconds
+        self._object: dict[str, Any] | None = None
+        self._namespace = namespace
+        self._name = name
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The object that Events are about, as last seen."""
+        meta = {} if self._object is None else self._object["metadata"]
+        return ObjectRef(
+            kind="Lease",
+            namespace=self._namespace,
+            name=self._name,
+            uid=meta.get("uid", ""),
+            resource_version=meta.get("resourceVersion", ""),
+            api_version=_API,
+        )
+
+    async def read(self) -> Observed | None:
+        """As it is stored now; None where there is none."""
+        try:
+            answer = await self._ask("GET", f"{self._folder}/{self._name}", operation="get_lease")
+        except NotFound:
+            self._object = None
+            return None
+        return self._took(answer)
+
+    async def write(self, record: Record) -> Observed:
+        """Over the version last seen, or anew where there was none. Raises Conflict where another
+        was quicker, NotFound where it was deleted.
+        """
+        if self._object is None:
+            return self._took(await self._create(record))
+        body = {**self._object, "spec": {**self._object.get("spec", {}), **self._spec(record)}}
+        path = f"{self._folder}/{self._name}"
+        return self._took(await self._ask("PUT", path, body=body, operation="update_lease"))
+
+    async def _create(self, record: Record) -> bytes:
+        body = {
+            "apiVersion": _API,
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": self._spec(record),
+        }
+        return await self._ask("POST", self._folder, body=body, operation="create_lease")
+
+    def _spec(self, record: Record) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec: dict[str, Any] = {
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": int(record.seconds),
+            "leaseTransitions": record.transitions,
+            "renewTime": now,
+        }
+        before = {} if self._object is None else self._object.get("spec", {})
+        if record.holder != before.get("holderIdentity"):
+            spec["acquireTime"] = now
+        return spec
+
+    async def _ask(self, method: str, path: str, **options: Any) -> bytes:
+        return await self._session.request(method, path, timeout=self._timeout, **options)
+
+    def _took(self, answer: bytes) -> Observed:
+        whole = _decode(answer)
+        try:
+            lease = msgspec.convert(whole, _Lease)
+        except msgspec.ValidationError as error:
+            raise KubeGarbled(f"not a Lease: {error}") from error
+        self._object = whole
+        spec = lease.spec
+        record = Record(
+            holder=spec.holder_identity or "",
+            seconds=float(spec.lease_duration_seconds or 0),
+            transitions=spec.lease_transitions or 0,
+        )
+        return Observed(record, lease.metadata.resource_version)

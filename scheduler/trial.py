@@ -1,0 +1,65 @@
+"""Has Slurm judge what a job is to be charged to, without a job coming of it.
+
+Of an operator, as this scheduler is, Slurm takes any QoS for a pending job, and lets it run, though
+its account may not use that QoS; a submit it refuses (measured on 26.05.5 and 24.11.5 with
+slurmdbd). So a held job is submitted that stands for no pod, looked at for the account and the QoS
+it got, and cancelled. One that a crash leaves behind never starts, and a census ends it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from annotations import JobRequest
+from scheduler.core.naming import Owner
+from scheduler.placeholder import mode_for, submission
+from scheduler.units import Unit
+from slurmapi import Job, SlurmClient, SlurmError
+
+log = structlog.get_logger(__name__)
+
+
+class Trial:
+    """One submit on trial at a time, for one unit at a time."""
+
+    def __init__(self, slurm: SlurmClient, *, owner: Owner, placeholder_mode: str) -> None:
+        self._slurm = slurm
+        self._owner = owner
+        self._mode = placeholder_mode
+
+    async def charged(self, unit: Unit, request: JobRequest) -> Mapping[str, str]:
+        """The account and the QoS that a job of this request gets, by JobRequest field; without
+        those of which Slurm says nothing, as it has no slurmdbd.
+
+        Raises SlurmRefused where Slurm would not take such a job, SlurmError where it cannot be
+        asked.
+        """
+        job = await self._tried(unit, request)
+        return {name: told for name, told in (("account", job.account), ("qos", job.qos)) if told}
+
+    async def _tried(self, unit: Unit, request: JobRequest) -> Job:
+        mode = mode_for(self._mode, await self._slurm.negotiate())
+        placeholder = submission(
+            request,
+            owner=self._owner,
+            mode=mode,
+            namespace=unit.namespace,
+            name=unit.name,
+            uids=(f"trial-{secrets.token_hex(8)}",),
+        )
+        # A priority would make Slurm forget the hold.
+        held = replace(placeholder, held=True, priority=None, singleton=False)
+        job_id = (await self._slurm.submit(held)).job_id
+        try:
+            return await self._slurm.job(job_id)
+        finally:
+            await self._end(job_id)
+
+    async def _end(self, job_id: int) -> None:
+        failed: Mapping[int, SlurmError] = await self._slurm.cancel([job_id])
+        if failed:
+            log.warning("trial job is left to the next census", job_id=job_id)

@@ -1,0 +1,127 @@
+"""What a process does while another one leads: it knows, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import aiohttp
+import pytest
+
+from scheduler import probes, startup
+from scheduler.app import App
+from scheduler.core.naming import JOB_ID
+from scheduler.election import election_of
+from scheduler.elector import Alone, LeaseLostError
+from scheduler.metrics import Metrics
+from scheduler.settings import Address, Settings, SettingsError
+from scheduler.slurmwatch import SlurmWatch
+from scheduler.standby import Standby
+from scheduler.units import Placeholder, Unit, Units
+from slurmapi import SlurmClient
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+
+@pytest.fixture
+async def standby(service: Service) -> Standby:
+    return Standby(service.look, service.units)
+
+
+def job_of(service: Service, uid: str) -> int | None:
+    unit = service.units.get(uid)
+    return None if unit is None or unit.job is None else unit.job.job_id
+
+
+@pytest.mark.looptime
+async def test_units_are_what_the_pods_say(
+    service: Service, kube: TinyKube, standby: Standby
+) -> None:
+    kube.on_change = standby.follow
+    kube.create("u", annotations={JOB_ID: "7"})
+    await asyncio.sleep(1)
+    assert job_of(service, "u") == 7
+    kube.edit("u", {JOB_ID: "8"})
+    await asyncio.sleep(1)
+    assert job_of(service, "u") == 8
+    assert not service.units.by_job(7)
+    kube.edit("u", {JOB_ID: None})
+    await asyncio.sleep(1)
+    assert service.units.get("u") is not None
+    assert job_of(service, "u") is None
+    kube.delete("u")
+    await asyncio.sleep(1)
+    assert len(service.units) == 0
+
+
+@pytest.mark.looptime
+async def test_slurm_is_only_asked_whether_it_is_there(slurm: TinySlurm) -> None:
+    leads = False
+    units = Units()
+    watch = SlurmWatch(
+        cast("SlurmClient", slurm),
+        units=units,
+        on_change=lambda _key: None,
+        clock=asyncio.get_running_loop().time,
+        fast_seconds=0.25,
+        idle_seconds=2.0,
+        metrics=Metrics(),
+        leads=lambda: leads,
+    )
+    job_id = slurm.add(admin_comment="{}")
+    unit = units.add(_unit(job_id))
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(10)
+    assert watch.last_answer_at is not None
+    assert unit.job is not None
+    assert unit.job.state is None
+    leads = True
+    watch.hurry()
+    await asyncio.sleep(3)
+    assert unit.job.state is not None
+    task.cancel()
+
+
+def _unit(job_id: int) -> Unit:
+    return Unit("u", "ns", "train", seen_at=0.0, job=Placeholder(job_id))
+
+
+async def test_readiness_says_who_leads() -> None:
+    faces = probes.Faces()
+    here = Address(host="127.0.0.1", port=0)
+    port = await faces.open(here, probes.probes(list, lambda: "stands by, one leads"))
+    async with aiohttp.ClientSession() as session:
+        answer = await session.get(f"http://127.0.0.1:{port}/readyz")
+        assert (answer.status, await answer.text()) == (200, "ok\nstands by, one leads\n")
+    await faces.close()
+
+
+async def test_without_the_setting_there_is_no_election() -> None:
+    settings = Settings.model_validate({})
+    async with election_of(settings, user_agent="test", observe=lambda *_: None) as election:
+        assert isinstance(election, Alone)
+
+
+async def test_election_needs_a_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("scheduler.scope._NAMESPACE_FILE", tmp_path / "nothing")
+    settings = Settings.model_validate({"leader-elect": True})
+    with pytest.raises(SettingsError, match="expected the namespace of the Lease"):
+        async with election_of(settings, user_agent="test", observe=lambda *_: None):
+            pass
+
+
+async def test_lost_lease_is_the_one_error_that_is_left_of_all() -> None:
+    class Losing:
+        async def run(self) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_raised(ZeroDivisionError("torn down with it")))
+                group.create_task(_raised(LeaseLostError("lease a/b is held by c now")))
+
+    with pytest.raises(LeaseLostError, match="held by c now"):
+        await startup._run(cast("App", Losing()))
+
+
+async def _raised(error: Exception) -> None:
+    raise error

@@ -1,0 +1,75 @@
+"""A list that is wrong, and a Slurm that cannot be looked through: no pod pays for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from annotations import PREFIX
+from slurmapi import BaseState, SlurmUnreachable
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "uid-0"
+
+
+async def bound(slurm: TinySlurm, kube: TinyKube) -> int:
+    """A pod that runs, and its job."""
+    kube.create(UID)
+    await asyncio.sleep(5)
+    (job_id,) = slurm.jobs
+    slurm.start(job_id, node="n1")
+    await asyncio.sleep(5)
+    assert kube.bindings == [(UID, "n1")]
+    return job_id
+
+
+async def test_pod_that_a_list_lacks_keeps_its_placeholder(slurm, kube, service):
+    service.start()
+    job_id = await bound(slurm, kube)
+    kube.lose(UID)
+    await asyncio.sleep(60)
+    assert slurm.live(job_id)
+    assert UID in kube.store
+    kube.delete(UID)
+    kube.end_containers(UID)
+    await asyncio.sleep(30)
+    assert not slurm.live(job_id)
+
+
+async def test_pod_that_the_first_list_lacks_keeps_its_placeholder(slurm, kube, service):
+    service.start()
+    job_id = await bound(slurm, kube)
+    await service.kill()
+    kube.relist()
+    kube.lose(UID)
+    successor = Service(slurm, kube)
+    successor.start()
+    await asyncio.sleep(60)
+    assert slurm.live(job_id)
+    await successor.kill()
+    service.start()
+
+
+async def test_rejected_pod_is_told_once_while_jobs_cannot_be_looked_through(slurm, kube, service):
+    kube.create(UID, annotations={PREFIX + "timeout": "soon"})
+    await asyncio.sleep(1)
+    slurm.fail["all_states"].extend([SlurmUnreachable("away")] * 1000)
+    service.start()
+    await asyncio.sleep(60)
+    assert [written.reason for _, (written,) in kube.patches] == ["SchedulingFailed"]
+
+
+async def test_pod_that_runs_is_not_told_that_it_waits(slurm, kube, service):
+    """Its job is lost, and the answer to the next submit too; nobody remembers that it is bound."""
+    slurm.lose_next_submit = True
+    kube.create(UID, node="n1", annotations={"slurm-pod-scheduler/nodes": "n1"})
+    service.start()
+    await asyncio.sleep(1)
+    slurm.fail["all_states"].extend([SlurmUnreachable("away")] * 10)
+    await asyncio.sleep(60)
+    assert [job.state.base for job in slurm.jobs.values()] == [BaseState.PENDING]
+    assert kube.told(UID) is None
