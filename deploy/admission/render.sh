@@ -1,0 +1,31 @@
+#!/bin/sh
+# The admission policies with a site's own settings, for `kubectl apply -f -`:
+#
+#   sh deploy/admission/render.sh scheduler-name=tenant-slurm-scheduler slurm-kill-wait=60s
+#
+# Keys are flags of the scheduler, to be given the same values (docs/settings.md), and two more:
+# scheduler-user, who writes the scheduler's records, and tolerate, the keys of taints that its pods
+# shall tolerate. Several values are joined by commas. FILES names other manifests than the three.
+set -eu
+here=$(dirname "$0")
+files=${FILES:-"$here/mutating.yaml $here/records.yaml $here/validating.yaml"}
+script=
+for setting in "$@"; do
+  key=${setting%%=*}
+  case $setting in
+    *"'"* | *'|'* | *\\* | *'&'*) echo "render.sh: $setting: expected no quotes, |, & or \\" >&2; exit 2 ;;
+    *=*) ;;
+    *) echo "render.sh: $setting: expected KEY=VALUE" >&2; exit 2 ;;
+  esac
+  # shellcheck disable=SC2086
+  grep -q "'$key': '" $files || {
+    echo "render.sh: $key is no setting of the policies; expected one of" \
+      "$(sed -n "s/^ *'\\([a-z-]*\\)': '.*/\\1/p" $files | sort -u | tr '\n' ' ')" >&2
+    exit 2
+  }
+  script="$script;s|'$key': '[^']*'|'$key': '${setting#*=}'|"
+done
+for file in $files; do
+  echo "---"
+  sed -e "${script#;}" "$file"
+done

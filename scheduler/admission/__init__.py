@@ -1,0 +1,1 @@
+"""Makes the part of the admission policies that is about single annotations."""
