@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The container image: `image.sh build [OPTION OF THE ENGINE...]` builds it, `image.sh sbom` prints what
+# is in it. docs/image.md says which variables it heeds.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+SBOM=/usr/share/slurm-pod-scheduler/sbom.cdx.json
+VERSION=${VERSION:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' scheduler/__init__.py)}
+IMAGE=${IMAGE:-slurm-pod-scheduler:$VERSION}
+
+engine() {
+  local name
+  for name in ${ENGINE:-docker podman buildah}; do
+    # A docker without its daemon is none.
+    if "$name" info > /dev/null 2>&1; then echo "$name"; return; fi
+  done
+  echo "none of ${ENGINE:-docker, podman and buildah} works here: name one in ENGINE" >&2
+  return 1
+}
+
+in_git() {
+  local fallback=$1
+  shift
+  git "$@" 2> /dev/null || echo "$fallback"
+}
+
+build() {
+  local engine options
+  engine=$(engine)
+  REVISION=${REVISION:-$(in_git unknown rev-parse HEAD)}
+  export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(in_git 0 log -1 --format=%ct)}
+  options=(--file Dockerfile --tag "$IMAGE")
+  options+=(--build-arg "VERSION=$VERSION" --build-arg "REVISION=$REVISION")
+  options+=(--build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH")
+  if [ -n "${BASE:-}" ]; then options+=(--build-arg "BASE=$BASE"); fi
+  if [ -n "${SOURCE:-}" ]; then options+=(--build-arg "SOURCE=$SOURCE"); fi
+  if [ -n "${PIP_INDEX_URL:-}" ]; then options+=(--build-arg "PIP_INDEX_URL=$PIP_INDEX_URL"); fi
+  if [ -n "${PIP_CONFIG_FILE:-}" ]; then options+=(--secret "id=pip.conf,src=$PIP_CONFIG_FILE"); fi
+  if [ -n "${PIP_CERT:-}" ]; then options+=(--secret "id=ca.crt,src=$PIP_CERT"); fi
+  # The other format of podman and buildah has no HEALTHCHECK.
+  if [ "$engine" != docker ]; then
+    options+=(--format docker --timestamp "$SOURCE_DATE_EPOCH")
+  fi
+  "$engine" build "${options[@]}" "$@" .
+}
+
+sbom() {
+  local engine
+  engine=$(engine)
+  if [ "$engine" != buildah ]; then
+    "$engine" run --rm --entrypoint cat "$IMAGE" "$SBOM"
+    return
+  fi
+  container=$(buildah from --pull=never "$IMAGE")
+  trap 'buildah rm "$container" > /dev/null' EXIT
+  buildah run "$container" cat "$SBOM"
+}
+
+case ${1:-} in
+  build) shift; build "$@" ;;
+  sbom) sbom ;;
+  *) echo "usage: $0 build|sbom" >&2; exit 2 ;;
+esac
