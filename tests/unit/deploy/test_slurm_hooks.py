@@ -18,7 +18,7 @@ cat >>"$0.stdin"
 printf '%s\\n' "$*" >>"$0.asked"
 read -r status <"$0.answers" || status=000
 sed -i 1d "$0.answers"
-printf 'told by the API\\n%s' "$status"
+printf 'told by the API\\nand more\\n%s' "$status"
 """
 
 
@@ -165,7 +165,7 @@ def test_silence_is_borne_for_so_long_only(host):
     host.curl(*[503] * 99)
     host.settings(UNREACHABLE_SECONDS=2, POLICY="drain")
     assert host.run("prolog-slurmctld.sh") < 10
-    assert "no answer of http://127.0.0.1:1 for 2 s (503" in host.said()
+    assert "no answer of http://127.0.0.1:1 for 2 s (503, told by the API)" in host.said()
     (drained,) = host.asked("scontrol")
     assert drained.startswith("update nodename=n[1-3],m7 state=drain reason=slurm-pod-scheduler: ")
 
@@ -180,8 +180,17 @@ def test_several_schedulers_are_asked_in_turn(host):
     ]
 
 
-def test_epilog_says_once_which_job_has_ended(host):
-    host.curl(503)
+@pytest.mark.parametrize(("answers", "times"), [((503, 202), 2), ((503, 503, 503, 202), 3)])
+def test_epilog_looks_for_the_scheduler_that_leads(host, answers, times):
+    host.curl(*answers)
+    host.settings()
+    host.run("epilog-slurmctld.sh")
+    assert len(host.asked()) == times
+
+
+@pytest.mark.parametrize("answer", [202, 401, 500])
+def test_epilog_says_once_which_job_has_ended(host, answer):
+    host.curl(answer)
     host.settings()
     host.run("epilog-slurmctld.sh")
     (asked,) = host.asked()

@@ -1,0 +1,30 @@
+"""`python -m deploy.helm.admission`: the chart's copy of the admission policies.
+
+A chart reads no files outside its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_DEPLOY: Final = Path(__file__).parents[1]
+FOLDER: Final = _DEPLOY / "helm/slurm-pod-scheduler/admission"
+
+
+def made() -> Iterator[tuple[str, str]]:
+    """Name and text of each file."""
+    for path in sorted((_DEPLOY / "admission").glob("*.yaml")):
+        yield path.name, path.read_text(encoding="utf-8")
+
+
+def main() -> None:
+    """Write them."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in made():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

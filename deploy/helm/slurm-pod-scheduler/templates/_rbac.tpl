@@ -1,0 +1,76 @@
+{{/* What is done with pods and told about them, wherever they are served. */}}
+{{- define "slurm-pod-scheduler.podRules" -}}
+# delete: a pod whose Slurm job has ended
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, delete]
+- apiGroups: [""]
+  resources: [pods/binding]
+  verbs: [create]
+{{- if eq .Values.scheduler.config.scheduler.evictionPolicy "budget" }}
+# asks PodDisruptionBudgets first
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- end }}
+# conditions, and the annotation that records the job id
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+{{ include "slurm-pod-scheduler.eventRules" . }}
+{{- end -}}
+
+{{- define "slurm-pod-scheduler.eventRules" -}}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
+{{/* A pod is bound only to a Node that is there, ready and not cordoned. */}}
+{{- define "slurm-pod-scheduler.nodeRules" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end -}}
+
+{{/* The uid of that namespace tells this cluster from others on the same Slurm. */}}
+{{- define "slurm-pod-scheduler.identityRules" -}}
+# its uid tells this cluster from others on the same Slurm
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [{{ . }}]
+  verbs: [get]
+{{- end -}}
+
+{{/* Who leads: the one Lease, which a right to create cannot name. */}}
+{{- define "slurm-pod-scheduler.leaseRules" -}}
+# who leads
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "slurm-pod-scheduler.fullname" . }}]
+  verbs: [get, update]
+{{- end -}}
+
+{{/* A binding of a role to the scheduler: (dict "root" $ "kind" "Role" "name" NAME "namespace" NAMESPACE). */}}
+{{- define "slurm-pod-scheduler.roleBinding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "slurm-pod-scheduler.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "slurm-pod-scheduler.serviceAccountName" .root }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}
