@@ -7,7 +7,11 @@ main() {
     . "${0%/*}/hooks.sh"
     configured || return
     for each in $URL; do
-        post "$each/v1/hints" 2 "job=$SLURM_JOB_ID" event=ended
+        for _ in 1 2 3; do
+            post "$each/v1/hints" 2 "job=$SLURM_JOB_ID" event=ended
+            # 503: of several schedulers one that stands by; the next connection may find the leader
+            [ "$status" = 503 ] || break
+        done
     done
 }
 

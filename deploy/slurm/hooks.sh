@@ -22,8 +22,9 @@ say() {
         printf '%s\n' "slurm-pod-scheduler: $*" >&2
 }
 
-# post URL SECONDS [NAME=VALUE]...: sets `status` (000 without an answer) and `text`. The token goes
-# through a pipe, for arguments are seen by everybody on this host.
+# post URL SECONDS [NAME=VALUE]...: sets `status` (000 without an answer) and `text`, its first line:
+# curl says more than one of a certificate. The token goes through a pipe, for arguments are seen by
+# everybody on this host.
 post() {
     url=$1 seconds=$2
     shift 2
@@ -39,5 +40,5 @@ post() {
                 --header @- --write-out '\n%{http_code}' "$@" "$url" 2>&1
     )
     status=${text##*"$newline"}
-    text=${text%"$newline"*}
+    text=${text%%"$newline"*}
 }
