@@ -45,7 +45,7 @@ def bootstrap(
 
     `hooks` are shell commands run at the end with the directory as $1. Raises PrerequisiteError.
     """
-    _need_mmdebstrap()
+    need_program("mmdebstrap")
     partial = root.with_name(root.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     run(
@@ -65,17 +65,18 @@ def bootstrap(
     partial.rename(root)
 
 
-def _need_mmdebstrap() -> None:
-    if shutil.which("mmdebstrap"):
+def need_program(name: str) -> None:
+    """Have the program of the Debian package of that name installed. Raises PrerequisiteError."""
+    if shutil.which(name):
         return
     if not shutil.which("apt-get"):
         raise PrerequisiteError(
-            "mmdebstrap is missing and there is no apt-get to install it: the live tier needs a "
+            f"{name} is missing and there is no apt-get to install it: the live tier needs a "
             "Debian machine"
         )
-    with told("installing mmdebstrap"):
+    with told(f"installing {name}"):
         run(("apt-get", "update"))
-        run(("apt-get", "install", "--yes", "--no-install-recommends", "mmdebstrap"))
+        run(("apt-get", "install", "--yes", "--no-install-recommends", name))
 
 
 def _mirror() -> str:

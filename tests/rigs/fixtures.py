@@ -1,4 +1,4 @@
-"""The real Kubernetes cluster as pytest fixtures, started once for the session.
+"""The real Kubernetes cluster, and Prometheus, as pytest fixtures, started once for the session.
 
 Plain synchronous fixtures, so that tests in any event loop share them. Nothing starts, and nothing
 big is imported, before a test asks for it.
@@ -7,6 +7,7 @@ big is imported, before a test asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -15,9 +16,12 @@ from tests.rigs import slurm_conf
 from tests.rigs.slurm_conf import SHAPES
 
 if TYPE_CHECKING:
+    from tests.rigs.helm import Helm
     from tests.rigs.kube import KubeRig
     from tests.rigs.kube_build import KubeBinaries
     from tests.rigs.node_real import RealNode
+    from tests.rigs.node_sim import SimulatedNodes
+    from tests.rigs.prometheus import PrometheusBinaries
 
 # Both Slurm rigs use the one Kubernetes, so their nodes are its Nodes.
 SIMULATED: Final = tuple(
@@ -35,16 +39,30 @@ def live_kube_binaries() -> KubeBinaries:
 
 
 @pytest.fixture(scope="session")
-def live_kube(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
-    """A cluster with a played, Ready Node for each schedulable node of the Slurm rigs."""
+def live_control_plane(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
+    """A cluster without a Node."""
     from tests.rigs.kube import KubeRig
+
+    with KubeRig(live_kube_binaries, kubelets=(REAL,), audited=True) as rig:
+        yield rig
+
+
+@pytest.fixture(scope="session")
+def live_nodes(live_control_plane: KubeRig) -> Iterator[SimulatedNodes]:
+    """A played, Ready Node for each schedulable node of the Slurm rigs."""
     from tests.rigs.node_sim import SimulatedNodes
     from tests.rigs.simulator.nodes import NodeShape
 
     devices = {"nvidia.com/gpu": slurm_conf.GPUS_PER_NODE}
     shapes = [NodeShape(name=name, devices=devices) for name in SIMULATED]
-    with KubeRig(live_kube_binaries, kubelets=(REAL,)) as rig, SimulatedNodes(rig, shapes):
-        yield rig
+    with SimulatedNodes(live_control_plane, shapes) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def live_kube(live_control_plane: KubeRig, live_nodes: SimulatedNodes) -> KubeRig:
+    """The cluster with its Nodes."""
+    return live_control_plane
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +72,37 @@ def live_real_node(live_kube: KubeRig) -> Iterator[RealNode]:
 
     with RealNode(live_kube, REAL) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def prometheus_binaries() -> PrometheusBinaries:
+    """The real Prometheus and promtool."""
+    from tests.rigs.prometheus import ensure
+
+    return ensure()
+
+
+@pytest.fixture(scope="session")
+def live_clock() -> Path:
+    """The library by which a process has a time of day of its own."""
+    from tests.rigs.faketime import ensure
+
+    return ensure()
+
+
+@pytest.fixture(scope="session")
+def live_image(live_real_node: RealNode) -> str:
+    """The image of the scheduler, built from its Dockerfile, by the name the real Node knows."""
+    from tests.rigs import image
+
+    live_real_node.load(image.ensure())
+    return image.NAME
+
+
+@pytest.fixture(scope="session")
+def live_helm(live_kube: KubeRig, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """helm on the cluster, as its administrator."""
+    from tests.rigs.helm import Helm, helm_program
+
+    home = tmp_path_factory.mktemp("helm")
+    return Helm(helm_program(), home=home, kubeconfig=live_kube.kubeconfig)

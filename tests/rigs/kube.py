@@ -20,10 +20,12 @@ from typing import Any, Final, Self
 
 from tests.rigs import kube_files
 from tests.rigs.kube_build import KubeBinaries
+from tests.rigs.log_file import LogFile
 from tests.rigs.process import Daemon
 from tests.support.ports import free_ports
 
-_COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
+_MANAGER: Final = "kube-controller-manager"
+_COMPONENTS: Final = ("etcd", "kube-apiserver", _MANAGER)
 _ASK_SECONDS: Final = 10.0
 _JSON: Final = "application/json"
 _CONTENT: Final = {"PATCH": "application/merge-patch+json"}
@@ -31,10 +33,11 @@ _CONTENT: Final = {"PATCH": "application/merge-patch+json"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API server said, a refusal included."""
+    """What the API server said, a refusal included; `warnings` as it sends them beside it."""
 
     status: int
     text: str
+    warnings: tuple[str, ...] = ()
 
     @property
     def body(self) -> dict[str, Any]:
@@ -46,21 +49,26 @@ class KubeRig:
     """A control plane; a context manager that starts and ends it.
 
     `url`, `token` (of a cluster admin) and `ca`, or `kubeconfig`, are the way in. `audit_log` holds
-    a JSON line for each request. `kubelets` names the Nodes that will have a real kubelet.
+    a JSON line for each request; with `audited` writes about pods stand there with all they say.
+    `kubelets` names the Nodes that will have a real kubelet.
     """
 
-    def __init__(self, binaries: KubeBinaries, *, kubelets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, binaries: KubeBinaries, *, kubelets: Sequence[str] = (), audited: bool = False
+    ) -> None:
         self.binaries = binaries
         self._run = Path(tempfile.mkdtemp(prefix="kube-rig-"))
         self._etcd, self._etcd_peer, self._port, self._manager = free_ports(4)
         self.url = f"https://127.0.0.1:{self._port}"
-        self.files = kube_files.write(self._run / "files", url=self.url, kubelets=kubelets)
+        self.files = kube_files.write(
+            self._run / "files", url=self.url, kubelets=kubelets, audited=audited
+        )
         self.token = self.files.tokens[kube_files.ADMIN]
         self.ca = self.files.ca
         self._context = ssl.create_default_context(cafile=str(self.ca))
         self.kubeconfig = self.files.kubeconfig(kube_files.ADMIN)
         self.log_directory = self._run / "log"
-        self.audit_log = self.log_directory / "audit.log"
+        self.audit_log = LogFile(self.log_directory / "audit.log")
         self.log_directory.mkdir()
         self._daemons: dict[str, Daemon] = {}
 
@@ -76,16 +84,41 @@ class KubeRig:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def back_up(self, folder: Path) -> None:
+        """Copy etcd's data, which costs the API server a moment."""
+        self.stop("kube-apiserver")
+        self.stop("etcd")
+        shutil.copytree(self._run / "etcd", folder)
+        self.start("etcd")
+        self.start("kube-apiserver")
+
+    def restore(self, folder: Path) -> None:
+        """Put an older state in the place of the present one; versions go back with it."""
+        for component in reversed(_COMPONENTS):
+            self.stop(component)
+        shutil.rmtree(self._run / "etcd")
+        shutil.copytree(folder, self._run / "etcd")
+        for component in _COMPONENTS:
+            self.start(component)
+
     def stop(self, component: str, *, kill: bool = False) -> None:
         """End "etcd", "kube-apiserver" or "kube-controller-manager" by SIGTERM, or by SIGKILL."""
         self._daemons.pop(component).stop(kill=kill)
 
     def start(self, component: str) -> None:
         """Start a stopped component with its old port and data; returns when it answers."""
+        self._start(component)
+        if component == "kube-apiserver" and _MANAGER in self._daemons:
+            # One that has missed its server looks again after up to a minute (client-go's pauses,
+            # 36 s measured after 40 s without), and the next test would wait for a namespace.
+            self.stop(_MANAGER, kill=True)
+            self._start(_MANAGER)
+
+    def _start(self, component: str) -> None:
         command = {
             "etcd": self._etcd_command,
             "kube-apiserver": self._apiserver_command,
-            "kube-controller-manager": self._manager_command,
+            _MANAGER: self._manager_command,
         }[component]()
         daemon = Daemon(command, log=self.log_directory / f"{component}.log")
         self._daemons[component] = daemon
@@ -169,7 +202,9 @@ class KubeRig:
             f"--service-account-key-file={files.service_account_key}",
             f"--service-account-signing-key-file={files.service_account_key}",
             f"--audit-policy-file={files.audit_policy}",
-            f"--audit-log-path={self.audit_log}",
+            f"--audit-log-path={self.audit_log.path}",
+            # In megabytes: one file, that a reader can follow.
+            "--audit-log-maxsize=100000",
             # Without it a SIGTERM waits up to a minute for watches that nobody ends.
             "--shutdown-watch-termination-grace-period=1s",
             # Twice the defaults: hundreds of played kubelets are not what is tested here.
@@ -204,7 +239,8 @@ def _ask(url: str, context: ssl.SSLContext, method: str, body: object, *, token:
     secure = context if url.startswith("https") else None
     try:
         with urllib.request.urlopen(request, timeout=_ASK_SECONDS, context=secure) as answer:
-            return Answer(answer.status, answer.read().decode())
+            warnings = tuple(answer.headers.get_all("Warning", ()))
+            return Answer(answer.status, answer.read().decode(), warnings)
     except urllib.error.HTTPError as refusal:
         with refusal:
             return Answer(refusal.code, refusal.read().decode())

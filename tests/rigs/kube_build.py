@@ -95,7 +95,7 @@ def _build(program: str, target: Path) -> None:
     flags = [f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items()]
     run(
         (
-            *("nice", "-n", "5", _go(), "build", "-buildvcs=false"),
+            *("nice", "-n", "5", go(), "build", "-buildvcs=false"),
             *("-ldflags", " ".join(("-s", "-w", *flags))),
             *("-o", str(target), f"k8s.io/kubernetes/cmd/{program}"),
         ),
@@ -111,7 +111,8 @@ def _version() -> str:
     return found[1]
 
 
-def _go() -> str:
+def go() -> str:
+    """The Go compiler's command. Raises PrerequisiteError."""
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
         raise PrerequisiteError(f"Go is missing: {_GO_HELP}")

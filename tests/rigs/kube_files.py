@@ -19,11 +19,14 @@ SIMULATOR: Final = "kubelet-simulator"
 _MASTERS: Final = "system:masters"
 _NODES: Final = "system:nodes"
 
-_AUDIT_POLICY: Final = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
+_WHO_ASKED_WHAT: Final = {"level": "Metadata"}
+_PODS_AS_WRITTEN: Final = {
+    "level": "RequestResponse",
+    "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+    "resources": [
+        {"group": "", "resources": ["pods", "pods/status", "pods/binding", "pods/eviction"]}
+    ],
+    "omitManagedFields": True,
 }
 
 
@@ -69,15 +72,19 @@ class KubeFiles:
         return self.directory / f"{user.replace(':', '-')}.kubeconfig"
 
 
-def write(directory: Path, *, url: str, kubelets: Sequence[str]) -> KubeFiles:
-    """Write all of it for an API server at `url` and the real `kubelets`, by Node name."""
+def write(
+    directory: Path, *, url: str, kubelets: Sequence[str], audited: bool = False
+) -> KubeFiles:
+    """Write all of it for an API server at `url` and the real `kubelets`, by Node name; with
+    `audited` its log has what is written about pods, and the pods that it leaves.
+    """
     users = [ADMIN, CONTROLLER_MANAGER, SIMULATOR, *(kubelet_user(name) for name in kubelets)]
     files = KubeFiles(directory, {user: secrets.token_urlsafe(24) for user in users})
     directory.mkdir()
     _write_certificates(files)
     files.service_account_key.write_bytes(_new_key())
     files.token_file.write_text("".join(_token_line(*item) for item in files.tokens.items()))
-    files.audit_policy.write_text(json.dumps(_AUDIT_POLICY))
+    files.audit_policy.write_text(json.dumps(_audit_policy(audited=audited)))
     for user, token in files.tokens.items():
         files.kubeconfig(user).write_text(json.dumps(kubeconfig(files.ca, url, token)))
         files.kubeconfig(user).chmod(0o600)
@@ -87,6 +94,15 @@ def write(directory: Path, *, url: str, kubelets: Sequence[str]) -> KubeFiles:
 def kubelet_user(node: str) -> str:
     """The user as which a real kubelet comes; RBAC and the Node authorizer know such names."""
     return f"system:node:{node}"
+
+
+def _audit_policy(*, audited: bool) -> dict[str, object]:
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [_PODS_AS_WRITTEN, _WHO_ASKED_WHAT] if audited else [_WHO_ASKED_WHAT],
+    }
 
 
 def _token_line(user: str, token: str) -> str:

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # `cat` in the background with `wait` in front, because the first process has to bury orphans.
 _ANCHOR: Final = r"""
@@ -54,7 +55,13 @@ class Namespace:
         if self._anchor.stdout.readline() != "ready\n":
             self.close()
             raise RuntimeError(f"no namespaces for {root}: unshare or mount failed, see stderr")
-        self._first = _only_child(self._anchor.pid)
+        self._first = _only_child(self._anchor)
+
+    def entry(self, *command: str, user: str | None = None) -> tuple[str, ...]:
+        """The command line that runs `command` in the chroot, as `user` ("name:group") or root."""
+        userspec = (f"--userspec={user}",) if user else ()
+        enter = ("nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--")
+        return (*enter, "chroot", *userspec, str(self._root), *command)
 
     def run(
         self,
@@ -65,26 +72,27 @@ class Namespace:
         environment: Mapping[str, str] | None = None,
     ) -> Daemon:
         """Start `command` in the chroot, as `user` ("name:group") or as root."""
-        userspec = (f"--userspec={user}",) if user else ()
-        entry = ("nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--")
         with log.open("ab") as output:
             process = subprocess.Popen(
-                (*entry, "chroot", *userspec, str(self._root), *command),
+                self.entry(*command, user=user),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"} | dict(environment or {}),
+                # What it logs is read for its times.
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TZ": "UTC"}
+                | dict(environment or {}),
             )
         return Daemon(process, log=log)
 
     def call(self, command: Sequence[str], *, seconds: float = 30.0) -> str:
         """What `command`, run in the chroot as root, prints; RuntimeError where it fails."""
-        entry = ("nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--")
         done = subprocess.run(
-            (*entry, "chroot", str(self._root), *command),
+            self.entry(*command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            # squeue cuts names wherever a column ends, within a character too.
+            errors="replace",
             timeout=seconds,
             check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
@@ -116,13 +124,24 @@ class Daemon:
     @property
     def pid(self) -> int:
         """The server's pid as seen from outside."""
-        return _only_child(self._process.pid)
+        return _only_child(self._process)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def stop(self, *, kill: bool, seconds: float = 20.0) -> None:
         """End it with SIGTERM or SIGKILL and wait until it is gone."""
         if self._process.poll() is None:
-            os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it may have ended by itself just now
+                os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            self._process.send_signal(signal.SIGCONT)
             self._process.wait(seconds)
+
+    def freeze(self) -> None:
+        """Have it hang until it is stopped; nsenter, which waits for it, stops with it."""
+        os.kill(self.pid, signal.SIGSTOP)
 
     def wait_until(self, ready: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
         """Poll `ready`; RuntimeError with the log's end on early death or after `seconds`."""
@@ -140,11 +159,16 @@ class Daemon:
         return self._log.read_text(errors="replace")[-2000:]
 
 
-def _only_child(pid: int) -> int:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
+def _only_child(parent: subprocess.Popen[Any]) -> int:
+    """Raises ProcessLookupError where the parent has ended: until it is waited for it is still
+    there, and has no child.
+    """
+    path = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     until = time.monotonic() + _READY_SECONDS
-    while not (children := path.read_text().split()):
+    while parent.poll() is None:
+        if children := path.read_text().split():
+            return int(children[0])
         if time.monotonic() > until:
-            raise RuntimeError(f"process {pid} has no child after {_READY_SECONDS} s")
+            raise RuntimeError(f"process {parent.pid} has no child after {_READY_SECONDS} s")
         time.sleep(_POLL_SECONDS)
-    return int(children[0])
+    raise ProcessLookupError(f"process {parent.pid} has ended with status {parent.returncode}")

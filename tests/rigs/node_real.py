@@ -12,16 +12,20 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.rigs import busybox_image
 from tests.rigs.kube import KubeRig
 from tests.rigs.kube_files import kubelet_user
+from tests.rigs.prerequisites import run
 from tests.support.ports import free_ports
 
 _SCRIPT: Final = Path(__file__).with_name("node_real.sh")
@@ -35,8 +39,9 @@ _POLL_SECONDS: Final = 0.1
 class RealNode:
     """The Node `name` of `kube`; a context manager that has it Ready inside.
 
-    It offers the CPUs and the memory of the machine, and runs only the image `image`, which is a
-    busybox, with `imagePullPolicy: Never`. Pods reach the machine itself and nothing beyond.
+    It offers the CPUs and the memory of the machine, and runs the image `image`, which is a
+    busybox, and those that are loaded, with `imagePullPolicy: Never`. Pods reach the machine itself
+    and nothing beyond.
     """
 
     image: Final = busybox_image.BUSYBOX
@@ -47,6 +52,7 @@ class RealNode:
         self._run = Path(tempfile.mkdtemp(prefix="node-rig-"))
         self.cgroup = f"{_CGROUP_PREFIX}{os.getpid()}-{self._run.name}"
         self._anchor: subprocess.Popen[bytes] | None = None
+        self._addresses = _Addresses()
 
     def __enter__(self) -> Self:
         try:
@@ -60,9 +66,19 @@ class RealNode:
         self.close()
 
     @property
+    def gateway(self) -> str:
+        """The machine's address as pods see it; there is none while no pod has a network."""
+        return str(next(ip_network(self._addresses.subnet).hosts()))
+
+    @property
     def log_directory(self) -> Path:
         """Where kubelet and containerd write their logs."""
         return self._run / "log"
+
+    def load(self, archive: Path) -> None:
+        """Give it the images of a docker archive, as a registry would."""
+        ctr = ("ctr", "--address", f"{self._run}/containerd.sock", "--namespace", "k8s.io")
+        run((*ctr, "images", "import", str(archive)), environment=self._environment())
 
     def close(self) -> None:
         """End everything on the Node; the Node object stays in the API, as after a crash."""
@@ -70,6 +86,7 @@ class RealNode:
             _end(self._anchor)
         _remove_cgroups(self.cgroup)
         shutil.rmtree(self._run, ignore_errors=True)
+        self._addresses.close()
 
     def _start(self) -> None:
         self._write()
@@ -110,7 +127,7 @@ class RealNode:
         tools = self._kube.binaries.containers
         busybox_image.write(self._run / "images.tar", tools / "bin/busybox")
         (self._run / "containerd.toml").write_text(_containerd(self._run, tools))
-        (self._run / "cni/rig.conflist").write_text(json.dumps(_network(self._run)))
+        (self._run / "cni/rig.conflist").write_text(json.dumps(self._network()))
         shutil.copy(self._kube.files.kubeconfig(kubelet_user(self.name)), self._run / "kubeconfig")
         (self._run / "kubelet.json").write_text(json.dumps(self._kubelet()))
 
@@ -138,6 +155,19 @@ class RealNode:
             "oomScoreAdj": 0,
             "makeIPTablesUtilChains": False,
             "resolvConf": "",
+        }
+
+    def _network(self) -> dict[str, Any]:
+        """A link from each pod to the machine."""
+        addresses = {
+            "type": "host-local",
+            "dataDir": f"{self._run}/addresses",
+            "subnet": self._addresses.subnet,
+        }
+        return {
+            "cniVersion": "0.4.0",
+            "name": "rig",
+            "plugins": [{"type": "ptp", "ipam": addresses}],
         }
 
     def _tails(self) -> str:
@@ -182,22 +212,26 @@ conf_dir = "{run}/cni"
 """
 
 
-def _network(run: Path) -> dict[str, Any]:
-    """A link from each pod to the machine, in addresses reserved for tests (RFC 2544)."""
-    return {
-        "cniVersion": "0.4.0",
-        "name": "rig",
-        "plugins": [
-            {
-                "type": "ptp",
-                "ipam": {
-                    "type": "host-local",
-                    "dataDir": f"{run}/addresses",
-                    "subnet": f"198.18.{os.getpid() % 256}.0/24",
-                },
-            }
-        ],
-    }
+class _Addresses:
+    """A subnet reserved for tests (RFC 2544) that no other Node on this machine has.
+
+    The claim is the name of a socket, which is as wide as the network that the addresses are in,
+    and which the kernel takes back when this process ends.
+    """
+
+    def __init__(self) -> None:
+        self._claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        for number in range(256):
+            with suppress(OSError):
+                self._claim.bind(f"\0{_CGROUP_PREFIX}addresses-{number}")
+                self.subnet = f"198.18.{number}.0/24"
+                return
+        self._claim.close()
+        raise RuntimeError("256 real Nodes on this machine have all the addresses for pods")
+
+    def close(self) -> None:
+        """Let another Node have it."""
+        self._claim.close()
 
 
 def _end(anchor: subprocess.Popen[bytes]) -> None:

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # The first process of a real Node: sh node_real.sh DIRECTORY NAME. Ends when its input does, or
 # when the kubelet does, and the kernel then ends all others of its pid namespace.
 set -e

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -49,6 +52,24 @@ class SimulatedNodes:
         if self._daemon is not None:
             self._daemon.stop(kill=True)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all Nodes."""
+        return tuple(shape.name for shape in self._shapes)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Have all kubelets stand still (SIGSTOP), as with a network that has failed before them.
+
+        A Node that the API knows to be lost by then is Ready again some seconds after the block.
+        """
+        assert self._daemon is not None
+        os.kill(self._daemon.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._daemon.pid, signal.SIGCONT)
+
     def _settings(self) -> dict[str, object]:
         return {
             "url": self._kube.url,
@@ -59,4 +80,4 @@ class SimulatedNodes:
 
     def _ready(self) -> bool:
         ready = self._kube.ready_nodes()
-        return all(shape.name in ready for shape in self._shapes)
+        return ready.issuperset(self.names)

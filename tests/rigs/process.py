@@ -47,6 +47,11 @@ class Daemon:
         """The server's process id."""
         return self._process.pid
 
+    @property
+    def status(self) -> int | None:
+        """Its exit status, that of a signal below zero; None while it runs."""
+        return self._process.poll()
+
     def stop(self, *, kill: bool = False, seconds: float = 20.0) -> None:
         """End it with SIGTERM, or SIGKILL at once or after `seconds`; returns when it is gone."""
         if self._process.poll() is not None:
@@ -57,6 +62,10 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(seconds)
+
+    def wait_ended(self, *, seconds: float = 20.0) -> None:
+        """Wait until it has ended by itself; subprocess.TimeoutExpired if it has not."""
+        self._process.wait(seconds)
 
     def wait_until(
         self,

@@ -9,7 +9,7 @@ import shutil
 import sys
 from typing import Final
 
-from tests.rigs import kube_build, slurm_build
+from tests.rigs import faketime, helm, image, kind, kind_slurm, kube_build, prometheus, slurm_build
 from tests.rigs.prerequisites import PrerequisiteError, need_root, told
 
 _TOOLS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux"}
@@ -22,9 +22,20 @@ def main() -> int:
         _need_tools()
         with told("Kubernetes, etcd and containerd"):
             kube_build.ensure()
+        with told("Prometheus"):
+            prometheus.ensure()
+        with told("libfaketime"):
+            faketime.ensure()
+        with told("helm, kustomize and kind"):
+            helm.helm_program()
+            helm.kustomize_program()
+            kind.kind_program()
         for release in slurm_build.SUITES:
             with told(f"Slurm {release}"):
                 slurm_build.ensure(release)
+                kind_slurm.ensure(release)
+        with told("the container image"):
+            image.ensure()
     except PrerequisiteError as missing:
         print(f"the live tier cannot run here: {missing}", file=sys.stderr)
         return 1

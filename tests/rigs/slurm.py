@@ -1,5 +1,6 @@
 """One real Slurm cluster on this machine: slurmctld, slurmds and slurmrestd, as processes of ours.
 
+With accounting a slurmdbd too, on a MariaDB of its own.
 Ready about a second after `start_all`. Any number of rigs run side by side from one chroot.
 """
 
@@ -10,26 +11,43 @@ import pwd
 import secrets
 import shutil
 import socket
+import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from tests.rigs import slurm_conf
+from tests.rigs import accounting, slurm_conf
 from tests.rigs.namespace import Daemon, Namespace
 from tests.rigs.slurm_build import Chroot
 from tests.rigs.slurm_conf import Shape
+from tests.rigs.syslog import Syslog
 from tests.support.ports import free_ports
 from tests.support.slurm_rest import SlurmRest, mint
 
 _HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
+# Jobs know the node they are on, and their parents, the slurmstepds, would tell of their death.
+_POWER_OFF: Final = """
+scripts=$(grep --files-with-matches --no-messages --null-data --line-regexp --fixed-strings \\
+    "SLURMD_NODENAME=$1" /proc/[0-9]*/environ | cut -d / -f 3)
+[ -n "$scripts" ] || exit 0
+kill -KILL $(ps -o ppid= -p "$(echo $scripts | tr ' ' ,)" | grep -vw 1) $scripts || :
+"""
 # slurmrestd refuses to run as root or as SlurmUser.
 _REST_USER: Final = "nobody:nogroup"
+_USERS: Final = ("alice", "bob")
+_ENDED: Final = "CD,CA,F,TO,PR,NF,BF,DL,OOM"
+# slurmctld looks for them once a minute.
+_PURGE_SECONDS: Final = 100.0
 
 
 class SlurmRig:
     """A Slurm cluster of `shape`, run from `chroot`; a context manager that starts and ends it.
 
+    With `audited` slurmctld's log names who cancels which job.
     `socket` is slurmrestd's unix socket, `token_file` holds a token of root, who is an operator.
     `nodes` are those of the partition `partition` that have GPUs.
     """
@@ -39,24 +57,29 @@ class SlurmRig:
     grace_partition: Final = slurm_conf.GRACE_PARTITION
     gpus_per_node: Final = slurm_conf.GPUS_PER_NODE
 
-    def __init__(self, chroot: Chroot, *, shape: Shape | None = None) -> None:
+    def __init__(
+        self, chroot: Chroot, *, shape: Shape | None = None, audited: bool = False
+    ) -> None:
         self.major = chroot.major
         self.version = chroot.version
+        self.cluster = f"rig-{chroot.major}"
         self.shape = shape or slurm_conf.SHAPES[chroot.major]
         self.nodes = self.shape.schedulable
         self.script_partition = slurm_conf.PARTITION
         if not self.shape.pods_on_slurmd:
             self.script_partition = slurm_conf.SLURMD_PARTITION
         self._chroot = chroot
+        self._audited = audited
         self._run = Path(tempfile.mkdtemp(prefix="slurm-rig-"))
         self.socket = self._run / "rest" / "socket"
         self.token_file = self._run / "token"
-        ports = free_ports(2 + len(self.shape.slurmd))
-        self._controller_port, self._rest_port = ports[:2]
-        self._slurmd_ports = dict(zip(self.shape.slurmd, ports[2:], strict=True))
+        ports = free_ports(3 + len(self.shape.slurmd))
+        self._controller_port, self._rest_port, self._database_port = ports[:3]
+        self._slurmd_ports = dict(zip(self.shape.slurmd, ports[3:], strict=True))
         self._key = secrets.token_bytes(32)
         self._daemons: dict[str, Daemon] = {}
         self._namespace: Namespace | None = None
+        self._syslog: Syslog | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -86,14 +109,14 @@ class SlurmRig:
         """Where the daemons write their logs."""
         return self._run / "log"
 
-    def token(self, user: str) -> str:
-        """A token of `user` ("root" is an operator, "alice" and "bob" are not), good for a day.
+    def token(self, user: str, *, seconds: int = 86400) -> str:
+        """A token of `user`: "root" is an operator, "alice" and "bob" are not. Good for a day.
 
         Never DELETE a job of another user with an ordinary user's token: slurmctld then waits for
         a lock it holds itself, for ever (validate_operator_locked below job_mgr_signal_jobs;
         measured on 26.05.5 and 24.11.5 without slurmdbd).
         """
-        return mint(self._key, user)
+        return mint(self._key, user, seconds=seconds)
 
     def rest(self, user: str = "root") -> SlurmRest:
         """slurmrestd seen as `user`."""
@@ -102,34 +125,87 @@ class SlurmRig:
     def start_all(self) -> None:
         """Write the configuration, start every daemon, and wait until nodes take jobs."""
         self._write()
+        self._syslog = Syslog(self.log_directory / "syslog.socket")
         self._namespace = Namespace(self._chroot.root, self._run)
-        controller = self._daemons["slurmctld"] = self._launch("slurmctld")
+        if self.shape.accounting:
+            self._start_accounting(self._namespace)
         # A slurmd that finds no controller tries again late: it may miss the wait for its node.
-        controller.wait_until(
-            partial(_listens, self._controller_port), what=f"slurmctld of {self._run}"
-        )
+        self.start("slurmctld")
         for name in self.shape.slurmd:
-            slurmd = self._daemons[f"slurmd.{name}"] = self._launch(f"slurmd.{name}")
             # One by one: all bind /run/slurm/sack.socket, and two at once are one too many.
-            slurmd.wait_until(partial(_listens, self._slurmd_ports[name]), what=f"slurmd {name}")
+            self.start(f"slurmd.{name}")
         self.start("slurmrestd")
         try:
-            controller.wait_until(self._nodes_up, what=f"nodes of {self._run}")
+            self._daemons["slurmctld"].wait_until(self._nodes_up, what=f"nodes of {self._run}")
         except RuntimeError as error:
             for name in self.shape.slurmd:
                 error.add_note(f"{name}: {self._daemons[f'slurmd.{name}'].tail()}")
             raise
 
     def stop(self, component: str, *, kill: bool = False) -> None:
-        """End "slurmctld", "slurmrestd" or "slurmd.NODE" with SIGTERM, or with SIGKILL."""
+        """End "slurmctld", "slurmrestd", "slurmdbd" or "slurmd.NODE" with SIGTERM, or SIGKILL."""
         self._daemons.pop(component).stop(kill=kill)
+
+    def freeze(self, component: str) -> None:
+        """Have a component hang, as one that waits for a lock; `stop` ends it all the same."""
+        self._daemons[component].freeze()
 
     def start(self, component: str) -> None:
         """Start a stopped component; returns when it answers."""
         daemon = self._launch(component)
         self._daemons[component] = daemon
-        if "slurmrestd" in self._daemons and not component.startswith("slurmd."):
-            daemon.wait_until(self.rest().responding, what=f"{component} of {self._run}")
+        daemon.wait_until(partial(self._answers, component), what=f"{component} of {self._run}")
+
+    def lose_state(self) -> None:
+        """Kill slurmctld, empty its StateSaveLocation, and start it again."""
+        self.stop("slurmctld", kill=True)
+        for path in (self._run / "state").iterdir():
+            path.unlink() if path.is_file() else shutil.rmtree(path)
+        self.start("slurmctld")
+
+    def purge(self) -> None:
+        """Have slurmctld forget all jobs that have ended: once a minute it looks for those beyond
+        MinJobAge. It is restarted with a short one, and with its own again afterwards.
+        """
+        conf = self._run / "etc" / "slurm.conf"
+        usual = conf.read_text()
+        try:
+            self._restart_with(conf, f"{usual}MinJobAge={slurm_conf.SHORTEST_JOB_AGE}\n")
+            until = time.monotonic() + _PURGE_SECONDS
+            while self.call("squeue", "--noheader", f"--states={_ENDED}"):
+                assert time.monotonic() < until, f"jobs were not purged in {_PURGE_SECONDS} s"
+                time.sleep(0.5)
+        finally:
+            self._restart_with(conf, usual)
+
+    def _restart_with(self, conf: Path, text: str) -> None:
+        self.stop("slurmctld")
+        conf.write_text(text)
+        self.start("slurmctld")
+
+    def reboot(self, node: str) -> None:
+        """Have a node's machine lose its power and come back: nothing on it says good-bye, and its
+        slurmd tells of the boot. A slurmd that RebootProgram has ended already is fine.
+        """
+        assert self._namespace is not None
+        self.stop(f"slurmd.{node}", kill=True)
+        self._namespace.call(("sh", "-c", _POWER_OFF, "power-off", node))
+        slurmd = self._daemons[f"slurmd.{node}"] = self._launch(f"slurmd.{node}", "-b")
+        slurmd.wait_until(partial(_listens, self._slurmd_ports[node]), what=f"slurmd {node}")
+
+    @contextmanager
+    def rebooting(self) -> Iterator[None]:
+        """RebootProgram is what it says; `reboot` then starts what it has ended."""
+        mark = self._run / "etc" / slurm_conf.REBOOTS
+        mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink()
+
+    def runs(self, component: str) -> bool:
+        """Whether a component that was started has not ended."""
+        return self._daemons[component].running
 
     def has_saved(self, text: str) -> bool:
         """Whether the jobs slurmctld last wrote to disk hold that text.
@@ -139,10 +215,31 @@ class SlurmRig:
         state = self._run / "state/job_state"
         return state.exists() and text.encode() in state.read_bytes()
 
-    def scontrol(self, *arguments: str) -> None:
-        """Run scontrol as root; RuntimeError with its words where it fails."""
+    def call(self, *command: str) -> str:
+        """What a command of Slurm prints, run as root; RuntimeError with its words if it fails."""
         assert self._namespace is not None
-        self._namespace.call(("scontrol", *arguments))
+        return self._namespace.call(command)
+
+    def entry(self, *command: str) -> tuple[str, ...]:
+        """The command line that runs a command of Slurm as root, for the terminal of a person."""
+        assert self._namespace is not None
+        return self._namespace.entry(*command)
+
+    def read(self, path: str) -> str:
+        """A file as jobs see it; RuntimeError where there is none."""
+        assert self._namespace is not None
+        return self._namespace.call(("cat", path))
+
+    @property
+    def syslog(self) -> str:
+        """What hooks and jobs have written to the syslog."""
+        assert self._syslog is not None
+        return self._syslog.text
+
+    def kill_script(self, job_id: int) -> None:
+        """SIGKILL for the script of a batch job."""
+        assert self._namespace is not None
+        self._namespace.call(("pkill", "-KILL", "-f", f"/job{job_id:05}/slurm_script$"))
 
     def pid(self, component: str) -> int:
         """The pid of a running component."""
@@ -155,23 +252,56 @@ class SlurmRig:
         for daemon in self._daemons.values():
             daemon.stop(kill=True)
         self._daemons.clear()
+        if self._syslog is not None:
+            self._syslog.close()
         shutil.rmtree(self._run, ignore_errors=True)
 
-    def _launch(self, component: str) -> Daemon:
+    def _start_accounting(self, namespace: Namespace) -> None:
+        owner = ("-o", accounting.OWNER, "-g", accounting.OWNER)
+        namespace.call(("install", "-d", *owner, *accounting.RUN_DIRECTORIES))
+        self.start("mariadbd")
+        self.start("slurmdbd")
+        for command in accounting.first_accounts(self.cluster, users=_USERS):
+            namespace.call(("sacctmgr", "--immediate", *command))
+
+    def _answers(self, component: str) -> bool:
+        """Whether a component does its work, as far as what it needs is there."""
+        if component == "mariadbd":
+            return self._succeeds("mariadb-admin", "ping")
+        if component == "slurmdbd":
+            return _listens(self._database_port)
+        if component.startswith("slurmd."):
+            return _listens(self._slurmd_ports[component.removeprefix("slurmd.")])
+        if "slurmrestd" not in self._daemons:
+            return _listens(self._controller_port)
+        return self.rest().responding()
+
+    def _succeeds(self, *command: str) -> bool:
+        try:
+            self.call(*command)
+        except RuntimeError:
+            return False
+        return True
+
+    def _launch(self, component: str, *options: str) -> Daemon:
         assert self._namespace is not None
         log = self._run / "log" / f"{component}.out"
         if component == "slurmrestd":
             return self._namespace.run(
                 self._rest_command(), log=log, user=_REST_USER, environment={"SLURM_JWT": "daemon"}
             )
+        if component == "mariadbd":
+            owner = f"{accounting.OWNER}:{accounting.OWNER}"
+            return self._namespace.run(accounting.MARIADBD, log=log, user=owner)
         program, _, node = component.partition(".")
-        options = ("-N", node) if node else ()
-        return self._namespace.run((program, "-D", *options), log=log)
+        name = ("-N", node) if node else ()
+        return self._namespace.run((program, "-D", *name, *options), log=log)
 
     def _rest_command(self) -> tuple[str, ...]:
         self.socket.unlink(missing_ok=True)
         # 24.11 dies at its start when it has the slurmdbd plugin and accounting has no slurmdbd.
-        plugins = ("-s", "openapi/slurmctld") if self.major == "24.11" else ()
+        lacks_plugin = self.major == "24.11" and not self.shape.accounting
+        plugins = ("-s", "openapi/slurmctld") if lacks_plugin else ()
         listen = (f"127.0.0.1:{self._rest_port}", "unix:/rig/rest/socket")
         return ("slurmrestd", "-a", "rest_auth/jwt", *plugins, *listen)
 
@@ -193,20 +323,34 @@ class SlurmRig:
         (etc / "slurm.conf").write_text(
             slurm_conf.slurm_conf(
                 self.shape,
+                cluster=self.cluster,
                 controller_port=self._controller_port,
                 slurmd_ports=self._slurmd_ports,
+                database_port=self._database_port,
+                audited=self._audited,
             )
         )
         (etc / "gres.conf").write_text(slurm_conf.gres_conf(self.shape))
         for script in _HOOKS.glob("*.sh"):
             shutil.copy(script, etc)
-        (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+        (etc / "reboot.sh").write_text(slurm_conf.REBOOT_PROGRAM)
+        (etc / "reboot.sh").chmod(0o755)
+        (etc / "cgroup.conf").write_text(slurm_conf.CGROUP_CONF)
         for name, key in (("slurm.key", secrets.token_bytes(1024)), ("jwt_hs256.key", self._key)):
             (etc / name).write_bytes(key)
             (etc / name).chmod(0o600)
             os.chown(etc / name, uid, gid)
+        if self.shape.accounting:
+            self._write_accounting(etc / "slurmdbd.conf", uid, gid)
         self.token_file.write_text(self.token("root"))
         self.token_file.chmod(0o600)
+
+    def _write_accounting(self, settings: Path, uid: int, gid: int) -> None:
+        settings.write_text(accounting.slurmdbd_conf(port=self._database_port))
+        settings.chmod(0o600)
+        os.chown(settings, uid, gid)
+        empty = f"{self._chroot.root}{accounting.EMPTY_DATABASE}"
+        subprocess.run(("cp", "--archive", empty, str(self._run / "database")), check=True)
 
     def _owner(self, user: str) -> tuple[int, int]:
         """Uid and gid by the chroot's own account list."""

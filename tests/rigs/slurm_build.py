@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.rigs import accounting
 from tests.rigs.debian import bootstrap
 from tests.rigs.prerequisites import (
     PrerequisiteError,
@@ -26,6 +27,8 @@ _PACKAGES: Final = (
     "slurmctld",
     "slurmd",
     "slurmrestd",
+    "slurmdbd",
+    "mariadb-server",
     "slurm-client",
     "slurm-wlm-jwt-plugin",
     "curl",
@@ -39,6 +42,8 @@ _CUSTOMIZE: Final = (
     'chroot "$1" useradd --uid 2001 --no-create-home alice',
     'chroot "$1" useradd --uid 2002 --no-create-home bob',
     'mkdir -p "$1/rig" "$1/etc/slurm"',
+    'ln -s /rig/log/syslog.socket "$1/dev/log"',
+    *accounting.CUSTOMIZE,
 )
 
 
@@ -58,7 +63,7 @@ class Chroot:
 def ensure(major: str) -> Chroot:
     """The chroot with Slurm `major` ("26.05" or "24.11"), made now if it is not in the cache.
 
-    Takes about 30 s and 200 MB when it has to be made. Raises PrerequisiteError.
+    Takes about a minute and 450 MB when it has to be made. Raises PrerequisiteError.
     """
     suite = SUITES[major]
     root = cache_directory() / f"slurm-{suite}-{recipe_key(suite, *_PACKAGES, *_CUSTOMIZE)}"

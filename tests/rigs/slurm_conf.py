@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from tests.rigs.accounting import accounting_conf
 
 CPUS_PER_NODE: Final = 64
 MEMORY_MIB_PER_NODE: Final = 512_000
@@ -22,6 +24,8 @@ SLURMD_PARTITION: Final = "slurmd"
 # Every node has the first, the last node of the default partition the second as well.
 FEATURE: Final = "standard"
 SPECIAL_FEATURE: Final = "special"
+# What slurmctld takes as MinJobAge, in seconds, without a warning (slurm.conf(5)).
+SHORTEST_JOB_AGE: Final = 2
 LICENSES: Final = {"compiler": 4}
 
 _NODE: Final = (
@@ -30,9 +34,7 @@ _NODE: Final = (
 
 # Without the tuning a start takes 2.7 s at the median, with it 0.6 s (measured on 26.05.5).
 # munge, systemd and cgroups are what these lines do without.
-_COMMON: Final = """\
-ClusterName=rig
-SlurmctldHost=rig(127.0.0.1)
+RECIPE: Final = """\
 SlurmUser=slurm
 AuthType=auth/slurm
 CredType=cred/slurm
@@ -40,14 +42,7 @@ AuthAltTypes=auth/jwt
 AuthAltParameters=jwt_key=/etc/slurm/jwt_hs256.key
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
-SlurmctldPidFile=/rig/state/slurmctld.pid
-SlurmctldLogFile=/rig/log/slurmctld.log
-SlurmdPidFile=/run/slurmd.%n.pid
-SlurmdLogFile=/rig/log/slurmd.%n.log
-SlurmdSpoolDir=/run/spool.%n
-StateSaveLocation=/rig/state
 SlurmdParameters=config_overrides
 ReturnToService=2
 SelectType=select/cons_tres
@@ -56,11 +51,39 @@ GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 KillWait=30
-RebootProgram=/bin/true
 PrologSlurmctld=/etc/slurm/prolog-slurmctld.sh
 EpilogSlurmctld=/etc/slurm/epilog-slurmctld.sh
 MaxJobCount=50000
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,default_queue_depth=1000
+"""
+CGROUP_CONF: Final = "CgroupPlugin=disabled\n"
+_PLACES: Final = """\
+SlurmctldHost=rig(127.0.0.1)
+SlurmctldPidFile=/rig/state/slurmctld.pid
+SlurmctldLogFile=/rig/log/slurmctld.log
+SlurmdPidFile=/run/slurmd.%n.pid
+SlurmdLogFile=/rig/log/slurmd.%n.log
+SlurmdSpoolDir=/run/spool.%n
+StateSaveLocation=/rig/state
+RebootProgram=/etc/slurm/reboot.sh
+"""
+MEMORY_IGNORED: Final = ("JobAcctGatherType=jobacct_gather/none",)
+# By looks at the processes, once a second: there are no cgroups.
+_MEMORY_ENFORCED: Final = (
+    "JobAcctGatherType=jobacct_gather/linux",
+    "JobAcctGatherFrequency=1",
+    "JobAcctGatherParams=OverMemoryKill",
+)
+# What slurmd runs to have its machine reboot. Here that ends the slurmd, where a test wants it.
+REBOOTS: Final = "reboots"
+REBOOT_PROGRAM: Final = f"""\
+#!/bin/sh
+[ -e /etc/slurm/{REBOOTS} ] || exit 0
+process=$PPID
+until grep -q slurmd "/proc/$process/comm"; do
+    process=$(cut -d ' ' -f 4 "/proc/$process/stat")
+done
+kill -KILL "$process"
 """
 
 
@@ -70,13 +93,17 @@ class Shape:
 
     `external` counts nodes without slurmd (they need Slurm >= 25.05), `real` are nodes whose
     Kubernetes side is a real kubelet, `slurmd` are nodes served by a slurmd of the rig.
-    `pods_on_slurmd` puts the slurmd nodes into the partitions pods are sent to.
+    `pods_on_slurmd` puts the slurmd nodes into the partitions pods are sent to. With
+    `memory_enforced` a job that takes more memory than it asked for is killed. With `accounting`
+    there is a slurmdbd, and limits of accounts and QoS are enforced.
     """
 
     external: int
     real: tuple[str, ...]
     slurmd: tuple[str, ...]
     pods_on_slurmd: bool
+    memory_enforced: bool = False
+    accounting: bool = False
 
     @property
     def schedulable(self) -> tuple[str, ...]:
@@ -89,13 +116,31 @@ SHAPES: Final = {
     "26.05": Shape(external=200, real=("real-0",), slurmd=("s1", "s2", "s3"), pods_on_slurmd=False),
     "24.11": Shape(external=0, real=(), slurmd=("t1", "t2"), pods_on_slurmd=True),
 }
+ACCOUNTED: Final = {
+    "26.05": replace(SHAPES["26.05"], external=4, real=(), slurmd=("s1",), accounting=True),
+    "24.11": replace(SHAPES["24.11"], accounting=True),
+}
 
 
-def slurm_conf(shape: Shape, *, controller_port: int, slurmd_ports: dict[str, int]) -> str:
-    """The text of slurm.conf."""
+def slurm_conf(
+    shape: Shape,
+    *,
+    cluster: str,
+    controller_port: int,
+    slurmd_ports: dict[str, int],
+    database_port: int,
+    audited: bool = False,
+) -> str:
+    """The text of slurm.conf; with `audited` slurmctld logs who asks it for what."""
     lines = [
-        _COMMON,
+        f"ClusterName={cluster}",
+        _PLACES,
+        RECIPE,
+        *([accounting_conf(port=database_port)] if shape.accounting else []),
         f"SlurmctldPort={controller_port}",
+        # The users of REQUEST_KILL_JOBS are told from here on (measured on 26.05.5 and 24.11.5).
+        *(["SlurmctldDebug=debug2"] if audited else []),
+        *(_MEMORY_ENFORCED if shape.memory_enforced else MEMORY_IGNORED),
         f"Licenses={','.join(f'{name}:{count}' for name, count in LICENSES.items())}",
         *_external_nodes(shape, port=slurmd_ports[shape.slurmd[0]]),
         *(
@@ -105,6 +150,16 @@ def slurm_conf(shape: Shape, *, controller_port: int, slurmd_ports: dict[str, in
         *_partitions(shape),
     ]
     return "\n".join(lines) + "\n"
+
+
+def pod_partitions(nodes: str) -> list[str]:
+    """The partitions for pods, all on these nodes."""
+    return [
+        f"PartitionName={PARTITION} Nodes={nodes} Default=YES State=UP PriorityTier=1",
+        f"PartitionName={HIGH_PARTITION} Nodes={nodes} State=UP PriorityTier=10",
+        f"PartitionName={GRACE_PARTITION} Nodes={nodes} State=UP PriorityTier=1 "
+        f"GraceTime={GRACE_SECONDS}",
+    ]
 
 
 def gres_conf(shape: Shape) -> str:
@@ -153,12 +208,7 @@ def _features(shape: Shape, name: str) -> str:
 def _partitions(shape: Shape) -> list[str]:
     external = (f"e-[000-{shape.external - 1:03}]",) if shape.external else ()
     nodes = ",".join(external + (shape.slurmd if shape.pods_on_slurmd else ()))
-    lines = [
-        f"PartitionName={PARTITION} Nodes={nodes} Default=YES State=UP PriorityTier=1",
-        f"PartitionName={HIGH_PARTITION} Nodes={nodes} State=UP PriorityTier=10",
-        f"PartitionName={GRACE_PARTITION} Nodes={nodes} State=UP PriorityTier=1 "
-        f"GraceTime={GRACE_SECONDS}",
-    ]
+    lines = pod_partitions(nodes)
     if shape.real:
         lines.append(f"PartitionName={REAL_PARTITION} Nodes={','.join(shape.real)} State=UP")
     if not shape.pods_on_slurmd:

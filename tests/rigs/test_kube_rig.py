@@ -148,6 +148,28 @@ def test_restarted_api_server_keeps_its_state(live_kube: KubeRig, name: str, kil
     _remove(live_kube, name)
 
 
+def test_controllers_act_at_once_after_an_outage_of_the_api_server(
+    live_kube: KubeRig, name: str
+) -> None:
+    manager = live_kube.pid("kube-controller-manager")
+    live_kube.stop("kube-apiserver")
+    live_kube.start("kube-apiserver")
+    assert live_kube.pid("kube-controller-manager") != manager
+    assert live_kube.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    _until(lambda: live_kube.ask("GET", account).status == 200)
+    live_kube.ask("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def test_node_that_the_node_controller_gave_up_is_ready_again(live_kube: KubeRig) -> None:
+    lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    path = f"/api/v1/nodes/{_NODE}/status"
+    answer = live_kube.ask("PATCH", path, {"status": {"conditions": [lost]}})
+    assert answer.status == 200, answer
+    assert _NODE not in live_kube.ready_nodes()
+    _until(lambda: _NODE in live_kube.ready_nodes())
+
+
 def test_service_account_has_no_rights_of_its_own(live_kube: KubeRig) -> None:
     account = "/api/v1/namespaces/default/serviceaccounts/default/token"
     answer = live_kube.ask("POST", account, {"spec": {}})
@@ -158,7 +180,7 @@ def test_service_account_has_no_rights_of_its_own(live_kube: KubeRig) -> None:
 
 def test_audit_log_names_who_did_what(live_kube: KubeRig, name: str) -> None:
     _create(live_kube, _PODS, name, {"spec": _pod_spec()})
-    lines = map(json.loads, live_kube.audit_log.read_text().splitlines())
+    lines = map(json.loads, live_kube.audit_log.lines())
     mine = [it for it in lines if (it.get("objectRef") or {}).get("name") == name]
     assert [(it["verb"], it["user"]["username"]) for it in mine] == [("create", "admin")]
     _remove(live_kube, name)

@@ -70,6 +70,7 @@ async def main(settings: Settings) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(kubelets.serve())
             group.create_task(nodes.beat(api, settings.nodes))
+            group.create_task(nodes.report(api, settings.nodes))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,27 @@ class _Pods(msgspec.Struct, frozen=True):
     items: tuple[Pod, ...] = ()
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _NodeStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: Metadata
+    status: _NodeStatus = _NodeStatus()
+
+    def lost(self) -> bool:
+        return _Condition("Ready", "Unknown") in self.status.conditions
+
+
+class _Nodes(msgspec.Struct, frozen=True):
+    items: tuple[_Node, ...] = ()
+
+
 class _Change(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
@@ -103,6 +124,7 @@ class Api:
         )
         self._pods = msgspec.json.Decoder(_Pods)
         self._pod = msgspec.json.Decoder(Pod)
+        self._nodes = msgspec.json.Decoder(_Nodes)
         self._change = msgspec.json.Decoder(_Change)
 
     async def __aenter__(self) -> Self:
@@ -128,6 +150,16 @@ class Api:
                     if answer.status in _VAIN[method]:
                         return False
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def lost_nodes(self) -> set[str]:
+        """Names of the Nodes whose readiness the node controller no longer knows."""
+        with suppress(aiohttp.ClientError, TimeoutError):
+            listing = self._session.get("/api/v1/nodes", params={"resourceVersion": "0"})
+            async with listing as answer:
+                answer.raise_for_status()
+                found = self._nodes.decode(await answer.read())
+                return {node.metadata.name for node in found.items if node.lost()}
+        return set()
 
     async def bound_pods(self) -> AsyncIterator[Listed | Seen]:
         """All bound pods, and their changes for ever; listed again after each gap."""

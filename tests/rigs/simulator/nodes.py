@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.rigs.simulator.api import MERGE, Api
+from tests.rigs.simulator.api import MERGE, STRATEGIC_MERGE, Api
 from tests.rigs.simulator.status import now
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _LEASE_SECONDS: Final = 40
 # Half as often as a kubelet, since all of them share two cores; the Node is lost after 50 s.
 _BEAT_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 5.0
 _AT_ONCE: Final = 16
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -40,12 +41,29 @@ async def register(api: Api, shapes: Sequence[NodeShape]) -> None:
 
 
 async def beat(api: Api, shapes: Sequence[NodeShape]) -> None:
-    """Renew the Leases one after the other, for ever."""
+    """Renew the Leases one after the other, for ever; what is late after an outage, at once."""
+    clock = asyncio.get_running_loop().time
+    due_at = clock()
     while True:
         for shape in shapes:
             renewal = {"spec": {"renewTime": _micro_now()}}
             await api.write("PATCH", f"{_LEASES}/{shape.name}", renewal, kind=MERGE)
-            await asyncio.sleep(_BEAT_SECONDS / len(shapes))
+            due_at = max(due_at + _BEAT_SECONDS / len(shapes), clock() - _BEAT_SECONDS)
+            await asyncio.sleep(max(0.0, due_at - clock()))
+
+
+async def report(api: Api, shapes: Sequence[NodeShape]) -> None:
+    """Say again that a Node is ready after the node controller has given it up, for ever.
+
+    It does so after an outage of the API server that was longer than a Lease; only a kubelet takes
+    it back.
+    """
+    names = {shape.name for shape in shapes}
+    while True:
+        for name in names & await api.lost_nodes():
+            status = {"status": {"conditions": _healthy()}}
+            await api.write("PATCH", f"/api/v1/nodes/{name}/status", status, kind=STRATEGIC_MERGE)
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _register(api: Api, shape: NodeShape, *, slots: asyncio.Semaphore) -> None:
@@ -78,13 +96,15 @@ def _node(shape: NodeShape) -> dict[str, Any]:
                 {"type": "InternalIP", "address": "127.0.0.1"},
                 {"type": "Hostname", "address": shape.name},
             ],
-            "conditions": [
-                *(_condition(kind, "False", "KubeletHasNo" + kind) for kind in _PRESSURES),
-                _condition("Ready", "True", "KubeletReady"),
-            ],
+            "conditions": _healthy(),
             "nodeInfo": _info(shape.name),
         },
     }
+
+
+def _healthy() -> list[dict[str, str]]:
+    pressures = (_condition(kind, "False", "KubeletHasNo" + kind) for kind in _PRESSURES)
+    return [*pressures, _condition("Ready", "True", "KubeletReady")]
 
 
 def _condition(kind: str, status: str, reason: str) -> dict[str, str]:

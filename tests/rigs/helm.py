@@ -1,0 +1,70 @@
+"""The real helm and kustomize."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.rigs.gotools import installed
+
+_HELM: Final = ("helm.sh/helm/v3/cmd/helm", "v3.22.0")
+_KUSTOMIZE: Final = ("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1")
+# Without these helm calls itself v3, and takes the cluster for Kubernetes 1.20 where it asks none.
+_STAMPS: Final = {
+    "helm.sh/helm/v3/internal/version.version": _HELM[1],
+    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": "1",
+    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": "36",
+    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": "1",
+    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": "36",
+}
+_SECONDS: Final = 120
+
+
+class ToolError(RuntimeError):
+    """The program ended with another status than 0; the text is what it said."""
+
+
+def helm_program() -> Path:
+    """helm, made now if it is not in the cache: 2 to 4 min on two cores. PrerequisiteError."""
+    return installed(*_HELM, stamps=_STAMPS)
+
+
+def kustomize_program() -> Path:
+    """kustomize, made now if it is not in the cache: half a minute. PrerequisiteError."""
+    return installed(*_KUSTOMIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """helm on the cluster of `kubeconfig`; `home` keeps its own files, away from the user's."""
+
+    program: Path
+    home: Path
+    kubeconfig: Path = Path(os.devnull)
+
+    def __call__(self, *arguments: str | Path, stdin: str = "") -> str:
+        """What `helm ARGUMENTS` prints. Raises ToolError."""
+        places = {"HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig)}
+        return said((self.program, *arguments), stdin=stdin, environment=places)
+
+
+def said(
+    command: tuple[str | Path, ...], *, stdin: str = "", environment: dict[str, str] | None = None
+) -> str:
+    """What the command prints. Raises ToolError."""
+    done = subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+        env={"PATH": os.environ["PATH"], **(environment or {})},
+    )
+    if done.returncode:
+        words = " ".join(map(str, command))
+        raise ToolError(f"{words}:\n{done.stderr}{done.stdout}")
+    return done.stdout
