@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from secrets import randbelow
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.order import begin_slow_ones
+
 # The first live test of a session has whole clusters started within its own time.
 _LIVE_SECONDS: Final = 120.0
+_REAL_NODE: Final = "live_real_node"
+_ANY_ONE: Final = "sandbox_26"
 
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,11 +30,64 @@ pytest_plugins = [
 ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give live tests the time they need, unless they say it themselves."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Stories are told on a cluster that is there already."""
+    parser.addoption(
+        "--cluster",
+        type=Path,
+        metavar="FILE",
+        help="run the tests marked `anywhere`, on the cluster that FILE tells of (docs/kind.md)",
+    )
+    soak = parser.getgroup("soak", "make soak")
+    soak.addoption("--soak-minutes", type=float, default=30.0, metavar="MINUTES")
+    soak.addoption("--soak-seed", type=int, default=randbelow(10**6), metavar="SEED")
+    soak.addoption("--soak-pods", type=int, default=300, metavar="COUNT")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected lives to the end: were it visited by garbage collections, they would be a
+    fifth of the work of all tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+# A wrapper, for xdist reads the groups in the same hook, and the order is the last word.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Give live tests the time they need, unless they say it themselves, and keep together those
+    whose real Node is the dearest to start: one worker then has it, not each.
+    """
     for item in items:
         if item.get_closest_marker("live") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_LIVE_SECONDS))
+        if _REAL_NODE in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(_REAL_NODE))
+    if config.getoption("--cluster") is not None:
+        _leave_those_for_anywhere(config, items)
+    yield
+    begin_slow_ones(items, workers=getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _leave_those_for_anywhere(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each once: of those that differ in the cluster alone, the first."""
+    chosen = [
+        it
+        for it in items
+        if it.get_closest_marker("anywhere")
+        and isinstance(it, pytest.Function)
+        and it.callspec.params["cluster"] == _ANY_ONE
+    ]
+    config.hook.pytest_deselected(items=[it for it in items if it not in chosen])
+    items[:] = chosen
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from tests.audit.records import Recorder
+
+
+class Accounts(Protocol):
+    """Accounts that root's jobs may name, and QoS; there is a limit only where one is given."""
+
+    async def set_account(
+        self, name: str, *, max_jobs: int | None = None, group_cpus: int | None = None
+    ) -> None:
+        """Make an account, or change its limits: running jobs of a user, CPUs of all its jobs."""
+
+    async def set_qos(
+        self, name: str, *, max_jobs_per_user: int | None = None, group_cpus: int | None = None
+    ) -> None:
+        """Make a QoS that no account may use yet, or change its limits."""
+
+    async def allow(self, account: str, qos: str) -> None:
+        """Let jobs of the account use the QoS."""
+
+
+class Servers(Protocol):
+    """Where a scheduler finds both servers, and as whom it comes."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Leads to the API server."""
+
+    @property
+    def slurm_token_file(self) -> Path:
+        """A token of an operator of Slurm."""
+
+    @property
+    def slurm_url(self) -> str:
+        """slurmrestd over TCP."""
 
 
 class Cluster(Protocol):
@@ -12,7 +48,9 @@ class Cluster(Protocol):
     `nodes` are names of a Node and a node each. `real_node`, where there is one, has a kubelet with
     real containers; pods get there through the partition `real_partition`. In `script_partition`,
     on `nodes_for_scripts`, both pods and batch scripts run. The settings of Slurm's hooks go into
-    `hooks_folder`, which the hooks themselves know as `hooks_seen_as`.
+    `hooks_folder`, which the hooks themselves know as `hooks_seen_as`. `accounts` are there
+    where Slurm knows any, and enforces their limits. `container` are fields that the containers of
+    pods need to run there, such as an image.
     """
 
     name: str
@@ -34,6 +72,8 @@ class Cluster(Protocol):
     partition: str
     high_partition: str
     grace_partition: str
+    accounts: Accounts | None
+    container: dict[str, Any]
 
     @property
     def kube_url(self) -> str:
@@ -52,6 +92,17 @@ class Cluster(Protocol):
     async def save(self, job_id: int) -> None:
         """Return when slurmctld has written this job, and all that was before, to its disk."""
 
+    async def lose_state(self) -> None:
+        """Have slurmctld crash, and start with an empty state directory: it knows no job, and
+        counts ids from 1.
+        """
+
+    async def purge(self) -> None:
+        """Have slurmctld forget all jobs that have ended, as it does after MinJobAge."""
+
+    async def hold(self, job_id: int, *, by_user: bool) -> None:
+        """Hold a pending job, as `scontrol uhold` or, by an operator, `scontrol hold`."""
+
     async def suspend(self, job_id: int) -> None:
         """Stop a running job's clock, as `scontrol suspend`."""
 
@@ -64,16 +115,31 @@ class Cluster(Protocol):
     async def reboot(self, node: str) -> None:
         """Have a node reboot once it is free, as `scontrol reboot ASAP`."""
 
+    async def kill_script(self, job_id: int) -> None:
+        """Have somebody kill (SIGKILL) a batch job's script on its node, as OverMemoryKill does."""
+
+    def rebooting(self, node: str) -> AbstractAsyncContextManager[None]:
+        """What `reboot` asks for happens after the block, in which the node becomes free."""
+
+    async def power_cycle(self, node: str) -> None:
+        """Have a node that jobs are on lose its power and come back."""
+
+    async def set_instance_id(self, node: str, instance: str) -> None:
+        """Say which instance of a cloud a Slurm node is, as `scontrol update`."""
+
     async def set_partition(
-        self, name: str, *, up: bool = True, max_minutes: int | None = None
+        self, name: str, *, state: str = "UP", max_minutes: int | None = None
     ) -> None:
-        """Set a Slurm partition UP or DOWN, with a longest time of jobs or without."""
+        """Set a Slurm partition UP, DOWN or INACTIVE, with a longest time of jobs or without."""
 
     async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
         """Reserve a Slurm node for root, from `in_seconds` on for an hour."""
 
     async def unreserve(self, name: str) -> None:
         """Delete a reservation."""
+
+    def recorder(self) -> Recorder | None:
+        """What records both servers for the auditor; None where their own records are closed."""
 
     def slurm_token(self, user: str) -> str:
         """A Slurm token of "root" (an operator) or of an ordinary user, "alice" or "bob"."""

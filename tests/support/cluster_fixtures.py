@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
+def outside_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The one that `--cluster` tells of."""
+    from tests.support.outside import read
+
+    return read(request.config.getoption("--cluster"))
+
+
+@pytest.fixture(scope="session")
 def sandbox_26() -> Iterator[Cluster]:
     """The model with Slurm 26.05 and 200 nodes."""
     from tests.support.sandbox import SandboxCluster
@@ -30,6 +38,24 @@ def sandbox_24() -> Iterator[Cluster]:
     from tests.support.sandbox import SandboxCluster
 
     with SandboxCluster("24.11") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def sandbox_accounted_26() -> Iterator[Cluster]:
+    """The model with Slurm 26.05, accounts and limits, and four nodes."""
+    from tests.support.sandbox import SandboxCluster
+
+    with SandboxCluster("26.05", nodes=4, accounting=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def sandbox_accounted_24() -> Iterator[Cluster]:
+    """The model with Slurm 24.11, accounts and limits, and two nodes."""
+    from tests.support.sandbox import SandboxCluster
+
+    with SandboxCluster("24.11", accounting=True) as cluster:
         yield cluster
 
 
@@ -55,3 +81,19 @@ def live_26_real(live_kube: KubeRig, live_slurm_26: SlurmRig, live_real_node: Re
     from tests.support.live import LiveCluster
 
     return LiveCluster(live_kube, live_slurm_26, real_node=live_real_node.name)
+
+
+@pytest.fixture(scope="session")
+def live_accounted_26(live_kube: KubeRig, live_accounted_slurm_26: SlurmRig) -> Cluster:
+    """Real servers, Slurm 26.05 with accounts and limits, and four played Nodes."""
+    from tests.support.live import LiveCluster
+
+    return LiveCluster(live_kube, live_accounted_slurm_26)
+
+
+@pytest.fixture(scope="session")
+def live_accounted_24(live_kube: KubeRig, live_accounted_slurm_24: SlurmRig) -> Cluster:
+    """Real servers, Slurm 24.11 with accounts and limits, and two played Nodes."""
+    from tests.support.live import LiveCluster
+
+    return LiveCluster(live_kube, live_accounted_slurm_24)

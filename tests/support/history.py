@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -11,6 +13,7 @@ import aiohttp
 from tests.support.kube import Kube, KubeAnswerError, Object
 
 _RETRY_SECONDS = 0.1
+_CONNECTED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class History:
     namespace: str
     _seen: list[Seen] = field(default_factory=list)
     _present: dict[str, Object] = field(default_factory=dict)
+    _connected: asyncio.Event = field(default_factory=asyncio.Event)
 
     def of(self, name: str) -> list[Seen]:
         """All states of the pods of that name, oldest first."""
@@ -43,8 +47,21 @@ class History:
         """The last state of a pod that was removed, None while it is there."""
         return next((it for it in self._seen if it.gone and it.pod["metadata"]["uid"] == uid), None)
 
-    async def follow(self) -> None:
-        """Run until cancelled."""
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Follow while in the block, at the end of which there must be an API server."""
+        task = asyncio.create_task(self._follow(), name="history")
+        try:
+            yield
+            # One that is cancelled in its TLS handshake says goodbye while the loop is closed.
+            async with asyncio.timeout(_CONNECTED_SECONDS):
+                await self._connected.wait()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
         while True:
             try:
                 await self._follow_once()
@@ -55,7 +72,15 @@ class History:
         since = await self.kube.resource_version("pods", namespace=self.namespace)
         now = await self.kube.items("pods", namespace=self.namespace)
         self._catch_up({pod["metadata"]["uid"]: pod for pod in now})
-        async for kind, pod in self.kube.watch("pods", namespace=self.namespace, since=since):
+        async with self.kube.watch("pods", namespace=self.namespace, since=since) as changes:
+            self._connected.set()
+            try:
+                await self._note_all(changes)
+            finally:
+                self._connected.clear()
+
+    async def _note_all(self, changes: AsyncIterator[tuple[str, Object]]) -> None:
+        async for kind, pod in changes:
             if kind == "ERROR":
                 return
             if kind != "BOOKMARK":

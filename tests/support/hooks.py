@@ -5,27 +5,42 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from tests.support.cluster import Cluster
+import trustme
+
+from tests.support.ports import free_ports
 
 CONF: Final = "slurm-pod-scheduler-hooks.conf"
 SECRET: Final = "a-secret-of-the-hooks-in-tests"
 _TOKEN: Final = "hooks.token"
 
 
+class Hooked(Protocol):
+    """Where the settings of Slurm's hooks go, and where the hooks see them; None: it has none."""
+
+    @property
+    def hooks_folder(self) -> Path | None:
+        """The folder."""
+
+    @property
+    def hooks_seen_as(self) -> str:
+        """Its name for the hooks."""
+
+
 @contextmanager
-def hooks_on(cluster: Cluster, url: str, **settings: object) -> Iterator[None]:
+def hooks_on(cluster: Hooked, url: str, **settings: object) -> Iterator[None]:
     """The cluster's hooks ask `url`; `settings` are lines of their configuration."""
     folder = cluster.hooks_folder
+    assert folder is not None, "no hooks here"
     told = {"URL": url, "TOKEN_FILE": f"{cluster.hooks_seen_as}/{_TOKEN}"} | settings
     (folder / _TOKEN).write_text(SECRET + "\n")
     (folder / _TOKEN).chmod(0o644)  # SlurmUser has no name here
     # Renamed into place: a hook of another job may read it at any moment.
-    draft = folder / f"{CONF}.new"
-    draft.write_text("".join(f"{name}='{value}'\n" for name, value in told.items()))
-    os.replace(draft, folder / CONF)
+    lines = "".join(f"{name}='{value}'\n" for name, value in told.items())
+    replace(folder / CONF, lines.encode())
     try:
         yield
     finally:
@@ -37,3 +52,52 @@ def secret_file(folder: Path) -> Path:
     path = folder / "hooks-secret"
     path.write_text(SECRET + "\n")
     return path
+
+
+def flags_for_scripts(folder: Path, *, scheme: str = "http") -> tuple[str, ...]:
+    """Flags of a scheduler whose placeholders are scripts that ask its hooks API."""
+    (port,) = free_ports(1)
+    return (
+        "--placeholder-mode=script",
+        f"--hooks-api-token-file={secret_file(folder)}",
+        f"--hooks-api-bind-address=127.0.0.1:{port}",
+        f"--hooks-api-url={scheme}://127.0.0.1:{port}",
+    )
+
+
+class TlsFiles:
+    """Certificate and key of a scheduler's hooks API, and their authority, as files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = trustme.CA()
+        self.certificate = folder / "tls.crt"
+        self.key = folder / "tls.key"
+        self.issue()
+
+    @property
+    def authority(self) -> bytes:
+        """The certificate of who has signed the one of the API."""
+        return self._authority.cert_pem.bytes()
+
+    def issue(self, *, expired: bool = False) -> None:
+        """Have another certificate signed."""
+        now = datetime.now(UTC)
+        leaf = self._authority.issue_cert(
+            "127.0.0.1",
+            not_before=now - timedelta(days=2),
+            not_after=now + timedelta(days=-1 if expired else 1),
+        )
+        replace(self.key, leaf.private_key_pem.bytes())
+        replace(self.certificate, b"".join(it.bytes() for it in leaf.cert_chain_pems))
+
+    def change_authority(self) -> None:
+        """Have another certificate signed, by somebody else."""
+        self._authority = trustme.CA()
+        self.issue()
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file that others may be reading."""
+    draft = path.with_suffix(".new")
+    draft.write_bytes(content)
+    os.replace(draft, path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,10 +21,14 @@ _GROUPS: Final = {
     "nodes": "/api/v1",
     "namespaces": "/api/v1",
     "serviceaccounts": "/api/v1",
+    "secrets": "/api/v1",
+    "configmaps": "/api/v1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
+    "cronjobs": "/apis/batch/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
+    "endpointslices": "/apis/discovery.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
     "roles": "/apis/rbac.authorization.k8s.io/v1",
@@ -32,6 +38,8 @@ _GROUPS: Final = {
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 _SECONDS: Final = 20.0
+# kube-controller-manager backs off while a test has had the API server away.
+_ACCOUNT_SECONDS: Final = 60.0
 
 
 class KubeAnswerError(Exception):
@@ -46,15 +54,18 @@ class KubeAnswerError(Exception):
 class Kube:
     """The API server at `url`; an async context manager.
 
-    `kind` is a plural as in URLs ("pods"). Methods raise KubeAnswerError for a refusal, and
-    aiohttp.ClientError or TimeoutError when there is no answer within 20 s.
+    `agent` is the name it goes by. `kind` is a plural as in URLs ("pods"). Methods raise
+    KubeAnswerError for a refusal, and aiohttp.ClientError or TimeoutError when there is no answer
+    within 20 s.
     """
 
-    def __init__(self, url: str, *, token: str, ca: Path | None = None) -> None:
+    def __init__(
+        self, url: str, *, token: str, ca: Path | None = None, agent: str = "tests"
+    ) -> None:
         context = ssl.create_default_context(cafile=str(ca)) if ca else None
         self._session = aiohttp.ClientSession(
             url,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", "User-Agent": agent},
             timeout=aiohttp.ClientTimeout(total=_SECONDS),
             connector=aiohttp.TCPConnector(ssl=context if context else True, limit=64),
         )
@@ -73,6 +84,15 @@ class Kube:
     async def create(self, kind: str, body: Object, *, namespace: str = "") -> Object:
         """Store a new object."""
         return await self._ask("POST", _path(kind, namespace), body)
+
+    async def create_namespace(self, name: str) -> None:
+        """Make one, and wait for what it gets from a controller and every pod needs."""
+        await self.create("namespaces", {"metadata": {"name": name}})
+        async with asyncio.timeout(_ACCOUNT_SECONDS):
+            while True:
+                if await self.find("serviceaccounts", "default", namespace=name) is not None:
+                    return
+                await asyncio.sleep(0.05)
 
     async def apply(self, body: Object) -> None:
         """Store what a manifest gives, in place of what was there (server-side apply)."""
@@ -125,6 +145,16 @@ class Kube:
         path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         return await self._ask("PATCH", path, patch, content_type=_MERGE)
 
+    async def bind(self, pod: str, node: str, *, namespace: str) -> None:
+        """Put a pod on a Node, as a scheduler does."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self._ask("POST", f"{_path('pods', namespace, pod)}/binding", body)
+
     async def evict(self, pod: str, *, namespace: str) -> None:
         """Ask the Eviction API; KubeAnswerError 429 where a budget forbids it."""
         body = {"metadata": {"name": pod, "namespace": namespace}}
@@ -141,19 +171,26 @@ class Kube:
         mine = [it for it in every if it["involvedObject"].get("name") == pod]
         return sorted(mine, key=lambda it: it["metadata"]["creationTimestamp"])
 
+    @asynccontextmanager
     async def watch(
         self, kind: str, *, namespace: str, since: str
-    ) -> AsyncIterator[tuple[str, Object]]:
-        """Changes after the resourceVersion `since` as (ADDED|MODIFIED|DELETED|ERROR, object)."""
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Object]]]:
+        """Changes after the resourceVersion `since` as (ADDED|MODIFIED|DELETED|ERROR, object); in
+        the block the server has answered.
+        """
         query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true"}
         async with self._session.get(
             _path(kind, namespace), params=query, timeout=aiohttp.ClientTimeout(sock_connect=5)
         ) as response:
             if response.status != 200:
                 raise KubeAnswerError(response.status, await _decoded(response))
-            async for line in response.content:
-                change = msgspec.json.decode(line)
-                yield change["type"], change["object"]
+            connection = response.connection
+            try:
+                yield _changes(response)
+            finally:
+                # Else it says goodbye to a server that may be busy, while the loop is closed.
+                if connection is not None and connection.transport is not None:
+                    connection.transport.abort()
 
     async def resource_version(self, kind: str, *, namespace: str) -> str:
         """Where a watch may begin."""
@@ -175,6 +212,12 @@ class Kube:
             if response.status >= 300:
                 raise KubeAnswerError(response.status, answer)
             return answer
+
+
+async def _changes(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, Object]]:
+    async for line in response.content:
+        change = msgspec.json.decode(line)
+        yield change["type"], change["object"]
 
 
 async def _decoded(response: aiohttp.ClientResponse) -> Object:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
+from tests.audit.live import LiveRecorder
 from tests.rigs.kube import KubeRig
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import CPUS_PER_NODE, REAL_PARTITION
+from tests.support.cluster import Accounts
+from tests.support.sacctmgr import RealAccounts
+from tests.support.slurm import OPERATOR
 
 # slurmctld saves every five seconds.
 _SAVE_SECONDS: Final = 30.0
+_REBOOT_SECONDS: Final = 60.0
 
 
 class LiveCluster:
@@ -44,6 +51,10 @@ class LiveCluster:
         self.partition = slurm.partition
         self.high_partition = slurm.high_partition
         self.grace_partition = slurm.grace_partition
+        self.container: dict[str, Any] = {}
+        self.accounts: Accounts | None = None
+        if slurm.shape.accounting:
+            self.accounts = RealAccounts(slurm)
 
     @property
     def kube_url(self) -> str:
@@ -59,21 +70,38 @@ class LiveCluster:
         """A token of that user."""
         return self._slurm.token(user)
 
+    @property
+    def syslog(self) -> str:
+        """What Slurm's hooks and the jobs have written to the syslog."""
+        return self._slurm.syslog
+
+    def recorder(self) -> LiveRecorder:
+        """As in Cluster."""
+        return LiveRecorder(self._kube, self._slurm)
+
+    async def read(self, path: str) -> str:
+        """A file as jobs see it."""
+        return await asyncio.to_thread(self._slurm.read, path)
+
     async def save(self, job_id: int) -> None:
         """Touch the job, for slurmctld writes only what has changed, and wait; as in Cluster."""
         mark = f"touched {uuid4()}"
-        touch = partial(self._slurm.rest().request, "POST", f"job/{job_id}", body={"comment": mark})
+        rest = self._slurm.rest(OPERATOR)
+        touch = partial(rest.request, "POST", f"job/{job_id}", body={"comment": mark})
         answer = await asyncio.to_thread(touch)
         assert answer.ok, f"slurmctld did not take the touch of job {job_id}: {answer}"
         async with asyncio.timeout(_SAVE_SECONDS):
             while not self._slurm.has_saved(mark):  # noqa: ASYNC110 - a file of another process
                 await asyncio.sleep(0.05)
 
+    async def set_instance_id(self, node: str, instance: str) -> None:
+        """As in Cluster; slurmrestd has no field for it."""
+        await self._scontrol("update", f"nodename={node}", f"instanceid={instance}")
+
     async def set_partition(
-        self, name: str, *, up: bool = True, max_minutes: int | None = None
+        self, name: str, *, state: str = "UP", max_minutes: int | None = None
     ) -> None:
         """Change a partition; as in Cluster."""
-        state = "up" if up else "down"
         limit = "infinite" if max_minutes is None else str(max_minutes)
         await self._scontrol("update", f"partition={name}", f"state={state}", f"maxtime={limit}")
 
@@ -98,6 +126,26 @@ class LiveCluster:
         """Start it again; as in Cluster."""
         await asyncio.to_thread(self._rig_of(component).start, component)
 
+    async def back_up_kubernetes(self, folder: Path) -> None:
+        """Copy etcd's data into a folder that is not there yet."""
+        await asyncio.to_thread(self._kube.back_up, folder)
+
+    async def restore_kubernetes(self, folder: Path) -> None:
+        """Have etcd go back to what was copied."""
+        await asyncio.to_thread(self._kube.restore, folder)
+
+    async def lose_state(self) -> None:
+        """As in Cluster."""
+        await asyncio.to_thread(self._slurm.lose_state)
+
+    async def purge(self) -> None:
+        """As in Cluster; slurmctld is restarted twice."""
+        await asyncio.to_thread(self._slurm.purge)
+
+    async def hold(self, job_id: int, *, by_user: bool) -> None:
+        """As in Cluster."""
+        await self._scontrol("uhold" if by_user else "hold", str(job_id))
+
     async def suspend(self, job_id: int) -> None:
         """As in Cluster."""
         await self._scontrol("suspend", str(job_id))
@@ -113,10 +161,28 @@ class LiveCluster:
 
     async def reboot(self, node: str) -> None:
         """As in Cluster."""
-        await self._scontrol("reboot", "ASAP", "reason=test", node)
+        await self._scontrol("reboot", "ASAP", "nextstate=resume", "reason=test", node)
+
+    @asynccontextmanager
+    async def rebooting(self, node: str) -> AsyncIterator[None]:
+        """As in Cluster; the node has a slurmd."""
+        with self._slurm.rebooting():
+            yield
+            async with asyncio.timeout(_REBOOT_SECONDS):
+                while self._slurm.runs(f"slurmd.{node}"):  # noqa: ASYNC110 - of another process
+                    await asyncio.sleep(0.05)
+        await self.power_cycle(node)
+
+    async def power_cycle(self, node: str) -> None:
+        """As in Cluster; the node has a slurmd."""
+        await asyncio.to_thread(self._slurm.reboot, node)
+
+    async def kill_script(self, job_id: int) -> None:
+        """As in Cluster."""
+        await asyncio.to_thread(self._slurm.kill_script, job_id)
 
     async def _scontrol(self, *arguments: str) -> None:
-        await asyncio.to_thread(self._slurm.scontrol, *arguments)
+        await asyncio.to_thread(self._slurm.call, "scontrol", *arguments)
 
     def _rig_of(self, component: str) -> KubeRig | SlurmRig:
         return self._kube if component == "kube-apiserver" else self._slurm

@@ -1,30 +1,64 @@
 """Ports nobody listens on, outside the range from which the kernel serves outgoing connections.
 
 A server of a rig is stopped and started again on its port; a port of the kernel's own range could
-be taken by any connection meanwhile.
+be taken by any connection meanwhile. A port is handed out some time before its server listens, so
+each test process hands out ports of a block that no other test process has.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
 from typing import Final
 
 _FIRST: Final = 20000
 _LAST: Final = 32000
-# Not the global generator: pytest-randomly gives every test the same seed, and with it two rigs
-# would be handed the same ports.
+_BLOCK: Final = 100
+# Not the global generator: pytest-randomly gives every test the same seed.
 _random: Final = random.SystemRandom()
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """`count` different TCP ports of 127.0.0.1, free at this moment."""
-    found: set[int] = set()
-    while len(found) < count:
-        candidate = _random.randrange(_FIRST, _LAST)
-        if candidate not in found and _is_free(candidate):
-            found.add(candidate)
-    return tuple(found)
+    """`count` different TCP ports of 127.0.0.1, free at this moment.
+
+    A port comes again only after all others of the block. RuntimeError where there are too few.
+    """
+    found = tuple(islice(filter(_is_free, islice(_own_block(), _BLOCK)), count))
+    if len(found) < count:
+        raise RuntimeError(f"{count} ports wanted and {len(found)} free in a block of {_BLOCK}")
+    return found
+
+
+@cache
+def _own_block() -> Iterator[int]:
+    """The ports of a block that is this process's own until it ends, over and over."""
+    firsts = list(range(_FIRST, _LAST, _BLOCK))
+    _random.shuffle(firsts)
+    for first in firsts:
+        claim = _claim(first)
+        if claim is not None:
+            return _turns(claim, range(first + 1, first + _BLOCK))
+    raise RuntimeError(f"all {len(firsts)} blocks of ports are taken by other test processes")
+
+
+def _turns(claim: socket.socket, ports: range) -> Iterator[int]:
+    with claim:
+        while True:
+            yield from ports
+
+
+def _claim(port: int) -> socket.socket | None:
+    """The port, bound so that nobody else can: the kernel lets go of it when this process ends."""
+    claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        claim.bind(("127.0.0.1", port))
+    except OSError:
+        claim.close()
+        return None
+    return claim
 
 
 def _is_free(port: int) -> bool:

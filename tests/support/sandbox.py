@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -13,7 +14,12 @@ from typing import Any, Final, Self, TypeVar
 
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.slurm import ReservationConfig, SlurmModel
+from tests.audit.records import Recorder, Records
+from tests.audit.sandbox import SandboxRecorder
+from tests.rigs.slurm_conf import LICENSES
+from tests.support.cluster import Accounts
 from tests.support.hooks import CONF
+from tests.support.model_accounts import FIRST_ACCOUNTS, ModelAccounts
 
 T = TypeVar("T")
 
@@ -24,15 +30,23 @@ _HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
 
 
 class SandboxCluster:
-    """A sandbox with Slurm `major` ("26.05" or "24.11"); a context manager that runs it."""
+    """A sandbox with Slurm `major` ("26.05" or "24.11"); a context manager that runs it.
 
-    def __init__(self, major: str, *, nodes: int | None = None) -> None:
+    With `accounting` its Slurm knows accounts and enforces their limits.
+    """
+
+    def __init__(
+        self, major: str, *, nodes: int | None = None, cpus: int = 64, accounting: bool = False
+    ) -> None:
         self.hooks_folder = Path(mkdtemp(prefix="sandbox-hooks-"))
         self.hooks_seen_as = str(self.hooks_folder)
         shape = SandboxShape(
             release=major,
             nodes=nodes or _NODES[major],
+            cpus_per_node=cpus,
+            licenses=LICENSES,
             prolog_slurmctld=str(_HOOKS / "prolog-slurmctld.sh"),
+            accounts=FIRST_ACCOUNTS if accounting else None,
             hook_environment={"SLURM_POD_SCHEDULER_HOOKS_CONF": str(self.hooks_folder / CONF)},
         )
         self._sandbox = Sandbox(shape)
@@ -48,6 +62,8 @@ class SandboxCluster:
         self.grace_partition = self._sandbox.grace_partition
         self.real_node: str | None = None
         self.real_partition = self._sandbox.real_partition
+        self.accounts: Accounts | None = ModelAccounts(self._do) if accounting else None
+        self.container: dict[str, Any] = {}
         self.kube_ca: Path | None = None
         self.kube_token = self._sandbox.kube_token
         self.kubeconfig = self.slurm_token_file = Path()
@@ -88,16 +104,27 @@ class SandboxCluster:
         """A token of that user."""
         return self._sandbox.slurm_token(user)
 
+    def recorder(self) -> Recorder:
+        """As in Cluster."""
+        inner = SandboxRecorder(self._sandbox.kube.server, self._sandbox.slurm)
+        return _InItsLoop(inner, self._call)
+
     async def save(self, job_id: int) -> None:
         """Have everything saved; as in Cluster."""
 
         await self._do(lambda slurm: slurm.cluster.save())
 
+    async def set_instance_id(self, node: str, instance: str) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.set_instance_id(node, instance))
+
     async def set_partition(
-        self, name: str, *, up: bool = True, max_minutes: int | None = None
+        self, name: str, *, state: str = "UP", max_minutes: int | None = None
     ) -> None:
         """Change a partition; as in Cluster."""
-        await self._do(lambda slurm: slurm.set_partition(name, up=up, max_minutes=max_minutes))
+        await self._do(
+            lambda slurm: slurm.set_partition(name, state=state, max_minutes=max_minutes)
+        )
 
     async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
         """Make a reservation; as in Cluster."""
@@ -119,6 +146,23 @@ class SandboxCluster:
         """Start it again; as in Cluster."""
         await asyncio.to_thread(self._call, self._sandbox.start(component))
 
+    async def lose_state(self) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.lose_state())
+
+    async def purge(self) -> None:
+        """As in Cluster."""
+
+        def forget(slurm: SlurmModel) -> None:
+            for job in [it for it in slurm.jobs() if not it.alive and not it.completing]:
+                slurm.cluster.forget(job)
+
+        await self._do(forget)
+
+    async def hold(self, job_id: int, *, by_user: bool) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.hold(job_id, by_user=by_user))
+
     async def suspend(self, job_id: int) -> None:
         """As in Cluster."""
         await self._do(lambda slurm: slurm.suspend(job_id))
@@ -134,6 +178,19 @@ class SandboxCluster:
     async def reboot(self, node: str) -> None:
         """As in Cluster."""
         await self._do(lambda slurm: slurm.reboot(node))
+
+    async def kill_script(self, job_id: int) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.kill_script(job_id))
+
+    @asynccontextmanager
+    async def rebooting(self, node: str) -> AsyncIterator[None]:
+        """As in Cluster; the model reboots by itself."""
+        yield
+
+    async def power_cycle(self, node: str) -> None:
+        """As in Cluster."""
+        await self._do(lambda slurm: slurm.power_cycle(node))
 
     async def run_out_of_memory(self, job_id: int) -> None:
         """Have the kernel kill the job's process, which no rig can."""
@@ -156,3 +213,30 @@ class SandboxCluster:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_SECONDS)
+
+
+class _InItsLoop:
+    """A recorder of models that live in another thread."""
+
+    def __init__(
+        self, inner: SandboxRecorder, call: Callable[[Coroutine[Any, Any, Any]], Any]
+    ) -> None:
+        self._inner = inner
+        self._call = call
+
+    def open(self) -> None:
+        """As in Recorder."""
+
+        async def there() -> None:
+            self._inner.open()
+
+        self._call(there())
+
+    def close(self) -> Records:
+        """As in Recorder."""
+
+        async def there() -> Records:
+            return self._inner.close()
+
+        records: Records = self._call(there())
+        return records

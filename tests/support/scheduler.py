@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.cluster import Cluster
+from tests.support import forked
+from tests.support.cluster import Servers
 from tests.support.ports import free_ports
 
 SCHEDULER_NAME: Final = "slurm-scheduler"
@@ -20,30 +22,62 @@ _READY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 20.0
 
 
+class Launched(Protocol):
+    """A process, as multiprocessing has it."""
+
+    @property
+    def pid(self) -> int | None:
+        """None before it was started."""
+
+    @property
+    def exitcode(self) -> int | None:
+        """Its status, that of a signal below zero; None while it runs."""
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, for so many seconds at most."""
+
+    def kill(self) -> None:
+        """End it (SIGKILL)."""
+
+
+class Launch(Protocol):
+    """Runs `slurm-pod-scheduler ARGUMENTS`; what it writes is added to `log`."""
+
+    def __call__(self, arguments: Sequence[str], *, log: Path) -> Launched: ...
+
+
 class SchedulerProcess:
-    """`python -m scheduler run` against `cluster`; a context manager that starts and ends it.
+    """`slurm-pod-scheduler run` against `cluster`; a context manager that starts and ends it.
 
     `folder` gets the log, which goes on over restarts. `flags` are added to the command line, and
-    win over what stands there already.
+    win over what stands there already. `launch` starts each of its processes.
     """
 
-    def __init__(self, cluster: Cluster, *, folder: Path, flags: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        cluster: Servers,
+        *,
+        folder: Path,
+        flags: tuple[str, ...] = (),
+        launch: Launch = forked.spawn,
+    ) -> None:
         self._probe_port, self._metrics_port, self._hooks_port = free_ports(3)
         self.log = folder / "scheduler.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._command = (
-            sys.executable,
-            "-m",
-            "scheduler",
-            "run",
+        self._launch = launch
+        self._process: Launched | None = None
+        self._access = (
             f"--kubeconfig={cluster.kubeconfig}",
+            f"--slurm-auth-token-file={cluster.slurm_token_file}",
+        )
+        self._flags = (
             f"--scheduler-name={SCHEDULER_NAME}",
             f"--slurm-api-base={cluster.slurm_url}",
-            f"--slurm-auth-token-file={cluster.slurm_token_file}",
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
             f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
             f"--hooks-api-bind-address=127.0.0.1:{self._hooks_port}",
             "--zap-log-level=debug",
+            # Stories read the wordings one after the other; at the default each costs ten seconds.
+            "--condition-interval=1",
             *flags,
         )
 
@@ -56,59 +90,111 @@ class SchedulerProcess:
 
     def add_flags(self, *flags: str) -> None:
         """Flags for the next start, which win over those of the last one."""
-        self._command = (*self._command, *flags)
+        self._flags = (*self._flags, *flags)
+
+    def given(self, flag: str) -> set[str]:
+        """What the last such flag says, of several words all; empty where there is none."""
+        said = [it.removeprefix(f"--{flag}=") for it in self._flags if it.startswith(f"--{flag}=")]
+        return set(said[-1].split(",")) if said else set()
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.exitcode is None
 
     @property
     def pid(self) -> int:
         """Of the running process."""
         assert self._process is not None
-        return self._process.pid
+        return _pid_of(self._process)
+
+    @property
+    def metrics_address(self) -> str:
+        """Where Prometheus finds it."""
+        return f"127.0.0.1:{self._metrics_port}"
 
     @property
     def hooks_url(self) -> str:
         """Its hooks API."""
         return f"http://127.0.0.1:{self._hooks_port}"
 
+    @property
+    def hooks_https_url(self) -> str:
+        """Its hooks API where it has a certificate."""
+        return f"https://127.0.0.1:{self._hooks_port}"
+
     def start(self) -> None:
         """Start it and wait until it is ready; AssertionError with the log's end if it is not."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        self.launch()
         try:
             self._wait_ready()
         except BaseException:
             self.kill()
             raise
 
+    def launch(self) -> None:
+        """Start it and wait for nothing."""
+        self._process = self._launch(("run", *self._access, *self._flags), log=self.log)
+
     def stop(self) -> int:
         """Ask it to end, as Kubernetes does (SIGTERM), and return its exit status."""
         return self._end(signal.SIGTERM)
+
+    def ended(self, *, seconds: float) -> int:
+        """Wait until it has ended by itself, and return its exit status."""
+        assert self._process is not None
+        self._process.join(seconds)
+        status = self._process.exitcode
+        assert status is not None, f"the scheduler has not ended:\n{self.log_tail()}"
+        return status
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL)."""
         self._end(signal.SIGKILL)
 
+    def suspend(self) -> None:
+        """Have it stand still (SIGSTOP)."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT)."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def role(self) -> str:
+        """What /readyz says: "ok" and who leads, or what is missing; empty without an answer."""
+        try:
+            return _get(self._probe_port, "/readyz")[1]
+        except (OSError, http.client.HTTPException):
+            return ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether it says that it leads."""
+        return "\nleads: " in self.role
+
     def metrics(self) -> dict[str, float]:
         """All samples, summed over labels, by sample name."""
-        status, text = _get(self._metrics_port, "/metrics")
-        assert status == 200, f"{status} from /metrics: {text}"
         totals: dict[str, float] = {}
-        for family in text_string_to_metric_families(text):
+        for family in text_string_to_metric_families(self.metrics_text()):
             for sample in family.samples:
                 totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
         return totals
 
     def metric(self, name: str, labels: dict[str, str]) -> float:
         """One sample, 0 where there is none of these labels."""
-        status, text = _get(self._metrics_port, "/metrics")
-        assert status == 200, f"{status} from /metrics: {text}"
         return sum(
             sample.value
-            for family in text_string_to_metric_families(text)
+            for family in text_string_to_metric_families(self.metrics_text())
             for sample in family.samples
             if sample.name == name and sample.labels == labels
         )
+
+    def metrics_text(self) -> str:
+        """What Prometheus gets."""
+        status, text = _get(self._metrics_port, "/metrics")
+        assert status == 200, f"{status} from /metrics: {text}"
+        return text
 
     def log_tail(self, lines: int = 30) -> str:
         """The end of the log."""
@@ -118,22 +204,24 @@ class SchedulerProcess:
         process, self._process = self._process, None
         if process is None:
             return 0
-        if process.poll() is None:
-            process.send_signal(number)
-        try:
-            return process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(_STOP_SECONDS)
-            raise AssertionError(
-                f"the scheduler did not end within {_STOP_SECONDS} s:\n{self.log_tail()}"
-            ) from None
+        # It may have been killed by others, and be gone before the fork server tells.
+        with suppress(ProcessLookupError):
+            if process.exitcode is None:
+                os.kill(_pid_of(process), number)
+        process.join(_STOP_SECONDS)
+        if process.exitcode is not None:
+            return process.exitcode
+        process.kill()
+        process.join(_STOP_SECONDS)
+        raise AssertionError(
+            f"the scheduler did not end within {_STOP_SECONDS} s:\n{self.log_tail()}"
+        )
 
     def _wait_ready(self) -> None:
         assert self._process is not None
         until = time.monotonic() + _READY_SECONDS
         while not self._ready():
-            status = self._process.poll()
+            status = self._process.exitcode
             assert status is None, f"the scheduler ended with {status}:\n{self.log_tail()}"
             assert time.monotonic() < until, f"the scheduler is not ready:\n{self.log_tail()}"
             time.sleep(0.05)
@@ -144,6 +232,11 @@ class SchedulerProcess:
         except (OSError, http.client.HTTPException):
             return False
         return status == 200
+
+
+def _pid_of(process: Launched) -> int:
+    assert process.pid is not None
+    return process.pid
 
 
 def _get(port: int, path: str) -> tuple[int, str]:

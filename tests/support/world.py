@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
+from tests.audit.audit import Audit
 from tests.support import pods
-from tests.support.cluster import Cluster
+from tests.support.cluster import Accounts, Cluster
 from tests.support.history import History
 from tests.support.kube import Kube, KubeAnswerError, Object
 from tests.support.scheduler import SchedulerProcess
@@ -34,18 +35,42 @@ class World:
     scheduler: SchedulerProcess
     namespace: str
     history: History
+    audit: Audit
     _native: dict[int, str] = field(default_factory=dict)
     _nodes_set: list[str] = field(default_factory=list)
+    _features_set: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _partitions_set: list[str] = field(default_factory=list)
     _reservations: list[str] = field(default_factory=list)
     _cordoned: list[str] = field(default_factory=list)
 
     # --- acting ---
 
+    @property
+    def accounts(self) -> Accounts:
+        """Slurm's accounts and QoS, for stories on clusters that have them."""
+        assert self.cluster.accounts is not None, f"{self.cluster.name} knows no accounts"
+        return self.cluster.accounts
+
     async def create(self, name: str = "train", **more: Any) -> Object:
         """Create a pod of ours; `more` as in tests.support.pods.pod."""
-        body = pods.pod(name, **more)
+        container = self.cluster.container | more.pop("container", {})
+        body = pods.pod(name, container=container, **more)
         return await self.kube.create("pods", body, namespace=self.namespace)
+
+    async def create_shell(self, image: str, script: str, *, grace: int) -> Object:
+        """Create the pod `train`, whose one container runs the script on the real Node."""
+        return await self.create(
+            cpus="1",
+            memory="100Mi",
+            grace=grace,
+            slurm={"partition": self.cluster.real_partition},
+            container={
+                "image": image,
+                "imagePullPolicy": "Never",
+                "command": ["sh", "-c", script],
+            },
+            restartPolicy="Never",
+        )
 
     async def delete(self, name: str = "train") -> None:
         """Delete a pod with its own grace."""
@@ -82,11 +107,11 @@ class World:
         return job_id
 
     async def set_partition(
-        self, name: str, *, up: bool = True, max_minutes: int | None = None
+        self, name: str, *, state: str = "UP", max_minutes: int | None = None
     ) -> None:
         """Change a Slurm partition, back to UP and no limit after the test."""
         self._partitions_set.append(name)
-        await self.cluster.set_partition(name, up=up, max_minutes=max_minutes)
+        await self.cluster.set_partition(name, state=state, max_minutes=max_minutes)
 
     async def reserve(self, node: str, *, in_seconds: int) -> str:
         """Reserve a Slurm node until the test ends; gives the reservation's name."""
@@ -116,6 +141,12 @@ class World:
         """Set a Slurm node DOWN or the like, back to service after the test."""
         self.mend_later(node)
         await self.slurm.set_node(node, state)
+
+    async def set_features(self, node: str, *features: str) -> None:
+        """Give a Slurm node other features, those of before after the test."""
+        if node not in self._features_set:
+            self._features_set[node] = await self.slurm.features(node)
+        await self.slurm.set_features(node, *features)
 
     async def restore_node(self, node: str) -> None:
         """Bring a node back to service, once: a second time real Slurm refuses it."""
@@ -215,6 +246,10 @@ class World:
 
         return await self.until("every pod has exactly one live placeholder", look)
 
+    async def one_job_id_each(self) -> dict[str, int]:
+        """As `one_placeholder_each`, by its id only."""
+        return {uid: it.job_id for uid, it in (await self.one_placeholder_each()).items()}
+
     def unharmed(self, *pods_before: Object) -> None:
         """AssertionError if one of those pods was ever ended, or told that it would be."""
         for before in pods_before:
@@ -272,6 +307,8 @@ class World:
         await self.uncordon()
         for node in self._nodes_set:
             await self.slurm.resume_node(node)
+        for node, features in self._features_set.items():
+            await self.slurm.set_features(node, *features)
         for name in self._partitions_set:
             await self.cluster.set_partition(name)
         for job_id in self._native:

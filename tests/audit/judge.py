@@ -1,0 +1,314 @@
+"""Decides after the fact whether the invariants held. It knows nothing of how the scheduler works.
+
+What is uncertain acquits: each rule asks for moments that cannot have been otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from tests.audit.history import (
+    LOST,
+    NEVER,
+    By,
+    History,
+    JobLife,
+    PodLife,
+    Run,
+    Sign,
+    Touch,
+    When,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Which invariant, about what, and what happened."""
+
+    rule: str
+    subject: str
+    told: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.subject}: {self.told}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What no two servers can promise each other, in seconds.
+
+    `bind_age`: Slurm may end a job between the look at it and the bind, which has that long.
+    `settle`: a new placeholder may start just while its pod is deleted for the former's end.
+    I7, by the brake's defaults: of the bound pods no more go within `brake_window` than the share,
+    or `brake_minimum`, unless the evidence against them is `brake_pause` old. Both times are a
+    second off, as the API server's and the scheduler's clocks may tell them.
+    """
+
+    bind_age: float = 2.5
+    settle: float = 5.0
+    brake_share: float = 0.25
+    brake_minimum: int = 10
+    brake_window: float = 59.0
+    brake_pause: float = 29.0
+
+
+DEFAULT: Final = Limits()
+
+
+def judge(history: History, limits: Limits = DEFAULT) -> list[Violation]:
+    """Every breach of I1 to I8 that is certain."""
+    case = _Case(history, limits)
+    return [found for rule in RULES for found in rule(case)]
+
+
+class _Case:
+    """A history with what the rules look up."""
+
+    def __init__(self, history: History, limits: Limits) -> None:
+        self.history = history
+        self.limits = limits
+        self.placeholders: dict[str, list[JobLife]] = defaultdict(list)
+        self.pods = {pod.uid: pod for pod in history.pods}
+        for job in history.ours():
+            for uid in job.uids:
+                self.placeholders[uid].append(job)
+
+    def runs_on(self, pod: PodLife) -> Iterator[tuple[JobLife, Run]]:
+        """The times in which a placeholder of the pod held its node."""
+        node = self.history.slurm_node(pod.node)
+        for job in self.placeholders[pod.uid]:
+            yield from ((job, run) for run in job.runs if node in run.nodes)
+
+
+def one_runs(case: _Case) -> Iterator[Violation]:
+    """I1: two placeholders of one unit never run at once."""
+    for uid, jobs in case.placeholders.items():
+        for one, other in combinations(jobs, 2):
+            if any(
+                first.span.surely_overlap(second.span)
+                for first in one.runs
+                for second in other.runs
+            ):
+                yield Violation(
+                    "I1", _unit(case, uid), f"jobs {one.job_id} and {other.job_id} ran at once"
+                )
+
+
+def bound_where_held(case: _Case) -> Iterator[Violation]:
+    """I2: a pod is bound to a node that its placeholder holds at that moment, ready."""
+    for pod in case.history.pods:
+        for bind in pod.binds:
+            if bind.by is not By.US or not bind.accepted:
+                continue
+            node = case.history.slurm_node(bind.node)
+            since = bind.when.earliest - case.limits.bind_age
+            if not any(
+                node in run.nodes
+                and run.ready.maybe_before(bind.when)
+                and run.span.end.latest >= since
+                for job in case.placeholders[pod.uid]
+                for run in job.runs
+            ) and not _may_have_held(case, pod, node, bind.when):
+                jobs = "; ".join(map(_held, case.placeholders[pod.uid]))
+                told = f"bound to {bind.node} at {_time(bind.when)}, which none held of: {jobs}"
+                yield Violation("I2", _name(pod), told)
+
+
+def _may_have_held(case: _Case, pod: PodLife, node: str, when: When) -> bool:
+    """Whether a job that nobody saw, or saw in time, may have been its placeholder there."""
+    ours = (it for job in case.placeholders[pod.uid] for it in job.unseen)
+    strays = (it.started for it in case.history.strays if not it.nodes or node in it.nodes)
+    return any(it.maybe_before(when) for it in (*ours, *strays))
+
+
+def bound_once(case: _Case) -> Iterator[Violation]:
+    """I3: nothing is written again once a bind was accepted, whoever's it was. What is refused
+    because the pod is gone by then is no second.
+    """
+    for pod in case.history.pods:
+        accepted = [bind for bind in pod.binds if bind.accepted]
+        again = [
+            bind
+            for bind in pod.binds
+            if bind.by is By.US
+            and bind.when.surely_before(pod.over)
+            and any(it.when.surely_before(bind.when) for it in accepted)
+        ]
+        if len(accepted) > 1 and any(bind.by is By.US for bind in accepted):
+            yield Violation("I3", _name(pod), f"bound {len(accepted)} times")
+        elif again:
+            yield Violation("I3", _name(pod), f"bound again at {_time(again[0].when)}")
+
+
+def kept_while_running(case: _Case) -> Iterator[Violation]:
+    """I5: we do not end the placeholder that holds the node of a pod whose containers may run."""
+    for pod in case.history.pods:
+        for job, run in case.runs_on(pod):
+            for kill in job.kills:
+                if (
+                    kill.by is By.US
+                    and run.span.start.surely_before(kill.when)
+                    and run.span.end.latest >= kill.when.earliest
+                    and pod.held.surely_covers(kill.when)
+                ):
+                    told = f"job {job.job_id} was cancelled at {_time(kill.when)}; the containers"
+                    yield Violation("I5", _name(pod), f"{told} stopped {_time(pod.stopped)}")
+
+
+def none_left(case: _Case) -> Iterator[Violation]:
+    """I4: at the end no placeholder is without a pod that may run, and none has a twin. Of one that
+    was there before the record began it cannot be known whose fault it is.
+    """
+    for job in case.history.ours():
+        began = job.submitted.earliest > case.history.opened
+        if began and job.ended == NEVER and all(_is_over(case, uid) for uid in job.uids):
+            yield Violation("I4", f"job {job.job_id}", f"{job.state} without a pod: {_units(job)}")
+    for uid, jobs in case.placeholders.items():
+        live = [job.job_id for job in jobs if job.ended == NEVER]
+        if len(live) > 1:
+            yield Violation("I4", _unit(case, uid), f"has jobs {live} at the end")
+
+
+def ended_on_evidence(case: _Case) -> Iterator[Violation]:
+    """I6: we delete a pod only when Slurm's own record had taken its job from it."""
+    for pod in case.history.pods:
+        for deletion in pod.deletions:
+            if deletion.by is By.US and _evidence(case, pod, deletion) is None:
+                jobs = {job.job_id: job.state for job in case.placeholders[pod.uid]}
+                told = f"deleted at {_time(deletion.when)} without evidence in Slurm's record"
+                yield Violation("I6", _name(pod), f"{told}: {jobs}")
+
+
+def braked(case: _Case) -> Iterator[Violation]:
+    """I7: not more than a share of the bound pods goes at once on evidence nobody looked at twice.
+
+    Each process counts anew, and what it counts is not on record: what was bound at any time within
+    the window counts as bound.
+    """
+    limits = case.limits
+    hasty = sorted(_hasty(case), key=lambda when: when.latest)
+    for first in hasty:
+        window = When(first.latest, first.latest + limits.brake_window)
+        gone = sum(first.latest <= it.latest <= window.latest for it in hasty)
+        bound = sum(
+            pod.placed.maybe_before(window) and window.maybe_before(pod.over)
+            for pod in case.history.pods
+        )
+        if gone > max(limits.brake_minimum, limits.brake_share * bound):
+            told = f"{gone} of {bound} bound pods were deleted within {limits.brake_window} s"
+            yield Violation("I7", f"from {_time(first)}", f"{told} on fresh evidence")
+            return
+
+
+def foreign_untouched(case: _Case) -> Iterator[Violation]:
+    """I8: no job and no pod that is not ours is written to."""
+    for job in case.history.jobs:
+        if job.owner not in case.history.owners:
+            for touch in (*job.kills, *job.updates):
+                if touch.by is By.US:
+                    told = f"foreign ({job.owner}), and touched at {_time(touch.when)}"
+                    yield Violation("I8", f"job {job.job_id}", told)
+    for pod in case.history.pods:
+        if pod.scheduler not in case.history.schedulers:
+            for touch in (*pod.touches, *pod.deletions):
+                if touch.by is By.US:
+                    told = f"is {pod.scheduler}'s, and was touched at {_time(touch.when)}"
+                    yield Violation("I8", _name(pod), told)
+
+
+RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
+    one_runs,
+    bound_where_held,
+    bound_once,
+    none_left,
+    kept_while_running,
+    ended_on_evidence,
+    braked,
+    foreign_untouched,
+)
+
+
+def _evidence(case: _Case, pod: PodLife, deletion: Touch) -> When | None:
+    """Since when Slurm's record spoke against the pod, None where it did not."""
+    found = [
+        when
+        for job in case.placeholders[pod.uid]
+        for when in _signs(job)
+        if when.maybe_before(deletion.when)
+        and (pod.placed == NEVER or when.latest >= pod.placed.earliest - case.limits.bind_age)
+        and not _superseded(case, pod, job, deletion.when)
+    ]
+    return min(found, default=None)
+
+
+def _signs(job: JobLife) -> Iterator[When]:
+    """Moments at which the job was taken from its pod, by anybody but us."""
+    if job.ended != NEVER and job.state != LOST and not _by_our_own_hand(job):
+        yield job.ended
+    yield from (it.when for it in job.evidence)
+
+
+def _by_our_own_hand(job: JobLife) -> bool:
+    """Whether it ended because we cancelled it, and nobody else can have."""
+    return job.state == "CANCELLED" and {kill.by for kill in job.kills} == {By.US}
+
+
+def _superseded(case: _Case, pod: PodLife, job: JobLife, when: When) -> bool:
+    """Whether another placeholder had held the pod's node for a while, and went on to."""
+    return any(
+        other is not job
+        and run.span.start.latest + case.limits.settle < when.earliest
+        and run.span.end.earliest > when.latest
+        and not any(it.sign is Sign.PREEMPTED for it in other.evidence)
+        for other, run in case.runs_on(pod)
+    )
+
+
+def _hasty(case: _Case) -> Iterator[When]:
+    """Deletions of ours, of bound pods, that came soon after the evidence did."""
+    for pod in case.history.pods:
+        for deletion in pod.deletions[:1]:
+            if deletion.by is not By.US or not pod.placed.maybe_before(deletion.when):
+                continue
+            evidence = _evidence(case, pod, deletion)
+            if evidence is not None:
+                longest = deletion.when.latest - evidence.earliest
+                if longest < case.limits.brake_pause:
+                    yield deletion.when
+
+
+def _is_over(case: _Case, uid: str) -> bool:
+    pod = case.pods.get(uid)
+    return pod is None or pod.over.latest <= case.history.closed
+
+
+def _name(pod: PodLife) -> str:
+    return f"pod {pod.namespace}/{pod.name} ({pod.uid[:8]})"
+
+
+def _unit(case: _Case, uid: str) -> str:
+    pod = case.pods.get(uid)
+    return f"pod {uid[:8]}" if pod is None else _name(pod)
+
+
+def _units(job: JobLife) -> str:
+    return f"{job.namespace} {' '.join(sorted(uid[:8] for uid in job.uids))}"
+
+
+def _held(job: JobLife) -> str:
+    runs = [
+        f"{','.join(run.nodes)} at {_time(run.span.start)} to {_time(run.span.end)}, "
+        f"ready at {_time(run.ready)}"
+        for run in job.runs
+    ]
+    return f"job {job.job_id} ({' and '.join(runs) or 'never ran'})"
+
+
+def _time(when: When) -> str:
+    if when == NEVER:
+        return "never"
+    return f"{when.earliest:.3f}..{when.latest:.3f}"

@@ -1,0 +1,163 @@
+"""Records a real Slurm: its job records over time, and what slurmctld's log says of them.
+
+Records are looked at whenever a cheap poll of all states shows a change, so that a moment is known
+to a poll's distance, and to less where the record itself names the second, or the log tells it.
+slurmdbd would name who cancelled a job, but not who tried or updated, and has nothing of a job that
+a crash has lost.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from typing import Any, Final
+
+from tests.audit.history import When
+from tests.audit.records import JobMissing, JobSeen, Records
+from tests.audit.slurmctld_log import asked, expanded, noted
+from tests.rigs.log_file import LogFile
+from tests.rigs.slurm import SlurmRig
+from tests.support.slurm_rest import SlurmRest
+
+_POLL_SECONDS: Final = 0.2
+# A busy Slurm is left alone for so many times as long as it took to answer.
+_REST: Final = 3.0
+# From so many changes on, one look at all jobs is cheaper than one at each.
+_MANY: Final = 40
+_LIVE: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+_UNSEEN: Final = ("",)
+
+
+class SlurmRecords:
+    """Follows the jobs of a rig, in a thread of its own, from `open` to `read_into`."""
+
+    def __init__(self, rig: SlurmRig) -> None:
+        self._rest: SlurmRest = rig.rest()
+        self._log = LogFile(rig.log_directory / "slurmctld.log")
+        self._since = 0
+        self._seen: list[JobSeen | JobMissing] = []
+        self._known: dict[int, tuple[tuple[str, ...], float]] = {}
+        self._over: set[int] = set()
+        self._polled_at = 0.0
+        self._away = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="job records", daemon=True)
+
+    def open(self) -> None:
+        """Begin; jobs that have ended are not looked at any more."""
+        self._since = self._log.size()
+        states = self._states()
+        assert states is not None, "slurmrestd does not answer"
+        sent = self._polled_at
+        ended = {it: state for it, state in states.items() if state[0] not in _LIVE}
+        self._known = {job_id: (state, sent) for job_id, state in ended.items()}
+        self._over = set(ended)
+        self._thread.start()
+
+    def read_into(self, records: Records) -> None:
+        """End it after one more look."""
+        self._end.set()
+        self._thread.join()
+        self._poll()
+        records.jobs.extend(self._seen)
+        lines = [it.decode(errors="replace") for it in self._log.lines(self._since)]
+        records.jobs_asked.extend(asked(lines))
+        records.jobs_noted.extend(noted(lines))
+
+    def _follow(self) -> None:
+        took = 0.0
+        while not self._end.wait(max(_POLL_SECONDS, _REST * took)):
+            began = time.monotonic()
+            self._poll()
+            took = time.monotonic() - began
+
+    def _poll(self) -> None:
+        before = self._polled_at
+        states = self._states()
+        if states is None:
+            self._away = True
+            return
+        sent, received = self._polled_at, time.time()
+        # A Slurm that lost its state gives ids out again, and another's job may be in the same one.
+        anew = self._away or max(states, default=0) < max(self._known, default=0)
+        self._away = False
+        if anew:
+            self._over.clear()
+        for job_id in set(self._known) - set(states):
+            state, confirmed = self._known.pop(job_id)
+            if state[0] in _LIVE:
+                self._seen.append(JobMissing(When(confirmed, received), job_id))
+        changed = []
+        for job_id, state in states.items():
+            # A look may fail, and then the job was there longer than that.
+            known = self._known.setdefault(job_id, (_UNSEEN, before))
+            if known[0] == state and not (anew and state[0] in _LIVE):
+                self._known[job_id] = (state, sent)
+            elif not self._was_over(job_id, state):
+                changed.append(job_id)
+        self._look(changed)
+
+    def _was_over(self, job_id: int, state: tuple[str, ...]) -> bool:
+        """Whether it had ended before the record began, and is COMPLETING no more now."""
+        if state[0] in _LIVE:
+            self._over.discard(job_id)
+        return job_id in self._over
+
+    def _look(self, job_ids: list[int]) -> None:
+        wanted = set(job_ids)
+        paths = ["jobs/"] if len(wanted) > _MANY else [f"job/{it}" for it in job_ids]
+        for path in paths:
+            sent = time.time()
+            body = self._ask(path)
+            for raw in (body or {}).get("jobs") or ():
+                if raw["job_id"] in wanted:
+                    since = self._known[raw["job_id"]][1]
+                    self._seen.append(_seen(raw, When(since, time.time())))
+                    self._known[raw["job_id"]] = (tuple(raw["job_state"]), sent)
+
+    def _states(self) -> dict[int, tuple[str, ...]] | None:
+        sent = time.time()
+        body = self._ask("jobs/state/")
+        if body is None:
+            return None
+        self._polled_at = sent
+        # The tasks of an array, which is never ours, have other ids ("12_3").
+        jobs = (it for it in body["jobs"] if str(it["job_id"]).isdigit())
+        return {int(it["job_id"]): tuple(it["state"]) for it in jobs}
+
+    def _ask(self, path: str) -> dict[str, Any] | None:
+        """The answer; None where there is none, as while a test has a server away."""
+        try:
+            answer = self._rest.request("GET", path)
+        except (OSError, http.client.HTTPException):
+            return None
+        return answer.body if answer.ok else None
+
+
+def _seen(raw: dict[str, Any], when: When) -> JobSeen:
+    state, *flags = raw["job_state"]
+    sluid = (raw.get("step_id") or {}).get("sluid", "")
+    submitted = _second(raw["submit_time"])
+    assert submitted is not None
+    nodes = raw["nodes"]
+    return JobSeen(
+        when=when,
+        job_id=raw["job_id"],
+        key=f"{submitted.earliest} {raw['name']} {sluid}",
+        state=state,
+        flags=frozenset(flags),
+        nodes=frozenset(expanded(nodes)),
+        admin_comment=raw["admin_comment"],
+        restarts=raw["restart_cnt"],
+        submitted=submitted,
+        start=_second(raw["start_time"]) if nodes else None,
+        end=_second(raw["end_time"]) if state not in _LIVE else None,
+        preempted=_second(raw["preempt_time"]),
+    )
+
+
+def _second(number: dict[str, Any]) -> When | None:
+    """A time in whole seconds, None where it is not set."""
+    seconds = number["number"]
+    return When(seconds, seconds + 1) if number["set"] and seconds else None

@@ -1,0 +1,108 @@
+"""What a recorder hands over: single observations of what two servers hold and were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from tests.audit.history import By, When
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod as a write has left it; `gone` marks the last state of one that was removed."""
+
+    when: When
+    pod: dict[str, Any]
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodAsked:
+    """A write about a pod: "bind", "delete" (an eviction too) or "write"; `uid` empty where the
+    request names none.
+    """
+
+    when: When
+    by: By
+    verb: str
+    namespace: str
+    name: str
+    uid: str
+    accepted: bool
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSeen:
+    """A job that was changed at `when`, or found so. `key` is another one for another job of the
+    same id. `start`, `end` and `preempted` are what the record itself says, where it does.
+    """
+
+    when: When
+    job_id: int
+    key: str
+    state: str
+    flags: frozenset[str]
+    nodes: frozenset[str]
+    admin_comment: str
+    restarts: int
+    submitted: When
+    start: When | None = None
+    end: When | None = None
+    preempted: When | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobMissing:
+    """From some moment on Slurm knows no job of that id."""
+
+    when: When
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobAsked:
+    """A "kill" that took effect, or an "update"."""
+
+    when: When
+    by: By
+    verb: str
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobNoted:
+    """A line that says that a job was "started" on `nodes`, "ready", "ended" or "requeued"."""
+
+    when: When
+    job_id: int
+    what: Literal["started", "ready", "ended", "requeued"]
+    nodes: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Records:
+    """All of it, in the order of observation. `opened` and `closed` are when it began and ended.
+
+    `reported` says that kubelets tell of the end of containers later than it was, with a time.
+    """
+
+    opened: float
+    closed: float = 0.0
+    reported: bool = False
+    pods: list[PodSeen] = field(default_factory=list)
+    pods_asked: list[PodAsked] = field(default_factory=list)
+    jobs: list[JobSeen | JobMissing] = field(default_factory=list)
+    jobs_asked: list[JobAsked] = field(default_factory=list)
+    jobs_noted: list[JobNoted] = field(default_factory=list)
+
+
+class Recorder(Protocol):
+    """Records both servers of a cluster from `open` to `close`."""
+
+    def open(self) -> None:
+        """Begin."""
+
+    def close(self) -> Records:
+        """End, and give what there is; may wait for the servers' own records."""

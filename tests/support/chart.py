@@ -1,0 +1,109 @@
+"""The Helm chart in the hands of a test: rendered, installed, and its Deployment's command line."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.rigs.helm import Helm
+from tests.support.kube import Kube, Object
+
+CHART: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler"
+VALUES: Final = sorted((CHART / "ci").glob("*-values.yaml"))
+# The rig's API server, address and files take their place, as they would in another pod.
+_OF_THE_POD: Final = ("-bind-address=",)
+
+
+def rendered(helm: Helm, *arguments: str | Path, chart: Path = CHART) -> list[Object]:
+    """All objects of `helm template`, those of hooks included."""
+    text = helm("template", *arguments, chart)
+    return [it for it in yaml.safe_load_all(text) if it]
+
+
+def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
+    """Those of one kind."""
+    return [it for it in objects if it["kind"] == kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An installed chart."""
+
+    helm: Helm
+    name: str
+    namespace: str
+
+    async def upgrade(self, values: Mapping[str, Any], *, chart: Path = CHART) -> str:
+        """Install it, or give it other values; the notes."""
+        return await self._run("upgrade", "--install", self.name, chart, "-f", "-", values=values)
+
+    async def test(self, *more: str) -> str:
+        """`helm test`, which waits for the test's pod."""
+        return await self._run("test", self.name, "--timeout", "60s", *more)
+
+    async def rollback(self) -> None:
+        """Back to what was there before the last change."""
+        await self._run("rollback", self.name)
+
+    async def uninstall(self) -> None:
+        """Take all of it away."""
+        await self._run("uninstall", self.name, "--ignore-not-found", "--wait", "--timeout", "30s")
+
+    async def _run(self, *arguments: str | Path, values: Mapping[str, Any] | None = None) -> str:
+        given = json.dumps(values) if values is not None else ""
+        words = (*arguments, "--namespace", self.namespace)
+        return await asyncio.to_thread(self.helm, *words, stdin=given)
+
+
+@asynccontextmanager
+async def namespace_for(kube: Kube, prefix: str) -> AsyncIterator[str]:
+    """A namespace that goes with the test."""
+    name = f"{prefix}-{secrets.token_hex(4)}"
+    try:
+        await kube.create_namespace(name)
+        yield name
+    finally:
+        await kube.delete("namespaces", name)
+
+
+async def command_line(kube: Kube, release: Release, *, folder: Path) -> tuple[str, ...]:
+    """The arguments of the Deployment's container, for a process on this machine.
+
+    What the kubelet would mount is in `folder`. Addresses to listen at are left out.
+    """
+    found = await kube.get("deployments", release.name, namespace=release.namespace)
+    pod = found["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    words = [it for it in container["args"] if not any(part in it for part in _OF_THE_POD)]
+    volumes = {it["name"]: it for it in pod["volumes"]}
+    for mount in container["volumeMounts"]:
+        place = folder / mount["name"]
+        files = await _files(kube, volumes[mount["name"]], namespace=release.namespace)
+        _write(place, files)
+        words = [it.replace(f"{mount['mountPath']}/", f"{place}/") for it in words]
+    assert words[0] == "run"
+    return tuple(words[1:])
+
+
+async def _files(kube: Kube, volume: Object, *, namespace: str) -> dict[str, bytes]:
+    """What is in a mounted Secret or ConfigMap."""
+    if "secret" in volume:
+        found = await kube.get("secrets", volume["secret"]["secretName"], namespace=namespace)
+        return {key: base64.b64decode(it) for key, it in found["data"].items()}
+    found = await kube.get("configmaps", volume["configMap"]["name"], namespace=namespace)
+    return {key: it.encode() for key, it in found["data"].items()}
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

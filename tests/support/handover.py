@@ -1,0 +1,130 @@
+"""Two jobs on one node: a pod whose job ends, and a batch job that comes after it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.slurm import Record
+from tests.support.world import World
+
+STOP_SECONDS: Final = 4
+# From the moment the pod is gone to the start of the job that waited for it; a second on an idle
+# machine, over eight on a crowded one, while the hook itself would ask again only after 30.
+_AT_ONCE_SECONDS: Final = 20.0
+_SCRIPT: Final = "#!/bin/sh\nexit 0\n"
+
+
+async def create_pod(
+    world: World, name: str = "train", *, cpus: int | None = None, stop_seconds: int = STOP_SECONDS
+) -> None:
+    """A pod that takes a whole node, and its time to stop; the words of its job are kept."""
+    await world.create(
+        name,
+        cpus=str(cpus or world.cluster.cpus_per_node),
+        grace=20,
+        slurm={"partition": world.cluster.script_partition, "current-working-dir": "/tmp"},
+        annotations={"sandbox/stop-seconds": str(stop_seconds)},
+    )
+
+
+async def running_pod(world: World, name: str = "train", **more: Any) -> Object:
+    """Such a pod once its containers run."""
+    await create_pod(world, name, **more)
+    return await world.running(name)
+
+
+async def script_begun(world: World, pod: Object) -> Record:
+    """Its job once the script can hear a signal, a moment after its start.
+
+    A batch job that is cancelled in the second of its start lingers for 20 s (24.11.5).
+    """
+
+    async def marked() -> Record | None:
+        record = await world.placeholder(pod)
+        return record if str(record.raw.get("extra", "")).endswith(": started") else None
+
+    record = await world.until("the script has begun", marked)
+    started_at = record.number("start_time")
+    assert started_at is not None
+    await asyncio.sleep(max(0.0, started_at + 1.5 - time.time()))
+    return record
+
+
+async def cancel_placeholder(world: World, pod: Object) -> None:
+    """Have somebody end the job of a pod."""
+    await world.slurm.cancel((await world.placeholder(pod)).job_id)
+
+
+async def quick_job(world: World, node: str, *, cpus: int = 1) -> int:
+    """A batch job on that node whose script ends as soon as it has begun."""
+    return await world.native_job(
+        flags=[],
+        script=_SCRIPT,
+        partition=world.cluster.script_partition,
+        required_nodes=[node],
+        cpus_per_task=cpus,
+    )
+
+
+async def next_job(world: World, pod: Object, *, cpus: int | None = None) -> int:
+    """Such a job on the pod's node, of all CPUs if nothing else is said."""
+    wanted = cpus or world.cluster.cpus_per_node
+    return await quick_job(world, str(pods.node_of(pod)), cpus=wanted)
+
+
+async def fill_others(world: World, node: str) -> int:
+    """A job on all nodes of the partition but one."""
+    nodes = [it for it in world.cluster.nodes_for_scripts if it != node]
+    return await world.native_job(
+        "filler",
+        partition=world.cluster.script_partition,
+        required_nodes=nodes,
+        nodes=str(len(nodes)),
+        tasks=len(nodes),
+        cpus_per_task=world.cluster.cpus_per_node,
+    )
+
+
+async def started_after_the_pod(world: World, job_id: int) -> float:
+    """Wait until the job's script has begun, and see the pod gone; for how long it was held."""
+    allocated_at: float | None = None
+    gone_at = time.monotonic()
+    async with asyncio.timeout(60):
+        while True:
+            record = await world.slurm.job(job_id)
+            there = await world.kube.find("pods", "train", namespace=world.namespace) is not None
+            assert record is not None
+            if _started(record):
+                assert not there, f"{record.states} while the pod is there"
+                assert time.monotonic() - gone_at < _AT_ONCE_SECONDS
+                return gone_at - (allocated_at or gone_at)
+            if record.states[0] == "RUNNING" and allocated_at is None:
+                allocated_at = time.monotonic()
+            if there:
+                gone_at = time.monotonic()
+            await asyncio.sleep(0.05)
+
+
+async def next_job_is_held(world: World) -> None:
+    """By the guard, until a pod whose job was ended has stopped; then it runs to its end."""
+    pod = await running_pod(world)
+    following = await next_job(world, pod)
+    await cancel_placeholder(world, pod)
+    held_for = await started_after_the_pod(world, following)
+    assert held_for > STOP_SECONDS / 2, "the containers stopped sooner than they should"
+    await world.job_ended(following, state="COMPLETED")
+    assert guards(world, "freed") == 1
+
+
+def _started(record: Record) -> bool:
+    return record.states[0] in {"RUNNING", "COMPLETED"} and "CONFIGURING" not in record.states
+
+
+def guards(world: World, answer: str) -> float:
+    """How often the guard has answered so."""
+    labels = {"hook": "guard", "answer": answer}
+    return world.scheduler.metric("slurm_pod_scheduler_hook_seconds_count", labels)

@@ -1,0 +1,71 @@
+"""A cluster that somebody else has brought up, as a file tells of it (`pytest --cluster FILE`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+import msgspec
+
+from tests.support.cluster import Cluster
+
+
+class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The file, in JSON, with absolute paths. `release` is Slurm's, as in "26.05"; `container` has
+    fields for the containers of pods, such as an image that the Nodes have.
+    """
+
+    release: str
+    kubeconfig: str
+    kube_url: str
+    kube_token_file: str
+    kube_ca: str | None
+    slurm_url: str
+    slurm_token_file: str
+    nodes: tuple[str, ...]
+    cpus_per_node: int
+    partition: str
+    high_partition: str
+    grace_partition: str
+    container: dict[str, Any]
+
+
+class OutsideCluster:
+    """A Cluster as far as stories with the mark `anywhere` need one."""
+
+    gpus_per_node: Final = 0
+    real_node: Final = None
+
+    def __init__(self, told: Told) -> None:
+        self.name = f"outside-{told.release}"
+        self.placeholder_mode = "script" if told.release == "24.11" else "external"
+        self.kubeconfig = Path(told.kubeconfig)
+        self.kube_url = told.kube_url
+        self.kube_token = Path(told.kube_token_file).read_text().strip()
+        self.kube_ca = None if told.kube_ca is None else Path(told.kube_ca)
+        self.slurm_url = told.slurm_url
+        self.slurm_token_file = Path(told.slurm_token_file)
+        self.nodes = told.nodes
+        self.cpus_per_node = told.cpus_per_node
+        self.partition = told.partition
+        self.high_partition = told.high_partition
+        self.grace_partition = told.grace_partition
+        self.container = told.container
+
+    def recorder(self) -> None:
+        """Nothing of what its servers write down can be read from here."""
+
+    def slurm_token(self, user: str) -> str:
+        """The token there is, which is that of an administrator."""
+        assert user == "root", f"no token of {user} for {self.name}"
+        return self.slurm_token_file.read_text().strip().removeprefix("SLURM_JWT=")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{self.name} has no {name}: this story cannot be told anywhere")
+
+
+def read(path: Path) -> Cluster:
+    """The cluster. Raises OSError, and msgspec.DecodeError for what is no such file."""
+    told = msgspec.json.decode(path.read_bytes(), type=Told)
+    # What it lacks says so when it is asked for.
+    return cast("Cluster", OutsideCluster(told))
