@@ -1,0 +1,491 @@
+"""What the scheduler lives through while it dies: each way a pod and its job can go.
+
+A scenario waits for what is to come, however often the process was started anew meanwhile, so that
+it can be played with a death at any point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from scheduler.sandbox.kube.kubelet import EXIT_CODE, RUN_SECONDS, STOP_SECONDS
+from scheduler.sandbox.kube.resources import NODES
+from scheduler.sandbox.slurm import lifecycle
+from scheduler.sandbox.slurm.records import Job, State
+from tests.crash.virtual_world import MERGE, OPERATOR, VirtualWorld
+from tests.support import pods
+
+Play = Callable[[VirtualWorld], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`flags` are of the scheduler, `shape` fields of the sandbox. With `hooks` Slurm runs some."""
+
+    play: Play
+    release: str = "26.05"
+    flags: dict[str, str] = field(default_factory=dict)
+    shape: dict[str, Any] = field(default_factory=dict)
+    hooks: bool = False
+
+    @property
+    def name(self) -> str:
+        """As tests show it."""
+        how = [flag for flag, value in self.flags.items() if value == "true"]
+        return "-".join([self.play.__name__, self.release, *how, *["hooks"] * self.hooks])
+
+
+async def pod_succeeds(world: VirtualWorld) -> None:
+    uid = world.create(annotations={RUN_SECONDS: "3"}, restartPolicy="Never")
+    await world.until("the pod has succeeded", lambda: world.phase() == "Succeeded")
+    await world.until("its job has gone", lambda: not world.judge.live_jobs())
+    job = [it for it in world.jobs(uid) if "Succeeded" in it.comment]
+    assert job or len(world.processes) > 1, f"the outcome is not on the job\n{world.picture()}"
+
+
+async def pod_fails_and_another_takes_its_name(world: VirtualWorld) -> None:
+    failing = {RUN_SECONDS: "1", EXIT_CODE: "3"}
+    first = world.create(annotations=failing, restartPolicy="Never")
+    await world.until("the pod has failed", lambda: world.phase() == "Failed")
+    world.delete()
+    await world.gone()
+    second = world.create()
+    await world.running()
+    assert first != second
+
+
+async def pod_is_deleted_while_it_waits(world: VirtualWorld) -> None:
+    world.fill()
+    uid = world.create()
+    await world.submitted(uid)
+    await asyncio.sleep(1.0)
+    world.delete()
+    await world.gone()
+
+
+async def pod_is_deleted_at_once(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.submitted(uid)
+    world.delete()
+    await world.gone()
+
+
+async def pod_is_deleted_while_it_runs(world: VirtualWorld) -> None:
+    world.create(annotations={STOP_SECONDS: "2"})
+    await world.running()
+    world.delete()
+    await world.gone()
+
+
+async def job_of_a_running_pod_is_cancelled(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    world.cancel(world.slurm_takes(uid))
+    await world.gone()
+
+
+async def job_of_a_waiting_pod_is_cancelled(world: VirtualWorld) -> None:
+    world.fill()
+    uid = world.create()
+    await world.submitted(uid)
+    await world.until("its job is recorded", lambda: recorded(world))
+    await _settled(world, uid)
+    world.cancel(world.slurm_takes(uid))
+    await world.gone()
+
+
+async def job_is_preempted(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    world.slurm_takes(uid)
+    urgent = _preempt(world)
+    await world.gone()
+    world.cancel(urgent)
+
+
+async def job_is_preempted_with_grace(world: VirtualWorld) -> None:
+    uid = world.create(slurm={"partition": world.sandbox.grace_partition})
+    await world.running()
+    world.slurm_takes(uid)
+    urgent = _preempt(world)
+    await world.gone()
+    world.cancel(urgent)
+
+
+async def job_is_preempted_while_the_pod_starts(world: VirtualWorld) -> None:
+    """Of a pod that no job has been lost for yet, another one is asked for."""
+    uid = world.create()
+    job = await world.submitted(uid)
+    await world.until("it runs", lambda: job.state is State.RUNNING or not job.alive)
+    world.judge.may_go.add(uid)
+    world.judge.taken.add(uid)
+    urgent = _preempt(world)
+    await asyncio.sleep(5.0)
+    world.cancel(urgent)
+    await world.until("it runs again, or is gone", lambda: world.phase() in {"Running", "gone"})
+
+
+async def job_reaches_its_time_limit(world: VirtualWorld) -> None:
+    uid = world.create(slurm={"timeout": "60"})
+    await world.running()
+    await asyncio.sleep(30.0)
+    world.slurm_takes(uid)
+    await world.gone()
+
+
+async def job_loses_its_node(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    job = world.slurm_takes(uid)
+    node = job.shares[0].node
+    world.bystanders = [it for it in world.bystanders if it.shares[0].node != node]
+    world.slurm.update_node(node, {"state": ["DOWN"], "reason": "broken"}, user=OPERATOR)
+    await world.gone()
+    world.slurm.update_node(node, {"state": ["RESUME"]}, user=OPERATOR)
+
+
+async def job_is_suspended(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    job = world.slurm_takes(uid)
+    world.slurm.suspend(job.id)
+    await world.gone()
+
+
+async def job_is_lost_and_its_pod_runs_on(world: VirtualWorld) -> None:
+    """slurmctld comes back from a crash, and the job was never there."""
+    uid = world.create()
+    await world.running()
+    await lose_job(world, uid)
+    await world.until("it has a job again", lambda: held(world, uid), seconds=400)
+    await asyncio.sleep(5.0)
+
+
+async def job_of_a_waiting_pod_is_lost(world: VirtualWorld) -> None:
+    filler = world.fill()
+    uid = world.create()
+    await world.submitted(uid)
+    await world.until("its job is recorded", lambda: recorded(world))
+    await lose_job(world, uid)
+    await world.submitted(uid)
+    world.cancel(filler)
+    await world.running()
+
+
+async def pod_is_edited_while_it_waits(world: VirtualWorld) -> None:
+    filler = world.fill()
+    uid = world.create(slurm={"timeout": "600", "comment": "before"})
+    await world.submitted(uid)
+    await world.until("its job is recorded", lambda: recorded(world))
+    world.annotate(comment="after", timeout="1200", qos="normal")
+    await _has(world, uid, "the edit has arrived", lambda job: job.comment == "after")
+    world.cancel(filler)
+    await world.running()
+
+
+async def pod_is_held_and_released(world: VirtualWorld) -> None:
+    filler = world.fill()
+    uid = world.create()
+    await world.submitted(uid)
+    await world.until("its job is recorded", lambda: recorded(world))
+    world.annotate(hold="true")
+    await _has(world, uid, "the job is held", lambda job: job.held)
+    world.cancel(filler)
+    world.annotate(hold=None)
+    await world.running()
+
+
+async def pod_is_edited_into_what_needs_a_new_job(world: VirtualWorld) -> None:
+    filler = world.fill()
+    uid = world.create(slurm={"timeout": "600", "partition": "main"})
+    job = await world.submitted(uid)
+    await world.until("its job is recorded", lambda: recorded(world))
+    world.annotate(timeout=None)
+    await _has(world, uid, "a new job waits", lambda it: it.id != job.id)
+    await world.until("the former one has ended", lambda: len(_live(world, uid)) == 1)
+    world.cancel(filler)
+    await world.running()
+
+
+async def slurm_refuses_until_the_pod_is_corrected(world: VirtualWorld) -> None:
+    world.create(slurm={"partition": "nowhere"})
+    await world.until("it is told", lambda: told(world, "SlurmRejected"))
+    await asyncio.sleep(40.0)  # it is tried again, and told again
+    world.annotate(partition="main")
+    await world.running()
+
+
+async def pod_asks_for_nonsense(world: VirtualWorld) -> None:
+    world.create(slurm={"timeout": "soon"})
+    await world.until("it is told", lambda: told(world, "SchedulingFailed"))
+
+
+async def allocated_node_is_of_no_use(world: VirtualWorld) -> None:
+    """The job is given back, another one avoids that node."""
+    first = world.sandbox.nodes[0]
+    taint = {"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}}
+    uid = world.create()
+    await world.submitted(uid)
+    world.kube.patch(NODES, "", first, taint, content_type=MERGE)
+    await world.running()
+    world.kube.patch(NODES, "", first, {"spec": {"taints": None}}, content_type=MERGE)
+
+
+async def nodes_that_suit_change_while_the_job_waits(world: VirtualWorld) -> None:
+    filler = world.fill()
+    uid = world.create()
+    await world.submitted(uid)
+    first = world.sandbox.nodes[0]
+    taint = {"spec": {"taints": [{"key": "broken", "effect": "NoSchedule"}]}}
+    world.kube.patch(NODES, "", first, taint, content_type=MERGE)
+    await _has(world, uid, "it avoids the node", lambda it: first in it.asked.request.excluded)
+    world.kube.patch(NODES, "", first, {"spec": {"taints": None}}, content_type=MERGE)
+    await _has(world, uid, "it takes any", lambda it: not it.asked.request.excluded)
+    world.cancel(filler)
+    await world.running()
+
+
+async def job_is_given_back_for_a_cordoned_cluster(world: VirtualWorld) -> None:
+    for node in world.sandbox.nodes:
+        world.kube.patch(NODES, "", node, {"spec": {"unschedulable": True}}, content_type=MERGE)
+    world.create()
+    await asyncio.sleep(70.0)
+    for node in world.sandbox.nodes:
+        world.kube.patch(NODES, "", node, {"spec": {"unschedulable": None}}, content_type=MERGE)
+    await world.until("it runs", lambda: world.phase() == "Running", seconds=400)
+
+
+async def time_limit_is_changed_by_an_operator(world: VirtualWorld) -> None:
+    uid = world.create(slurm={"timeout": "3600"})
+    await world.running()
+    before = ends_at(world)
+    job = next(it for it in world.jobs(uid) if it.alive)
+    world.slurm.update(job.id, {"time_limit": 120}, user=OPERATOR)
+    await world.until("the pod says so", lambda: ends_at(world) not in {None, before})
+
+
+async def pod_is_held_by_its_budget(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    world.cancel(world.slurm_takes(uid))
+    await world.gone()
+
+
+async def job_is_requeued_before_the_bind(world: VirtualWorld) -> None:
+    for node in world.sandbox.nodes:
+        world.kube.patch(NODES, "", node, {"spec": {"unschedulable": True}}, content_type=MERGE)
+    uid = world.create()
+    job = await world.until("its job runs", lambda: _started(world, uid))
+    world.slurm.requeue(job.id)
+    for node in world.sandbox.nodes:
+        world.kube.patch(NODES, "", node, {"spec": {"unschedulable": None}}, content_type=MERGE)
+    job.begin_time = job.eligible_time = world.slurm.clock()  # as an operator may have it
+    await world.running()
+    world.slurm.requeue(world.slurm_takes(uid).id)
+    await world.gone()
+
+
+async def job_is_requeued_after_the_bind(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    world.slurm.requeue(world.slurm_takes(uid).id)
+    await world.gone()
+
+
+async def script_of_a_running_pod_is_killed(world: VirtualWorld) -> None:
+    uid = world.create()
+    await world.running()
+    job = next(it for it in world.jobs(uid) if it.alive)
+    world.judge.taken.add(uid)
+    world.slurm.kill_script(job.id)
+    await world.until("it has a job again", lambda: held(world, uid), seconds=400)
+    await asyncio.sleep(5.0)
+    world.judge.taken.discard(uid)
+
+
+async def three_pods_come_and_go(world: VirtualWorld) -> None:
+    first = world.create("first")
+    world.create("second", annotations={RUN_SECONDS: "2"}, restartPolicy="Never")
+    await world.running("first")
+    world.create("third")
+    world.cancel(world.slurm_takes(first))
+    await world.gone("first")
+    await world.until("second is over", lambda: world.phase("second") == "Succeeded")
+    await world.running("third")
+
+
+async def next_job_waits_until_the_pod_has_stopped(world: VirtualWorld) -> None:
+    """The guard is asked for it all the while."""
+    uid, node = await _on_a_whole_node(world)
+    job = world.slurm_takes(uid)
+    following = world.native("following", required_nodes=[node], cpus_per_task=_whole(world))
+    world.cancel(job)
+    await world.gone()
+    await world.until("its processes start", lambda: not following.configuring and _runs(following))
+    world.cancel(following)
+
+
+async def next_pod_waits_until_the_one_before_has_stopped(world: VirtualWorld) -> None:
+    uid, node = await _on_a_whole_node(world)
+    others = [it for it in world.sandbox.nodes if it != node]
+    filler = world.native("filler", required_nodes=others, cpus_per_task=_whole(world))
+    second = world.create("second", cpus=str(_whole(world)))
+    await world.submitted(second)
+    world.cancel(world.slurm_takes(uid))
+    await world.running("second")
+    assert world.pod() is None
+    world.cancel(filler)
+
+
+async def script_that_was_signalled_holds_the_node_until_the_pod_has_stopped(
+    world: VirtualWorld,
+) -> None:
+    """The node is never without a job for it, so it is not said to be taken."""
+    uid, node = await _on_a_whole_node(world)
+    world.judge.may_go.add(uid)
+    following = world.native("following", required_nodes=[node], cpus_per_task=_whole(world))
+    world.cancel(next(it for it in world.jobs(uid) if it.alive))
+    await world.gone()
+    await world.until("the next job runs", lambda: _runs(following), seconds=20)
+    world.cancel(following)
+
+
+_ELECTED: Final = {"leader-elect": "true", "leader-elect-resource-namespace": "default"}
+# Of scenarios that last for minutes.
+_SLOWLY: Final = {"poll-interval": "2s"}
+
+SCENARIOS: Final = (
+    Scenario(pod_succeeds),
+    Scenario(pod_fails_and_another_takes_its_name),
+    Scenario(pod_is_deleted_while_it_waits),
+    Scenario(pod_is_deleted_at_once),
+    Scenario(pod_is_deleted_while_it_runs),
+    Scenario(job_of_a_running_pod_is_cancelled),
+    Scenario(job_of_a_waiting_pod_is_cancelled),
+    Scenario(job_is_preempted),
+    Scenario(job_is_preempted_with_grace),
+    Scenario(job_is_preempted_while_the_pod_starts),
+    Scenario(job_reaches_its_time_limit, flags=_SLOWLY),
+    Scenario(job_loses_its_node, flags=_SLOWLY),
+    Scenario(job_is_suspended, flags={"suspend-policy": "evict"}),
+    Scenario(job_is_lost_and_its_pod_runs_on),
+    Scenario(job_of_a_waiting_pod_is_lost),
+    Scenario(pod_is_edited_while_it_waits),
+    Scenario(pod_is_held_and_released),
+    Scenario(pod_is_edited_into_what_needs_a_new_job),
+    Scenario(slurm_refuses_until_the_pod_is_corrected, flags=_SLOWLY),
+    Scenario(pod_asks_for_nonsense),
+    Scenario(allocated_node_is_of_no_use),
+    Scenario(nodes_that_suit_change_while_the_job_waits),
+    Scenario(job_is_given_back_for_a_cordoned_cluster, flags=_SLOWLY),
+    Scenario(time_limit_is_changed_by_an_operator),
+    Scenario(pod_is_held_by_its_budget, flags={"eviction-policy": "budget"}),
+    Scenario(job_is_requeued_before_the_bind, release="24.11"),
+    Scenario(job_is_requeued_after_the_bind, release="24.11", flags=_SLOWLY),
+    Scenario(script_of_a_running_pod_is_killed, release="24.11"),
+    Scenario(three_pods_come_and_go),
+    Scenario(three_pods_come_and_go, release="24.11"),
+    Scenario(pod_is_deleted_while_it_runs, flags=_ELECTED),
+    Scenario(next_job_waits_until_the_pod_has_stopped, hooks=True),
+    Scenario(next_pod_waits_until_the_one_before_has_stopped, hooks=True),
+    Scenario(
+        script_that_was_signalled_holds_the_node_until_the_pod_has_stopped,
+        release="24.11",
+        hooks=True,
+    ),
+)
+
+
+# --- what scenarios wait for
+
+
+def recorded(world: VirtualWorld, name: str = "train") -> str | None:
+    """The job id on the pod."""
+    pod = world.pod(name)
+    return None if pod is None else pods.annotation(pod, pods.JOB_ID)
+
+
+def ends_at(world: VirtualWorld) -> str | None:
+    """Until when the pod may run, as it is told."""
+    pod = world.pod()
+    return None if pod is None else pods.annotation(pod, "slurm-pod-scheduler/ends-at")
+
+
+def told(world: VirtualWorld, reason: str) -> bool:
+    """Whether PodScheduled=False has that reason."""
+    pod = world.pod()
+    scheduled = None if pod is None else pods.condition(pod, "PodScheduled")
+    return (
+        scheduled is not None and scheduled["status"] == "False" and scheduled["reason"] == reason
+    )
+
+
+def held(world: VirtualWorld, uid: str) -> bool:
+    """Whether a job of the pod runs on its node."""
+    pod = world.pod()
+    node = None if pod is None else pods.node_of(pod)
+    return any(
+        it.state is State.RUNNING and any(share.node == node for share in it.shares)
+        for it in world.jobs(uid)
+    )
+
+
+def _whole(world: VirtualWorld) -> int:
+    """All CPUs of a node, but the one of the bystander."""
+    return world.sandbox.shape.cpus_per_node - 1
+
+
+async def _on_a_whole_node(world: VirtualWorld) -> tuple[str, str]:
+    """A pod that runs on all of a node, and takes its time to stop; its uid and its node."""
+    uid = world.create(cpus=str(_whole(world)), annotations={STOP_SECONDS: "4"}, grace=10)
+    await world.running()
+    pod = world.pod()
+    assert pod is not None
+    return uid, str(pods.node_of(pod))
+
+
+def _runs(job: Job) -> bool:
+    return job.state is State.RUNNING
+
+
+def _preempt(world: VirtualWorld) -> Job:
+    """A job that makes all others go, whose end is nobody's fault then."""
+    world.bystanders = []
+    return world.fill(partition=world.sandbox.high_partition)
+
+
+async def lose_job(world: VirtualWorld, uid: str) -> None:
+    """slurmctld is away for 3 s, and comes back without the pod's jobs."""
+    world.judge.taken.add(uid)
+    world.slurm.stop_controller()
+    await asyncio.sleep(3.0)
+    world.slurm.start_controller()
+    for job in world.jobs(uid):
+        if job.alive:
+            lifecycle.end(world.slurm.cluster, job, State.CANCELLED, now=world.slurm.clock())
+        world.slurm.cluster.forget(job)
+
+
+def _live(world: VirtualWorld, uid: str) -> list[Job]:
+    return [it for it in world.jobs(uid) if it.alive]
+
+
+def _started(world: VirtualWorld, uid: str) -> Job | None:
+    return next((it for it in world.jobs(uid) if it.state is State.RUNNING), None)
+
+
+async def _has(world: VirtualWorld, uid: str, what: str, holds: Callable[[Job], bool]) -> None:
+    await world.until(what, lambda: any(holds(it) for it in _live(world, uid)), seconds=120)
+
+
+async def _settled(world: VirtualWorld, uid: str) -> None:
+    """Until the pod has one job, the one that it names."""
+
+    def one() -> bool:
+        live = _live(world, uid)
+        return [str(it.id) for it in live] == [recorded(world)]
+
+    await world.until("it has one job, which it names", one, seconds=400)

@@ -1,0 +1,88 @@
+"""A workload with churn, in which every kind of call is made; and faults upon it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from tests.faults import faults
+from tests.faults.calls import Call, Server
+from tests.faults.play import Fault, Rule
+from tests.faults.playground import Playground
+
+# Calls that are made only when something else goes wrong: which fault on which call brings them.
+PROVOKED: Final[dict[str, tuple[Fault, str]]] = {
+    "get_pod": (faults.reset_after, "bind"),
+    "list_pods": (faults.expired, "watch_pods"),
+    "list_nodes": (faults.expired, "watch_nodes"),
+    "list_namespaces": (faults.expired, "watch_namespaces"),
+}
+TIMES: Final = 3
+# What Slurm said of a node is good for 30 s; then a binding to it asks for it.
+_STALE_SECONDS: Final = 35.0
+_STEP_SECONDS: Final = 3.0
+# Where nothing answers for a while the later calls come late.
+_CHURNS: Final = 8
+
+
+Cell = tuple[Fault, Call]
+
+
+async def play(ground: Playground, cells: Sequence[Cell], *, times: int = TIMES) -> list[Rule]:
+    """Play those faults while pods come, change and go; gives the rules as played.
+
+    The scheduler begins anew in it where the calls are such as it makes at its start.
+    """
+    rules = [ground.play.add(fault, call=call.name, times=times) for fault, call in cells]
+    calls = [call for _, call in cells]
+    budget = any(call.name == "evict_pod" for call in calls)
+    if budget or not all(call.writes for call in calls):
+        await ground.kill()
+        ground.start(eviction_policy="budget" if budget else "delete")
+    await _churn(ground)
+    for call in calls:
+        if call.name in PROVOKED:
+            provoking, other = PROVOKED[call.name]
+            ground.play.rules.insert(0, Rule(provoking, call=other, times=times))
+    for number in range(_CHURNS):
+        ground.cut()
+        if any(call.name == "create_lease" for call in calls):
+            ground.drop_lease()
+        await _churn(ground)
+        if await ground.comes(lambda: all(rule.played for rule in rules), seconds=1.0):
+            break
+        await asyncio.sleep(_STALE_SECONDS)
+        if number % 2:
+            await ground.restart()
+    return rules
+
+
+async def outage(ground: Playground, fault: Fault, server: Server) -> None:
+    """Every request to one server has that fault, for two minutes in which pods come and go."""
+    rule = ground.play.add(fault, server=server, times=None)
+    ground.cut()
+    for _ in range(3):
+        await _churn(ground)
+        await asyncio.sleep(_STALE_SECONDS)
+    assert rule.played
+
+
+async def _churn(ground: Playground) -> None:
+    """One of each: it ends by itself, is deleted, loses its job, is edited, is never served."""
+    ends, deleted = ground.create(runs=5.0), ground.create()
+    cancelled, edited = ground.create(), ground.create(slurm={"timeout": "600"})
+    waits = ground.create(cpus="40")
+    await asyncio.sleep(_STEP_SECONDS)
+    ground.annotate(waits, timeout="soon")
+    ground.delete(ground.create())
+    await asyncio.sleep(_STEP_SECONDS)
+    ground.annotate(waits, timeout=None)
+    ground.scancel(cancelled)
+    ground.delete(deleted)
+    await asyncio.sleep(_STEP_SECONDS)
+    ground.annotate(waits, timeout="soon")
+    ground.annotate(edited, timeout="500")
+    await asyncio.sleep(_STEP_SECONDS)
+    for name in (ends, cancelled, edited, waits):
+        ground.delete(name)

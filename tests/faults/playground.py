@@ -1,0 +1,272 @@
+"""The embedded cluster, both proxies and the whole scheduler in one event loop of virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from scheduler import startup
+from scheduler.elector import LeaseLostError
+from scheduler.kube.errors import went_back
+from scheduler.sandbox.cluster import Sandbox, SandboxShape
+from scheduler.sandbox.kube.deletion import DeleteOptions
+from scheduler.sandbox.kube.kubelet import RUN_SECONDS
+from scheduler.sandbox.kube.resources import LEASES, NAMESPACES, PODS
+from scheduler.sandbox.slurm.records import Job
+from scheduler.scope import ClusterIdError
+from scheduler.settings import Settings
+from tests.audit.audit import Audit, unaudited
+from tests.audit.sandbox import SandboxRecorder
+from tests.crash.virtual_loop import alone
+from tests.faults.cluster import open_front
+from tests.faults.exchange import Exchange
+from tests.faults.judge import Judge, placeholders_of, uids
+from tests.faults.play import Moment, Play
+from tests.faults.proxy import FaultProxy
+from tests.support import pods
+from tests.support.scheduler import SCHEDULER_NAME
+
+Body = dict[str, Any]
+
+NAMESPACE: Final = "default"
+_MERGE: Final = "application/merge-patch+json"
+# Namespaces are watched only where a rule reads their labels.
+_POLICY: Final = """
+rules:
+- name: labelled
+  namespaceSelector: {matchLabels: {team: nobody}}
+  forced: {comment: labelled}
+"""
+_RESTART_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.25
+# The longest pause of a unit is 300 s; a census that nobody asked for comes as seldom.
+_CONVERGED_SECONDS: Final = 900.0
+
+
+class Playground:
+    """What a story of faults acts with; made by `playground`."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        play: Play,
+        judge: Judge,
+        settings: Settings,
+        proxies: Sequence[FaultProxy],
+    ) -> None:
+        self.sandbox, self.play, self.judge = sandbox, play, judge
+        self.kube, self.slurm = sandbox.kube.model, sandbox.slurm
+        self._settings = settings
+        self._proxies = proxies
+        self.audit = unaudited()
+        self._names = itertools.count(1)
+        self._process: asyncio.Task[None] | None = None
+
+    # --- users
+
+    def create(self, *, runs: float | None = None, **more: Any) -> str:
+        """Create a pod of ours, whose containers end by themselves after `runs` seconds."""
+        name = f"pod-{next(self._names)}"
+        seconds = {} if runs is None else {RUN_SECONDS: str(runs)}
+        annotations = {**seconds, **more.pop("annotations", {})}
+        body = pods.pod(name, annotations=annotations, restartPolicy="Never", **more)
+        self.kube.create(PODS, NAMESPACE, {"apiVersion": "v1", "kind": "Pod", **body})
+        return name
+
+    def delete(self, name: str) -> None:
+        """Delete a pod, unless it has gone already."""
+        pod = self.pod(name)
+        if pod is not None:
+            self.judge.may_go.add(pod["metadata"]["uid"])
+            self.kube.delete(PODS, NAMESPACE, name, DeleteOptions())
+
+    def annotate(self, name: str, **values: str | None) -> None:
+        """Edit what a pod asks Slurm for."""
+        if self.pod(name) is not None:
+            edits = {pods.PREFIX + key: value for key, value in values.items()}
+            patch = {"metadata": {"annotations": edits}}
+            self.kube.patch(PODS, NAMESPACE, name, patch, content_type=_MERGE)
+
+    def scancel(self, name: str) -> None:
+        """Somebody ends a pod's job."""
+        pod = self.pod(name)
+        for job in () if pod is None else self.jobs(pod):
+            if job.alive and pod is not None:
+                self.judge.may_go.add(pod["metadata"]["uid"])
+                self.slurm.cancel(job.id, user="slurm")
+
+    def drop_lease(self) -> None:
+        """An administrator deletes the Lease, so that it is created anew."""
+        for lease in list(self.kube.bodies(LEASES, NAMESPACE)):
+            self.kube.delete(LEASES, NAMESPACE, lease["metadata"]["name"], DeleteOptions())
+
+    # --- the scheduler
+
+    def start(self, **changed: object) -> None:
+        """Run the scheduler, again and again as a kubelet does where it ends by itself.
+
+        `changed` are fields of the settings.
+        """
+        self._settings = self._settings.model_copy(update=changed)
+        work = self._keep(self._settings)
+        self._process = asyncio.get_running_loop().create_task(work, name="scheduler")
+
+    async def restart(self) -> None:
+        """Another process in the place of this one, with the same settings."""
+        await self.kill()
+        self.start()
+
+    async def kill(self) -> None:
+        """End it where it stands."""
+        if self._process is not None:
+            self._process.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._process
+
+    async def _keep(self, settings: Settings) -> None:
+        while True:
+            try:
+                await startup.run(settings)
+            except (OSError, ClusterIdError, LeaseLostError):
+                pass
+            except ExceptionGroup as failed:
+                if went_back(failed) is None:
+                    raise
+            await asyncio.sleep(_RESTART_SECONDS)
+
+    def cut(self) -> None:
+        """Cut all connections of the scheduler, watches above all."""
+        for proxy in self._proxies:
+            proxy.cut()
+
+    # --- looking
+
+    def pod(self, name: str) -> Body | None:
+        """The pod of that name."""
+        return self.kube.find(PODS, NAMESPACE, name)
+
+    def pods(self) -> list[Body]:
+        """All pods."""
+        return list(self.kube.bodies(PODS))
+
+    def jobs(self, pod: Body) -> list[Job]:
+        """All jobs for a pod, ended ones included."""
+        return placeholders_of(self.slurm, pod["metadata"]["uid"])
+
+    def running(self, name: str) -> bool:
+        """Whether its containers run."""
+        pod = self.pod(name)
+        return pod is not None and pods.phase(pod) == "Running"
+
+    async def until(self, what: str, holds: Callable[[], object], *, seconds: float) -> None:
+        """Wait for that; AssertionError with the whole picture when it does not come."""
+        assert await self.comes(holds, seconds=seconds), (
+            f"not within {seconds} s: {what}\n{self.picture()}"
+        )
+
+    async def comes(self, holds: Callable[[], object], *, seconds: float) -> bool:
+        """Whether that comes true in time."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not holds():
+            if loop.time() > end:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
+
+    async def converge(self) -> None:
+        """With no fault any more every pod gets what it should have, and nothing else is left."""
+        self.play.heal()
+        await self.until("all is as it should be", self._settled, seconds=_CONVERGED_SECONDS)
+
+    def _settled(self) -> bool:
+        mine = {pod["metadata"]["uid"]: pod for pod in self.pods()}
+        alive = [job for job in self.slurm.jobs() if job.alive and uids(job)]
+        owners = [uids(job)[0] for job in alive]
+        wanted = [uid for uid, pod in mine.items() if pods.phase(pod) in {"Pending", "Running"}]
+        return sorted(owners) == sorted(wanted) and all(
+            pods.phase(mine[uid]) == "Running" and not pods.leaving(mine[uid]) for uid in wanted
+        )
+
+    def picture(self) -> str:
+        """Pods, jobs and the last requests, for people."""
+        return "\n".join(
+            [
+                *(pods.summary(pod) for pod in self.pods()),
+                *(
+                    f"job {job.id} {job.state} {job.reason} {[it.node for it in job.shares]} "
+                    f"{job.name}"
+                    for job in self.slurm.jobs()
+                    if job.alive
+                ),
+                *(f"{it.name} {it.target[:90]} {it.fault or ''}" for it in self.play.journal[-40:]),
+            ]
+        )
+
+
+@asynccontextmanager
+async def playground(folder: Path, *, release: str = "26.05") -> AsyncIterator[Playground]:
+    """Two nodes whose clocks are the loop's, and a scheduler that is not started yet."""
+    loop = asyncio.get_running_loop()
+    offset = time.time() - loop.time()
+
+    def now() -> float:
+        return offset + loop.time()
+
+    play = Play()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(alone(loop, now))
+        sandbox = Sandbox(SandboxShape(nodes=2, release=release), folder=folder)
+        sandbox.slurm.clock = now
+        await stack.enter_async_context(sandbox)
+        front = await open_front(stack, sandbox, play=play, folder=folder)
+        policy = folder / "policy.yaml"
+        policy.write_text(_POLICY)
+        settings = Settings.model_validate(
+            {
+                "kubeconfig": front.kubeconfig,
+                "slurm-api-base": front.slurm_url,
+                "slurm-auth-token-file": front.slurm_token_file,
+                "health-probe-bind-address": "0",
+                "metrics-bind-address": "0",
+                "hooks-api-bind-address": "0",
+                "policy-file": policy,
+                "condition-interval": 1.0,
+                "poll-interval": 1.0,
+                "leader-elect": True,
+                "leader-elect-resource-namespace": NAMESPACE,
+                "node-access": "read",
+                "node-mapping": "comment,name",
+            }
+        )
+        judge = Judge(sandbox)
+
+        async def watched(moment: Moment, _exchange: Exchange) -> None:
+            if moment is Moment.ACTED:
+                judge.look()
+
+        play.hooks.append(watched)
+        ground = Playground(sandbox, play, judge, settings, (front.slurm, front.kube))
+        ground.audit = await _audited(sandbox)
+        try:
+            yield ground
+        finally:
+            await ground.kill()
+            await ground.audit.close()
+
+
+async def _audited(sandbox: Sandbox) -> Audit:
+    """The auditor, at work."""
+    system = sandbox.kube.model.get(NAMESPACES, "", "kube-system")
+    audit = Audit(
+        SandboxRecorder(sandbox.kube.server, sandbox.slurm),
+        clusters={system.body["metadata"]["uid"]},
+        schedulers={SCHEDULER_NAME},
+    )
+    await audit.open()
+    return audit
