@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.audit.audit import Audit
+from tests.faults.cluster import ProxiedCluster
+from tests.stories.clusters import LIVE, told_on
 from tests.support.cluster import Cluster, release
 from tests.support.history import History
 from tests.support.kube import Kube
+from tests.support.own_clock import OwnClock
 from tests.support.scheduler import SchedulerProcess
-from tests.support.slurm import SlurmHand
+from tests.support.slurm import OPERATOR, SlurmHand
 from tests.support.world import World
 
-# kube-controller-manager backs off while a test before this one had the API server away.
-_ACCOUNT_SECONDS = 60.0
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("sandbox_26", id="sandbox-26.05"),
-        pytest.param("sandbox_24", id="sandbox-24.11"),
-        pytest.param("live_26", id="live-26.05", marks=pytest.mark.live),
-        pytest.param("live_24", id="live-24.11", marks=pytest.mark.live),
-    ]
-)
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """A model or a real cluster of each Slurm release; each starts once for the session."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+# A model and a real cluster of each Slurm release.
+cluster = told_on("sandbox-26.05", "sandbox-24.11", *LIVE)
 
 
 @pytest.fixture
@@ -47,6 +35,19 @@ def scheduler(
 
 
 @pytest.fixture
+def proxied(cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedCluster]:
+    """Fault proxies before both servers."""
+    with ProxiedCluster(cluster, folder=tmp_path) as proxied:
+        yield proxied
+
+
+@pytest.fixture
+def own_clock(live_clock: Path, tmp_path: Path) -> OwnClock:
+    """A clock that a story sets, for schedulers that it launches by it."""
+    return OwnClock(live_clock, tmp_path)
+
+
+@pytest.fixture
 async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
     """The cluster's API server, as its administrator sees it."""
     async with Kube(cluster.kube_url, token=cluster.kube_token, ca=cluster.kube_ca) as client:
@@ -57,33 +58,44 @@ async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
 async def namespace(kube: Kube) -> str:
     """A namespace of the test's own."""
     name = f"story-{secrets.token_hex(4)}"
-    await kube.create("namespaces", {"metadata": {"name": name}})
-    await _account(kube, name)
+    await kube.create_namespace(name)
     return name
 
 
 @pytest.fixture
-async def world(
-    cluster: Cluster, kube: Kube, scheduler: SchedulerProcess, namespace: str
-) -> AsyncIterator[World]:
-    """The test's own corner; afterwards nothing may be left of it in Slurm."""
-    history = History(kube, namespace)
-    slurm = SlurmHand(cluster.slurm_url, major=release(cluster), token=cluster.slurm_token)
-    following = asyncio.create_task(history.follow(), name="history")
-    world = World(cluster, kube, slurm, scheduler, namespace, history)
+async def audit(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> AsyncIterator[Audit]:
+    """The auditor, who judges what both servers have recorded once the story is over."""
+    # A scheduler that may not read kube-system goes by the uid of its own namespace.
+    namespaces = await kube.items("namespaces")
+    audit = Audit(
+        cluster.recorder(),
+        clusters={it["metadata"]["uid"] for it in namespaces} | scheduler.given("cluster-id"),
+        schedulers=scheduler.given("scheduler-name"),
+    )
+    await audit.open()
     try:
+        yield audit
+    finally:
+        await audit.close()
+
+
+@pytest.fixture
+async def world(
+    cluster: Cluster, kube: Kube, scheduler: SchedulerProcess, namespace: str, audit: Audit
+) -> AsyncIterator[World]:
+    """The test's own corner; afterwards nothing may be left of it in Slurm, and the auditor must be
+    content.
+    """
+    history = History(kube, namespace)
+    outside = cluster.recorder() is None
+    slurm = SlurmHand(
+        cluster.slurm_url,
+        major=release(cluster),
+        token=cluster.slurm_token,
+        operator="root" if outside else OPERATOR,
+    )
+    async with history.following():
+        world = World(cluster, kube, slurm, scheduler, namespace, history, audit)
         yield world
         await world.clean()
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
-
-
-async def _account(kube: Kube, namespace: str) -> None:
-    """Wait for what the namespace gets from a controller, and every pod needs."""
-    async with asyncio.timeout(_ACCOUNT_SECONDS):
-        while True:
-            if await kube.find("serviceaccounts", "default", namespace=namespace) is not None:
-                return
-            await asyncio.sleep(0.05)
+        await audit.close_and_judge()

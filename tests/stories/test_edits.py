@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import pods
 from tests.support.kube import Object
-from tests.support.slurm import Record
+from tests.support.slurm import UNLIMITED, Record
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(150)
@@ -74,7 +74,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
 
 
 async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> None:
-    """No partition, account or QoS can be taken away: what the default is only a submit knows."""
+    """No partition or time limit can be taken away: what the default is only a submit knows."""
     filler = await world.fill()
     await world.create(slurm={"timeout": "600", "partition": "main"})
     job = await _waits(world)
@@ -86,7 +86,7 @@ async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> No
     await world.end_native(filler)
     running = await world.placeholder(await world.running())
     assert running.job_id != job.job_id
-    assert running.number("time_limit") is None
+    assert running.number("time_limit") in UNLIMITED
 
 
 async def test_change_by_an_operator_is_not_fought(world: World) -> None:
@@ -103,6 +103,54 @@ async def test_change_by_an_operator_is_not_fought(world: World) -> None:
     assert (now.number("priority"), now.number("time_limit")) == (77, 33)
 
 
+async def test_pod_is_held_and_released_by_edits(world: World) -> None:
+    filler = await world.fill()
+    await world.create()
+    job = await _waits(world)
+
+    await _edit(world, hold="true")
+    await world.told("is pending: JobHeld")
+    await world.end_native(filler)
+    await world.create("other")
+    await world.running("other")
+    assert pods.node_of(await _pod(world)) is None
+
+    await _edit(world, hold=None)
+    running = await world.running()
+    assert (await world.placeholder(running)).job_id == job.job_id
+
+
+async def test_priority_is_set_and_given_back_by_edits(world: World) -> None:
+    await world.fill()
+    await world.create()
+    job = await _waits(world)
+    before = job.number("priority")
+
+    await _edit(world, priority="54321")
+    await world.told("priority 54321")
+    await _edit(world, priority="0")
+    await world.told("is pending: JobHeld")
+    await _edit(world, priority=None)
+    await world.told("is pending: Resources")
+    now = await world.placeholder(await _pod(world))
+    assert now.job_id == job.job_id
+    assert now.number("priority") not in {0, 54321}
+    assert before not in {0, 54321}
+
+
+@pytest.mark.anywhere
+async def test_nice_is_set_and_taken_away_by_edits(world: World) -> None:
+    await world.fill()
+    await world.create()
+    job = await _waits(world)
+
+    for value, nice in (("77", 77), ("-5", -5), (None, 0)):
+        await _edit(world, nice=value)
+        await _until_nice(world, nice)
+    assert (await world.placeholder(await _pod(world))).job_id == job.job_id
+
+
+@pytest.mark.anywhere
 async def test_edit_made_while_no_scheduler_runs_is_carried_out_later(world: World) -> None:
     await world.fill()
     await world.create(slurm={"comment": "before"})
@@ -125,6 +173,7 @@ async def test_refused_pod_that_is_corrected_is_submitted_at_once(world: World) 
     await world.running()
 
 
+@pytest.mark.slow
 async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World) -> None:
     await world.create(slurm={"reservation": f"{world.namespace}-0"})
     await world.event("SlurmRejected")
@@ -132,6 +181,7 @@ async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World
     await world.running()  # within the 30 s of the pause
 
 
+@pytest.mark.anywhere
 async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: World) -> None:
     await world.create(slurm={"timeout": "soon"})
     await world.told("timeout", "soon")
@@ -140,6 +190,7 @@ async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: 
     assert "soon" not in _message(running)
 
 
+@pytest.mark.anywhere
 async def test_gated_pod_has_no_job_until_its_gate_is_lifted(world: World) -> None:
     await world.create("gated", schedulingGates=[{"name": "example.com/wait"}])
     await world.create("other")
@@ -168,9 +219,14 @@ async def test_end_of_a_pods_time_stands_on_it_and_follows_slurm(world: World) -
     )
 
 
+@pytest.mark.anywhere
 async def test_pod_without_a_limit_has_no_end(world: World) -> None:
     await world.create()
-    assert pods.annotation(await world.running(), pods.ENDS_AT) is None
+    pod = await world.running()
+    limit = (await world.placeholder(pod)).number("time_limit")
+    assert limit in UNLIMITED
+    # The year that backfill gives a job as it starts it may be seen later than its start.
+    assert limit is not None or pods.annotation(pod, pods.ENDS_AT) is None
 
 
 def _rfc3339(job: Record) -> str:
@@ -192,6 +248,13 @@ async def _edit(world: World, **annotations: str | None) -> None:
     prefixed = {pods.PREFIX + key: value for key, value in annotations.items()}
     patch = {"metadata": {"annotations": prefixed}}
     await world.kube.patch("pods", "train", patch, namespace=world.namespace)
+
+
+async def _until_nice(world: World, nice: int) -> None:
+    async def look() -> bool:
+        return (await world.placeholder(await _pod(world))).number("nice") == nice
+
+    await world.until(f"the job's nice is {nice}", look)
 
 
 async def _submitted(world: World) -> bool:

@@ -11,6 +11,7 @@ from tests.support.world import World
 pytestmark = pytest.mark.timeout(120)
 
 
+@pytest.mark.anywhere
 async def test_pod_of_another_scheduler_is_left_alone(world: World) -> None:
     before = await world.create("foreign", scheduler="somebody-else")
     await world.create()
@@ -46,6 +47,7 @@ async def test_jobs_of_others_live_on(world: World) -> None:
         assert record.live, record
 
 
+@pytest.mark.anywhere
 async def test_scheduler_that_starts_leaves_jobs_of_others_alone(world: World) -> None:
     plain = await world.native_job("plain", partition=world.cluster.partition)
     world.scheduler.kill()

@@ -33,13 +33,13 @@ async def test_slurms_own_kill_wait_counts_where_slurm_tells_it(world: World) ->
     await world.create(grace=60)
     if release(world.cluster) == "24.11":
         await world.bound()
-        assert world.scheduler.metric("slurm_scheduler_kill_wait_mismatch", {}) == 0
+        assert world.scheduler.metric("slurm_pod_scheduler_kill_wait_mismatch", {}) == 0
         return
     pod = await world.pod_that("is rejected", lambda it: _reason(it) == "SchedulingFailed")
     scheduled = pods.condition(pod, "PodScheduled")
     assert scheduled is not None
     assert "KillWait is 30s" in scheduled["message"]
-    assert world.scheduler.metric("slurm_scheduler_kill_wait_mismatch", {}) == 1
+    assert world.scheduler.metric("slurm_pod_scheduler_kill_wait_mismatch", {}) == 1
     (event,) = await world.until("it is told", lambda: _mismatches(world))
     assert event["type"] == "Warning"
     assert "Slurm's KillWait is 30 s, --slurm-kill-wait says 120 s" in event["message"]

@@ -34,6 +34,7 @@ async def test_pod_becomes_a_job_with_its_name_tag_and_resources(world: World) -
     assert job.raw["comment"] == "hello"
 
 
+@pytest.mark.anywhere
 async def test_pod_is_bound_to_the_node_of_the_allocation(world: World) -> None:
     await world.create()
     pod = await world.running()
@@ -44,6 +45,7 @@ async def test_pod_is_bound_to_the_node_of_the_allocation(world: World) -> None:
     assert pods.annotation(pod, pods.NODES) == job.nodes
 
 
+@pytest.mark.anywhere
 async def test_placeholder_is_of_the_kind_the_release_offers(world: World) -> None:
     await world.create()
     job = await world.placeholder(await world.bound())
@@ -51,6 +53,7 @@ async def test_placeholder_is_of_the_kind_the_release_offers(world: World) -> No
     assert external == (world.cluster.placeholder_mode == "external")
 
 
+@pytest.mark.anywhere
 async def test_owner_reads_each_stage_from_the_pod(world: World) -> None:
     filler = await world.fill()
     await world.create()
@@ -76,6 +79,7 @@ async def test_owner_reads_each_stage_from_the_pod(world: World) -> None:
     assert job_id in event["message"]
 
 
+@pytest.mark.anywhere
 async def test_waiting_pod_mirrors_the_reason_and_partition_of_slurm(world: World) -> None:
     await world.fill()
     await world.create(slurm={"partition": world.cluster.partition})

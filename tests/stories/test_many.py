@@ -21,6 +21,7 @@ _WINDOW_SECONDS: Final = 5.0
 _REQUESTS_PER_SECOND: Final = 10.0
 
 
+@pytest.mark.slow
 async def test_hundreds_of_pods_are_bound_without_a_request_storm(world: World) -> None:
     count = _MANY if len(world.cluster.nodes) >= _FEW_NODES else _MANY_ON_FEW_NODES
     fewer = count // 5
@@ -32,10 +33,10 @@ async def test_hundreds_of_pods_are_bound_without_a_request_storm(world: World) 
     assert many <= _REQUESTS_PER_SECOND, f"{many} requests/s while {count} pods wait"
     assert many <= few + 2.0, f"{few} requests/s for {fewer} pods, {many} for {count}"
 
-    before = world.scheduler.metrics()["slurm_scheduler_slurm_requests_total"]
+    before = world.scheduler.metrics()["slurm_pod_scheduler_slurm_requests_total"]
     await world.end_native(filler)
     await world.until("all pods run", lambda: _all_run(world, count), seconds=180)
-    spent = world.scheduler.metrics()["slurm_scheduler_slurm_requests_total"] - before
+    spent = world.scheduler.metrics()["slurm_pod_scheduler_slurm_requests_total"] - before
     # One look at each job that has started, and the tick.
     assert spent <= 2 * count + 200, f"{spent} requests for {count} starts"
 
@@ -61,7 +62,7 @@ async def _create(world: World, indexes: range) -> None:
 async def _waiting_costs(world: World, count: int) -> float:
     """Requests per second to slurmrestd, once all have their job."""
     await world.until(f"{count} pods wait", lambda: _all_have_jobs(world, count), seconds=120)
-    metric = "slurm_scheduler_slurm_requests_total"
+    metric = "slurm_pod_scheduler_slurm_requests_total"
     before = world.scheduler.metrics()[metric]
     await asyncio.sleep(_WINDOW_SECONDS)
     return (world.scheduler.metrics()[metric] - before) / _WINDOW_SECONDS

@@ -89,6 +89,7 @@ async def test_tainted_node_is_left_to_pods_that_tolerate_it(world: World) -> No
         assert f"has the taint {MARK}=gpu:NoSchedule" in told["message"]
 
 
+@pytest.mark.slow
 async def test_job_that_waits_learns_which_nodes_its_pod_cannot_use(world: World) -> None:
     filler = await world.fill()
     first = world.cluster.nodes[0]
@@ -142,6 +143,29 @@ def slurm_field(field: str) -> Arrange:
     return arrange
 
 
+async def instance_id(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
+    """Slurm's record of a node has the Node's name as the id of an instance of a cloud."""
+    await world.cluster.set_instance_id(node, target)
+    return lambda: world.cluster.set_instance_id(node, "")
+
+
+async def address(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
+    """NodeAddr is the Node's InternalIP; all of 127.0.0.0/8 is this machine."""
+    before = (await world.slurm.ask("GET", f"node/{node}")).body["nodes"][0]["address"]
+    here = f"127.0.1.{1 + world.cluster.nodes.index(target)}"
+    status = (await world.kube.get("nodes", target))["status"]
+
+    async def write(ip: str, addresses: list[Object]) -> None:
+        await world.kube.patch(
+            "nodes", target, {"status": {"addresses": addresses}}, subresource="status"
+        )
+        answer = await world.slurm.ask("POST", f"node/{node}", body={"address": [ip]})
+        assert answer.ok, answer
+
+    await write(here, [{"type": "InternalIP", "address": here}])
+    return lambda: write(before, status["addresses"])
+
+
 def node_mark(field: str) -> Arrange:
     """A label or annotation of the Node holds the Slurm node's name."""
 
@@ -181,6 +205,8 @@ def _file(world: World) -> Path:
 WAYS: Final[dict[str, tuple[str, Arrange]]] = {
     "comment": ("comment", slurm_field("comment")),
     "extra": ("extra", slurm_field("extra")),
+    "instance-id": ("instance-id", instance_id),
+    "address": ("address", address),
     "label": (f"label:{SLURM_NAME}", node_mark("labels")),
     "annotation": (f"annotation:{SLURM_NAME}", node_mark("annotations")),
     "slurmd-pod": ("slurmd-pod:role=slurmd-NAMESPACE", slurmd_pod),
@@ -201,6 +227,7 @@ async def test_pod_goes_to_the_node_behind_its_slurm_node_and_a_restart_finds_ba
         for node, target in ((one, other), (other, one)):
             stack.push_async_callback(await arrange(world, node, target))
         await stack.enter_async_context(labelled(world, other))
+        world.audit.slurm_nodes |= {one: other, other: one}
         await restart(world, f"--node-mapping={mapping},name")
         await world.create(**WANTS_MARK)
         pod = await world.running()
@@ -250,9 +277,9 @@ class TestWithoutNodes:
         pod = await world.running()
         assert pods.node_of(pod) == (await world.placeholder(pod)).nodes
         assert "kubernetes nodes are not read" in world.scheduler.log.read_text()
-        assert world.scheduler.metrics()["slurm_scheduler_node_checks"] == 0.0
+        assert world.scheduler.metrics()["slurm_pod_scheduler_node_checks"] == 0.0
 
 
 async def test_checks_are_on_where_nodes_can_be_read(world: World, kube: Kube) -> None:
     assert await kube.items("nodes")
-    assert world.scheduler.metrics()["slurm_scheduler_node_checks"] == 1.0
+    assert world.scheduler.metrics()["slurm_pod_scheduler_node_checks"] == 1.0

@@ -1,7 +1,7 @@
 """`kubectl describe pod` alone says why a pod does not run; putting it right in Slurm is noticed.
 
 Slurm is brought to say as many of its reasons as these clusters can. What it says of limits of
-accounts and QoS needs slurmdbd, which they do not have.
+accounts and QoS needs slurmdbd, which they do not have: see test_accounts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.pending import why
+from tests.rigs.slurm_conf import LICENSES
+from tests.support.pods import PREFIX
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(150)
@@ -28,6 +30,10 @@ class Case:
     reason: str
     arrange: Callable[[World], Awaitable[Fix]]
     words: tuple[str, ...] = ()
+    by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} by {self.by}" if self.by else self.reason
 
 
 async def _no_room(world: World) -> Fix:
@@ -37,7 +43,7 @@ async def _no_room(world: World) -> Fix:
 
 
 async def _partition_down(world: World) -> Fix:
-    await world.set_partition(world.cluster.high_partition, up=False)
+    await world.set_partition(world.cluster.high_partition, state="DOWN")
     await world.create(slurm={"partition": world.cluster.high_partition})
     return lambda: world.set_partition(world.cluster.high_partition)
 
@@ -58,8 +64,71 @@ async def _time_passes() -> None:
     """The wait for what comes is what sees it through."""
 
 
-async def _held(world: World) -> Fix:
-    return await _changed(world, {"hold": True}, {"hold": False})
+async def _partition_inactive(world: World) -> Fix:
+    """Slurm takes no job for such a partition, so the pod's waits there already."""
+    filler = await world.fill()
+    await world.create()
+    await world.told("is pending: Resources")
+    await world.set_partition(world.cluster.partition, state="INACTIVE")
+
+    async def fix() -> None:
+        await world.end_native(filler)
+        await world.set_partition(world.cluster.partition)
+
+    return fix
+
+
+async def _licenses(world: World) -> Fix:
+    ((name, count),) = LICENSES.items()
+    user = await world.native_job("user", licenses=f"{name}:{count}")
+    await world.create(slurm={"licenses": f"{name}:1"})
+    return lambda: world.end_native(user)
+
+
+async def _held_by_annotation(world: World) -> Fix:
+    await world.create(slurm={"hold": "true"})
+    edit = {"metadata": {"annotations": {f"{PREFIX}hold": None}}}
+    return lambda: world.kube.patch("pods", "train", edit, namespace=world.namespace)
+
+
+async def _held_by_user(world: World) -> Fix:
+    return await _held(world, by_user=True)
+
+
+async def _held_by_operator(world: World) -> Fix:
+    return await _held(world, by_user=False)
+
+
+async def _held(world: World, *, by_user: bool) -> Fix:
+    filler = await world.fill()
+    await world.create()
+    job = await world.submitted()
+    await world.cluster.hold(job.job_id, by_user=by_user)
+
+    async def fix() -> None:
+        await world.slurm.update(job.job_id, hold=False)
+        await world.end_native(filler)
+
+    return fix
+
+
+async def _no_such_node_any_more(world: World) -> Fix:
+    """Slurm puts the job on hold, and leaves it there when the node has its feature back."""
+    node = world.cluster.nodes[-1]
+    before = await world.slurm.features(node)
+    await world.set_features(node, *before, "rare")
+    filler = await world.fill()
+    await world.create(slurm={"constraints": "rare"})
+    await world.told("is pending: Resources")
+    job = await world.submitted()
+    await world.set_features(node, *before)
+
+    async def fix() -> None:
+        await world.set_features(node, *before, "rare")
+        await world.slurm.update(job.job_id, hold=False)
+        await world.end_native(filler)
+
+    return fix
 
 
 async def _begins_later(world: World) -> Fix:
@@ -131,7 +200,12 @@ CASES = (
     Case("PartitionDown", _partition_down, ("partition high",)),
     Case("PartitionTimeLimit", _time_limit),
     Case("Reservation", _reservation),
-    Case("JobHeldAdmin", _held, ("priority 0",)),
+    Case("PartitionInactive", _partition_inactive, ("partition main",)),
+    Case("Licenses", _licenses),
+    Case("JobHeldUser", _held_by_annotation, ("priority 0",), "annotation"),
+    Case("JobHeldUser", _held_by_user, ("priority 0",), "scontrol uhold"),
+    Case("JobHeldAdmin", _held_by_operator, ("priority 0",), "scontrol hold"),
+    Case("BadConstraints", _no_such_node_any_more, ("priority 0",)),
     Case("BeginTime", _begins_later, ("expected start ",)),
     Case("ReqNodeNotAvail", _node_away, ("ReqNodeNotAvail, ",)),
     Case("Dependency", _depends),
@@ -139,7 +213,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
+@pytest.mark.parametrize("case", CASES, ids=str)
 async def test_waiting_pod_tells_the_reason_and_runs_once_it_is_gone(
     world: World, case: Case
 ) -> None:

@@ -16,6 +16,7 @@ from tests.support.world import World
 pytestmark = pytest.mark.timeout(120)
 
 
+@pytest.mark.anywhere
 async def test_pod_deleted_while_pending_cancels_job(world: World) -> None:
     await world.fill()
     await world.create(slurm={"comment": "mine"})
@@ -27,6 +28,7 @@ async def test_pod_deleted_while_pending_cancels_job(world: World) -> None:
     await world.nothing_left()
 
 
+@pytest.mark.anywhere
 async def test_pod_deleted_before_it_has_a_job_leaves_none(world: World) -> None:
     await world.create()
     await world.delete()
@@ -41,6 +43,7 @@ async def test_pod_deleted_while_running_cancels_job_after_its_containers(world:
     await _ends_in_order(world, job)
 
 
+@pytest.mark.anywhere
 async def test_recreated_pod_of_the_same_name_gets_a_job_of_its_own(world: World) -> None:
     await world.create()
     first = await world.placeholder(await world.running())

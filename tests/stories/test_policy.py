@@ -84,7 +84,7 @@ async def test_rules_shape_jobs_and_refusals_name_them(world: World) -> None:
 
     await world.create("urgent", priorityClassName="system-cluster-critical")
     assert (await world.placeholder(await world.running("urgent"))).number("time_limit") == 5
-    refusals = world.scheduler.metrics()["slurm_scheduler_policy_refusals_total"]
+    refusals = world.scheduler.metrics()["slurm_pod_scheduler_policy_refusals_total"]
     assert refusals == 2
 
 
@@ -138,7 +138,7 @@ async def test_root_is_warned_of_where_no_rule_speaks_of_users(
     assert event["type"] == "Warning"
     record = await world.placeholder(await world.running("root"))
     assert record.raw["user_name"] == "root"
-    assert world.scheduler.metrics()["slurm_scheduler_root_requests_total"] == 1
+    assert world.scheduler.metrics()["slurm_pod_scheduler_root_requests_total"] == 1
 
     policy.write("rules: [{name: stories, allowed: {user-id: [2001]}}]")
     await world.until("the rules are in force", lambda: _taken(world))
@@ -168,6 +168,6 @@ async def _taken(world: World) -> bool:
 async def _counted(world: World, *, refused: int) -> bool:
     found = world.scheduler.metrics()
     return (
-        found["slurm_scheduler_policy_outdated"] == 1
-        and found["slurm_scheduler_policy_reloads_total"] >= refused
+        found["slurm_pod_scheduler_policy_outdated"] == 1
+        and found["slurm_pod_scheduler_policy_reloads_total"] >= refused
     )

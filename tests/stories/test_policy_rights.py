@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 import yaml
 
+from tests.stories.clusters import LIVE, told_on
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube, Object
 from tests.support.scheduler import SchedulerProcess
@@ -26,11 +27,8 @@ LABELS = (
 )
 
 
-@pytest.fixture(params=["live_26", "live_24"], ids=["live-26.05", "live-24.11"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The model has no RBAC."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+# The model has no RBAC.
+cluster = told_on(*LIVE)
 
 
 @pytest.fixture
@@ -86,7 +84,7 @@ def _write(policy: Path, text: str) -> None:
 
 
 async def _outdated(world: World) -> bool:
-    return world.scheduler.metrics()["slurm_scheduler_policy_outdated"] == 1
+    return world.scheduler.metrics()["slurm_pod_scheduler_policy_outdated"] == 1
 
 
 async def _in_force(world: World) -> bool:

@@ -32,7 +32,7 @@ def cluster(live_26_real: Cluster) -> Cluster:
 async def test_job_ends_only_after_a_container_that_ignores_sigterm(
     world: World, live_real_node: RealNode
 ) -> None:
-    await _create(world, live_real_node, _DEAF)
+    await world.create_shell(live_real_node.image, _DEAF, grace=_GRACE)
     pod = await world.running()
     assert pods.node_of(pod) == world.cluster.real_node
     job = await world.placeholder(pod)
@@ -56,7 +56,7 @@ async def test_job_ends_only_after_a_container_that_ignores_sigterm(
 async def test_cancelled_job_ends_its_container_with_grace(
     world: World, live_real_node: RealNode
 ) -> None:
-    await _create(world, live_real_node, _POLITE)
+    await world.create_shell(live_real_node.image, _POLITE, grace=_GRACE)
     pod = await world.running()
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
@@ -71,26 +71,11 @@ async def test_cancelled_job_ends_its_container_with_grace(
 async def test_container_that_ends_leaves_no_job(
     world: World, live_real_node: RealNode, code: int, phase: str
 ) -> None:
-    await _create(world, live_real_node, f"sleep 1; exit {code}")
+    await world.create_shell(live_real_node.image, f"sleep 1; exit {code}", grace=_GRACE)
     job = await world.placeholder(await world.bound())
     pod = await world.pod_that(f"has {phase}", lambda it: pods.phase(it) == phase)
     assert _exit_code(pod) == code
     await world.job_ended(job.job_id, state="CANCELLED")
-
-
-async def _create(world: World, node: RealNode, script: str) -> None:
-    await world.create(
-        cpus="1",
-        memory="100Mi",
-        grace=_GRACE,
-        slurm={"partition": world.cluster.real_partition},
-        container={
-            "image": node.image,
-            "imagePullPolicy": "Never",
-            "command": ["sh", "-c", script],
-        },
-        restartPolicy="Never",
-    )
 
 
 def _exit_code(pod: Object) -> int | None:

@@ -32,11 +32,12 @@ _INVALID = {
 _REJECTED = {
     "no such partition": Wrong({"slurm": {"partition": "nowhere"}}, ("nowhere",)),
     "no such node": Wrong({"slurm": {"required-nodes": "nowhere"}}, ("required-nodes", "nowhere")),
-    "no such feature": Wrong({"slurm": {"features": "nothing"}}, ("constraints", "nothing")),
+    "no such feature": Wrong({"slurm": {"features": "nothing"}}, ("features", "nothing")),
     "more GPUs than any node": Wrong({"gpus": 1000}, ("1000",)),
 }
 
 
+@pytest.mark.anywhere
 @pytest.mark.parametrize("wrong", _INVALID.values(), ids=_INVALID.keys())
 async def test_invalid_pod_is_told_and_not_submitted(world: World, wrong: Wrong) -> None:
     await world.create(**wrong.pod)
@@ -45,6 +46,7 @@ async def test_invalid_pod_is_told_and_not_submitted(world: World, wrong: Wrong)
     assert not [it for it in await world.slurm.placeholders(world.namespace) if "train" in it.name]
 
 
+@pytest.mark.anywhere
 async def test_all_problems_are_told_at_once(world: World) -> None:
     await world.create(cpus=None, grace=600, slurm={"timeout": "-3"})
     await _told(world, "SchedulingFailed", ("cpu", "600", "timeout", "-3"))
@@ -59,6 +61,7 @@ async def test_pod_refused_by_slurm_is_told_and_leaves_nothing(world: World, wro
     assert not [it for it in live if ".train." in it.name]
 
 
+@pytest.mark.anywhere
 async def test_more_cpus_than_any_node_is_told(world: World) -> None:
     """26.05 takes such a job and leaves it pending for ever, 24.11 refuses it: the pod tells."""
     await world.create(cpus="60000")
@@ -72,6 +75,7 @@ async def test_more_cpus_than_any_node_is_told(world: World) -> None:
     await _goes_on(world)
 
 
+@pytest.mark.anywhere
 async def test_waiting_pod_edited_into_a_wrong_one_gives_its_job_back(world: World) -> None:
     filler = await world.fill()
     await world.create()

@@ -10,11 +10,12 @@ from typing import Final
 
 import pytest
 
+from tests.stories.clusters import LIVE, told_on
 from tests.support import pods
 from tests.support.cluster import Cluster
-from tests.support.hooks import secret_file
+from tests.support.handover import script_begun
+from tests.support.hooks import flags_for_scripts
 from tests.support.kube import Object
-from tests.support.ports import free_ports
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
@@ -22,27 +23,19 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 _STOP_SECONDS: Final = 5
 _KILL_WAIT_SECONDS: Final = 30
+_TRAP: Final = """#!/bin/sh
+umask 077
+for ahead in $(seq 20); do : >"/tmp/slurm-$((SLURM_JOB_ID + ahead)).out" || exit 1; done
+"""
 
 
-@pytest.fixture(
-    params=[pytest.param("live_26", id="live-26.05"), pytest.param("live_24", id="live-24.11")]
-)
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The clusters whose nodes run scripts."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+cluster = told_on(*LIVE)
 
 
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
     """The scheduler with placeholders that ask its hooks API; Slurm's own hooks are off."""
-    (port,) = free_ports(1)
-    flags = (
-        "--placeholder-mode=script",
-        f"--hooks-api-token-file={secret_file(tmp_path)}",
-        f"--hooks-api-bind-address=127.0.0.1:{port}",
-        f"--hooks-api-url=http://127.0.0.1:{port}",
-    )
+    flags = flags_for_scripts(tmp_path)
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
 
@@ -85,19 +78,26 @@ async def test_without_a_scheduler_the_node_is_held_for_kill_wait(world: World) 
 
 async def test_placeholder_says_that_it_has_started(world: World) -> None:
     _pod, job_id = await _running_pod(world)
+    record = await world.slurm.job(job_id)
+    assert record is not None
+    assert record.raw["extra"].endswith(": started")
 
-    async def marked() -> bool:
-        record = await world.slurm.job(job_id)
-        return record is not None and str(record.raw.get("extra", "")).endswith(": started")
 
-    await world.until("the marker is there", marked)
+async def test_file_in_the_place_of_its_output_stops_no_placeholder(world: World) -> None:
+    """Ids can be foreseen, and on a node anybody may write to /tmp."""
+    trap = await world.native_job(
+        flags=[], script=_TRAP, partition=world.cluster.script_partition, user="alice"
+    )
+    await world.job_ended(trap, state="COMPLETED")
+    await world.create(
+        slurm={"partition": world.cluster.script_partition, "user-id": "2002", "group-id": "2002"}
+    )
+    job = await world.placeholder(await world.running())
+    assert trap < job.job_id <= trap + 20
 
 
 async def _running_pod(world: World) -> tuple[Object, int]:
-    """A pod that takes a whole node and its time to stop, and its job, a moment after its start.
-
-    A batch job that is cancelled in the second of its start lingers for 20 s (24.11.5).
-    """
+    """A pod that takes a whole node and its time to stop, and its job, whose script has begun."""
     await world.create(
         cpus=str(world.cluster.cpus_per_node),
         grace=20,
@@ -105,11 +105,7 @@ async def _running_pod(world: World) -> tuple[Object, int]:
         annotations={"sandbox/stop-seconds": str(_STOP_SECONDS)},
     )
     pod = await world.running()
-    record = await world.placeholder(pod)
-    started_at = record.number("start_time")
-    assert started_at is not None
-    await asyncio.sleep(max(0.0, started_at + 1.5 - time.time()))
-    return pod, record.job_id
+    return pod, (await script_begun(world, pod)).job_id
 
 
 async def _next_job(world: World, node: str) -> int:

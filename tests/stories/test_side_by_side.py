@@ -43,6 +43,7 @@ def other(cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[Schedule
 async def test_two_schedulers_of_one_slurm_serve_each_its_own_name_and_scope(
     world: World, other: SchedulerProcess, elsewhere: str
 ) -> None:
+    world.audit.schedulers.add(OTHER)
     await world.create("ours")
     await world.create("theirs", scheduler=OTHER)
     await world.kube.create("pods", pods.pod("out", scheduler=OTHER), namespace=elsewhere)
@@ -91,6 +92,7 @@ class TestTwoSlurms:
         self, world: World, live_24: Cluster, second: SchedulerProcess
     ) -> None:
         slurm = SlurmHand(live_24.slurm_url, major=release(live_24), token=live_24.slurm_token)
+        world.audit.elsewhere.add(OTHER)
         await world.create("first")
         await world.create("second", scheduler=OTHER)
         first, other = await world.running("first"), await world.running("second")

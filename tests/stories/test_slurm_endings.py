@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(120)
 _GRACE = 4
 
 
+@pytest.mark.anywhere
 async def test_cancelled_job_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
@@ -23,6 +24,7 @@ async def test_cancelled_job_evicts_its_pod(world: World) -> None:
     await _evicted(world, pod, reason="PlaceholderCancelled", words=(f"{job.job_id}", "CANCELLED"))
 
 
+@pytest.mark.anywhere
 async def test_cancelled_job_of_a_waiting_pod_ends_the_pod(world: World) -> None:
     await world.fill()
     await world.create()
@@ -51,6 +53,7 @@ async def test_time_limit_evicts_the_pod(world: World) -> None:
     await _evicted(world, pod, reason="TimeLimit", words=(f"{job.job_id}", "TIMEOUT"))
 
 
+@pytest.mark.anywhere
 async def test_preempted_job_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
@@ -78,6 +81,7 @@ async def test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is(world
     assert _given_grace(world) == 1
 
 
+@pytest.mark.anywhere
 async def test_node_set_down_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
@@ -96,6 +100,40 @@ async def test_node_that_is_to_reboot_keeps_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
     await world.reboot(job.nodes)
+    await _unharmed_by_now(world, pod)
+
+
+async def test_node_that_reboots_once_its_pod_has_gone_takes_pods_again(world: World) -> None:
+    pod = await _running(world, partition=world.cluster.script_partition)
+    node = (await world.placeholder(pod)).nodes
+    await world.reboot(node)
+    async with world.cluster.rebooting(node):
+        await world.delete()
+        await world.gone()
+        await world.nothing_left()
+    there = {"partition": world.cluster.script_partition, "required-nodes": node}
+    await world.create("second", slurm=there)
+    assert (await world.placeholder(await world.running("second"))).nodes == node
+
+
+@pytest.mark.slow
+@pytest.mark.flags("--placeholder-mode=script")
+async def test_node_that_loses_its_power_evicts_its_pod(world: World) -> None:
+    pod = await _running(world, partition=world.cluster.script_partition)
+    job = await world.placeholder(pod)
+    await world.until("Slurm would miss the job", lambda: _would_be_missed(world, job.job_id))
+    await world.cluster.power_cycle(job.nodes)
+    await _evicted(world, pod, reason="NodeFailed", words=(f"{job.job_id}", "NODE_FAIL"))
+
+
+@pytest.mark.slow
+async def test_external_job_outlasts_a_power_loss_of_its_node(world: World) -> None:
+    if not world.slurm.external:
+        pytest.skip("24.11 has no external jobs")
+    pod = await _running(world, partition=world.cluster.script_partition)
+    job = await world.placeholder(pod)
+    await world.until("a script would be missed", lambda: _would_be_missed(world, job.job_id))
+    await world.cluster.power_cycle(job.nodes)
     await _unharmed_by_now(world, pod)
 
 
@@ -148,6 +186,21 @@ async def test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_fro
     await _unharmed_by_now(world, pod)
     await world.cluster.requeue(job.job_id)
     await _evicted(world, pod, reason="Requeued", words=(f"{job.job_id}",))
+
+
+@pytest.mark.flags("--placeholder-mode=script")
+async def test_job_whose_script_was_killed_is_asked_for_again_where_its_pod_runs(
+    world: World,
+) -> None:
+    pod = await _running(world, partition=world.cluster.script_partition)
+    job = await world.placeholder(pod)
+    await world.cluster.kill_script(job.job_id)
+    await world.job_ended(job.job_id, state="FAILED")
+    held = await world.one_placeholder_each()
+    again = held[pod["metadata"]["uid"]]
+    assert (again.job_id != job.job_id, again.raw["required_nodes"]) == (True, job.nodes)
+    await world.event("PlaceholderLost")
+    world.unharmed(pod)
 
 
 async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: World) -> None:
@@ -308,6 +361,13 @@ async def _waits_for_its_time(world: World, job_id: int) -> bool:
     record = await world.slurm.job(job_id)
     assert record is not None
     return record.states == ("PENDING",) and record.reason == "BeginTime"
+
+
+async def _would_be_missed(world: World, job_id: int) -> bool:
+    """A batch job may be on its way to its node for BatchStartTimeout and ten seconds more."""
+    record = await world.slurm.job(job_id)
+    assert record is not None
+    return time.time() > (record.number("start_time") or 0) + 22
 
 
 def _has_job(pod: Object) -> bool:

@@ -1,6 +1,7 @@
 """What the documentation says exists: links, commands, flags, targets, settings."""
 
 import argparse
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+_TEST = re.compile(r"`(test_\w+)`")
 _PATH = re.compile(r"`((?:annotations|benchmarks|docs|scheduler|slurmapi|tests)/[\w./-]*)`")
 
 
@@ -73,9 +75,35 @@ def test_relative_link_leads_somewhere(document, link):
         assert anchor in slugs
 
 
+@pytest.fixture(scope="module")
+def functions() -> set[str]:
+    """Names of all tests there are."""
+    return {
+        it.name
+        for path in (ROOT / "tests").glob("**/test_*.py")
+        for it in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_test_that_is_named_exists(document, functions):
+    named = set(_TEST.findall(document.read_text(encoding="utf-8")))
+    assert not named - functions
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_path_that_is_named_exists(document):
     named = _PATH.findall(document.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_file_to_deploy_that_is_named_exists(document):
+    """In commands as well as in the text."""
+    folders = "admission|examples|helm|image|kind|manifests|slurm"
+    text = document.read_text(encoding="utf-8")
+    named = re.findall(rf"\bdeploy/(?:{folders})(?:/[\w./-]*[\w/])?(?![\w.-])", text)
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
@@ -83,6 +111,7 @@ def test_readme_begins_with_the_commands_of_a_fresh_clone():
     first, second = _FENCE.findall(README.read_text(encoding="utf-8"))[:2]
     assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
     assert [line.split("#")[0].strip() for line in second.splitlines()] == [
+        "make rig",
         "make test-live",
         "bash .ci/run",
     ]

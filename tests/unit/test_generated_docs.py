@@ -46,7 +46,7 @@ def test_table_of_settings_has_a_row_for_each():
 
 def test_table_of_metrics_has_a_row_for_each_and_every_label_a_meaning():
     ours = [it for it in vars(Metrics()).values() if isinstance(it, MetricWrapperBase)]
-    rows = [line for line in metrics_table().splitlines() if "`slurm_scheduler_" in line]
+    rows = [line for line in metrics_table().splitlines() if "`slurm_pod_scheduler_" in line]
     assert len(rows) == len(ours)
     assert set(LABELS) == {label for metric in ours for label in metric._labelnames}
 

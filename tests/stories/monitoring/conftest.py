@@ -1,0 +1,96 @@
+"""A scheduler as a site runs it, with all that can go wrong of its own, and the real Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.rigs.prometheus import Prometheus, PrometheusBinaries
+from tests.support import rights
+from tests.support.alerts import RULES, hastened
+from tests.support.cluster import Cluster
+from tests.support.hooks import secret_file
+from tests.support.kube import Kube
+from tests.support.monitoring import Monitor, watched
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+if TYPE_CHECKING:
+    from tests.rigs.slurm import SlurmRig
+
+POLICY: Final = "rules: [{name: stories, namespaces: [story-*], allowed: {timeout: {max: 3600}}}]"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The files of the scheduler, which a test may spoil."""
+
+    token: Path
+    policy: Path
+    slurm: SlurmRig
+
+    def renew(self, *, seconds: int = 86400) -> None:
+        """Write a new token, good for so long."""
+        draft = self.token.with_suffix(".new")
+        draft.write_text(self.slurm.token("root", seconds=seconds))
+        draft.replace(self.token)
+
+
+@pytest.fixture
+def cluster(live_26: Cluster) -> Cluster:
+    """Alerts stand on metrics, which do not depend on the release of Slurm."""
+    return live_26
+
+
+@pytest.fixture
+def site(tmp_path: Path, live_slurm_26: SlurmRig) -> Site:
+    """Files in order."""
+    site = Site(tmp_path / "token", tmp_path / "policy.yaml", live_slurm_26)
+    site.renew()
+    site.policy.write_text(POLICY)
+    return site
+
+
+@pytest.fixture
+async def scheduler(
+    cluster: Cluster, kube: Kube, site: Site, tmp_path: Path
+) -> AsyncIterator[SchedulerProcess]:
+    """The scheduler as its own ServiceAccount; it looks at Slurm each half second, since a silence
+    is too long after six, and its brake is sooner and shorter than a site's.
+    """
+    await rights.grant(kube)
+    flags = (
+        f"--kubeconfig={await rights.own_kubeconfig(cluster, kube, folder=tmp_path)}",
+        f"--slurm-auth-token-file={site.token}",
+        f"--policy-file={site.policy}",
+        f"--hooks-api-token-file={secret_file(tmp_path)}",
+        "--idle-poll-interval=500ms",
+        "--brake-minimum=3",
+        "--brake-pause=6s",
+    )
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+    await rights.revoke(kube)
+
+
+@pytest.fixture
+def prometheus(
+    prometheus_binaries: PrometheusBinaries, scheduler: SchedulerProcess, tmp_path: Path
+) -> Iterator[Prometheus]:
+    """Prometheus with the alerts as they are shipped, but for times that a test can wait for."""
+    quick = tmp_path / "alerts.yaml"
+    quick.write_text(hastened(RULES.read_text(encoding="utf-8")))
+    targets = (scheduler.metrics_address,)
+    with Prometheus(prometheus_binaries, targets=targets, rules=(quick,)) as server:
+        yield server
+
+
+@pytest.fixture
+async def monitor(world: World, prometheus: Prometheus) -> AsyncIterator[Monitor]:
+    """Prometheus has seen the scheduler, and finds nothing wrong with it."""
+    async with watched(world, prometheus) as monitor:
+        yield monitor

@@ -1,0 +1,1 @@
+"""Hours of churn with faults on real servers (`make soak`)."""

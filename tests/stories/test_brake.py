@@ -1,0 +1,56 @@
+"""The brake: where Slurm would end many pods at once, each waits for a later look (I7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from tests.audit.judge import Limits
+from tests.stories.clusters import LIVE, told_on
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.world import World
+
+_MINIMUM: Final = 4
+_PAUSE_SECONDS: Final = 4
+_NAMES: Final = tuple(f"many-{number}" for number in range(8))
+_HELD: Final = "slurm_pod_scheduler_brake_held_pods"
+_READY: Final = "slurm_pod_scheduler_ready"
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.flags(f"--brake-minimum={_MINIMUM}", f"--brake-pause={_PAUSE_SECONDS}s"),
+]
+
+
+cluster = told_on("sandbox-26.05", *LIVE)
+
+
+async def test_many_jobs_that_end_at_once_hold_their_pods_until_a_later_look(world: World) -> None:
+    world.audit.limits = Limits(brake_minimum=_MINIMUM, brake_pause=_PAUSE_SECONDS - 1)
+    found = await _running(world)
+    jobs = await world.one_placeholder_each()
+    await asyncio.gather(*(world.slurm.cancel(job.job_id) for job in jobs.values()))
+    await world.until("the brake holds them all", lambda: _holds(world, len(_NAMES)))
+    assert (await asyncio.to_thread(world.scheduler.metrics))[_READY] == 0
+    world.unharmed(*found)
+    told = await world.event("BrakeEngaged", name=_NAMES[0])
+    assert told["type"] == "Warning"
+    assert "was cancelled" in told["message"]
+    for name in _NAMES:
+        await world.gone(name)
+    await world.until("the brake holds none", lambda: _holds(world, 0))
+    assert (await asyncio.to_thread(world.scheduler.metrics))[_READY] == 1
+
+
+async def _running(world: World) -> list[Object]:
+    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in _NAMES))
+    found = [await world.running(name) for name in _NAMES]
+    assert all(pods.annotation(pod, pods.JOB_ID) for pod in found)
+    return found
+
+
+async def _holds(world: World, number: int) -> bool:
+    return (await asyncio.to_thread(world.scheduler.metrics)).get(_HELD) == number

@@ -1,0 +1,177 @@
+"""The scheduler is killed at its writes to real servers: before they arrive, on their way, when
+they are done, and when it knows. Each time the next process goes on; nothing is lost or doubled.
+
+The points of a life without a death are listed in tests/crash; here each kind of write has each of
+these moments several times, in lives that go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.audit.judge import DEFAULT
+from tests.faults.cluster import ProxiedCluster
+from tests.faults.reaper import Moment, Point, Reaper, kinds_of_work
+from tests.stories.clusters import LIVE, told_on
+from tests.support import pods
+from tests.support.cluster import Cluster
+from tests.support.kube import Object
+from tests.support.scheduler import SchedulerProcess
+from tests.support.slurm import Record
+from tests.support.world import World
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.live]
+
+_TIMES: Final = 2
+# A pod in each loses its job, and the brake of a process that is killed forgets the ones before.
+_MOST_ROUNDS: Final = DEFAULT.brake_minimum
+_TOLD_AGAIN: Final = "patch_event"
+_SECONDS: Final = 120.0
+_PREFIX: Final = "sunk.coreweave.com/"
+
+
+cluster = told_on(*LIVE)  # the models have their own sweep
+
+
+@pytest.fixture
+def policy(cluster: Cluster) -> str:
+    """How pods go: both ways are told, one with each Slurm."""
+    return "delete" if cluster.placeholder_mode == "external" else "budget"
+
+
+@pytest.fixture
+def scheduler(proxied: ProxiedCluster, policy: str, tmp_path: Path) -> Iterator[SchedulerProcess]:
+    """The scheduler, which sees the proxies only."""
+    flags = (f"--eviction-policy={policy}",)
+    with SchedulerProcess(proxied, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+async def test_scheduler_may_be_killed_at_any_write(
+    world: World, proxied: ProxiedCluster, policy: str
+) -> None:
+    points = [Point(kind, moment) for kind in kinds_of_work(policy) for moment in Moment]
+    reaper = Reaper(proxied.play, pid=lambda: world.scheduler.pid)
+    reaper.due.update(dict.fromkeys(points, _TIMES))
+    reaper.arm()
+    async with asyncio.TaskGroup() as group:
+        tasks = (
+            group.create_task(_keep_alive(world.scheduler, reaper), name="deployment"),
+            group.create_task(_never_right(world), name="owner"),
+        )
+        try:
+            for number in range(_MOST_ROUNDS):
+                await _round(world, number)
+                if reaper.kinds_due <= {_TOLD_AGAIN}:
+                    break
+            told = partial(_is_done_with, reaper, _TOLD_AGAIN)
+            await world.until("all is told again", told, seconds=_SECONDS)
+        finally:
+            reaper.disarm()
+            if reaper.dead.is_set():
+                await asyncio.to_thread(reaper.revived.wait, _SECONDS)
+            for task in tasks:
+                task.cancel()
+    print(f"killed {reaper.killed.total()} times in {number + 1} rounds: {reaper}")
+    assert not reaper.missed(points), reaper.killed
+    assert not proxied.play.failures
+
+
+async def _keep_alive(scheduler: SchedulerProcess, reaper: Reaper) -> None:
+    """Start it again whenever it is dead, as a Deployment would."""
+    while True:
+        if await asyncio.to_thread(reaper.dead.wait, 0.2):
+            await asyncio.to_thread(scheduler.kill)
+            await asyncio.to_thread(scheduler.start)
+            reaper.arm()
+
+
+async def _is_done_with(reaper: Reaper, kind: str) -> bool:
+    return kind not in reaper.kinds_due
+
+
+async def _never_right(world: World) -> None:
+    """Whoever owns this pod makes one mistake after the other, and the same ones again."""
+    await world.create("wrong", slurm={"timeout": "soon"})
+    for mistake in itertools.cycle(("soon", "later")):
+        await _edit(world, "wrong", timeout=mistake)
+        await _that(world, "wrong", partial(_is_told, mistake))
+
+
+async def _round(world: World, number: int) -> None:
+    """Some pods come, are edited, lose their job, and go."""
+    runs, taken, edited = (f"{it}-{number}" for it in ("runs", "taken", "edited"))
+    await world.create(runs)
+    await world.create(taken)
+    await world.create(edited, slurm={"hold": "true", "timeout": "600", "comment": "before"})
+    await _that(world, edited, _names_a_job)
+    await _edit(world, edited, comment="after")
+    await world.until("the edit has arrived", lambda: _commented(world, edited), seconds=_SECONDS)
+    await _edit(world, edited, timeout=None)
+    await _that(world, taken, _runs)
+    await world.until("no twin is left", lambda: _one_job(world, taken), seconds=_SECONDS)
+    for job in await _live(world, taken):
+        await world.slurm.cancel(job.job_id)
+    await _edit(world, edited, hold=None)
+    for name in (runs, edited):
+        before = await _that(world, name, _runs)
+        world.unharmed(before)
+        await world.delete(name)
+    for name in (runs, taken, edited):
+        await world.until(f"{name} is gone", partial(_gone, world, name), seconds=_SECONDS)
+    await world.until("nothing is left", lambda: _nothing_left(world), seconds=_SECONDS)
+
+
+async def _that(world: World, name: str, holds: Callable[[Object], bool]) -> Object:
+    async def look() -> Object | None:
+        found = await world.kube.find("pods", name, namespace=world.namespace)
+        return found if found is not None and holds(found) else None
+
+    return await world.until(f"pod {name}: {holds}", look, seconds=_SECONDS)
+
+
+def _runs(pod: Object) -> bool:
+    return pods.phase(pod) == "Running"
+
+
+def _is_told(mistake: str, pod: Object) -> bool:
+    told = pods.condition(pod, "PodScheduled") or {}
+    return f"'{mistake}'" in told.get("message", "")
+
+
+def _names_a_job(pod: Object) -> bool:
+    return pods.annotation(pod, pods.JOB_ID) is not None
+
+
+async def _edit(world: World, name: str, **values: str | None) -> None:
+    annotations = {_PREFIX + key: value for key, value in values.items()}
+    patch = {"metadata": {"annotations": annotations}}
+    await world.kube.patch("pods", name, patch, namespace=world.namespace)
+
+
+async def _live(world: World, name: str) -> list[Record]:
+    jobs = await world.slurm.live_placeholders(world.namespace)
+    return [it for it in jobs if it.tag.get("unit") == name]
+
+
+async def _one_job(world: World, name: str) -> bool:
+    return len(await _live(world, name)) == 1
+
+
+async def _commented(world: World, name: str) -> bool:
+    return any(it.raw["comment"] == "after" for it in await _live(world, name))
+
+
+async def _gone(world: World, name: str) -> bool:
+    return await world.kube.find("pods", name, namespace=world.namespace) is None
+
+
+async def _nothing_left(world: World) -> bool:
+    return not await world.slurm.live_placeholders(world.namespace)

@@ -1,0 +1,136 @@
+"""The leader is killed at each kind of write to its Lease, and the next one as it begins: each time
+one process leads again, writes nothing before it does, and nothing is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.faults.cluster import ProxiedCluster
+from tests.faults.reaper import Moment, Point, Reaper, kinds_of_election
+from tests.stories.clusters import told_on
+from tests.support.kube import Object
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.live]
+
+_LEASE: Final = 6.0
+_NAME: Final = "slurm-pod-scheduler"
+_SECONDS: Final = 60.0
+
+
+cluster = told_on("live-26.05")  # who leads does not depend on the release of Slurm
+
+
+@pytest.fixture
+def scheduler(
+    proxied: ProxiedCluster, namespace: str, tmp_path: Path
+) -> Iterator[SchedulerProcess]:
+    """The scheduler, which sees the proxies only and has to be elected."""
+    flags = (
+        "--leader-elect",
+        f"--leader-elect-resource-namespace={namespace}",
+        f"--leader-elect-lease-duration={_LEASE:g}s",
+        "--leader-elect-renew-deadline=5s",
+        "--leader-elect-retry-period=500ms",
+    )
+    with SchedulerProcess(proxied, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+@dataclass(slots=True)
+class _Office:
+    """What one process after the other holds."""
+
+    world: World
+    proxied: ProxiedCluster
+    reaper: Reaper
+    lives: list[int] = field(default_factory=list)
+    """Where in the journal each of them began."""
+
+    async def dies_in(self, point: Point) -> None:
+        """The process that leads does, at that write."""
+        self._doom(point)
+        await self._make_due(point.kind)
+        await self._dies()
+
+    async def dies_as_it_begins(self, point: Point) -> None:
+        """The next one does, at that write."""
+        await self._make_due(point.kind)
+        self._doom(point)
+        self._launch()
+        await self._dies()
+
+    async def taken(self) -> float:
+        """One leads again; how many seconds that took."""
+        self.reaper.dead.clear()
+        began = time.monotonic()
+        await self._until(lambda: self.world.scheduler.leads)
+        return time.monotonic() - began
+
+    async def lease(self) -> Object | None:
+        """The object, if it is there."""
+        return await self.world.kube.find("leases", _NAME, namespace=self.world.namespace)
+
+    async def _make_due(self, kind: str) -> None:
+        """A Lease that is there is renewed, one that is not is created."""
+        if kind == "create_lease":
+            await self.world.kube.delete("leases", _NAME, namespace=self.world.namespace)
+
+    def _doom(self, point: Point) -> None:
+        self.reaper.due[point] += 1
+        self.reaper.arm()
+
+    async def _dies(self) -> None:
+        await self._until(lambda: self.reaper.dead.is_set() and self.reaper.settled)
+        await asyncio.to_thread(self.world.scheduler.kill)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """A process that gave up because the machine was slow is followed by another one."""
+        async with asyncio.timeout(_SECONDS):
+            while not await asyncio.to_thread(holds):
+                if not self.world.scheduler.running and not self.reaper.dead.is_set():
+                    self._launch()
+                await asyncio.sleep(0.05)
+
+    def _launch(self) -> None:
+        self.lives.append(len(self.proxied.play.journal))
+        self.world.scheduler.launch()
+
+
+@pytest.mark.parametrize("kind", sorted(kinds_of_election()))
+async def test_process_may_be_killed_at_any_write_of_its_election(
+    world: World, proxied: ProxiedCluster, kind: str
+) -> None:
+    office = _Office(world, proxied, Reaper(proxied.play, pid=lambda: world.scheduler.pid))
+    points = [Point(kind, moment) for moment in Moment]
+    await office.taken()
+    await world.create("first")
+    before = [await world.running("first")]
+    for number, point in enumerate(points):
+        await office.dies_in(point)
+        await world.create(f"meanwhile-{number}")
+        await office.dies_as_it_begins(point)
+        held = await office.lease()
+        took = await office.taken()
+        print(f"{point}: another leads after {took:.1f} s")
+        assert held is None or took >= _LEASE
+        before.append(await world.running(f"meanwhile-{number}"))
+    world.unharmed(*before)
+    await world.one_placeholder_each()
+    assert all(office.reaper.killed[point] == 2 for point in points), office.reaper
+    assert {_first_write(proxied, since) for since in office.lives} <= kinds_of_election()
+    assert not proxied.play.failures
+
+
+def _first_write(proxied: ProxiedCluster, since: int) -> str | None:
+    writes = (it.name for it in proxied.play.journal[since:] if it.write is not None)
+    return next(writes, None)

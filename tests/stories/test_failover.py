@@ -1,0 +1,260 @@
+"""Story: of two schedulers one leads; whatever becomes of it, the other one takes over, and nothing
+is written by two. Times are printed (`pytest -s`); benchmarks.failover measures them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.rigs.log_file import LogFile
+from tests.stories.clusters import told_on
+from tests.support.cluster import Cluster
+from tests.support.handover import next_job_is_held, running_pod
+from tests.support.hooks import SECRET, hooks_on, secret_file
+from tests.support.kube import Kube, Object
+from tests.support.replicas import SLACK, AuditLog, Replica, pair, until
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(180)
+
+LEASE, RENEW = 8.0, 6.0
+_SHORT = (
+    f"--leader-elect-lease-duration={LEASE}s",
+    f"--leader-elect-renew-deadline={RENEW}s",
+    "--leader-elect-retry-period=1s",
+)
+_NOT_THE_LEADER = (503, "another process leads, ask again")
+
+
+# Who leads does not depend on the release of Slurm.
+cluster = told_on("sandbox-26.05", "live-26.05")
+
+
+@pytest.fixture
+def timing() -> tuple[str, ...]:
+    """A short lease, so that stories are short."""
+    return _SHORT
+
+
+@pytest.fixture
+async def replicas(
+    cluster: Cluster, kube: Kube, namespace: str, tmp_path: Path, timing: tuple[str, ...]
+) -> AsyncIterator[tuple[Replica, Replica]]:
+    """The first one leads, the second one stands by."""
+    async with pair(cluster, kube, folder=tmp_path, namespace=namespace, flags=timing) as found:
+        yield found
+
+
+@pytest.fixture
+def scheduler(replicas: tuple[Replica, Replica]) -> SchedulerProcess:
+    """Whose log is shown when a story fails."""
+    return replicas[1].process
+
+
+@pytest.fixture
+def api_log(cluster: Cluster, request: pytest.FixtureRequest) -> AuditLog | None:
+    """The requests that the real API server has written down; the model's pass a relay."""
+    if not cluster.name.startswith("live"):
+        return None
+    log: LogFile = request.getfixturevalue("live_kube").audit_log
+    return lambda: [json.loads(line) for line in log.lines()]
+
+
+async def test_standby_is_ready_and_writes_nothing(
+    world: World, replicas: tuple[Replica, Replica], api_log: AuditLog | None
+) -> None:
+    one, two = replicas
+    began = time.time()
+    assert two.process.role.startswith("ok\nstands by, ")
+    await _work(world, "a", 3)
+    await world.delete("a-0")
+    await world.gone("a-0")
+    assert two.wrote(since=began, audit=api_log) == []
+    assert one.wrote(since=began, audit=api_log) != [], "the judge sees writes"
+    assert two.process.metrics()["slurm_pod_scheduler_leader"] == 0
+    assert two.process.metrics()["slurm_pod_scheduler_units"] == 0
+
+
+class TestInOrder:
+    @pytest.fixture
+    def timing(self) -> tuple[str, ...]:
+        """The defaults: what is handed over is not waited for."""
+        return ()
+
+    async def test_leader_that_is_stopped_hands_over(
+        self, world: World, replicas: tuple[Replica, Replica], kube: Kube, namespace: str
+    ) -> None:
+        one, two = replicas
+        before = await _work(world, "a", 3)
+        began = time.monotonic()
+        stopping = asyncio.create_task(asyncio.to_thread(one.process.stop))
+        await until(lambda: two.process.leads, SLACK)
+        took = time.monotonic() - began
+        print(f"{world.cluster.name}: handed over {took:.2f} s after SIGTERM")
+        assert await stopping == 0
+        assert took < 8, "not by waiting for the lease of 15 s to end"
+        await _all_is_well(world, before)
+        lease = await kube.get("leases", "slurm-pod-scheduler", namespace=namespace)
+        assert lease["spec"]["leaseTransitions"] == 1
+        events = await kube.items("events", namespace=namespace)
+        told = [it["message"] for it in events if it["reason"] == "LeaderElection"]
+        assert len(told) == 2
+        assert all(message.endswith(" became leader") for message in told)
+
+
+class TestHooks:
+    """Slurm's hooks may reach any of them."""
+
+    @pytest.fixture
+    def timing(self, tmp_path: Path) -> tuple[str, ...]:
+        """The defaults, with a hooks API."""
+        return (f"--hooks-api-token-file={secret_file(tmp_path)}",)
+
+    async def test_standby_holds_the_next_job_until_the_pod_has_stopped(
+        self, world: World, replicas: tuple[Replica, Replica]
+    ) -> None:
+        one, two = replicas
+        with hooks_on(world.cluster, two.process.hooks_url):
+            await next_job_is_held(world)
+        assert one.process.leads, "the one that was asked stands by"
+
+    async def test_standby_sends_on_what_is_for_the_leader(
+        self, world: World, replicas: tuple[Replica, Replica]
+    ) -> None:
+        pod = await running_pod(world, stop_seconds=1)
+        gone = f"units/{pod['metadata']['uid']}/gone"
+        one, two = (it.process.hooks_url for it in replicas)
+        assert await _hook(one, "hints", job="7", event="ended") == (202, "heard")
+        assert await _hook(two, "hints", job="7", event="ended") == _NOT_THE_LEADER
+        assert await _hook(one, gone) == (409, f"busy: {world.namespace}/train")
+        assert await _hook(two, gone) == _NOT_THE_LEADER
+        await world.delete()
+        await world.gone()
+        for each in (one, two):
+            await world.until("it says so", partial(_says_gone, each, gone))
+
+
+async def test_leader_that_is_killed_is_followed_after_its_lease(
+    world: World, replicas: tuple[Replica, Replica]
+) -> None:
+    one, two = replicas
+    before = await _work(world, "a", 3)
+    await _create(world, "b", 6)
+    one.process.kill()
+    took = await _taken_over(world, two, "SIGKILL")
+    assert LEASE - RENEW < took < LEASE + SLACK
+    await _all_is_well(world, before, *(f"b-{number}" for number in range(6)))
+    await asyncio.to_thread(one.process.start)
+    assert "stands by" in one.process.role
+
+
+async def test_leader_that_stood_still_writes_nothing_when_it_goes_on(
+    world: World, replicas: tuple[Replica, Replica], api_log: AuditLog | None
+) -> None:
+    one, two = replicas
+    before = await _work(world, "a", 3)
+    await _create(world, "b", 6)
+    one.process.suspend()
+    await _taken_over(world, two, "SIGSTOP")
+    await world.delete("a-0")
+    await _create(world, "c", 3)
+    went_on = time.time()
+    one.process.resume()
+    status = await asyncio.to_thread(one.process.ended, seconds=SLACK)
+    assert status == 1
+    assert "the lease is lost" in one.process.log_tail(200)
+    created = [
+        f"{name}-{number}" for name, count in (("b", 6), ("c", 3)) for number in range(count)
+    ]
+    await _all_is_well(world, before[1:], *created)
+    late = one.wrote(since=went_on, audit=api_log)
+    assert len(late) <= 1, "one was perhaps between its permit and the system call, none came after"
+    assert two.wrote(since=went_on, audit=api_log) != [], "the judge sees writes"
+
+
+async def test_leader_without_the_api_server_ends_before_another_leads(
+    world: World, replicas: tuple[Replica, Replica], api_log: AuditLog | None
+) -> None:
+    one, two = replicas
+    before = await _work(world, "a", 3)
+    await _create(world, "b", 6)
+    one.kube.cut()
+    status = asyncio.create_task(asyncio.to_thread(one.process.ended, seconds=RENEW + SLACK))
+    await _taken_over(world, two, "partition")
+    leads_since = time.time()
+    assert await status == 1
+    await _all_is_well(world, before, *(f"b-{number}" for number in range(6)))
+    one.kube.heal()
+    assert one.wrote(since=leads_since, audit=api_log) == []
+
+
+async def test_nobody_leads_while_no_lease_can_be_renewed(
+    world: World, replicas: tuple[Replica, Replica], api_log: AuditLog | None
+) -> None:
+    one, two = replicas
+    before = await _work(world, "a", 3)
+    for each in replicas:
+        each.kube.cut()
+    assert await asyncio.to_thread(one.process.ended, seconds=RENEW + SLACK) == 1
+    ended = time.time()
+    await until(lambda: "lease " in two.process.role, RENEW + SLACK)
+    assert not two.process.leads
+    for each in replicas:
+        each.kube.heal()
+    await _taken_over(world, two, "API server that hung")
+    await asyncio.to_thread(one.process.start)
+    await _create(world, "b", 3)
+    await _all_is_well(world, before, *(f"b-{number}" for number in range(3)))
+    assert "stands by" in one.process.role
+    assert one.wrote(since=ended, audit=api_log) == []
+
+
+async def _hook(url: str, what: str, **fields: str) -> tuple[int, str]:
+    """What a hook is told."""
+    head = {"Authorization": f"Bearer {SECRET}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/v1/{what}", data=fields, headers=head) as answer,
+    ):
+        return answer.status, (await answer.text()).strip()
+
+
+async def _says_gone(url: str, question: str) -> bool:
+    return (await _hook(url, question))[0] == 200
+
+
+async def _create(world: World, name: str, count: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(world.create(f"{name}-{number}"))
+
+
+async def _work(world: World, name: str, count: int) -> list[Object]:
+    """Pods that run."""
+    await _create(world, name, count)
+    return [await world.running(f"{name}-{number}") for number in range(count)]
+
+
+async def _taken_over(world: World, by: Replica, why: str) -> float:
+    began = time.monotonic()
+    await until(lambda: by.process.leads, LEASE + SLACK)
+    took = time.monotonic() - began
+    print(f"{world.cluster.name}: taken over {took:.2f} s after {why}, lease of {LEASE:g} s")
+    return took
+
+
+async def _all_is_well(world: World, before: list[Object], *created: str) -> None:
+    """What ran runs on, what was created runs, and each has one job."""
+    for name in created:
+        await world.running(name)
+    world.unharmed(*before)
+    await world.one_placeholder_each()

@@ -1,0 +1,169 @@
+"""The hooks API over TLS: who asks it trusts the authority it was given, and nobody else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.handover import (
+    cancel_placeholder,
+    guards,
+    next_job,
+    running_pod,
+    script_begun,
+    started_after_the_pod,
+)
+from tests.support.hooks import TlsFiles, flags_for_scripts, hooks_on, replace, secret_file
+from tests.support.live import LiveCluster
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(150)
+
+_AUTHORITY: Final = "hooks-ca.crt"
+_KILL_WAIT_SECONDS: Final = 30
+
+Trouble = Callable[[TlsFiles], object]
+TROUBLES: Final[dict[str, Trouble]] = {
+    "certificate of an unknown authority": TlsFiles.change_authority,
+    "certificate that has expired": lambda tls: tls.issue(expired=True),
+}
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> TlsFiles:
+    """What the scheduler shows to those who ask."""
+    return TlsFiles(tmp_path)
+
+
+@pytest.fixture
+def scheduler(
+    cluster: Cluster, tls: TlsFiles, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[SchedulerProcess]:
+    """The scheduler with a hooks API of that certificate; a mark adds flags."""
+    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}", *tls_flags(tls))
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+def tls_flags(tls: TlsFiles) -> tuple[str, ...]:
+    return (
+        f"--hooks-api-tls-cert-file={tls.certificate}",
+        f"--hooks-api-tls-key-file={tls.key}",
+    )
+
+
+def trusting(world: World, tls: TlsFiles) -> str:
+    """The guard's CA_FILE, with the authority of now."""
+    replace(world.cluster.hooks_folder / _AUTHORITY, tls.authority)
+    return f"{world.cluster.hooks_seen_as}/{_AUTHORITY}"
+
+
+async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
+    world: World, tls: TlsFiles
+) -> None:
+    with hooks_on(world.cluster, world.scheduler.hooks_https_url, CA_FILE=trusting(world, tls)):
+        pod = await running_pod(world)
+        following = await next_job(world, pod)
+        await cancel_placeholder(world, pod)
+        await started_after_the_pod(world, following)
+    assert guards(world, "freed") == 1
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_job_starts_by_policy_when_the_guard_cannot_trust_a(
+    world: World, tls: TlsFiles, trouble: str
+) -> None:
+    trusted = trusting(world, tls)
+    TROUBLES[trouble](tls)
+    world.scheduler.stop()
+    world.scheduler.start()
+    url = world.scheduler.hooks_https_url
+    with hooks_on(world.cluster, url, CA_FILE=trusted, UNREACHABLE_SECONDS=3):
+        pod = await running_pod(world, cpus=2)
+        following = await next_job(world, pod, cpus=2)
+        await world.job_ended(following, state="COMPLETED")
+    world.unharmed(pod)
+    if isinstance(world.cluster, LiveCluster):
+        (said,) = (it for it in world.cluster.syslog.splitlines() if f"job {following}: " in it)
+        assert f"no answer of {url} for 3 s" in said
+        assert "curl: (60) SSL certificate " in said
+        assert "the job starts (POLICY=open)" in said
+
+
+async def test_certificate_is_renewed_while_the_scheduler_runs(world: World, tls: TlsFiles) -> None:
+    process = world.scheduler.pid
+    tls.change_authority()
+
+    async def taken() -> bool:
+        return "hooks API file renewed" in world.scheduler.log.read_text()
+
+    await world.until("the new certificate is in use", taken)
+    with hooks_on(world.cluster, world.scheduler.hooks_https_url, CA_FILE=trusting(world, tls)):
+        pod = await running_pod(world, cpus=2)
+        following = await next_job(world, pod, cpus=2)
+        await world.job_ended(following, state="COMPLETED")
+    assert guards(world, "free") >= 1
+    assert world.scheduler.pid == process
+
+
+@pytest.mark.live
+class TestScripts:
+    """Placeholders that are scripts ask over TLS; Slurm's own hooks are off."""
+
+    @pytest.fixture(
+        params=[pytest.param("live_26", id="live-26.05"), pytest.param("live_24", id="live-24.11")]
+    )
+    def cluster(self, request: pytest.FixtureRequest) -> Cluster:
+        found: Cluster = request.getfixturevalue(request.param)
+        return found
+
+    @pytest.fixture
+    def scheduler(
+        self, cluster: Cluster, tls: TlsFiles, tmp_path: Path
+    ) -> Iterator[SchedulerProcess]:
+        replace(tmp_path / _AUTHORITY, tls.authority)
+        flags = (
+            *flags_for_scripts(tmp_path, scheme="https"),
+            f"--hooks-api-ca-file={tmp_path / _AUTHORITY}",
+            *tls_flags(tls),
+        )
+        with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+            yield process
+
+    async def test_script_that_trusts_the_certificate_ends_with_its_pod(self, world: World) -> None:
+        pod = await running_pod(world)
+        job = await script_begun(world, pod)
+        await cancel_placeholder(world, pod)
+        await world.gone()
+        gone_at = time.monotonic()
+        await world.job_ended(job.job_id, state="CANCELLED")
+        assert time.monotonic() - gone_at < 5
+        assert isinstance(world.cluster, LiveCluster)
+        assert "no answer" not in await world.cluster.read(f"/tmp/slurm-{job.job_id}.out")
+
+    @pytest.mark.parametrize("trouble", TROUBLES)
+    async def test_node_is_held_for_kill_wait_when_the_script_cannot_trust_a(
+        self, world: World, tls: TlsFiles, trouble: str
+    ) -> None:
+        TROUBLES[trouble](tls)
+        world.scheduler.stop()
+        world.scheduler.start()
+        pod = await running_pod(world, cpus=2)
+        other = await running_pod(world, name="other", cpus=2)
+        job = await script_begun(world, pod)
+        cancelled_at = time.monotonic()
+        await cancel_placeholder(world, pod)
+        await world.job_ended(job.job_id, state="CANCELLED")
+        assert _KILL_WAIT_SECONDS - 3 < time.monotonic() - cancelled_at < _KILL_WAIT_SECONDS + 10
+        world.unharmed(other)
+        assert isinstance(world.cluster, LiveCluster)
+        output = await world.cluster.read(f"/tmp/slurm-{job.job_id}.out")
+        (said,) = (it for it in output.splitlines() if it.startswith("slurm-pod-scheduler: "))
+        assert "curl: (60) SSL certificate " in said
+        assert f"job {job.job_id}: no answer of " in world.cluster.syslog

@@ -1,0 +1,94 @@
+"""A Deployment makes a new pod at once for each that ends: its jobs come later and later."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.sandbox import SandboxCluster
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(240)
+
+_REASON = "ControllerBackOff"
+# At the least, of 10 and 20 s.
+_SECOND, _THIRD = 7.5, 15.0
+
+
+async def test_pods_of_a_deployment_whose_jobs_are_always_ended_get_theirs_later_and_later(
+    world: World,
+) -> None:
+    await world.kube.create("deployments", _deployment(), namespace=world.namespace)
+    assert not _waits(await _end(world)), "one end is no loop"
+    for least_seconds in (_SECOND, _THIRD):
+        began = time.monotonic()
+        pod = await _end(world)
+        assert _waits(pod)
+        assert await world.slurm.live_placeholders(world.namespace) == []
+        if isinstance(world.cluster, SandboxCluster):
+            return  # the rest is told in virtual time
+        await _with_a_job(world, pod["metadata"]["uid"])
+        assert time.monotonic() - began >= least_seconds
+
+
+async def _end(world: World) -> Object:
+    """End the job of the pod that runs. Gives its successor, which has a job or says why not."""
+    pod = await _one(world, phase="Running")
+    job = await world.placeholder(pod)
+    await world.slurm.cancel(job.job_id)
+    after = await _one(world, but=pod["metadata"]["uid"])
+    told = await _job_or_reason(world, after["metadata"]["uid"])
+    if waits := _waits(told):
+        assert "of ReplicaSet looping-" in waits
+        assert f"PlaceholderCancelled: Slurm job {job.job_id} was cancelled" in waits
+    return told
+
+
+def _waits(pod: Object) -> str:
+    """What it says of that, empty where it does not wait for it."""
+    told = pods.condition(pod, "PodScheduled") or {}
+    return str(told["message"]) if told.get("reason") == _REASON else ""
+
+
+async def _one(world: World, *, phase: str = "", but: str = "") -> Object:
+    """The one pod that is not about to go."""
+
+    async def look() -> Object | None:
+        found = await world.kube.items("pods", namespace=world.namespace)
+        stay = [it for it in found if not pods.leaving(it) and it["metadata"]["uid"] != but]
+        fits = [it for it in stay if not phase or pods.phase(it) == phase]
+        return fits[0] if len(fits) == len(stay) == 1 else None
+
+    return await world.until(f"one pod is {phase or 'there'}", look)
+
+
+async def _job_or_reason(world: World, uid: str) -> Object:
+    async def look() -> Object | None:
+        pod = await _named(world, uid)
+        return pod if _waits(pod) or pods.annotation(pod, pods.JOB_ID) else None
+
+    return await world.until("the pod has a job, or says why not", look)
+
+
+async def _with_a_job(world: World, uid: str) -> Object:
+    async def look() -> Object | None:
+        pod = await _named(world, uid)
+        return pod if pods.annotation(pod, pods.JOB_ID) else None
+
+    return await world.until("the pod has a job", look)
+
+
+async def _named(world: World, uid: str) -> Object:
+    found = await world.kube.items("pods", namespace=world.namespace)
+    return next(it for it in found if it["metadata"]["uid"] == uid)
+
+
+def _deployment() -> Object:
+    template = pods.pod("looping", grace=1)
+    del template["metadata"]["name"]
+    selector = {"matchLabels": {"app": "looping"}}
+    spec = {"replicas": 1, "selector": selector, "template": template}
+    return {"metadata": {"name": "looping"}, "spec": spec}

@@ -1,0 +1,67 @@
+"""etcd is restored from an older backup: what came after it never was, for Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.stories.clusters import LIVE, told_on
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.live import LiveCluster
+from tests.support.world import World
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+
+# A minute of being behind, and the longest pause between two looks.
+_NOTICED_SECONDS: Final = 150
+_STAYS: Final = ("stays-0", "stays-1")
+
+
+cluster = told_on(*LIVE)
+
+
+async def test_older_backup_harms_no_pod_that_is_in_it(
+    world: World, cluster: LiveCluster, tmp_path: Path
+) -> None:
+    for rule in ("I3", "I5", "I6"):
+        world.audit.accepted[rule] = "the audit log tells of what the API server has forgotten"
+    filler = await world.fill(leave_cpus=8)
+    stays = await _running(world, *_STAYS)
+    await world.create("late", cpus="32")
+    await world.waiting("late")
+    await _running(world, "went")
+    went = await world.placeholder(await world.running("went"))
+    await cluster.back_up_kubernetes(tmp_path / "backup")
+
+    await world.delete("went")
+    await world.gone("went")
+    await world.job_ended(went.job_id)
+    await world.end_native(filler)
+    late = await world.running("late")
+    held = await world.placeholder(late)
+    newer = await world.placeholder((await _running(world, "newer"))[0])
+
+    await cluster.restore_kubernetes(tmp_path / "backup")
+    assert await asyncio.to_thread(world.scheduler.ended, seconds=_NOTICED_SECONDS) == 1
+    assert "was restored from a backup" in world.scheduler.log_tail()
+    await asyncio.to_thread(world.scheduler.start)
+
+    bound = await world.bound("late")
+    assert pods.node_of(bound) == pods.node_of(late)
+    assert (await world.placeholder(bound)).job_id == held.job_id
+    await world.job_ended(newer.job_id)
+    await world.event("PlaceholderCancelled", name="went")
+    await world.delete("went")
+    await world.gone("went")
+    world.unharmed(*stays)
+    jobs = await world.one_placeholder_each()
+    assert {job.tag["unit"] for job in jobs.values()} == {*_STAYS, "late"}
+
+
+async def _running(world: World, *names: str) -> list[Object]:
+    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in names))
+    return [await world.running(name) for name in names]

@@ -1,0 +1,106 @@
+"""The clock of the leader's machine is an hour behind the standby's, then an hour ahead: the one
+leads as long as it renews, the other follows soon after its end, whatever the Lease says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.stories.clusters import told_on
+from tests.support.cluster import Cluster
+from tests.support.kube import Kube, Object
+from tests.support.own_clock import OwnClock, seconds_off
+from tests.support.replicas import SLACK, Replica, pair, until
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+
+_HOUR: Final = 3600
+_LEASE: Final = 12.0
+_TIMING: Final = (
+    f"--leader-elect-lease-duration={_LEASE}s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=1s",
+)
+
+
+# Who leads does not depend on the release of Slurm.
+cluster = told_on("live-26.05")
+
+
+@pytest.fixture
+async def replicas(
+    cluster: Cluster, kube: Kube, namespace: str, tmp_path: Path, own_clock: OwnClock
+) -> AsyncIterator[tuple[Replica, Replica]]:
+    """The first one leads, by a clock of its own; the second one stands by."""
+    opening = pair(
+        cluster,
+        kube,
+        folder=tmp_path,
+        namespace=namespace,
+        flags=_TIMING,
+        launch=own_clock.launch,
+    )
+    async with opening as found:
+        yield found
+
+
+@pytest.fixture
+def scheduler(replicas: tuple[Replica, Replica]) -> SchedulerProcess:
+    """Whose log is shown when a story fails."""
+    return replicas[1].process
+
+
+@pytest.mark.slow
+async def test_standby_goes_by_its_own_clock_and_not_by_the_time_in_the_lease(
+    world: World, replicas: tuple[Replica, Replica], own_clock: OwnClock
+) -> None:
+    one, two = replicas
+    await world.create("first")
+    first = await world.running("first")
+    led = (await _lease(world))["spec"]
+    for off in (-_HOUR, _HOUR):
+        own_clock.set_off(off)
+        await _leads_on(world, two, off)
+    lease = (await _lease(world))["spec"]
+    assert (lease["holderIdentity"], lease.get("leaseTransitions")) == (
+        led["holderIdentity"],
+        led.get("leaseTransitions"),
+    )
+    one.process.kill()
+    assert seconds_off(await _lease(world)) > _HOUR / 2, "it seems to be good for an hour"
+    await until(lambda: two.process.leads, _LEASE + SLACK)
+    await world.create("second")
+    await world.running("second")
+    world.unharmed(first)
+    await world.one_placeholder_each()
+
+
+async def _leads_on(world: World, standby: Replica, off: int) -> None:
+    """For longer than a lease lasts there are renewals by that clock, and the other stands by."""
+
+    async def renewed() -> float | None:
+        lease = await _lease(world)
+        is_off = abs(seconds_off(lease) - off) < _HOUR / 4
+        return datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp() if is_off else None
+
+    since = await world.until(f"it renews {off} s off", renewed)
+
+    async def for_long() -> bool:
+        assert not await asyncio.to_thread(lambda: standby.process.leads)
+        now = await renewed()
+        assert now is not None, "the clock has stayed where it was set"
+        return now - since > _LEASE + 1
+
+    await world.until("it has led for longer than a lease", for_long)
+
+
+async def _lease(world: World) -> Object:
+    return await world.kube.get("leases", "slurm-pod-scheduler", namespace=world.namespace)

@@ -1,0 +1,124 @@
+"""slurmctld has lost all it knew, so that ids start again and others get them, or has forgotten the
+jobs that have ended: each pod keeps its node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from tests.stories.clusters import LIVE, told_on
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(240)
+
+_NAMES: Final = tuple(f"many-{number}" for number in range(20))
+_FOREIGN: Final = 5
+
+
+cluster = told_on("sandbox-26.05", *LIVE)
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["scheduler there", "scheduler away"])
+async def test_every_pod_keeps_its_node_though_its_id_is_anothers_now(
+    world: World, away: bool
+) -> None:
+    await world.cluster.lose_state()  # so that ids are small enough to come again
+    found = await _running(world)
+    before = await world.one_placeholder_each()
+    if away:
+        await asyncio.to_thread(world.scheduler.kill)
+    await world.cluster.lose_state()
+    await world.set_partition(world.cluster.partition, state="DOWN")
+    foreign = [
+        await world.native_job("foreign", partition=world.cluster.partition, cpus_per_task=1)
+        for _ in range(_FOREIGN)
+    ]
+    assert {job.job_id for job in before.values()} & set(foreign)
+    if away:
+        await asyncio.to_thread(world.scheduler.start)
+    await world.until("each pod has asked for its node again", lambda: _asked_again(world, found))
+    await world.set_partition(world.cluster.partition)
+    await world.until("each pod holds its node again", lambda: _hold_their_nodes(world))
+    world.unharmed(*found)
+    for job_id in foreign:
+        record = await world.slurm.job(job_id)
+        assert record is not None
+        # A script of the former job of that id, which ends on the node only now, can fail it
+        # (24.11.5): slurmd knows ids only.
+        assert record.live or record.reason == "NonZeroExitCode", record
+    assert not [it for it in found if "BrakeEngaged" in await _reasons(world, it)]
+
+
+async def test_pods_that_run_come_before_the_jobs_that_were_in_the_queue_already(
+    world: World,
+) -> None:
+    found = await _running(world)
+    await world.cluster.lose_state()
+    await world.set_partition(world.cluster.partition, state="DOWN")
+    whole = await world.native_job(
+        "whole",
+        partition=world.cluster.partition,
+        nodes=str(len(world.cluster.nodes)),
+        tasks=len(world.cluster.nodes),
+        cpus_per_task=world.cluster.cpus_per_node,
+    )
+    await world.until("each pod has asked for its node again", lambda: _asked_again(world, found))
+    await world.set_partition(world.cluster.partition)
+    await world.until("each pod holds its node again", lambda: _hold_their_nodes(world))
+    record = await world.slurm.job(whole)
+    assert record is not None
+    assert record.states == ("PENDING",)
+    world.unharmed(*found)
+
+
+async def test_pods_whose_jobs_were_forgotten_while_nobody_looked_keep_their_nodes(
+    world: World,
+) -> None:
+    """MinJobAge: how the jobs have ended is not known any more, and that ends nothing."""
+    found = await _running(world)
+    before = await world.one_placeholder_each()
+    await asyncio.to_thread(world.scheduler.kill)
+    for job in before.values():
+        await world.slurm.cancel(job.job_id)
+        await world.job_ended(job.job_id)
+    await world.cluster.purge()
+    assert not [it for it in before.values() if await world.slurm.job(it.job_id)]
+    await asyncio.to_thread(world.scheduler.start)
+    await world.until("each pod holds its node again", lambda: _hold_their_nodes(world))
+    world.unharmed(*found)
+    assert not [it for it in found if "BrakeEngaged" in await _reasons(world, it)]
+
+
+async def _running(world: World) -> list[Object]:
+    world.audit.accepted["I2"] = (
+        "Slurm has lost the records of the jobs that the pods were bound by"
+    )
+    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in _NAMES))
+    return [await world.running(name) for name in _NAMES]
+
+
+async def _asked_again(world: World, found: list[Object]) -> bool:
+    jobs = await world.slurm.live_placeholders(world.namespace)
+    wanted = {pod["metadata"]["uid"]: pods.node_of(pod) for pod in found}
+    return {job.tag["uids"][0]: job.tag.get("node") for job in jobs} == wanted
+
+
+async def _hold_their_nodes(world: World) -> bool:
+    jobs = await world.one_placeholder_each()
+    found = await world.kube.items("pods", namespace=world.namespace)
+    return all(
+        (job := jobs[pod["metadata"]["uid"]]).states == ("RUNNING",)
+        and job.nodes == pods.node_of(pod)
+        and pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
+        for pod in found
+    )
+
+
+async def _reasons(world: World, pod: Object) -> set[str]:
+    events = await world.kube.events_of(pod["metadata"]["name"], namespace=world.namespace)
+    return {event["reason"] for event in events}

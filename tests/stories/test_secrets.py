@@ -1,0 +1,85 @@
+"""No secret is seen anywhere by those who read logs, metrics, Events, pods and jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.hooks import secret_file
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+_OLD = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjEsInN1biI6InJvb3QifQ.b2xkLXRva2VuLW9mLXRoaXMtdGVzdA"
+
+
+@pytest.fixture
+def token(cluster: Cluster, tmp_path: Path) -> Path:
+    """The scheduler's token file."""
+    path = tmp_path / "token"
+    path.write_bytes(cluster.slurm_token_file.read_bytes())
+    return path
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """The secret of the hooks."""
+    return secret_file(tmp_path)
+
+
+@pytest.fixture
+def scheduler(
+    cluster: Cluster, tmp_path: Path, token: Path, secret: Path
+) -> Iterator[SchedulerProcess]:
+    """The scheduler, which tells all it can in its log."""
+    flags = (f"--slurm-auth-token-file={token}", f"--hooks-api-token-file={secret}")
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+async def test_secrets_are_seen_nowhere(
+    world: World, cluster: Cluster, token: Path, secret: Path
+) -> None:
+    _set(token, _OLD)
+    await world.create()
+    await world.until("Slurm has refused the token", lambda: _refused(world))
+    _set(token, cluster.slurm_token_file.read_text(encoding="utf-8"))
+    pod = await world.running()
+    record = await world.placeholder(pod)
+    await world.create("wrong", slurm={"partition": "nowhere"})
+    await world.event("SlurmRejected", name="wrong")
+    events = await world.kube.items("events", namespace=world.namespace)
+
+    said = {
+        "log": world.scheduler.log.read_text(encoding="utf-8"),
+        "metrics": world.scheduler.metrics_text(),
+        "Events": json.dumps(events),
+        "pod": json.dumps(pod),
+        "job": json.dumps(record.raw),
+    }
+    uid = pod["metadata"]["uid"]
+    assert [where for where, text in said.items() if uid not in text] == ["metrics"]
+    for name, hidden in _secrets(cluster, token, secret).items():
+        assert hidden
+        assert [where for where, text in said.items() if hidden in text] == [], name
+
+
+def _secrets(cluster: Cluster, token: Path, secret: Path) -> dict[str, str]:
+    """The parts of each that nobody else has: all tokens of auth/jwt begin alike."""
+    return {
+        "expired token of Slurm": _OLD.rpartition(".")[2],
+        "token of Slurm": token.read_text(encoding="utf-8").strip().rpartition(".")[2],
+        "token of Kubernetes": cluster.kube_token,
+        "secret of the hooks": secret.read_text(encoding="utf-8").strip(),
+    }
+
+
+def _set(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+async def _refused(world: World) -> bool:
+    return "error 1007" in world.scheduler.log.read_text(encoding="utf-8")

@@ -1,0 +1,100 @@
+"""The address of slurmrestd leads to another Slurm for a while: nothing of it is believed there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from tests.support.cluster import Cluster, release
+from tests.support.kube import Object
+from tests.support.relay import Relay
+from tests.support.slurm import SlurmHand
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(240)
+
+_NAMES: Final = tuple(f"many-{number}" for number in range(12))
+
+
+@dataclass(frozen=True)
+class Two:
+    """The scheduler's own Slurm, and another in which jobs of others have the same ids."""
+
+    relay: Relay
+    other: Cluster
+    hand: SlurmHand
+    foreign: int
+
+
+@pytest.fixture
+def cluster(two_clusters: tuple[Cluster, Cluster]) -> Cluster:
+    return two_clusters[0]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(("sandbox_26", "sandbox_24"), id="sandbox-26.05"),
+        pytest.param(("live_26", "live_24"), id="live-26.05", marks=pytest.mark.live),
+        pytest.param(("live_24", "live_26"), id="live-24.11", marks=pytest.mark.live),
+    ]
+)
+def two_clusters(request: pytest.FixtureRequest) -> tuple[Cluster, Cluster]:
+    own, other = (request.getfixturevalue(name) for name in request.param)
+    return own, other
+
+
+@pytest.fixture
+async def two(world: World, two_clusters: tuple[Cluster, Cluster]) -> AsyncIterator[Two]:
+    _, other = two_clusters
+    hand = SlurmHand(other.slurm_url, major=release(other), token=other.slurm_token)
+    async with Relay(world.cluster) as relay:
+        await asyncio.to_thread(world.scheduler.stop)
+        world.scheduler.add_flags(f"--slurm-api-base={relay.url}")
+        await asyncio.to_thread(world.scheduler.start)
+        foreign = await hand.submit("foreign", partition=other.partition)
+        yield Two(relay, other, hand, foreign)
+        await hand.cancel(foreign)
+        relay.turn_to(world.cluster)
+        await asyncio.to_thread(world.scheduler.stop)
+        world.scheduler.add_flags(f"--slurm-api-base={world.cluster.slurm_url}")
+        await asyncio.to_thread(world.scheduler.start)
+
+
+async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
+    world: World, two: Two
+) -> None:
+    found = await _running(world)
+    before = await world.one_placeholder_each()
+    two.relay.turn_to(two.other)
+    await world.until("the scheduler is not ready", lambda: _ready(world, 0))
+    # What is done meanwhile waits for the right Slurm: a deletion, and a pod that is new.
+    await world.delete(_NAMES[0])
+    await world.create("later", cpus="1", memory="100Mi")
+    await world.told("the answer is of the Slurm cluster", name="later")
+    await world.gone(_NAMES[0])
+    assert not await two.hand.placeholders(world.namespace), "a job was made in another Slurm"
+    record = await two.hand.job(two.foreign)
+    assert record is not None
+    assert record.live, "a job of another Slurm was ended"
+    two.relay.turn_to(world.cluster)
+    await world.until("the scheduler is ready", lambda: _ready(world, 1))
+    await world.running("later")
+    after = await world.one_placeholder_each()
+    world.unharmed(*found[1:])
+    kept = {pod["metadata"]["uid"] for pod in found[1:]}
+    assert {uid: after[uid].job_id for uid in kept} == {uid: before[uid].job_id for uid in kept}
+    assert not await two.hand.placeholders(world.namespace)
+
+
+async def _running(world: World) -> list[Object]:
+    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in _NAMES))
+    return [await world.running(name) for name in _NAMES]
+
+
+async def _ready(world: World, value: int) -> bool:
+    shown = await asyncio.to_thread(world.scheduler.metrics)
+    return shown.get("slurm_pod_scheduler_ready") == value

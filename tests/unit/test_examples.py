@@ -1,0 +1,118 @@
+"""The examples are settings, policies and manifests that the product takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from annotations import ContainerResources, JobRequest, PodSpec, Rules, parse
+from scheduler.__main__ import parser
+from scheduler.flags import load
+from scheduler.policy.file import read
+from tests.support.admission import rendered
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "deploy/examples"
+SETTINGS = sorted(EXAMPLES.glob("*/settings*.yaml"))
+POLICIES = sorted(EXAMPLES.glob("**/policy*.yaml"))
+# Keys of the Helm chart by the flag they become.
+VALUES = {
+    "scheduler-name": ("name",),
+    "node-mapping": ("nodeMapping",),
+    "cluster-id": ("clusterId",),
+    "watch-namespace": ("scope", "namespaces"),
+    "slurm-api-base": ("config", "slurm", "apiBase"),
+    "slurm-kill-wait": ("config", "slurm", "killWait"),
+    "placeholder-mode": ("config", "scheduler", "placeholderMode"),
+    "termination-offset": ("config", "scheduler", "terminationOffset"),
+    "gpu-types": ("config", "scheduler", "gpuTypes"),
+    "gpu-type-keys": ("config", "scheduler", "gpuTypeKeys"),
+}
+# What the chart sets by itself where the value stands.
+WITH_THE_CHART = {"policy-file", ("scope", "type"), ("scope", "nodeAccess")}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(EXAMPLES))
+
+
+def leaves(tree: dict[str, Any], *above: str) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for key, it in tree.items():
+        plain = not isinstance(it, dict) or key in {"gpuTypes"}
+        found |= {(*above, key): it} if plain else leaves(it, *above, key)
+    return found
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=name)
+def test_settings_are_taken(path):
+    settings = load(parser().parse_args(["run", "--config", str(path)]), {})
+    assert settings.node_mapping
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=name)
+def test_values_of_the_chart_say_the_same(path):
+    settings = yaml.safe_load(path.read_text())
+    beside = path.with_name(path.name.replace("settings", "values"))
+    values = leaves(yaml.safe_load(beside.read_text())["scheduler"])
+    policy = values.pop(("policy", "existingConfigMap"), None)
+    assert bool(policy) == ("policy-file" in settings)
+    given = {VALUES[key]: it for key, it in settings.items() if key not in WITH_THE_CHART}
+    assert {key: it for key, it in values.items() if key not in WITH_THE_CHART} == given
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=name)
+def test_values_are_some_that_the_chart_has(path):
+    beside = path.with_name(path.name.replace("settings", "values"))
+    chart = yaml.safe_load((ROOT / "deploy/helm/slurm-pod-scheduler/values.yaml").read_text())
+    known = leaves(chart["scheduler"])
+    assert set(leaves(yaml.safe_load(beside.read_text())["scheduler"])) <= set(known)
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=name)
+def test_policy_is_taken(path):
+    assert read(path).rules
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/admission.txt")), ids=name)
+def test_settings_of_the_admission_policies_are_taken(path):
+    settings = dict(line.split("=", 1) for line in path.read_text().splitlines())
+    text = str(rendered(settings))
+    assert all(f"'{key}': '{value}'" in text for key, value in settings.items())
+
+
+def test_every_example_has_a_guide():
+    folders = {it.parent.name for it in SETTINGS}
+    guides = {it.stem for it in (ROOT / "docs/coexistence").glob("*.md")}
+    assert folders == guides
+    for folder in folders:
+        guide = (ROOT / f"docs/coexistence/{folder}.md").read_text(encoding="utf-8")
+        for it in (EXAMPLES / folder).iterdir():
+            assert it.name in guide, f"{it} is not told of in its guide"
+
+
+def test_quick_start_asks_for_more_than_its_sandbox_has():
+    deployment = yaml.safe_load((EXAMPLES / "quick-start.yaml").read_text())
+    page = (ROOT / "docs/quick-start.md").read_text(encoding="utf-8")
+    found = re.search(r"sandbox --nodes (\d+) --gpus-per-node (\d+)", page)
+    assert found is not None
+    room = int(found[1]) * int(found[2])
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = (
+        ContainerResources(name=it["name"], **it["resources"]) for it in pod["containers"]
+    )
+    request = parse(
+        PodSpec(
+            annotations={},
+            containers=(container,),
+            termination_grace_period_seconds=pod["terminationGracePeriodSeconds"],
+        ),
+        Rules(),
+    )
+    assert isinstance(request, JobRequest)
+    assert request.gres == "gres/gpu:1"
+    assert deployment["spec"]["replicas"] > room
