@@ -29,10 +29,13 @@ from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
 from scheduler.look import Look
+from scheduler.metrics import Metrics
 from scheduler.nodemap import NodeMap
 from scheduler.nodes import Nodes
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurmnodes import SlurmNodes
+from scheduler.slurmwatch import due
+from scheduler.successors import Successors
 from scheduler.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState, SlurmClient, StaticToken
 
@@ -171,7 +174,10 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
         rules=Rules(),
         rulebook=Rulebook(prefixes=Rules().prefixes),
         clock=lambda: _NOW,
-        doubtful=lambda _pod: False,
+        looked_through=lambda: True,
+        covered=lambda _created: True,
+        left_over=lambda _uid, _nodes: 0,
+        successors=Successors(metrics=Metrics(), clock=lambda: _NOW),
     )
     found = [unit for uid in uids if (unit := look.unit(uid))]
     for number, unit in enumerate(found):
@@ -192,6 +198,31 @@ def _same_names(store: Store[Node]) -> Nodes:
     return Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
 
 
+def choosing(units: int) -> list[Pace]:
+    """What a pulse does before its full looks, where every job would do: of all units the few that
+    were not looked at for longest.
+    """
+    _, found = _cluster(units)
+    for number, unit in enumerate(found):
+        if unit.job is not None:
+            unit.job.looked_at = float(number * 7919 % units)
+    return [
+        measure("all sorted, then cut", units, lambda: _sorted(found)[:1]),
+        measure("one look to spend", units, lambda: due(found, _any, now=_NOW, most=1)),
+        measure("a second saved up, 16", units, lambda: due(found, _any, now=_NOW, most=16)),
+        measure("none to spend", units, lambda: due(found, _any, now=_NOW, most=0)),
+    ]
+
+
+def _sorted(units: Sequence[Unit]) -> list[Unit]:
+    kept = [unit for unit in units if unit.job is not None and _any(unit, unit.job, _NOW)]
+    return sorted(kept, key=lambda unit: unit.job.looked_at if unit.job else 0.0)
+
+
+def _any(_unit: Unit, _job: Placeholder, _now: float) -> bool:
+    return True
+
+
 def run(units: int) -> None:
     """All measurements."""
     samples = mix(units)
@@ -208,6 +239,8 @@ def run(units: int) -> None:
     for pace in passes:
         print(pace.line(reference))
     print(f"  1000 units: decide {_of_thousand(mixed)}, a whole pass {_of_thousand(passes[0])}")
+    print("which jobs a pulse looks at in full, of all units")
+    show(choosing(units))
     print("actions of the mix: " + ", ".join(f"{n} {name}" for name, n in _actions(facts)))
 
 

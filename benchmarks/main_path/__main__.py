@@ -1,6 +1,7 @@
 """`python -m benchmarks.main_path --on sandbox --pods 1000`: pods/s and what they cost.
 
-Each burst through the scheduler has one through a loop without logic before it, for comparison.
+Each burst through the scheduler has one through a loop without logic before it, for comparison;
+`--guard` adds one with the handover guard on.
 Exit status 1 where the scheduler, or the bare loop, did not get all pods bound.
 """
 
@@ -47,6 +48,7 @@ def main() -> int:
                     pods=args.pods,
                     rounds=args.rounds,
                     watch_seconds=args.watch_seconds,
+                    guard=args.guard,
                     say=_say,
                 )
             )
@@ -73,10 +75,13 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         metavar="S",
         help=f"how long requests are counted; default: 15, below {_SMALL} pods 5",
     )
+    add("--guard", action="store_true", help="bursts with the handover guard on, too; live only")
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     args = parser.parse_args(argv)
     if args.nodes is not None and args.on == "live":
         parser.error(f"--nodes is {args.nodes}: the live rig has {NODES[args.release]} nodes")
+    if args.guard and args.on != "live":
+        parser.error("--guard needs --on live: the sandbox's hooks are a model")
     if args.nodes is None:
         args.nodes = NODES[args.release]
     if args.watch_seconds is None:
@@ -96,7 +101,7 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         )
     if not 1 <= args.rounds <= 100:
         parser.error(f"--rounds is {args.rounds}: expected 1 to 100")
-    jobs = args.pods * (2 * args.rounds + 1)
+    jobs = args.pods * (2 * args.rounds + 1)  # --guard is for the live rig
     if args.on == "sandbox" and jobs >= _MOST_JOBS:
         parser.error(
             f"--pods is {args.pods} and --rounds {args.rounds}: expected pods x (2 rounds + 1) "

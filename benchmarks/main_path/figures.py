@@ -116,13 +116,14 @@ class Relief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run; bare and scheduler in pairs, one pair a round."""
+    """A whole run; a burst of each kind a round, `guarded` ones only where they were asked for."""
 
     servers: str
     nodes: int
     pods: int
     bare: list[Burst]
     scheduler: list[SchedulerBurst]
+    guarded: list[SchedulerBurst]
     waiting: list[Waiting]
     relief: Relief
 
@@ -131,3 +132,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         """The scheduler's pods per second by the bare loop's, round by round."""
         pairs = zip(self.bare, self.scheduler, strict=True)
         return [full.burst.per_second / bare.per_second for bare, full in pairs]
+
+    @property
+    def guard_ratios(self) -> list[float]:
+        """Pods per second with the handover guard on by those with it off, round by round."""
+        pairs = zip(self.guarded, self.scheduler, strict=False)
+        return [on.burst.per_second / off.burst.per_second for on, off in pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -151,7 +151,11 @@ class ObservedScheduler:
 
 @asynccontextmanager
 async def running(
-    servers: Servers, folder: Path, *, slurm_url: str = ""
+    servers: Servers,
+    folder: Path,
+    *,
+    slurm_url: str = "",
+    flags: Sequence[str] = ("--hooks-api-bind-address=0",),
 ) -> AsyncIterator[ObservedScheduler]:
     """`python -m scheduler run` with its default settings, ended at the end of the block."""
     probes, metrics = free_ports(2)
@@ -166,7 +170,7 @@ async def running(
             *("--scheduler-name=slurm-scheduler", "--log-format=json"),
             f"--health-probe-bind-address=127.0.0.1:{probes}",
             f"--metrics-bind-address=127.0.0.1:{metrics}",
-            "--hooks-api-bind-address=0",
+            *flags,
             env={key: it for key, it in os.environ.items() if not key.startswith(ENV_PREFIX)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=descriptor,

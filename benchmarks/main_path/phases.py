@@ -28,14 +28,16 @@ from benchmarks.main_path.figures import (
 from benchmarks.main_path.hands import NAMESPACE, Hands, hands
 from benchmarks.main_path.observed import BOUND, SUBMITTED, ObservedScheduler, Scrape
 from benchmarks.main_path.servers import Servers
+from tests.support.hooks import hooks_on, secret_file
 from tests.support.pods import node_of
+from tests.support.ports import free_ports
 from tests.support.slurm_rest import read_token
 
-_REQUESTS: Final = "slurm_scheduler_slurm_requests_total"
-_KUBE_REQUESTS: Final = "slurm_scheduler_kube_requests_total"
-_STALLS: Final = "slurm_scheduler_loop_stalls_total"
-_LAG: Final = "slurm_scheduler_loop_lag_max_seconds"
-_STAGES: Final = "slurm_scheduler_stage_seconds"
+_REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
+_KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
+_STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
+_LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
+_STAGES: Final = "slurm_pod_scheduler_stage_seconds"
 _SETTLE_SECONDS: Final = 3.0
 
 
@@ -56,14 +58,17 @@ class Run:
         self._say = say
         self._patience = 60.0 + pods / 5.0
 
-    async def all(self, *, rounds: int, watch_seconds: float) -> Figures:
+    async def all(self, *, rounds: int, watch_seconds: float, guard: bool) -> Figures:
         """Everything; raises SchedulerFailed, BareLoopFailed, ClearingFailed."""
-        bares, schedulers = [], []
+        bares, schedulers, guarded = [], [], []
         for number in range(1, rounds + 1):
             self._say(f"round {number} of {rounds}: bare loop")
             bares.append(await self._bare())
             self._say(f"round {number} of {rounds}: scheduler")
             schedulers.append(await self._scheduler())
+            if guard:
+                self._say(f"round {number} of {rounds}: scheduler, and the handover guard")
+                guarded.append(await self._guarded())
         waiting, relief = await self._full(watch_seconds)
         return Figures(
             servers=self._servers.name,
@@ -71,6 +76,7 @@ class Run:
             pods=self._pods,
             bare=bares,
             scheduler=schedulers,
+            guarded=guarded,
             waiting=waiting,
             relief=relief,
         )
@@ -117,10 +123,21 @@ class Run:
         await self._hands.until("no pods", self._hands.no_pods, seconds=self._patience)
         await self._hands.until("no jobs", self._hands.none_left, seconds=self._patience)
 
-    async def _scheduler(self) -> SchedulerBurst:
+    async def _guarded(self) -> SchedulerBurst:
+        """PrologSlurmctld of each job asks before its pod is bound."""
+        (port,) = free_ports(1)
+        flags = (
+            f"--hooks-api-bind-address=127.0.0.1:{port}",
+            f"--hooks-api-token-file={secret_file(self._folder)}",
+        )
+        with hooks_on(self._servers, f"http://127.0.0.1:{port}"):
+            return await self._scheduler(*flags)
+
+    async def _scheduler(self, *flags: str) -> SchedulerBurst:
         """As the reference, it finds the pods there when it starts."""
         await self._hands.create(self._names(0, self._pods))
-        async with observed.running(self._servers, self._folder) as scheduler:
+        flags = flags or ("--hooks-api-bind-address=0",)
+        async with observed.running(self._servers, self._folder, flags=flags) as scheduler:
             await scheduler.until_logged(SUBMITTED, 1, seconds=self._patience)
             startup, queued = scheduler.cpu_seconds(), scheduler.queued_seconds()
             await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
@@ -204,12 +221,13 @@ async def run(
     pods: int,
     rounds: int,
     watch_seconds: float,
+    guard: bool,
     say: Callable[[str], None],
 ) -> Figures:
     """A whole run on these servers."""
     async with hands(servers) as both:
         steps = Run(servers, both, folder=folder, pods=pods, say=say)
-        return await steps.all(rounds=rounds, watch_seconds=watch_seconds)
+        return await steps.all(rounds=rounds, watch_seconds=watch_seconds, guard=guard)
 
 
 async def _watched(

@@ -38,6 +38,9 @@ def _bursts(figures: Figures) -> Iterator[str]:
     for number, (bare, full, ratio) in enumerate(rounds, 1):
         yield _burst_line(f"{number} bare loop", bare, "")
         yield _burst_line(f"{number} scheduler", full.burst, f"{ratio:.2f}")
+        if figures.guarded:
+            burst, by = figures.guarded[number - 1].burst, figures.guard_ratios[number - 1]
+            yield _burst_line(f"{number} with guard", burst, f"{by:.2f}")
 
 
 def _burst_line(label: str, burst: Burst, ratio: str) -> str:

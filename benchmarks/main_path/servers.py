@@ -31,7 +31,9 @@ class ServersError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Where they listen and how to get in. `nodes` are all empty, with 64 CPUs each."""
+    """Where they listen and how to get in. `nodes` are all empty, with 64 CPUs each. The settings
+    of Slurm's hooks go into `hooks_folder`, None where there is none; hooks see it as the other.
+    """
 
     name: str
     release: str
@@ -42,6 +44,8 @@ class Servers:
     kube_ca: Path | None
     slurm_url: str
     slurm_token_file: Path
+    hooks_folder: Path | None = None
+    hooks_seen_as: str = "/etc/slurm"
 
     @property
     def external(self) -> bool:
@@ -115,6 +119,7 @@ def live(release: str) -> Iterator[Servers]:
             kube_ca=kube.ca,
             slurm_url=slurm.url,
             slurm_token_file=slurm.token_file,
+            hooks_folder=slurm.hooks_folder,
         )
 
 

@@ -1,0 +1,168 @@
+"""How long nobody leads: from what befalls the leader until the other scheduler leads, and until a
+pod that was created in that moment is bound.
+
+    python -m benchmarks.failover --rounds 5                                 # sandbox
+    python -m benchmarks.failover --on live --release 26.05 --rounds 5       # as root
+
+Two schedulers with the default lease (15 s, 10 s, 2 s), of which each is the leader in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.rigs import kube_build, slurm_build
+from tests.rigs.kube import KubeRig
+from tests.rigs.node_sim import SimulatedNodes
+from tests.rigs.simulator.nodes import NodeShape
+from tests.rigs.slurm import SlurmRig
+from tests.support import pods
+from tests.support.cluster import Cluster
+from tests.support.kube import Kube
+from tests.support.live import LiveCluster
+from tests.support.replicas import Replica, access, replica
+from tests.support.sandbox import SandboxCluster
+
+_LOOK_SECONDS: Final = 0.02
+_LONGEST_SECONDS: Final = 60.0
+
+Act = Callable[[Replica], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What befalls the leader, and what has it back as one that stands by."""
+
+    name: str
+    befalls: Act
+    mends: Act
+
+
+def _resume(it: Replica) -> None:
+    it.process.resume()
+    it.process.ended(seconds=_LONGEST_SECONDS)
+    it.process.start()
+
+
+def _heal(it: Replica) -> None:
+    it.process.ended(seconds=_LONGEST_SECONDS)
+    it.kube.heal()
+    it.process.start()
+
+
+CASES: Final = (
+    Case("stopped (SIGTERM)", lambda it: it.process.stop(), lambda it: it.process.start()),
+    Case("killed (SIGKILL)", lambda it: it.process.kill(), lambda it: it.process.start()),
+    Case("stands still (SIGSTOP)", lambda it: it.process.suspend(), _resume),
+    Case("no way to the API server", lambda it: it.kube.cut(), _heal),
+)
+
+
+class Pair:
+    """Two schedulers; who leads is found out anew for each measurement."""
+
+    def __init__(self, cluster: Cluster, kube: Kube, namespace: str, both: list[Replica]) -> None:
+        self._cluster = cluster
+        self._kube = kube
+        self._namespace = namespace
+        self._both = both
+        self._pods = 0
+
+    async def measure(self, case: Case) -> tuple[float, float]:
+        """Seconds until the other one leads, and until the pod is bound."""
+        await _until(lambda: _said(any(it.process.leads for it in self._both)))
+        leader, other = sorted(self._both, key=lambda it: not it.process.leads)
+        began = time.monotonic()
+        fault = asyncio.create_task(asyncio.to_thread(case.befalls, leader))
+        name = f"pod-{self._pods}"
+        self._pods += 1
+        body = pods.pod(name, container=self._cluster.container)
+        await self._kube.create("pods", body, namespace=self._namespace)
+        await _until(lambda: asyncio.to_thread(lambda: other.process.leads))
+        leads = time.monotonic()
+        await _until(lambda: self._bound(name))
+        bound = time.monotonic()
+        await fault
+        await asyncio.to_thread(case.mends, leader)
+        await self._kube.delete("pods", name, namespace=self._namespace, grace_seconds=0)
+        return leads - began, bound - began
+
+    async def _bound(self, name: str) -> bool:
+        return (
+            pods.node_of(await self._kube.get("pods", name, namespace=self._namespace)) is not None
+        )
+
+
+async def _said(answer: bool) -> bool:
+    return answer
+
+
+async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(_LONGEST_SECONDS):
+        while not await holds():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _measure(cluster: Cluster, cases: list[Case], rounds: int, folder: Path) -> None:
+    async with AsyncExitStack() as stack:
+        client = Kube(cluster.kube_url, token=cluster.kube_token, ca=cluster.kube_ca)
+        kube = await stack.enter_async_context(client)
+        namespace = f"bench-{secrets.token_hex(4)}"
+        await kube.create_namespace(namespace)
+        both = []
+        for name in ("one", "two"):
+            token = await stack.enter_async_context(access(kube, cluster, namespace, name))
+            made = replica(
+                cluster, folder=folder, name=name, namespace=namespace, token=token, flags=()
+            )
+            both.append(stack.enter_context(made))
+            await asyncio.to_thread(both[-1].process.start)
+        pair = Pair(cluster, kube, namespace, both)
+        print(f"{cluster.name}: seconds, median (least to most) of {rounds}")
+        print(f"{'the leader':28} {'another leads':>24} {'a new pod is bound':>24}")
+        for case in cases:
+            took = [await pair.measure(case) for _ in range(rounds)]
+            shown = (_shown([it[column] for it in took]) for column in (0, 1))
+            print(f"{case.name:28} {' '.join(shown)}", flush=True)
+
+
+def _shown(took: list[float]) -> str:
+    return f"{f'{statistics.median(took):.2f}  ({min(took):.2f} to {max(took):.2f})':>24}"
+
+
+def _cluster(stack: ExitStack, on: str, major: str) -> Cluster:
+    if on == "sandbox":
+        return stack.enter_context(SandboxCluster(major))
+    slurm = stack.enter_context(SlurmRig(slurm_build.ensure(major)))
+    kube = stack.enter_context(KubeRig(kube_build.ensure()))
+    shapes = [NodeShape(name=name) for name in slurm.nodes]
+    stack.enter_context(SimulatedNodes(kube, shapes))
+    return LiveCluster(kube, slurm)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.failover", description=__doc__)
+    parser.add_argument("--on", choices=("sandbox", "live"), default="sandbox")
+    parser.add_argument("--release", choices=("24.11", "26.05"), default="26.05")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="cases whose name begins so")
+    asked = parser.parse_args()
+    cases = [case for case in CASES if case.name.startswith(asked.only)]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        asyncio.run(_measure(_cluster(stack, asked.on, asked.release), cases, asked.rounds, folder))
+
+
+if __name__ == "__main__":
+    main()
