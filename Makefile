@@ -6,9 +6,14 @@ STAMP  := $(VENV)/.installed
 TESTS  ?= tests
 ARGS   ?=
 # The stories wait more than they compute; each worker has a sandbox of its own.
-WORKERS ?= 4
+WORKERS ?= 9
+# Each has a Kubernetes and two Slurms of its own: about 1.5 GiB of memory.
+LIVE_WORKERS ?= 3
+SOAK_MINUTES ?= 30
+# A number plays that soak again; without one each is another.
+SOAK_SEED ?=
 
-.PHONY: help venv demo test test-live lint format docs bench bench-smoke lock clean
+.PHONY: help venv demo test test-sweep test-live soak lint format docs manifests bench bench-smoke image image-sbom rig kind kind-down lock clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,40 +30,81 @@ demo: $(STAMP) ## watch pods go through Slurm on the embedded sandbox
 	$(BIN)/slurm-pod-scheduler demo $(ARGS)
 
 test: $(STAMP) ## fast tier: unit, property, component, stories on the sandbox
-	$(BIN)/python -m pytest $(TESTS) -m "not live" -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) -m "not live and not sweep" -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-sweep: $(STAMP) ## a crash at every point, every fault on every call, in virtual time
+	$(BIN)/python -m pytest $(TESTS) -m sweep -n auto --dist worksteal $(ARGS)
 
 test-live: $(STAMP) ## live tier: real kube-apiserver, etcd, kubelet and Slurm (root on Debian)
 	$(BIN)/python -m tests.rigs.setup
-	$(BIN)/python -m pytest $(TESTS) -m live $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) -m "live and not soak" -n $(LIVE_WORKERS) --dist loadgroup $(ARGS)
 
-lint: $(STAMP) ## format, lint, types, layers
+soak: $(STAMP) ## churn and faults on real servers for SOAK_MINUTES (root on Debian)
+	$(BIN)/python -m tests.rigs.setup
+	$(BIN)/python -m pytest tests/stories/soak -m soak -s --soak-minutes $(SOAK_MINUTES) \
+		$(if $(SOAK_SEED),--soak-seed $(SOAK_SEED)) $(ARGS)
+
+lint: $(STAMP) ## format, lint, types, layers, shell scripts, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/shellcheck deploy/*/*.sh scheduler/*.sh tests/rigs/*.sh .ci/run
+	$(BIN)/python .ci/audit.py requirements/runtime.txt requirements/image.txt requirements/dev.txt
 
 format: $(STAMP) ## rewrite to the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## rewrite the tables that come from the code
+docs: $(STAMP) ## rewrite the tables and dashboards that come from the code
 	$(BIN)/python -m scheduler.docs
+	$(BIN)/python -m deploy.helm.dashboards
+	$(BIN)/python -m deploy.helm.values_docs
+	$(BIN)/python -m scheduler.admission
+	$(BIN)/python -m deploy.helm.admission
+	$(BIN)/python -m tests.rigs.kind_conf
+
+manifests: $(STAMP) ## rewrite the plain manifests from the Helm chart (builds helm with Go)
+	$(BIN)/python -m tests.rigs.manifests
 
 bench: $(STAMP) ## the benchmarks, full size, on the sandbox
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.scrape
+	$(BIN)/python -m benchmarks.failover
 	$(BIN)/python -m benchmarks.main_path --on sandbox --pods 1000
 
 bench-smoke: $(STAMP) ## a short run of each benchmark
 	$(BIN)/python -m benchmarks.decode --pods 1000
 	$(BIN)/python -m benchmarks.decide --units 2000
+	$(BIN)/python -m benchmarks.scrape --units 1000
+	$(BIN)/python -m benchmarks.failover --rounds 1 --only stopped
 	$(BIN)/python -m benchmarks.main_path --on sandbox --pods 100
+
+image: ## the container image, by docker, podman or buildah (docs/image.md)
+	deploy/image/image.sh build $(ARGS)
+
+image-sbom: ## print what is in the image, as CycloneDX
+	@deploy/image/image.sh sbom
+
+rig: $(STAMP) ## real Kubernetes and Slurm with the chart installed, until Ctrl-C (root on Debian)
+	$(BIN)/python -m tests.rigs --chart $(ARGS)
+
+kind: $(STAMP) ## a Kubernetes by kind, a Slurm and the scheduler in containers, and stories on them
+	deploy/kind/up.sh
+	deploy/kind/test.sh
+	PYTHON=$(BIN)/python deploy/kind/stories.sh $(ARGS)
+
+kind-down: ## take them away
+	deploy/kind/down.sh
 
 lock: ## rewrite the lock files (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 	  --group dev pyproject.toml -o requirements/dev.txt
 	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 	  pyproject.toml -o requirements/runtime.txt
+	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
+	  --group pyproject.toml:image -o requirements/image.txt
 
 clean: ## remove what this Makefile made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
