@@ -61,7 +61,8 @@ class TestUnsavedCrash:
         return found
 
     async def test_forgotten_jobs_harm_no_pod(self, world: World) -> None:
-        scene = await _scene(world)
+        # What ended before is saved as such: else it would run again, with nobody to end it.
+        scene = await _scene(world, saved=True)
         await world.cluster.stop("slurmctld", kill=True)
         await world.cluster.start("slurmctld")
         await _all_end_well(world, scene)
@@ -152,8 +153,10 @@ async def test_stopped_scheduler_ends_in_order_and_leaves_pods_alone(world: Worl
     await _all_end_well(world, scene)
 
 
-async def _scene(world: World) -> Scene:
+async def _scene(world: World, *, saved: bool = False) -> Scene:
     filler = await world.fill(leave_cpus=8)
+    if saved:
+        await world.cluster.save(filler)
     for name in _RUNNING:
         await world.create(name)
     for name in _WAITING:
