@@ -51,9 +51,11 @@ def _placeholder(rig: SlurmRig, **more: Any) -> JobSubmission:
 
 
 async def _ended(client: SlurmClient, job_id: int) -> None:
-    async with asyncio.timeout(30):
+    # One that was cancelled as it started stays COMPLETING for KillWait, which is 30 s.
+    async with asyncio.timeout(80):
         while True:
-            if (await client.job(job_id)).state.ended:
+            state = (await client.job(job_id)).state
+            if state.ended and not state.completing:
                 return
             await asyncio.sleep(0.05)
 

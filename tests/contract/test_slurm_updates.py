@@ -57,6 +57,11 @@ class Waiting:
                 await asyncio.sleep(0.05)
 
 
+def _is_over(job: Job) -> bool:
+    """Its node is free: one that happened to start just now stays COMPLETING for long."""
+    return job.state.ended and not job.state.completing
+
+
 @pytest.fixture
 async def waiting(slurm_peer: Peer) -> AsyncIterator[Waiting]:
     external = slurm_peer.major != "24.11"
@@ -79,7 +84,7 @@ async def waiting(slurm_peer: Peer) -> AsyncIterator[Waiting]:
         yield waiting
         assert await client.cancel(made) == {}
         for job_id in made:
-            await waiting.until(lambda job: job.state.ended, job_id=job_id)
+            await waiting.until(_is_over, job_id=job_id)
 
 
 @pytest.mark.parametrize(

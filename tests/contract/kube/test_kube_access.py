@@ -83,7 +83,11 @@ async def test_pods_as_a_table(kube: KubeClient, namespace: Namespace) -> None:
     assert columns[:7] == ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node"]
     (row,) = answer.body["rows"]
     cells = dict(zip(columns, row["cells"], strict=True))
-    assert (cells["Name"], cells["Status"], cells["Node"]) == ("p1", "Pending", "n-x")
+    assert (cells["Name"], cells["Status"], cells["Node"]) == (
+        "p1",
+        "Pending",
+        namespace.node("n-x"),
+    )
     assert row["object"]["kind"] == "PartialObjectMetadata"
 
 

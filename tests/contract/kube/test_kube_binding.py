@@ -13,7 +13,7 @@ async def test_binding_puts_the_pod_on_the_node_and_marks_it_scheduled(
     assert answer.status == 201
     assert (answer.body["kind"], answer.body["status"]) == ("Status", "Success")
     pod = (await kube.get(namespace.path("pods", "p1"))).body
-    assert pod["spec"]["nodeName"] == "n-x"
+    assert pod["spec"]["nodeName"] == namespace.node("n-x")
     assert condition(pod, "PodScheduled")["status"] == "True"
 
 
@@ -36,7 +36,8 @@ async def test_binding_twice_conflicts_and_names_the_first_node(namespace: Names
     await namespace.bind(node="n1")
     for node in ("n2", "n1"):
         refusal = (await namespace.bind(node=node)).refused(409, "Conflict")
-        assert 'pod p1 is already assigned to node "n1"' in refusal["message"]
+        first = namespace.node("n1")
+        assert f'pod p1 is already assigned to node "{first}"' in refusal["message"]
 
 
 async def test_binding_of_another_uid_conflicts(kube: KubeClient, namespace: Namespace) -> None:

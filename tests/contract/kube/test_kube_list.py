@@ -28,11 +28,11 @@ async def test_list_by_fields(kube: KubeClient, namespace: Namespace) -> None:
     await namespace.pod("free")
     await namespace.pod("other", schedulerName="other-scheduler")
     await namespace.bind("bound", node="n-x")
-    pods = namespace.path("pods")
+    pods, node = namespace.path("pods"), namespace.node("n-x")
     for selector, expected in (
-        ("spec.nodeName=n-x", ["bound"]),
+        (f"spec.nodeName={node}", ["bound"]),
         ("spec.nodeName=", ["free", "other"]),
-        ("spec.nodeName!=n-x,spec.schedulerName!=other-scheduler", ["free"]),
+        (f"spec.nodeName!={node},spec.schedulerName!=other-scheduler", ["free"]),
         ("spec.schedulerName=other-scheduler", ["other"]),
         ("metadata.name=free", ["free"]),
         ("status.phase=Pending", ["bound", "free", "other"]),
