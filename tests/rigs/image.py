@@ -58,7 +58,7 @@ def ensure() -> Path:
             with told("building the container image"):
                 build(archive)
             _forget_old()
-    os.utime(archive)
+        os.utime(archive)
     return archive
 
 

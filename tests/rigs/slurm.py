@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.rigs import accounting, slurm_conf
+from tests.rigs.log_file import LogFile
 from tests.rigs.namespace import Daemon, Namespace
 from tests.rigs.slurm_build import Chroot
 from tests.rigs.slurm_conf import Shape
@@ -42,6 +43,7 @@ _USERS: Final = ("alice", "bob")
 _ENDED: Final = "CD,CA,F,TO,PR,NF,BF,DL,OOM"
 # slurmctld looks for them once a minute.
 _PURGE_SECONDS: Final = 100.0
+_SCRIPT_SECONDS: Final = 30.0
 
 
 class SlurmRig:
@@ -236,10 +238,18 @@ class SlurmRig:
         assert self._syslog is not None
         return self._syslog.text
 
+    def has_logged(self, words: str) -> bool:
+        """Whether a line of slurmctld's log has these words."""
+        log = LogFile(self.log_directory / "slurmctld.log")
+        return any(words.encode() in line for line in log.lines())
+
     def kill_script(self, job_id: int) -> None:
-        """SIGKILL for the script of a batch job."""
-        assert self._namespace is not None
-        self._namespace.call(("pkill", "-KILL", "-f", f"/job{job_id:05}/slurm_script$"))
+        """SIGKILL for the script of a batch job, as soon as slurmd has started it."""
+        until = time.monotonic() + _SCRIPT_SECONDS
+        while not self._succeeds("pkill", "-KILL", "-f", f"/job{job_id:05}/slurm_script$"):
+            if time.monotonic() > until:
+                raise RuntimeError(f"job {job_id} has no script after {_SCRIPT_SECONDS:.0f} s")
+            time.sleep(0.05)
 
     def pid(self, component: str) -> int:
         """The pid of a running component."""
