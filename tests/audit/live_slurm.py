@@ -21,6 +21,7 @@ from tests.rigs.slurm import SlurmRig
 from tests.support.slurm_rest import SlurmRest
 
 _POLL_SECONDS: Final = 0.2
+_LAST_LOOK_SECONDS: Final = 20.0
 # A busy Slurm is left alone for so many times as long as it took to answer.
 _REST: Final = 3.0
 # From so many changes on, one look at all jobs is cheaper than one at each.
@@ -56,10 +57,13 @@ class SlurmRecords:
         self._thread.start()
 
     def read_into(self, records: Records) -> None:
-        """End it after one more look."""
+        """End it after one more look. AssertionError where Slurm does not answer."""
         self._end.set()
         self._thread.join()
-        self._poll()
+        until = time.monotonic() + _LAST_LOOK_SECONDS
+        while not self._poll():
+            assert time.monotonic() < until, "slurmrestd does not answer at the record's end"
+            time.sleep(_POLL_SECONDS)
         records.jobs.extend(self._seen)
         lines = [it.decode(errors="replace") for it in self._log.lines(self._since)]
         records.jobs_asked.extend(asked(lines))
@@ -72,12 +76,13 @@ class SlurmRecords:
             self._poll()
             took = time.monotonic() - began
 
-    def _poll(self) -> None:
+    def _poll(self) -> bool:
+        """Look at what has changed; whether everything was answered."""
         before = self._polled_at
         states = self._states()
         if states is None:
             self._away = True
-            return
+            return False
         sent, received = self._polled_at, time.time()
         # A Slurm that lost its state gives ids out again, and another's job may be in the same one.
         anew = self._away or max(states, default=0) < max(self._known, default=0)
@@ -96,7 +101,7 @@ class SlurmRecords:
                 self._known[job_id] = (state, sent)
             elif not self._was_over(job_id, state):
                 changed.append(job_id)
-        self._look(changed)
+        return self._look(changed)
 
     def _was_over(self, job_id: int, state: tuple[str, ...]) -> bool:
         """Whether it had ended before the record began, and is COMPLETING no more now."""
@@ -104,7 +109,7 @@ class SlurmRecords:
             self._over.discard(job_id)
         return job_id in self._over
 
-    def _look(self, job_ids: list[int]) -> None:
+    def _look(self, job_ids: list[int]) -> bool:
         wanted = set(job_ids)
         paths = ["jobs/"] if len(wanted) > _MANY else [f"job/{it}" for it in job_ids]
         for path in paths:
@@ -115,6 +120,8 @@ class SlurmRecords:
                     since = self._known[raw["job_id"]][1]
                     self._seen.append(_seen(raw, When(since, time.time())))
                     self._known[raw["job_id"]] = (tuple(raw["job_state"]), sent)
+                    wanted.discard(raw["job_id"])
+        return not wanted
 
     def _states(self) -> dict[int, tuple[str, ...]] | None:
         sent = time.time()

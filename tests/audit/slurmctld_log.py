@@ -1,7 +1,8 @@
 """What slurmctld's log tells of jobs: who ended or changed one, and when it began and ended.
 
 To the millisecond, with `SlurmctldDebug=debug2` (measured on 26.05.5 and 24.11.5). slurmctld writes
-a line while it holds its lock on the jobs, so nobody sees what it tells of before it is there.
+most lines while it holds its lock on the jobs, so nobody sees what they tell of before they are
+there; an update's is written after its answer was sent.
 """
 
 from __future__ import annotations
