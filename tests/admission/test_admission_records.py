@@ -46,7 +46,9 @@ def author(policies: KubeRig, namespace: str) -> Ask:
         reference = {"apiGroup": "rbac.authorization.k8s.io", **role}
         body = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
         policies.ask("POST", f"{_RBAC}/namespaces/{namespace}/rolebindings", body)
-    return _as(policies, token(policies, "default", namespace=namespace), namespace)
+    ask = _as(policies, token(policies, "default", namespace=namespace), namespace)
+    until(lambda: ask("GET", "pods").status == 200 and _may_patch(ask), "the author's rights count")
+    return ask
 
 
 @pytest.fixture
@@ -59,7 +61,14 @@ def scheduler(policies: KubeRig, namespace: str) -> Ask:
         group = "/api/v1" if kind in plural else _RBAC
         path = f"{group}{place}/{plural.get(kind, kind.lower() + 's')}"
         assert policies.ask("POST", path, body).status in {201, 409}
-    return _as(policies, token(policies, HOME, namespace=HOME), namespace)
+    ask = _as(policies, token(policies, HOME, namespace=HOME), namespace)
+    until(lambda: _may_patch(ask), "the scheduler's rights count")
+    return ask
+
+
+def _may_patch(ask: Ask) -> bool:
+    """The API server learns of a new role by a watch of its own."""
+    return ask("PATCH", "pods/no-such-pod/status", {}).status == 404
 
 
 def _as(rig: KubeRig, user: str, namespace: str) -> Ask:

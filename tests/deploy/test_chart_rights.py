@@ -179,6 +179,7 @@ async def test_each_right_is_missed_by_one_call(
             refused = [it for it in rights if not await calls.allowed(it, default=served)]
             assert refused == [right]
             await _set_rules(kube, role, role["rules"])
+            await _settled(calls, right, default=served, wanted=True)
     for right in rights:
         await _settled(calls, right, default=served, wanted=True)
 

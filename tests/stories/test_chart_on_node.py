@@ -349,7 +349,11 @@ async def _pod(kube: Kube, installed: Release) -> Object | None:
 
 async def _ready(kube: Kube, installed: Release, *, replicas: int = 1) -> bool:
     found = await kube.get("deployments", _NAME, namespace=installed.namespace)
-    return bool(found["status"].get("readyReplicas") == replicas)
+    status, counts = found["status"], ("replicas", "updatedReplicas", "readyReplicas")
+    # Of this generation: a status told before the last change is as if nothing had been changed.
+    return status.get("observedGeneration") == found["metadata"]["generation"] and all(
+        status.get(it) == replicas for it in counts
+    )
 
 
 async def _has_event(kube: Kube, installed: Release, pod: str) -> bool:

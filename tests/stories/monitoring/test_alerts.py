@@ -47,6 +47,7 @@ async def test_lease_that_somebody_else_holds(world: World, monitor: Monitor) ->
     world.scheduler.add_flags("--leader-elect", f"--leader-elect-resource-namespace={_HOME}")
     await asyncio.to_thread(world.scheduler.start)
     try:
+        await monitor.silent(f"{_P}Down")  # which a slow start may raise
         await world.create()
         await monitor.fires(f"{_P}NoLeader")
         assert "stands by, somebody-else leads" in world.scheduler.role
@@ -109,7 +110,7 @@ async def test_right_that_is_missing(world: World, monitor: Monitor) -> None:
 async def test_token_that_nobody_renews(world: World, monitor: Monitor, site: Site) -> None:
     await world.create()
     await world.running()
-    site.renew(seconds=12)
+    site.renew(seconds=30)
     await monitor.fires(f"{_P}TokenExpiring")
     await monitor.fires(f"{_P}TokenExpiring", f"{_P}TokenRefused", f"{_P}NoAnswerFromSlurm")
     site.renew()
