@@ -50,7 +50,7 @@ async def test_next_pod_is_bound_when_the_one_before_has_stopped(world: World) -
         await cancel_placeholder(world, pod)
         second = await world.bound("second")
     assert pods.node_of(second) == node
-    assert world.history.removed(pod["metadata"]["uid"]), "both pods were on one node"
+    assert pods.has_ended(world.history.of("train")[-1].pod), "both pods were on one node"
     await world.end_native(others)
 
 
@@ -70,7 +70,7 @@ async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World
         await world.cluster.start("slurmctld")
         second = await world.bound("second")
     assert pods.node_of(second) == node
-    assert world.history.removed(pod["metadata"]["uid"]), "both pods were on one node"
+    assert pods.has_ended(world.history.of("train")[-1].pod), "both pods were on one node"
     await world.end_native(others)
 
 
@@ -120,12 +120,13 @@ async def test_settings_that_are_no_shell_hold_nobody_back(world: World) -> None
 
 async def test_job_starts_by_policy_when_a_pod_does_not_stop(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url, WAIT_SECONDS=2):
-        pod = await running_pod(world, stop_seconds=8)
+        pod = await running_pod(world, stop_seconds=18)
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
         await world.job_ended(following, state="COMPLETED")
     assert world.history.removed(pod["metadata"]["uid"]) is None
     assert guards(world, "busy") == 1
+    await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
 
 
 async def test_waiting_outlasts_a_restart_of_the_scheduler(world: World) -> None:

@@ -11,7 +11,13 @@ from typing import Final
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.handover import guards, next_job, running_pod, started_after_the_pod
+from tests.support.handover import (
+    cancel_placeholder,
+    guards,
+    next_job,
+    running_pod,
+    started_after_the_pod,
+)
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
@@ -41,7 +47,7 @@ async def test_flood_of_strangers_holds_up_no_pod_and_no_guard(world: World) -> 
         async with _flooded(port) as refused:
             pod = await running_pod(world)
             following = await next_job(world, pod)
-            await world.slurm.cancel((await world.placeholder(pod)).job_id)
+            await cancel_placeholder(world, pod)
             await started_after_the_pod(world, following)
             await world.until("strangers were sent away", lambda: _sent_away(refused))
     assert guards(world, "freed") == 1

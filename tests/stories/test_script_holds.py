@@ -13,7 +13,7 @@ import pytest
 from tests.stories.clusters import LIVE, told_on
 from tests.support import pods
 from tests.support.cluster import Cluster
-from tests.support.handover import script_begun
+from tests.support.handover import ended_when_told, script_begun
 from tests.support.hooks import flags_for_scripts
 from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
@@ -48,9 +48,7 @@ async def test_node_of_a_cancelled_placeholder_is_free_when_its_pod_has_stopped(
     following = await _next_job(world, node)
     await world.slurm.cancel(job_id)
     await _pending_while_the_pod_is_there(world, following)
-    gone_at = time.monotonic()
-    await world.job_ended(following, state="COMPLETED")
-    assert time.monotonic() - gone_at < 5
+    await ended_when_told(world, following, gone_at=time.monotonic())
     await _in_service(world, node)
 
 
@@ -58,9 +56,7 @@ async def test_deleted_pod_leaves_at_once(world: World) -> None:
     pod, job_id = await _running_pod(world)
     await world.delete()
     await world.gone()
-    gone_at = time.monotonic()
-    await world.job_ended(job_id, state="CANCELLED")
-    assert time.monotonic() - gone_at < 5
+    await ended_when_told(world, job_id, gone_at=time.monotonic())
     await _in_service(world, str(pods.node_of(pod)))
 
 
