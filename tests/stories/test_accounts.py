@@ -98,6 +98,7 @@ async def test_unknown_account_is_told_and_its_making_is_noticed(world: World) -
         assert word in event["message"], event
 
     await world.accounts.set_account(world.namespace)
+    await world.submitted()  # within the 30 s of the pause
     job = await world.placeholder(await world.running())
     assert job.raw["account"] == world.namespace
 
@@ -112,6 +113,7 @@ async def test_qos_that_is_not_allowed_is_told_and_its_permission_is_noticed(wor
         assert word in event["message"], event
 
     await world.accounts.allow(world.namespace, world.namespace)
+    await world.submitted()  # within the 30 s of the pause
     job = await world.placeholder(await world.running())
     assert job.raw["qos"] == world.namespace
 

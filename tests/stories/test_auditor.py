@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from tests.audit.judge import Limits, Violation
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube
+from tests.support.live import LiveCluster
 from tests.support.slurm import Record
 from tests.support.world import World
 
@@ -111,6 +113,9 @@ async def test_foreign_job_changed(world: World) -> None:
     native = await world.native_job(partition=world.cluster.partition)
     answer = await world.slurm.ask("POST", f"job/{native}", body={"comment": "x"}, user="root")
     assert answer.ok
+    if isinstance(world.cluster, LiveCluster):
+        line = f"_slurm_rpc_update_job: complete JobId={native} "
+        await world.until("slurmctld has logged it", partial(world.cluster.logged, line))
     await _found(world, "I8")
 
 

@@ -84,6 +84,7 @@ async def test_warned_pod_has_its_grace_by_whatever_clock(
     )
     await world.gone()
     assert "(GraceTime)" in (await world.event("Preempted"))["message"]
+    await world.removed(pod)
     leaving = [seen.pod for seen in world.history.of("train") if pods.leaving(seen.pod)]
     grace = leaving[0]["metadata"]["deletionGracePeriodSeconds"]
     assert 10 < grace <= 15, "the grace partition gives 15 s"

@@ -89,6 +89,9 @@ async def _keep_alive(scheduler: SchedulerProcess, reaper: Reaper) -> None:
     while True:
         if await asyncio.to_thread(reaper.dead.wait, 0.2):
             await asyncio.to_thread(scheduler.kill)
+            # What was sent arrives before another lives.
+            while not reaper.settled:  # noqa: ASYNC110 - a proxy in another loop
+                await asyncio.sleep(0.02)
             await asyncio.to_thread(scheduler.start)
             reaper.arm()
 

@@ -105,10 +105,15 @@ class TestInOrder:
         await _all_is_well(world, before)
         lease = await kube.get("leases", "slurm-pod-scheduler", namespace=namespace)
         assert lease["spec"]["leaseTransitions"] == 1
-        events = await kube.items("events", namespace=namespace)
-        told = [it["message"] for it in events if it["reason"] == "LeaderElection"]
-        assert len(told) == 2
-        assert all(message.endswith(" became leader") for message in told)
+
+        async def told() -> list[str] | None:
+            events = await kube.items("events", namespace=namespace)
+            found = [it["message"] for it in events if it["reason"] == "LeaderElection"]
+            return found if len(found) >= 2 else None
+
+        messages = await world.until("both have told that they lead", told)
+        assert len(messages) == 2
+        assert all(message.endswith(" became leader") for message in messages)
 
 
 class TestHooks:
@@ -178,6 +183,8 @@ async def test_leader_that_stood_still_writes_nothing_when_it_goes_on(
     await _all_is_well(world, before[1:], *created)
     late = one.wrote(since=went_on, audit=api_log)
     assert len(late) <= 1, "one was perhaps between its permit and the system call, none came after"
+    if any("/binding" in it for it in late):
+        world.audit.accepted["I3"] = "the API server has refused the one that came late"
     assert two.wrote(since=went_on, audit=api_log) != [], "the judge sees writes"
 
 

@@ -55,7 +55,7 @@ async def _time_limit(world: World) -> Fix:
 
 
 async def _reservation(world: World) -> Fix:
-    name = await world.reserve(world.cluster.nodes[0], in_seconds=12)
+    name = await world.reserve(world.cluster.nodes[0], in_seconds=20)
     await world.create(slurm={"reservation": name})
     return _time_passes
 

@@ -48,8 +48,7 @@ async def test_job_ends_only_after_a_container_that_ignores_sigterm(
     assert ended_after >= _GRACE, f"the job ended {ended_after} s after the deletion"
     await world.gone()
     await world.nothing_left()
-    last = world.history.removed(pod["metadata"]["uid"])
-    assert last is not None
+    last = await world.removed(pod)
     assert _exit_code(last.pod) == 137
 
 
@@ -61,8 +60,7 @@ async def test_cancelled_job_ends_its_container_with_grace(
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
     await world.gone()
-    last = world.history.removed(pod["metadata"]["uid"])
-    assert last is not None
+    last = await world.removed(pod)
     assert pods.condition(last.pod, "DisruptionTarget") is not None
     assert _exit_code(last.pod) == 0, "the container was not given its grace"
 

@@ -67,7 +67,7 @@ async def test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it(
     pod = await _running(world, grace=20, partition=world.cluster.grace_partition)
     job = await world.placeholder(pod)
     await _preempt(world, pod)
-    await _gone(world, pod)
+    await world.removed(pod)
     _told(world, pod, reason="Preempted", words=(f"{job.job_id}", "GraceTime"))
     given = _given_grace(world)
     assert 0 < given < 15, "the grace partition gives 15 s"
@@ -76,7 +76,7 @@ async def test_preempted_job_with_grace_time_gives_its_pod_what_is_left_of_it(
 async def test_preempted_job_with_grace_time_leaves_a_short_grace_as_it_is(world: World) -> None:
     pod = await _running(world, grace=1, partition=world.cluster.grace_partition)
     await _preempt(world, pod)
-    await _gone(world, pod)
+    await world.removed(pod)
     _told(world, pod, reason="Preempted", words=("GraceTime",))
     assert _given_grace(world) == 1
 
@@ -231,7 +231,7 @@ async def test_evicted_pod_without_an_owner_is_not_made_again(world: World) -> N
     pod = await _running(world)
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
-    await _gone(world, pod)
+    await world.removed(pod)
     await world.create("second")
     await world.running("second")
     assert await world.kube.find("pods", "train", namespace=world.namespace) is None
@@ -242,8 +242,8 @@ async def test_budget_holds_a_pod_for_as_long_as_the_site_allows(world: World) -
     pod = await _running(world)
     await _budget(world)
     job = await world.placeholder(pod)
-    await world.slurm.cancel(job.job_id)
     began = time.monotonic()
+    await world.slurm.cancel(job.job_id)
     await _evicted(world, pod, reason="PlaceholderCancelled", words=(f"{job.job_id}",))
     leaving = next(it for it in world.history.of("train") if pods.leaving(it.pod))
     assert leaving.at - began >= 5
@@ -290,7 +290,7 @@ async def test_deployment_of_three_heals_through_slurm(world: World) -> None:
     await world.until("three run again, the victim not among them", healed)
     live = await world.slurm.live_placeholders(world.namespace)
     assert len(live) == 3, live
-    assert world.history.removed(victim) is not None
+    await world.removed(first[victim])
 
 
 async def _running(world: World, *, grace: int = _GRACE, **slurm: str) -> Object:
@@ -312,20 +312,11 @@ async def _preempt(world: World, pod: Object) -> None:
 
 async def _evicted(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:
     """The pod is told, then deleted with its own grace, and goes; its job's end is in the Event."""
-    await _gone(world, pod)
+    await world.removed(pod)
     _told(world, pod, reason=reason, words=words)
     assert _given_grace(world) == _GRACE
     event = await world.event(reason)
     assert words[0] in event["message"]
-
-
-async def _gone(world: World, pod: Object) -> None:
-    uid = pod["metadata"]["uid"]
-
-    async def removed() -> bool:
-        return world.history.removed(uid) is not None
-
-    await world.until("the pod is gone", removed)
 
 
 def _told(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:

@@ -181,6 +181,10 @@ class LiveCluster:
         """As in Cluster."""
         await asyncio.to_thread(self._slurm.kill_script, job_id)
 
+    async def logged(self, words: str) -> bool:
+        """Whether slurmctld's log has a line with these words."""
+        return await asyncio.to_thread(self._slurm.has_logged, words)
+
     async def _scontrol(self, *arguments: str) -> None:
         await asyncio.to_thread(self._slurm.call, "scontrol", *arguments)
 

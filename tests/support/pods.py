@@ -83,6 +83,11 @@ def node_of(pod: Object) -> str | None:
     return None if name is None else str(name)
 
 
+def has_ended(pod: Object) -> bool:
+    """Whether its containers have, and none of them will be started again."""
+    return phase(pod) in {"Succeeded", "Failed"}
+
+
 def leaving(pod: Object) -> bool:
     """Whether its deletion was asked for."""
     return "deletionTimestamp" in pod["metadata"]

@@ -13,7 +13,7 @@ import aiohttp
 from tests.audit.audit import Audit
 from tests.support import pods
 from tests.support.cluster import Accounts, Cluster
-from tests.support.history import History
+from tests.support.history import History, Seen
 from tests.support.kube import Kube, KubeAnswerError, Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import Record, SlurmHand
@@ -206,6 +206,14 @@ class World:
 
         await self.until(f"pod {name} is gone", look)
 
+    async def removed(self, pod: Object) -> Seen:
+        """The last state of a pod, once the watch has told that it was removed."""
+
+        async def look() -> Seen | None:
+            return self.history.removed(pod["metadata"]["uid"])
+
+        return await self.until(f"{pods.summary(pod)} was removed", look)
+
     async def placeholder(self, pod: Object) -> Record:
         """The job a pod's annotation names."""
         job_id = pods.annotation(pod, pods.JOB_ID)
@@ -314,6 +322,8 @@ class World:
         for job_id in self._native:
             await self.end_native(job_id)
         for kind in ("deployments", "jobs", "pods"):
+            if kind == "pods":
+                await self.until("nobody makes pods again", self._no_replica_set)
             for it in await self.kube.items(kind, namespace=self.namespace):
                 name = it["metadata"]["name"]
                 await self.kube.delete(kind, name, namespace=self.namespace)
@@ -326,6 +336,9 @@ class World:
             for record in await self.slurm.live_placeholders(self.namespace):
                 await self.slurm.cancel(record.job_id)
             await self.kube.delete("namespaces", self.namespace)
+
+    async def _no_replica_set(self) -> bool:
+        return not await self.kube.items("replicasets", namespace=self.namespace)
 
     async def _is_empty(self) -> bool:
         return not await self.kube.items("pods", namespace=self.namespace)
@@ -351,10 +364,10 @@ def waits_for_slurm(pod: Object) -> bool:
 
 
 async def _answer(look: Callable[[], Awaitable[T | None]]) -> T | None:
-    """What `look` gives, None while an API server is being restarted."""
+    """What `look` gives, None while a server is being restarted or stands still."""
     try:
         return await look()
-    except aiohttp.ClientError:
+    except (aiohttp.ClientError, TimeoutError):  # `until` itself is ended by a cancel
         return None
     except KubeAnswerError as refusal:
         if refusal.status < 429:
