@@ -20,7 +20,7 @@ from slurmapi import Job, SlurmClient, SlurmError
 log = structlog.get_logger(__name__)
 
 # A cancel is worth more than a word about it.
-_LONGEST_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 3.0
 _SILENCE_SECONDS: Final = 10.0
 # Longer ones are refused: bytes of UTF-8 are counted (measured on 26.05.5 and 24.11.5).
 _LONGEST_COMMENT: Final = 1024
@@ -28,8 +28,9 @@ _SEPARATOR: Final = "; "
 
 
 class Farewell:
-    """One try for each job, within a second; what fails is counted and nothing more. After one that
-    took too long there is none for a while: many pods that end at once must not wait one by one.
+    """One try for each job, of a few seconds; what fails is counted and nothing more. After one
+    that took too long there is none for a while: many pods that end at once must not wait one by
+    one.
     """
 
     def __init__(

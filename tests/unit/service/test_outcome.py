@@ -157,13 +157,13 @@ async def test_slurm_that_is_slow_to_take_an_outcome_delays_no_cancel(slurm, kub
 
     slurm.update_job = stuck
     kube.end_containers(UID)
-    await asyncio.sleep(3)
+    await asyncio.sleep(5)
     assert not slurm.live(job_id)
     assert len(service.units) == 0 or service.units.get(UID).job.record is not None
 
 
 async def test_crowd_that_ends_does_not_wait_for_a_slow_slurm_one_by_one(slurm, kube, service):
-    """Workers are few; each would wait a second for each pod of theirs."""
+    """Workers are few; each would wait for each pod of theirs."""
     service.start()
     await asyncio.sleep(3)
     for number in range(100):
@@ -177,7 +177,7 @@ async def test_crowd_that_ends_does_not_wait_for_a_slow_slurm_one_by_one(slurm, 
     slurm.update_job = stuck
     for number in range(100):
         kube.delete(f"uid-{number}")
-    await asyncio.sleep(5)
+    await asyncio.sleep(7)
     assert not [job_id for job_id in slurm.jobs if slurm.live(job_id)]
 
 
