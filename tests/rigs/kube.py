@@ -26,6 +26,11 @@ from tests.support.ports import free_ports
 
 _MANAGER: Final = "kube-controller-manager"
 _COMPONENTS: Final = ("etcd", "kube-apiserver", _MANAGER)
+# A controller manager that works makes the first anew, which nobody uses; without the other one the
+# API server refuses every pod of the namespace.
+_ACCOUNTS: Final = tuple(
+    f"/api/v1/namespaces/{it}/serviceaccounts/default" for it in ("kube-node-lease", "default")
+)
 _ASK_SECONDS: Final = 10.0
 _JSON: Final = "application/json"
 _CONTENT: Final = {"PATCH": "application/merge-patch+json"}
@@ -120,6 +125,8 @@ class KubeRig:
             "kube-apiserver": self._apiserver_command,
             _MANAGER: self._manager_command,
         }[component]()
+        if component == _MANAGER:
+            self.ask("DELETE", _ACCOUNTS[0])
         daemon = Daemon(command, log=self.log_directory / f"{component}.log")
         self._daemons[component] = daemon
         daemon.wait_until(lambda: self._answers(component), what=component)
@@ -146,17 +153,15 @@ class KubeRig:
         return {it["metadata"]["name"] for it in nodes if _is_ready(it)}
 
     def _answers(self, component: str) -> bool:
-        # Without its service account the API server refuses every pod of a namespace.
-        base, path = {
-            "etcd": (f"http://127.0.0.1:{self._etcd}", "/health"),
-            "kube-apiserver": (self.url, "/readyz"),
-            "kube-controller-manager": (
-                self.url,
-                "/api/v1/namespaces/default/serviceaccounts/default",
-            ),
+        urls = {
+            "etcd": (f"http://127.0.0.1:{self._etcd}/health",),
+            "kube-apiserver": (f"{self.url}/readyz",),
+            _MANAGER: tuple(self.url + it for it in _ACCOUNTS),
         }[component]
         try:
-            return _ask(base + path, self._context, "GET", None, token=self.token).status == 200
+            return all(
+                _ask(it, self._context, "GET", None, token=self.token).status == 200 for it in urls
+            )
         except OSError:
             return False
 
