@@ -5,6 +5,7 @@ What only faults can show is asked for after faults, and is listed with the reas
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -75,6 +76,15 @@ async def _life(world: World) -> None:
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
         await world.job_ended(following, state="COMPLETED")
+    await world.gone()
+    # Until then the scheduler may want to ask about its job once more.
+    await world.until("there is no unit without a pod", lambda: _one_unit_each(world))
+
+
+async def _one_unit_each(world: World) -> bool:
+    metrics = await asyncio.to_thread(world.scheduler.metrics)
+    there = await world.kube.items("pods", namespace=world.namespace)
+    return metrics["slurm_pod_scheduler_units"] == len(there)
 
 
 async def _trouble(world: World, monitor: Monitor) -> None:
