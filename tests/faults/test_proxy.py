@@ -216,13 +216,16 @@ async def test_silence_lasts_until_the_client_leaves(
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await client.reader.read(1)
+    async with asyncio.timeout(10):
+        while arrives and not upstream.asked:  # noqa: ASYNC110 - a mere list
+            await asyncio.sleep(0.01)
     assert bool(upstream.asked) == arrives
 
 
 async def test_refusal_is_of_connections_and_passes(
     client: Client, proxy: FaultProxy, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "_REFUSED_SECONDS", 0.2)
+    monkeypatch.setattr(faults, "_REFUSED_SECONDS", 1.0)
     play.add(faults.refused)
     port = int(proxy.url.rpartition(":")[2])
     await client.ask(PING)
@@ -330,7 +333,7 @@ async def slurm(play: Play) -> AsyncIterator[SlurmClient]:
         client = SlurmClient(
             proxy.url,
             token=StaticToken(mint_token(sandbox.slurm.key, "root", 60)),
-            deadlines=Deadlines(silence=0.5),
+            deadlines=Deadlines(silence=2),
             retry=once,
         )
         yield await stack.enter_async_context(client)

@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -25,8 +26,6 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 KNOWN = {"Authorization": f"Bearer {SECRET}"}
 # What is to be cut off is so soon; everything else has time, however busy the machine is.
 PATIENT = Limits(wait_seconds=10, waits=3, body_seconds=10)
-HASTY = Limits(wait_seconds=0.2, waits=3, body_seconds=0.2)
-hasty = pytest.mark.parametrize("limits", [HASTY], ids=["hasty"])
 
 
 class Served:
@@ -76,13 +75,18 @@ def limits() -> Limits:
 
 
 @pytest.fixture
-async def served(scene, secrets, limits) -> AsyncIterator[Served]:
+def stranger_seconds() -> float:
+    return 10
+
+
+@pytest.fixture
+async def served(scene, secrets, limits, stranger_seconds) -> AsyncIterator[Served]:
     served = Served(scene, secrets, limits=limits)
     listener = Listener(
         served.api.app(),
         admitted=served.api.admitted,
         connections=8,
-        stranger_seconds=limits.body_seconds,
+        stranger_seconds=stranger_seconds,
     )
     served.port = await listener.open(HERE)
     yield served
@@ -96,7 +100,7 @@ async def test_free_node(served):
 
 async def test_busy_node_names_who_is_in_the_way(served):
     served.scene.departing_pod("a")
-    assert await served.post("/v1/guard", job=7, nodes="n1", wait=1) == (409, "busy: ns/a\n")
+    assert await served.post("/v1/guard", job=7, nodes="n1", wait=3) == (409, "busy: ns/a\n")
 
 
 def waits(served: Served) -> float | None:
@@ -108,18 +112,18 @@ def waits(served: Served) -> float | None:
 async def test_wait_ends_when_the_pod_is_gone(served):
     served.scene.departing_pod("a")
     asking = asyncio.create_task(served.post("/v1/guard", job=7, nodes="n1", wait=50))
-    await asyncio.sleep(0.05)
-    assert waits(served) == 1
+    async with asyncio.timeout(10):
+        while waits(served) != 1:  # noqa: ASYNC110 - a mere number
+            await asyncio.sleep(0.01)
     served.scene.stop("a")
     assert await asking == (200, "freed\n")
     assert waits(served) == 0
 
 
-@hasty
+@pytest.mark.parametrize("limits", [replace(PATIENT, wait_seconds=1)], ids=["1 s"])
 async def test_nobody_waits_longer_than_the_bound(served):
     served.scene.departing_pod("a")
-    async with asyncio.timeout(3):
-        assert (await served.post("/v1/guard", job=7, nodes="n1", wait=999999999))[0] == 409
+    assert (await served.post("/v1/guard", job=7, nodes="n1", wait=999999999))[0] == 409
 
 
 async def test_what_is_not_known_is_said(served):
@@ -215,7 +219,7 @@ async def test_endless_body_is_refused(served):
     assert status == 413
 
 
-@hasty
+@pytest.mark.parametrize("limits", [replace(PATIENT, body_seconds=0.2)], ids=["0.2 s"])
 async def test_body_that_drips_is_cut_off(served):
     head = (
         f"POST /v1/guard HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
@@ -224,13 +228,12 @@ async def test_body_that_drips_is_cut_off(served):
     assert b" 408 " in await served.raw(head.encode())
 
 
-@hasty
+@pytest.mark.parametrize("stranger_seconds", [0.2])
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/gua", b"POST /v1/guard HTTP/1.1\r\nHost: x\r\n"])
 async def test_connection_that_says_nothing_is_cut_off(served, sent):
     assert b"200 OK" not in await served.raw(sent)
 
 
-@hasty
 async def test_connections_are_bounded_and_come_free_again(served):
     async with AsyncExitStack() as stack:
         for _ in range(20):
@@ -238,30 +241,36 @@ async def test_connections_are_bounded_and_come_free_again(served):
             stack.callback(writer.close)
         with pytest.raises(aiohttp.ClientError):
             await served.post("/v1/guard", job=7, nodes="n1")
-        async with asyncio.timeout(5):
-            while True:
-                try:
-                    assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
-                except aiohttp.ClientError:
-                    await asyncio.sleep(0.05)
-                else:
-                    return
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.05)
+            else:
+                return
 
 
 async def test_known_caller_is_not_cut_off_while_it_waits(scene, secrets):
     served = Served(scene, secrets, limits=PATIENT)
-    listener = Listener(served.api.app(), admitted=served.api.admitted, stranger_seconds=0.05)
+    listener = Listener(served.api.app(), admitted=served.api.admitted, stranger_seconds=0.5)
     served.port = await listener.open(HERE)
     scene.departing_pod("a")
-    assert (await served.post("/v1/guard", job=7, nodes="n1", wait=1))[0] == 409
+    assert (await served.post("/v1/guard", job=7, nodes="n1", wait=2))[0] == 409
     await listener.close()
 
 
 async def test_too_many_waits_are_refused_and_others_served(served):
     served.scene.departing_pod("a")
-    asked = [served.post("/v1/guard", job=7, nodes="n1", wait=1) for _ in range(5)]
+    asked = [
+        asyncio.create_task(served.post("/v1/guard", job=7, nodes="n1", wait=10)) for _ in range(5)
+    ]
+    async with asyncio.timeout(10):
+        while sum(it.done() for it in asked) < 2:  # noqa: ASYNC110 - any two
+            await asyncio.sleep(0.01)
+    served.scene.stop("a")
     told = await asyncio.gather(*asked)
-    assert sorted(status for status, _ in told) == [409, 409, 409, 429, 429]
+    assert sorted(status for status, _ in told) == [200, 200, 200, 429, 429]
     assert (await served.post("/v1/guard", job=7, nodes="n2"))[0] == 200
 
 
@@ -326,7 +335,7 @@ class TestStandby:
         scene.running_pod("p1", node="n1")
         assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
         scene.departing_pod("p2", node="n2")
-        status, told = await served.post("/v1/guard", job=7, nodes="n2", wait=1)
+        status, told = await served.post("/v1/guard", job=7, nodes="n2", wait=3)
         assert (status, told) == (409, "busy: ns/p2\n")
 
     async def test_hint_is_sent_back_to_find_the_leader(self, scene, served):

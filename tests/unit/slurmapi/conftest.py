@@ -28,7 +28,7 @@ async def client_of() -> AsyncIterator[Callable[..., SlurmClient]]:
     def make(server: Server, **more: Any) -> SlurmClient:
         settings: dict[str, Any] = {
             "token": StaticToken("secret-token"),
-            "deadlines": Deadlines(connect=2, silence=2, total=4),
+            "deadlines": Deadlines(connect=20, silence=20, total=25),
             "retry": once,
         } | more
         clients.append(SlurmClient(server.url, **settings))

@@ -574,13 +574,13 @@ async def test_answer_about_all_jobs_gets_more_time_and_one_try(
 ) -> None:
     """Of 30 000 jobs it took 15 s on a busy machine; by their ids half a second."""
     server.on(STATES, hang())
-    short = Deadlines(connect=2, silence=0.05, total=0.05)
+    short = Deadlines(connect=2, silence=0.25, total=0.25)
     client = client_of(server, deadlines=short, retry=Persistent(attempts=2))
     began = time.monotonic()
     with pytest.raises(SlurmInterrupted):
         await client.job_states()
-    assert time.monotonic() - began >= 0.4
+    assert time.monotonic() - began >= 2
     assert len(server.calls(STATES)) == 1
     with pytest.raises(SlurmInterrupted):
         await client.job_states([1])
-    assert len(server.calls(STATES)) == 3
+    await server.until(lambda: len(server.calls(STATES)) == 3)

@@ -69,7 +69,7 @@ def test_link_that_leads_elsewhere_is_followed(path, tmp_path):
 
 
 def test_file_written_just_now_is_read_again_until_its_time_tells_the_next_change(path):
-    write(path, "half", age_seconds=0.0)
+    write(path, "half", age_seconds=-1.5)
     assert known_of(path) is None
     assert changed(path, known_of(path)) == "half"
 

@@ -33,7 +33,7 @@ async def transport_of() -> AsyncIterator[Make]:
     made: list[HttpTransport] = []
 
     def make(url: str, **more: Any) -> HttpTransport:
-        settings: dict[str, Any] = {"deadlines": Deadlines(connect=2, silence=2, total=4)} | more
+        settings: dict[str, Any] = {"deadlines": Deadlines(connect=20, silence=20, total=25)} | more
         made.append(HttpTransport(url, **settings))
         return made[-1]
 
@@ -324,7 +324,7 @@ async def test_dripping_peer_is_ended_by_the_total_deadline(
     server: Server, transport_of: Make
 ) -> None:
     server.on("GET x", drip(message(200, b"x" * 4000), gap=0.005))
-    transport = transport_of(server.url, deadlines=Deadlines(connect=1, silence=1, total=0.1))
+    transport = transport_of(server.url, deadlines=Deadlines(connect=1, silence=1, total=0.5))
     with pytest.raises(SlurmInterrupted):
         await transport.exchange(get())
 
