@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 from tests.support.order import begin_slow_ones
 
 # The first live test of a session has whole clusters started within its own time.
-_LIVE_SECONDS: Final = 120.0
+_LONG_SECONDS: Final = 120.0
+_STORIES: Final = Path(__file__).parent / "stories"
 _REAL_NODE: Final = "live_real_node"
 _ANY_ONE: Final = "sandbox_26"
 
@@ -63,12 +64,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Give live tests the time they need, unless they say it themselves, and keep together those
-    whose real Node is the dearest to start: one worker then has it, not each.
+    """Give live tests and stories the time they need, unless they say it themselves, and keep
+    together those whose real Node is the dearest to start: one worker then has it, not each.
     """
     for item in items:
-        if item.get_closest_marker("live") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_LIVE_SECONDS))
+        is_long = item.get_closest_marker("live") or _STORIES in item.path.parents
+        if is_long and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_LONG_SECONDS))
         if _REAL_NODE in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(_REAL_NODE))
     if config.getoption("--cluster") is not None:
