@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.rigs.process import answered
+
 # `cat` in the background with `wait` in front, because the first process has to bury orphans.
 _ANCHOR: Final = r"""
 set -e
@@ -131,8 +133,10 @@ class Daemon:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def stop(self, *, kill: bool, seconds: float = 20.0) -> None:
-        """End it with SIGTERM or SIGKILL and wait until it is gone."""
+    def stop(self, *, kill: bool, seconds: float = 60.0) -> None:
+        """End it with SIGTERM or SIGKILL and wait until it is gone: one that is not killed first
+        does what it has begun, and writes its state.
+        """
         if self._process.poll() is None:
             with suppress(ProcessLookupError):  # it may have ended by itself just now
                 os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
@@ -144,9 +148,11 @@ class Daemon:
         os.kill(self.pid, signal.SIGSTOP)
 
     def wait_until(self, ready: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
-        """Poll `ready`; RuntimeError with the log's end on early death or after `seconds`."""
+        """Poll `ready`, where no answer (OSError) says no; RuntimeError with the log's end on early
+        death or after `seconds`.
+        """
         until = time.monotonic() + seconds
-        while not ready():
+        while not answered(ready):
             status = self._process.poll()
             if status is not None:
                 raise RuntimeError(f"{what}: ended with status {status}\n{self.tail()}")

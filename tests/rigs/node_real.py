@@ -26,6 +26,7 @@ from tests.rigs import busybox_image
 from tests.rigs.kube import KubeRig
 from tests.rigs.kube_files import kubelet_user
 from tests.rigs.prerequisites import run
+from tests.rigs.process import answered
 from tests.support.ports import free_ports
 
 _SCRIPT: Final = Path(__file__).with_name("node_real.sh")
@@ -106,7 +107,7 @@ class RealNode:
 
     def _wait_until_ready(self, anchor: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + _READY_SECONDS
-        while self.name not in self._kube.ready_nodes():
+        while not answered(lambda: self.name in self._kube.ready_nodes()):
             if anchor.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"Node {self.name} does not become Ready\n{self._tails()}")
             time.sleep(_POLL_SECONDS)

@@ -75,9 +75,11 @@ class Daemon:
         seconds: float = 60.0,
         every_seconds: float = _POLL_SECONDS,
     ) -> None:
-        """Poll `ready`; RuntimeError with the log's end on early death or after `seconds`."""
+        """Poll `ready`, where no answer (OSError) says no; RuntimeError with the log's end on early
+        death or after `seconds`.
+        """
         until = time.monotonic() + seconds
-        while not ready():
+        while not answered(ready):
             status = self._process.poll()
             if status is not None:
                 raise RuntimeError(f"{what}: ended with status {status}\n{self._tail()}")
@@ -87,3 +89,11 @@ class Daemon:
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-_TAIL_CHARACTERS:]
+
+
+def answered(ready: Callable[[], bool]) -> bool:
+    """What it says; False where a server did not answer it in time."""
+    try:
+        return ready()
+    except OSError:
+        return False
