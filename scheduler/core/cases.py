@@ -152,12 +152,13 @@ SLURM_ENDS: Final = (
     Case(
         happens="OUT_OF_MEMORY or FAILED: the placeholder's own script has died",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node (OUT_OF_MEMORY is told on the sandbox: "
-        "OverMemoryKill, which needs no cgroups, leaves FAILED behind)",
+        job="a new one is asked for on the pod's node (OverMemoryKill leaves FAILED behind, "
+        "cgroups OUT_OF_MEMORY)",
         reason=Reason.PLACEHOLDER_LOST,
         stories=(
             "test_job_whose_script_was_killed_is_asked_for_again_where_its_pod_runs",
             "test_job_out_of_memory_is_asked_for_again_where_its_pod_runs",
+            "test_job_that_ran_out_of_memory_is_asked_for_again_where_its_pod_runs",
         ),
     ),
     Case(

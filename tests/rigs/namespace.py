@@ -21,7 +21,7 @@ from tests.rigs.process import answered
 # `cat` in the background with `wait` in front, because the first process has to bury orphans.
 _ANCHOR: Final = r"""
 set -e
-root=$1 run=$2
+root=$1 run=$2 memory=$3
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"
@@ -29,6 +29,10 @@ mount -t tmpfs tmpfs "$root/run"
 mount -t tmpfs tmpfs "$root/tmp"
 mount --bind "$run" "$root/rig"
 mount --bind "$run/etc" "$root/etc/slurm"
+if [ -n "$memory" ]; then
+    mkdir -p "$root/run/cgroup/memory"
+    mount --bind "$memory" "$root/run/cgroup/memory"
+fi
 echo rig > /proc/sys/kernel/hostname
 mkdir "$root/run/fakegpu"
 for index in 0 1 2 3 4 5 6 7; do mknod "$root/run/fakegpu/g$index" c 1 3; done
@@ -42,13 +46,16 @@ _POLL_SECONDS: Final = 0.01
 
 
 class Namespace:
-    """The namespaces of one rig, with `root` mounted read-only and `run` as /rig in it."""
+    """The namespaces of one rig, with `root` mounted read-only and `run` as /rig in it; `memory` is
+    a cgroup that it sees as the top of its own in /run/cgroup.
+    """
 
-    def __init__(self, root: Path, run: Path) -> None:
+    def __init__(self, root: Path, run: Path, *, memory: Path | None = None) -> None:
         self._root = root
         self._anchor = subprocess.Popen(
             ("unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child",
-             "--propagation", "private", "sh", "-c", _ANCHOR, "anchor", str(root), str(run)),
+             "--propagation", "private", "sh", "-c", _ANCHOR, "anchor", str(root), str(run),
+             str(memory or "")),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -9,20 +9,17 @@ empty cgroups can be left after a crash; the next rig removes them.
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tests.rigs import busybox_image
+from tests.rigs import busybox_image, cgroups
 from tests.rigs.kube import KubeRig
 from tests.rigs.kube_files import kubelet_user
 from tests.rigs.prerequisites import run
@@ -30,8 +27,6 @@ from tests.rigs.process import answered
 from tests.support.ports import free_ports
 
 _SCRIPT: Final = Path(__file__).with_name("node_real.sh")
-_CGROUPS: Final = Path("/sys/fs/cgroup")
-_CGROUP_PREFIX: Final = "slurm-pod-rig-"
 _READY_SECONDS: Final = 60.0
 _END_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.1
@@ -51,7 +46,7 @@ class RealNode:
         self.name = name
         self._kube = kube
         self._run = Path(tempfile.mkdtemp(prefix="node-rig-"))
-        self.cgroup = f"{_CGROUP_PREFIX}{os.getpid()}-{self._run.name}"
+        self.cgroup = cgroups.name_of(self._run.name)
         self._anchor: subprocess.Popen[bytes] | None = None
         self._addresses = _Addresses()
 
@@ -85,14 +80,13 @@ class RealNode:
         """End everything on the Node; the Node object stays in the API, as after a crash."""
         if self._anchor is not None:
             _end(self._anchor)
-        _remove_cgroups(self.cgroup)
+        cgroups.remove(self.cgroup)
         shutil.rmtree(self._run, ignore_errors=True)
         self._addresses.close()
 
     def _start(self) -> None:
         self._write()
-        _remove_cgroups_of_the_dead()
-        _make_cgroups(self.cgroup)
+        cgroups.make(self.cgroup)
         with (self.log_directory / "node.log").open("ab") as log:
             self._anchor = subprocess.Popen(
                 ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation",
@@ -224,7 +218,7 @@ class _Addresses:
         self._claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         for number in range(256):
             with suppress(OSError):
-                self._claim.bind(f"\0{_CGROUP_PREFIX}addresses-{number}")
+                self._claim.bind(f"\0slurm-pod-rig-addresses-{number}")
                 self.subnet = f"198.18.{number}.0/24"
                 return
         self._claim.close()
@@ -243,43 +237,3 @@ def _end(anchor: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         anchor.kill()
         anchor.wait(_END_SECONDS)
-
-
-def _hierarchies() -> Iterator[Path]:
-    """The roots of all cgroup trees: one with cgroup v2, one for each controller with v1."""
-    if (_CGROUPS / "cgroup.controllers").exists():
-        yield _CGROUPS
-    else:
-        yield from (path for path in _CGROUPS.iterdir() if path.is_dir())
-
-
-def _make_cgroups(name: str) -> None:
-    for root in _hierarchies():
-        (root / name).mkdir()
-
-
-def _remove_cgroups(name: str) -> None:
-    """Remove what is empty, from the leaves up; processes that are ending may need a moment."""
-    until = time.monotonic() + _END_SECONDS
-    for root in _hierarchies():
-        while (root / name).exists() and not _removed(root / name):
-            if time.monotonic() > until:
-                raise RuntimeError(f"cgroup {root / name} is still in use")
-            time.sleep(_POLL_SECONDS)
-
-
-def _removed(top: Path) -> bool:
-    try:
-        for folder, _, _ in os.walk(top, topdown=False):
-            Path(folder).rmdir()
-    except OSError:
-        return False
-    return True
-
-
-def _remove_cgroups_of_the_dead() -> None:
-    names = {path.name for root in _hierarchies() for path in root.glob(_CGROUP_PREFIX + "*")}
-    for name in names:
-        owner = re.match(r"\d+", name.removeprefix(_CGROUP_PREFIX))
-        if owner and not Path("/proc", owner[0]).exists():
-            _remove_cgroups(name)

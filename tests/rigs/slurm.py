@@ -10,6 +10,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from tests.rigs import accounting, slurm_conf
+from tests.rigs import accounting, cgroups, slurm_conf
 from tests.rigs.log_file import LogFile
 from tests.rigs.namespace import Daemon, Namespace
 from tests.rigs.slurm_build import Chroot
@@ -44,6 +45,8 @@ _ENDED: Final = "CD,CA,F,TO,PR,NF,BF,DL,OOM"
 # slurmctld looks for them once a minute.
 _PURGE_SECONDS: Final = 100.0
 _SCRIPT_SECONDS: Final = 30.0
+# What follows the last end of a line is kept; at 4 GiB it would end by itself.
+_GLUTTON: Final = 'ulimit -v 4194304; echo $$ >"$1" && exec tail /dev/zero'
 
 
 class SlurmRig:
@@ -73,6 +76,7 @@ class SlurmRig:
         self._chroot = chroot
         self._audited = audited
         self._run = Path(tempfile.mkdtemp(prefix="slurm-rig-"))
+        self._cgroup = cgroups.name_of(self._run.name)
         self.socket = self._run / "rest" / "socket"
         self.token_file = self._run / "token"
         ports = free_ports(3 + len(self.shape.slurmd))
@@ -126,9 +130,13 @@ class SlurmRig:
 
     def start_all(self) -> None:
         """Write the configuration, start every daemon, and wait until nodes take jobs."""
+        memory = None
         self._write()
         self._syslog = Syslog(self.log_directory / "syslog.socket")
-        self._namespace = Namespace(self._chroot.root, self._run)
+        if self.shape.memory_confined:
+            cgroups.make(self._cgroup)
+            memory = cgroups.MEMORY / self._cgroup
+        self._namespace = Namespace(self._chroot.root, self._run, memory=memory)
         if self.shape.accounting:
             self._start_accounting(self._namespace)
         # A slurmd that finds no controller tries again late: it may miss the wait for its node.
@@ -251,6 +259,18 @@ class SlurmRig:
                 raise RuntimeError(f"job {job_id} has no script after {_SCRIPT_SECONDS:.0f} s")
             time.sleep(0.05)
 
+    def run_out_of_memory(self, job_id: int) -> None:
+        """Have the kernel kill a process of a batch job for its memory, and then its script, where
+        `memory_confined`.
+        """
+        pattern = f"slurm_*/uid_*/job_{job_id}/step_batch/task_0/cgroup.procs"
+        (processes,) = (cgroups.MEMORY / self._cgroup).glob(pattern)
+        glutton = ("sh", "-c", _GLUTTON, "glutton", str(processes))
+        status = subprocess.run(glutton, timeout=_SCRIPT_SECONDS, check=False).returncode
+        if status != -signal.SIGKILL:
+            raise RuntimeError(f"job {job_id} has more memory than it should: {status}")
+        self.kill_script(job_id)
+
     def pid(self, component: str) -> int:
         """The pid of a running component."""
         return self._daemons[component].pid
@@ -262,6 +282,7 @@ class SlurmRig:
         for daemon in self._daemons.values():
             daemon.stop(kill=True)
         self._daemons.clear()
+        cgroups.remove(self._cgroup)
         if self._syslog is not None:
             self._syslog.close()
         shutil.rmtree(self._run, ignore_errors=True)
@@ -345,7 +366,7 @@ class SlurmRig:
             shutil.copy(script, etc)
         (etc / "reboot.sh").write_text(slurm_conf.REBOOT_PROGRAM)
         (etc / "reboot.sh").chmod(0o755)
-        (etc / "cgroup.conf").write_text(slurm_conf.CGROUP_CONF)
+        (etc / "cgroup.conf").write_text(slurm_conf.cgroup_conf(self.shape))
         for name, key in (("slurm.key", secrets.token_bytes(1024)), ("jwt_hs256.key", self._key)):
             (etc / name).write_bytes(key)
             (etc / name).chmod(0o600)

@@ -56,7 +56,14 @@ EpilogSlurmctld=/etc/slurm/epilog-slurmctld.sh
 MaxJobCount=50000
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,default_queue_depth=1000
 """
-CGROUP_CONF: Final = "CgroupPlugin=disabled\n"
+_NO_CGROUPS: Final = "CgroupPlugin=disabled\n"
+# What is mounted here is of cgroup v1 and has no other controller.
+_MEMORY_CONFINED: Final = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/run/cgroup
+ConstrainRAMSpace=yes
+IgnoreSystemd=yes
+"""
 _PLACES: Final = """\
 SlurmctldHost=rig(127.0.0.1)
 SlurmctldPidFile=/rig/state/slurmctld.pid
@@ -94,8 +101,9 @@ class Shape:
     `external` counts nodes without slurmd (they need Slurm >= 25.05), `real` are nodes whose
     Kubernetes side is a real kubelet, `slurmd` are nodes served by a slurmd of the rig.
     `pods_on_slurmd` puts the slurmd nodes into the partitions pods are sent to. With
-    `memory_enforced` a job that takes more memory than it asked for is killed. With `accounting`
-    there is a slurmdbd, and limits of accounts and QoS are enforced.
+    `memory_enforced` a job that takes more memory than it asked for is killed, with
+    `memory_confined` its processes are kept within it by a cgroup. With `accounting` there is a
+    slurmdbd, and limits of accounts and QoS are enforced.
     """
 
     external: int
@@ -103,6 +111,7 @@ class Shape:
     slurmd: tuple[str, ...]
     pods_on_slurmd: bool
     memory_enforced: bool = False
+    memory_confined: bool = False
     accounting: bool = False
 
     @property
@@ -135,7 +144,7 @@ def slurm_conf(
     lines = [
         f"ClusterName={cluster}",
         _PLACES,
-        RECIPE,
+        RECIPE.replace("task/none", "task/cgroup") if shape.memory_confined else RECIPE,
         *([accounting_conf(port=database_port)] if shape.accounting else []),
         f"SlurmctldPort={controller_port}",
         # The users of REQUEST_KILL_JOBS are told from here on (measured on 26.05.5 and 24.11.5).
@@ -160,6 +169,11 @@ def pod_partitions(nodes: str) -> list[str]:
         f"PartitionName={GRACE_PARTITION} Nodes={nodes} State=UP PriorityTier=1 "
         f"GraceTime={GRACE_SECONDS}",
     ]
+
+
+def cgroup_conf(shape: Shape) -> str:
+    """The text of cgroup.conf."""
+    return _MEMORY_CONFINED if shape.memory_confined else _NO_CGROUPS
 
 
 def gres_conf(shape: Shape) -> str:

@@ -1,10 +1,11 @@
 """Where Slurm enforces memory, the script of a placeholder has enough for itself, whatever its pod
-asks for; on real slurmds that look at the processes of jobs once a second.
+asks for; on real slurmds that look at the processes of jobs once a second, or keep them in cgroups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.placeholder import SCRIPT, SCRIPT_MEMORY_MIB
+from tests.rigs import cgroups
 from tests.support.cluster import Cluster
 from tests.support.handover import cancel_placeholder, script_begun
 from tests.support.hooks import flags_for_scripts
@@ -22,19 +24,29 @@ from tests.support.world import World
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(150)]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.timeout(150),
+    pytest.mark.parametrize("release", ["26.05", "24.11"], ids=lambda it: f"live-{it}"),
+]
 
 
-@pytest.fixture(params=["26.05", "24.11"], ids=lambda release: f"live-{release}")
-def cluster(request: pytest.FixtureRequest, live_kube: KubeRig) -> Iterator[Cluster]:
+@pytest.fixture
+def cluster(release: str, live_kube: KubeRig) -> Iterator[Cluster]:
     """A Slurm of the test's own."""
+    with _cluster(release, live_kube) as found:
+        yield found
+
+
+@contextmanager
+def _cluster(release: str, kube: KubeRig, *, confined: bool = False) -> Iterator[Cluster]:
     from tests.rigs.slurm import SlurmRig
     from tests.rigs.slurm_build import ensure
     from tests.rigs.slurm_conf import SHAPES
 
-    shape = replace(SHAPES[request.param], memory_enforced=True)
-    with SlurmRig(ensure(request.param), shape=shape) as rig:
-        yield LiveCluster(live_kube, rig)
+    shape = replace(SHAPES[release], memory_enforced=not confined, memory_confined=confined)
+    with SlurmRig(ensure(release), shape=shape) as rig:
+        yield LiveCluster(kube, rig)
 
 
 @pytest.fixture
@@ -77,3 +89,29 @@ async def test_same_script_with_less_memory_would_be_killed(world: World) -> Non
     assert isinstance(world.cluster, LiveCluster)
     output = await world.cluster.read(f"/tmp/slurm-{job_id}.out")
     assert "exceeded memory limit" in output
+
+
+class TestConfined:
+    """Slurm says so of a job of which a process was killed by its cgroup."""
+
+    @pytest.fixture
+    def cluster(self, release: str, live_kube: KubeRig) -> Iterator[Cluster]:
+        """A Slurm of the test's own, with cgroups."""
+        if not cgroups.MEMORY.is_dir():
+            pytest.skip("needs cgroup v1's memory controller")
+        with _cluster(release, live_kube, confined=True) as found:
+            yield found
+
+    async def test_job_that_ran_out_of_memory_is_asked_for_again_where_its_pod_runs(
+        self, world: World
+    ) -> None:
+        await world.create(memory="64Mi", slurm={"partition": world.cluster.script_partition})
+        pod = await world.running()
+        job = await script_begun(world, pod)
+        assert isinstance(world.cluster, LiveCluster)
+        await world.cluster.run_out_of_memory(job.job_id)
+        await world.job_ended(job.job_id, state="OUT_OF_MEMORY")
+        again = (await world.one_placeholder_each())[pod["metadata"]["uid"]]
+        assert (again.job_id != job.job_id, again.raw["required_nodes"]) == (True, job.nodes)
+        await world.event("PlaceholderLost")
+        world.unharmed(pod)

@@ -205,7 +205,7 @@ async def test_job_whose_script_was_killed_is_asked_for_again_where_its_pod_runs
 
 async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: World) -> None:
     if not isinstance(world.cluster, SandboxCluster) or world.slurm.external:
-        pytest.skip("the rigs have no cgroups, and an external job has no process")
+        pytest.skip("told live with cgroups (test_script_memory); an external job has no process")
     pod = await _running(world)
     job = await world.placeholder(pod)
     await world.cluster.run_out_of_memory(job.job_id)

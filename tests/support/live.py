@@ -181,6 +181,10 @@ class LiveCluster:
         """As in Cluster."""
         await asyncio.to_thread(self._slurm.kill_script, job_id)
 
+    async def run_out_of_memory(self, job_id: int) -> None:
+        """Have a batch job be killed for its memory; as SlurmRig does."""
+        await asyncio.to_thread(self._slurm.run_out_of_memory, job_id)
+
     async def logged(self, words: str) -> bool:
         """Whether slurmctld's log has a line with these words."""
         return await asyncio.to_thread(self._slurm.has_logged, words)
