@@ -261,9 +261,5 @@ async def _until_nice(world: World, nice: int) -> None:
     await world.until(f"the job's nice is {nice}", look)
 
 
-async def _submitted(world: World) -> bool:
-    return pods.annotation(await _pod(world), pods.JOB_ID) is not None
-
-
 def _message(pod: Object) -> str:
     return str((pods.condition(pod, "PodScheduled") or {}).get("message", ""))

@@ -142,7 +142,7 @@ class TestScripts:
         job = await script_begun(world, pod)
         await cancel_placeholder(world, pod)
         await world.gone()
-        await ended_when_told(world, job.job_id, gone_at=time.monotonic())
+        await ended_when_told(world, job.job_id, state="CANCELLED")
         assert isinstance(world.cluster, LiveCluster)
         assert "no answer" not in await world.cluster.read(f"/tmp/slurm-{job.job_id}.out")
 

@@ -48,7 +48,7 @@ async def test_node_of_a_cancelled_placeholder_is_free_when_its_pod_has_stopped(
     following = await _next_job(world, node)
     await world.slurm.cancel(job_id)
     await _pending_while_the_pod_is_there(world, following)
-    await ended_when_told(world, following, gone_at=time.monotonic())
+    await ended_when_told(world, following, state="COMPLETED")
     await _in_service(world, node)
 
 
@@ -56,7 +56,7 @@ async def test_deleted_pod_leaves_at_once(world: World) -> None:
     pod, job_id = await _running_pod(world)
     await world.delete()
     await world.gone()
-    await ended_when_told(world, job_id, gone_at=time.monotonic())
+    await ended_when_told(world, job_id, state="CANCELLED")
     await _in_service(world, str(pods.node_of(pod)))
 
 

@@ -130,11 +130,12 @@ def guards(world: World, answer: str) -> float:
     return _answered(world, "guard", answer)
 
 
-async def ended_when_told(world: World, job_id: int, *, gone_at: float) -> None:
-    """Wait until a job whose script waited for its pod has ended, or the one that follows it, and
-    see that an answer of the hooks API was the cause.
+async def ended_when_told(world: World, job_id: int, *, state: str) -> None:
+    """Wait until a job whose script waited for its pod, which has gone just now, has ended, or the
+    one that follows it, and see that an answer of the hooks API was the cause.
     """
-    await world.job_ended(job_id)
+    gone_at = time.monotonic()
+    await world.job_ended(job_id, state=state)
     assert _answered(world, "gone", "free") + _answered(world, "gone", "freed") >= 1
     assert time.monotonic() - gone_at < _AT_ONCE_SECONDS, "KillWait alone would take longer"
 
