@@ -49,9 +49,13 @@ say() {
 
 trap hold TERM INT USR1
 
-# The marker of the SUNK Pod Scheduler, for tools that look for it.
-command -v scontrol >/dev/null &&
-    scontrol update "jobid=$SLURM_JOB_ID" "extra=$SLURM_JOB_EXTRA: started" >/dev/null 2>&1 &
+# The marker of the SUNK Pod Scheduler, for tools that look for it. A slurmctld that has lost its
+# state meanwhile may have given the id to another job.
+mark() {
+    [ "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%j)" = "$SLURM_JOB_NAME" ] &&
+        scontrol update "jobid=$SLURM_JOB_ID" "extra=$SLURM_JOB_EXTRA: started"
+}
+mark >/dev/null 2>&1 &
 
 # `wait` returns on a trapped signal, a foreground sleep does not.
 while :; do

@@ -39,7 +39,11 @@ class Node:
         self.programs.mkdir(parents=True)
         for name in ("sh", "cat", "sed", "date", "sleep", "true"):
             (self.programs / name).symlink_to(str(shutil.which(name)))
-        self.environment = {"PATH": str(self.programs), "SLURM_JOB_ID": "4711"}
+        self.environment = {
+            "PATH": str(self.programs),
+            "SLURM_JOB_ID": "4711",
+            "SLURM_JOB_NAME": "ns.train.0a1b2c3d",
+        }
         self.script: subprocess.Popen[bytes] | None = None
         self.output = folder / "slurm-4711.out"
         self._output = self.output.open("wb")
@@ -54,7 +58,9 @@ class Node:
             "SLURM_POD_SCHEDULER_KILL_WAIT": str(kill_wait),
         }
 
-    def scontrol(self, text: str) -> None:
+    def scontrol(self, text: str, *, name: str = "ns.train.0a1b2c3d") -> None:
+        """With Slurm's name for the job."""
+        self.program("squeue", f'#!/bin/sh\nprintf "%s\\n" "$*" >"$0.asked"\necho "{name}"\n')
         self.program("scontrol", text)
 
     def start(self) -> None:
@@ -224,6 +230,17 @@ def test_started_marker_is_appended_to_what_the_job_has(node):
     asked = node.programs / "scontrol.asked"
     node.until(lambda: asked.exists() and asked.read_text().count("\n") == 3, "it is marked")
     assert asked.read_text() == "update\njobid=4711\nextra=of the user: started\n"
+    looked = (node.programs / "squeue.asked").read_text()
+    assert looked == "--noheader --jobs=4711 --format=%j\n"
+
+
+def test_job_of_another_that_has_the_id_now_is_not_marked(node):
+    node.scontrol('#!/bin/sh\n: >"$0.asked"\n', name="another")
+    node.start()
+    node.until((node.programs / "squeue.asked").exists, "Slurm is asked")
+    node.signal(whole_step=False)
+    assert node.ended() == 0
+    assert not (node.programs / "scontrol.asked").exists()
 
 
 @pytest.mark.parametrize("scontrol", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\nsleep 60\n"])
