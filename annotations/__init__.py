@@ -1,5 +1,6 @@
 """Pod annotations and resources to a Slurm job request, or a list of problems; pure."""
 
+from annotations.grace import longest_grace
 from annotations.model import (
     GPU_TYPE_KEYS,
     PREFIX,
@@ -25,5 +26,6 @@ __all__ = [
     "Rules",
     "Sharing",
     "Switches",
+    "longest_grace",
     "parse",
 ]

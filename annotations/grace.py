@@ -9,19 +9,24 @@ from annotations.problems import Problem
 _FIELD = "spec.terminationGracePeriodSeconds"
 
 
+def longest_grace(rules: Rules) -> int:
+    """The longest grace that a strict rule accepts; below 1 where it accepts none."""
+    return rules.kill_wait_seconds - rules.termination_offset_seconds - 1
+
+
 def grace_problems(pod: PodSpec, rules: Rules) -> list[Problem]:
     """At most one problem, with the largest allowed value named.
 
     The words of the rule itself are SUNK's, so that what people search for is found.
     """
     grace = pod.termination_grace_period_seconds
-    limit = rules.kill_wait_seconds - rules.termination_offset_seconds
-    if grace < limit or rules.grace_policy == "guarded":
+    longest = longest_grace(rules)
+    if grace <= longest or rules.grace_policy == "guarded":
         return []
     rule = (
         "termination grace period must be less than "
         f"Slurm KillWait - {rules.termination_offset_seconds}s"
     )
-    remedy = f"at most {limit - 1}" if limit > 0 else "no value, KillWait has to be raised"
+    remedy = f"at most {longest}" if longest >= 0 else "no value, KillWait has to be raised"
     expected = f"{remedy} (KillWait is {rules.kill_wait_seconds}s)"
     return [Problem(_FIELD, str(grace), expected, rule)]

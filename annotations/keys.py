@@ -79,9 +79,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         PATH,
         "working_directory",
         "--chdir",
-        "The job's working directory. Nothing of the pod happens there, but in script mode it"
-        " must exist on the node and be writable, as the job's output goes there: else the job"
-        " fails when it starts. Without it: `/tmp`, and the output goes nowhere.",
+        "The job's working directory, without `..`. Nothing of the pod happens there, and the job"
+        " has no output; but in script mode the directory must exist on the node, else the job"
+        " fails when it starts. Without it: `/tmp`.",
         "/home/alice",
         sunk=True,
     ),

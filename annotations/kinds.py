@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from annotations import forms
 from annotations.forms import LONGEST_BYTES, Form, joined
 from annotations.model import Sharing, Switches
+from annotations.nodelist import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
 from annotations.nodelist import PATTERN as NODE_LIST
-from annotations.nodelist import NodeListError, expand
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
 from annotations.times import MOMENT, PATTERN, read_time
@@ -25,7 +25,6 @@ _LARGEST_32_BIT = 2**32 - 3
 _LARGEST_16_BIT = 2**16 - 3
 # "Nice value not within +/- 2147483645" (26.05.5 and 24.11.5).
 _LARGEST_NICE = 2**31 - 3
-_MOST_NODES = 16_384
 
 _LICENSE = re.compile(r"[A-Za-z][\w.-]*(@[\w.-]+)?(:[1-9][0-9]{0,8})?", re.ASCII)
 _DEPENDENCY = re.compile(
@@ -38,7 +37,7 @@ _GRES = re.compile(
     re.ASCII,
 )
 
-_PATH = "an absolute path, such as /home/alice"
+_PATH = "an absolute path without .., such as /home/alice"
 _WITHOUT_BLANKS = "a value without blanks"
 _SECONDS = "a whole number of seconds above 0, such as 3600"
 _TRUE_OR_FALSE = "true or false"
@@ -99,11 +98,14 @@ def read_word(value: str) -> str:
 
 
 def read_path(value: str) -> str:
-    """An absolute path; a script's job with a relative one fails on the node (24.11.5)."""
+    """An absolute path without empty parts and ".". Slurm fails a script with a relative path on
+    the node (24.11.5). ".." is refused, since a policy's /home/* must not match /home/../etc.
+    """
     text = read_text(value)
-    if not text.startswith("/"):
+    parts = text.split("/")
+    if not text.startswith("/") or ".." in parts:
         raise NotAcceptableError(_PATH)
-    return text
+    return "/" + "/".join(part for part in parts if part not in {"", "."})
 
 
 def read_minutes(value: str) -> int:
@@ -133,11 +135,11 @@ def read_sharing(value: str) -> Sharing | None:
     return _SHARING[value.lower()]
 
 
-def read_nodes(value: str) -> tuple[str, ...]:
+def read_nodes(value: str) -> NodeNames:
     """Slurm node names: joined by commas, or a hostlist such as `a[01-04,07]`."""
     text = read_text(value)
     try:
-        return tuple(dict.fromkeys(expand(text, limit=_MOST_NODES)))
+        return NodeNames(text)
     except NodeListError as error:
         raise NotAcceptableError(f"{_NODE_NAMES}: {error}") from None
 
@@ -220,7 +222,11 @@ _WORD_FORM = Form(pattern=forms.WORD, expected=_WITHOUT_BLANKS)
 
 TEXT = Kind("string", read_text, _LINE_FORM)
 WORD = Kind("string", read_word, _WORD_FORM)
-PATH = Kind("string, absolute path", read_path, Form(pattern=forms.PATH, expected=_PATH))
+PATH = Kind(
+    "string, absolute path",
+    read_path,
+    Form(pattern=forms.PATH, expected=_PATH, beyond="paths with `..`"),
+)
 SECONDS = Kind(
     "integer, seconds",
     read_minutes,
@@ -244,7 +250,8 @@ NODES = Kind(
     Form(
         pattern=NODE_LIST,
         expected=_NODE_NAMES,
-        beyond=f"ranges that run backwards, lists of more than {_MOST_NODES} names",
+        beyond=f"ranges that run backwards, lists of more than {MOST_NAMES} names or whose names "
+        f"exceed {MOST_BYTES} bytes",
     ),
 )
 LICENSES = Kind(

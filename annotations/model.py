@@ -1,6 +1,6 @@
 """The plain data that goes into and comes out of the parser; no Kubernetes and no Slurm types."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Literal
@@ -133,8 +133,8 @@ class JobRequest:
     constraints: str | None = None
     prefer: str | None = None
     exclusive: Sharing | None = None
-    required_nodes: tuple[str, ...] = ()
-    excluded_nodes: tuple[str, ...] = ()
+    required_nodes: Collection[str] = ()
+    excluded_nodes: Collection[str] = ()
     user_id: int | None = None
     group_id: int | None = None
     working_directory: str | None = None

@@ -11,6 +11,9 @@ from annotations.model import JobRequest, PodSpec, Rules
 from annotations.problems import NotAcceptableError, Problem
 from annotations.resources import Resources, read_resources
 
+_MOST_GUESSES = 8
+_LONGEST_GUESS = 63
+
 
 @dataclass(slots=True)
 class _Asked:
@@ -55,7 +58,9 @@ def _read_annotations(pod: PodSpec, rules: Rules) -> _Asked:
 def _read(asked: _Asked, pod: PodSpec, *, key: str, name: str) -> None:
     definition = BY_KEY.get(name)
     if definition is None:
-        _refuse(asked, pod, key, remedy(name))
+        # To find what somebody meant takes a millisecond, and a pod may have thousands of keys.
+        plain = len(asked.problems) >= _MOST_GUESSES or len(name) > _LONGEST_GUESS
+        _refuse(asked, pod, key, "a known annotation" if plain else remedy(name))
         return
     other = asked.keys.setdefault(definition.field, key)
     if other != key:
