@@ -10,10 +10,14 @@ from slurmapi.errors import (
     SlurmGarbled,
     SlurmInterrupted,
     SlurmInvalid,
+    SlurmNoApi,
     SlurmNoSuchJob,
+    SlurmNoToken,
     SlurmRefused,
     SlurmStranger,
     SlurmUnreachable,
+    SlurmUnreadable,
+    is_word_of_slurm,
 )
 from slurmapi.hostlist import HostlistError
 from slurmapi.hostlist import expand as expand_hostlist
@@ -63,10 +67,13 @@ __all__ = [
     "SlurmGarbled",
     "SlurmInterrupted",
     "SlurmInvalid",
+    "SlurmNoApi",
     "SlurmNoSuchJob",
+    "SlurmNoToken",
     "SlurmRefused",
     "SlurmStranger",
     "SlurmUnreachable",
+    "SlurmUnreadable",
     "StaticToken",
     "Submitted",
     "TokenSource",
@@ -74,5 +81,6 @@ __all__ = [
     "check_base_url",
     "expand_hostlist",
     "fold_hostlist",
+    "is_word_of_slurm",
     "once",
 ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from slurmapi import hostlist
 from slurmapi.errors import SlurmError, SlurmGarbled, refusal
 from slurmapi.model import BaseState, Job, JobState, Node, Partition, Ping, SlurmConfig
-from slurmapi.wire import MAX_SHOWN, Answer, Number, Words, integer, time_of
+from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, time_of
 
 # A job without a limit that the backfill scheduler starts shows a limit of 365 days (seen on
 # 26.05.5, not each time), and an end to match.
@@ -25,6 +25,8 @@ class _SubmitResult(msgspec.Struct, frozen=True):
 class SubmitAnswer(Answer, frozen=True):
     """Of `POST job/submit`; v0.0.40 and v0.0.41 repeat the id in `result`."""
 
+    of_write: ClassVar[bool] = True
+
     job_id: Number = None
     result: _SubmitResult | None = None
     job_submit_user_msg: str | None = None
@@ -34,6 +36,13 @@ class SubmitAnswer(Answer, frozen=True):
         """The warnings, and what a site's job_submit plugin has to say."""
         user_message = self.job_submit_user_msg
         return (*self.remarks, user_message[:MAX_SHOWN]) if user_message else self.remarks
+
+    def explained(self, error: ApiError) -> str:
+        """With what the plugin has to say: slurmrestd 24.11 and 26.05 leave its words about a
+        refused job out (measured), but there is a field for them.
+        """
+        words = (self.job_submit_user_msg or "")[:MAX_SHOWN]
+        return f"{error.text}: {words}" if words else error.text
 
     @property
     def id(self) -> int | None:
@@ -89,13 +98,20 @@ class JobsAnswer(Answer, frozen=True):
     """Of `GET job/{id}`."""
 
     jobs: list[JobRecord] | None = None
+    last_update: Number = None
 
     def job(self, job_id: int) -> Job:
         """The one record of that id; raises SlurmGarbled when it is not there."""
         for record in self.jobs or ():
             if integer(record.job_id) == job_id:
-                return _job(record, job_id)
+                return _job(record, job_id, told_at=time_of(self.last_update))
         raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+
+
+class RecordsAnswer(Answer, frozen=True):
+    """Of `GET job/{id}`, where `JobsAnswer` cannot read it: are there records at all?"""
+
+    jobs: list[dict[str, Any]] | None = None
 
 
 class _StateRecord(msgspec.Struct, frozen=True):
@@ -157,6 +173,8 @@ class _UpdateResult(msgspec.Struct, frozen=True):
 class UpdateAnswer(Answer, frozen=True):
     """Of `POST job/{id}`."""
 
+    of_write: ClassVar[bool] = True
+
     results: list[_UpdateResult] | None = None
 
     def failure(self, status: int) -> SlurmError | None:
@@ -165,7 +183,8 @@ class UpdateAnswer(Answer, frozen=True):
             number = integer(result.error_code) or 0
             if number:
                 text = result.why or result.error or "the update failed"
-                return refusal(number, status=status, description=text[:MAX_SHOWN])
+                shown = text[:MAX_SHOWN]
+                return refusal(number, status=status, description=shown, of_write=True)
         return None
 
 
@@ -193,6 +212,7 @@ class PingAnswer(Answer, frozen=True):
 class _ConfRecord(msgspec.Struct, frozen=True):
     KillWait: Number = None
     MinJobAge: Number = None
+    AccountingStorageType: str | None = None
     ClusterName: str | None = None
     PreemptType: str | None = None
     PreemptMode: Words = None
@@ -202,6 +222,7 @@ class _ConfRecord(msgspec.Struct, frozen=True):
 
 
 class _ConfMeta(msgspec.Struct, frozen=True):
+    LastUpdate: Number = None
     BOOT_TIME: Number = None
     NEXT_JOB_ID: Number = None
     SLURM_VERSION: str | None = None
@@ -221,7 +242,9 @@ class ConfAnswer(Answer, frozen=True):
         return SlurmConfig(
             kill_wait=integer(conf.KillWait),
             min_job_age=integer(conf.MinJobAge),
+            accounting_storage=conf.AccountingStorageType,
             cluster_name=conf.ClusterName or "",
+            told_at=time_of(meta.LastUpdate),
             boot_time=time_of(meta.BOOT_TIME),
             next_job_id=integer(meta.NEXT_JOB_ID),
             slurm_version=meta.SLURM_VERSION or "",
@@ -282,6 +305,7 @@ class _PartitionRecord(msgspec.Struct, frozen=True):
     nodes: _PartitionNodes | None = None
     partition: _PartitionState | None = None
     priority: _PartitionPriority | None = None
+    flags: Words = None
 
 
 class PartitionsAnswer(Answer, frozen=True):
@@ -296,7 +320,7 @@ class PartitionsAnswer(Answer, frozen=True):
         return tuple(_partition(record) for record in self.partitions)
 
 
-def _job(record: JobRecord, job_id: int) -> Job:
+def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
     state = JobState.parse(record.job_state or "")
     priority = integer(record.priority)
     limit = _limit(record.time_limit)
@@ -307,13 +331,14 @@ def _job(record: JobRecord, job_id: int) -> Job:
     end_known = end_known and state.base is not BaseState.PENDING
     code, signal = _exit(record.exit_code)
     return Job(
+        told_at=told_at,
         job_id=job_id,
         name=record.name or "",
         state=state,
         state_reason=record.state_reason or "",
         state_description=record.state_description or "",
         nodes=_hosts(record.nodes),
-        excluded_nodes=_hosts(record.excluded_nodes),
+        excluded_nodes=_folded(record.excluded_nodes),
         admin_comment=record.admin_comment or "",
         comment=record.comment or "",
         partition=record.partition or "",
@@ -353,9 +378,13 @@ def _exit(value: _ExitCode | int | None) -> tuple[int | None, int | None]:
 
 
 def _hosts(value: str | list[str] | None) -> tuple[str, ...]:
+    return tuple(_folded(value))
+
+
+def _folded(value: str | list[str] | None) -> hostlist.Hosts:
     text = ",".join(value) if isinstance(value, list) else value or ""
     try:
-        return hostlist.expand("" if text == "(null)" else text)
+        return hostlist.Hosts("" if text == "(null)" else text)
     except hostlist.HostlistError as error:
         raise SlurmGarbled(str(error)) from error
 
@@ -431,4 +460,5 @@ def _partition(record: _PartitionRecord) -> Partition:
         configured=nodes.configured or "",
         total_nodes=integer(nodes.total),
         priority_tier=integer(record.priority.tier) if record.priority else None,
+        is_default="DEFAULT" in _split(record.flags),
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from slurmapi.errors import SlurmDenied
+from slurmapi.errors import SlurmNoToken
 from slurmapi.files import Signature, read_if_changed
 from slurmapi.jwt import Lifetime, lifetime
 
@@ -31,7 +31,7 @@ class TokenSource(Protocol):
         ...
 
     async def token(self) -> str:
-        """The token to use now; raises SlurmDenied when there is none."""
+        """The token to use now; raises SlurmNoToken when there is none."""
         ...
 
     def invalidate(self) -> None:
@@ -85,11 +85,11 @@ class FileToken:
         return f"FileToken({str(self._path)!r})"
 
     async def token(self) -> str:
-        """The file's token; raises SlurmDenied when there is no readable one."""
+        """The file's token; raises SlurmNoToken when there is no readable one."""
         if self._token is None or self._clock() >= self._look_at:
             await self._refresh()
         if self._token is None:
-            raise SlurmDenied(f"token file {self._path} holds no token yet")
+            raise SlurmNoToken(f"token file {self._path} holds no token yet")
         return self._token
 
     def invalidate(self) -> None:
@@ -101,9 +101,9 @@ class FileToken:
         known = self._signature if self._token is not None else None
         try:
             read = await asyncio.to_thread(_read_if_changed, self._path, known)
-        except (OSError, SlurmDenied) as error:
+        except (OSError, SlurmNoToken) as error:
             if self._token is None:
-                raise SlurmDenied(f"token file {self._path}: {_reason(error)}") from None
+                raise SlurmNoToken(f"token file {self._path}: {_reason(error)}") from None
             read = None
         if read is not None:
             self._signature, self._token = read
@@ -111,7 +111,7 @@ class FileToken:
         self._look_at = self._clock() + self._check_seconds
 
 
-def _reason(error: OSError | SlurmDenied) -> str:
+def _reason(error: OSError | SlurmNoToken) -> str:
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return error.description
@@ -127,6 +127,8 @@ def _read_if_changed(path: Path, known: Signature | None) -> tuple[Signature | N
 
 def _checked(text: str, *, origin: str) -> str:
     token = text.strip().removeprefix(_SCONTROL_PREFIX)
+    if not token:
+        raise SlurmNoToken(f"{origin} is empty")
     if not _HEADER_SAFE.fullmatch(token):
-        raise SlurmDenied(f"{origin} is no token: expected one line of printable ASCII")
+        raise SlurmNoToken(f"{origin} is no token: expected one line of printable ASCII")
     return token

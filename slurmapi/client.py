@@ -26,20 +26,22 @@ from slurmapi.errors import (
     SlurmBusy,
     SlurmDenied,
     SlurmError,
+    SlurmGarbled,
     SlurmInterrupted,
     SlurmInvalid,
     SlurmNoSuchJob,
     SlurmRefused,
     SlurmStranger,
+    SlurmUnreadable,
     refusal,
 )
-from slurmapi.http1 import Response
+from slurmapi.http1 import DEFAULT_MAX_BODY, Response
 from slurmapi.identity import Identity
 from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConfig, Submitted
 from slurmapi.retry import Persistent, RetryPolicy
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode
-from slurmapi.transport import DEFAULT_MAX_BODY, Deadlines, HttpTransport, Permit, Transport
+from slurmapi.transport import Deadlines, HttpTransport, Permit, Transport
 from slurmapi.updates import Changes, JobUpdate
 from slurmapi.updates import encode as encode_update
 from slurmapi.versions import ApiVersion
@@ -50,11 +52,25 @@ T = TypeVar("T")
 _STATES_CHUNK: Final = 1000
 # 500 ids take 6 ms, 1000 take 68 ms (measured on 26.05.5).
 _CANCEL_CHUNK: Final = 500
+# So many bytes an answer may have; all others have the default. A job is some KiB, and the id of an
+# array gives those of all its tasks.
+_MAX_JOB: Final = 8 * 1024 * 1024
+_MAX_STATE: Final = 1024
+_MAX_ALL_STATES: Final = 64 * 1024 * 1024
+# 2 KiB for each node (measured).
+_MAX_NODES: Final = 64 * 1024 * 1024
+# The year 2100: nothing has changed since then.
+_TO_COME: Final = 4_102_444_800
+_MAX_PARTITIONS: Final = 8 * 1024 * 1024
+_MAX_KILL: Final = 1024
+# A job that was made against our will is cancelled by the id in that answer, within this time.
+_MADE_SECONDS: Final = 2.0
 # Without slurmdbd, slurmctld answers updates of a partition or an account with whatever errno was
 # left over, EAGAIN or now and then EINTR: half of the former, three of four of the latter (measured
 # on 26.05.5 and 24.11.5). A try takes two milliseconds.
 _STALE: Final = frozenset({4, 11})
 _UPDATE_TRIES: Final = 24
+_NOT_MODIFIED: Final = 304
 # What a cancelled job may answer with: done, unknown to Slurm, or ended before.
 _GONE: Final = frozenset({0, 2017}) | ALREADY_ENDED
 
@@ -65,7 +81,7 @@ class SlurmClient:
     `base_url` is "http://HOST:PORT", "https://HOST:PORT" (verified with `tls`, by default the
     system's authorities) or "unix:/PATH". Use it as an async context manager, in one event loop.
     All methods raise SlurmError; none waits longer than `deadlines` allow, repetitions by `retry`
-    (reads and cancels only) included. `observe` is called after each request. `permit` is asked
+    (reads only) included. `observe` is called after each request. `permit` is asked
     right before each write is sent: SlurmFenced where it says no. A `transport` given takes the
     place of the one made from `base_url` and stays its giver's to close. `cluster` is
     the ClusterName of the Slurm that is meant, by default that of the first answer: answers of any
@@ -80,7 +96,6 @@ class SlurmClient:
         deadlines: Deadlines | None = None,
         connections: int = 16,
         idle_seconds: float = 10.0,
-        max_body: int = DEFAULT_MAX_BODY,
         tls: ssl.SSLContext | None = None,
         retry: RetryPolicy | None = None,
         observe: Callable[[Call], None] | None = None,
@@ -93,7 +108,6 @@ class SlurmClient:
             deadlines=deadlines,
             connections=connections,
             idle_seconds=idle_seconds,
-            max_body=max_body,
             tls=tls,
             permit=permit,
         )
@@ -145,23 +159,44 @@ class SlurmClient:
     async def nodes(self) -> tuple[Node, ...]:
         """All nodes; 1000 of them are 2 MB."""
         return await self._get(
-            "nodes", "nodes/", lambda it: wire.settled(it, answers.NodesAnswer).all()
+            "nodes",
+            "nodes/",
+            lambda it: wire.settled(it, answers.NodesAnswer).all(),
+            max_body=_MAX_NODES,
         )
 
     async def node(self, name: str) -> Node | None:
         """One node, or None where Slurm does not know it."""
         return await self._get("node", f"node/{quote(name, safe='')}", partial(_node, name=name))
 
+    async def counted_node(self, name: str) -> Node | None:
+        """As `node`, with what is allocated on it counted anew. slurmctld does that only where it
+        is asked about all nodes: of one it tells what was allocated when anybody last did so
+        (measured on 26.05.5 and 24.11.5). Those that change after a time to come are none, and that
+        answer takes it 2 ms.
+        """
+        query = f"nodes/?update_time={_TO_COME}"
+        await self._get("count_nodes", query, _unchanged, max_body=_MAX_NODES)
+        return await self.node(name)
+
     async def partitions(self) -> tuple[Partition, ...]:
         """All partitions."""
         return await self._get(
-            "partitions", "partitions/", lambda it: wire.settled(it, answers.PartitionsAnswer).all()
+            "partitions",
+            "partitions/",
+            lambda it: wire.settled(it, answers.PartitionsAnswer).all(),
+            max_body=_MAX_PARTITIONS,
         )
 
     async def job(self, job_id: int) -> Job:
-        """One job; raises SlurmNoSuchJob on Slurm's error 2017 and on nothing else."""
+        """One job; raises SlurmNoSuchJob on Slurm's error 2017 and on nothing else, SlurmUnreadable
+        where Slurm tells of jobs and this one cannot be read from that.
+        """
         return await self._get(
-            "job", f"job/{_id(job_id)}", lambda it: wire.settled(it, answers.JobsAnswer).job(job_id)
+            "job",
+            f"job/{_id(job_id)}",
+            partial(_job, job_id),
+            max_body=_MAX_JOB,
         )
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
@@ -172,13 +207,9 @@ class SlurmClient:
         twice as much for twice as many (measured): that answer gets more time, and one try.
         """
         if job_ids is None:
-            return await self._states("", slow=True)
+            return await self._states("", max_body=_MAX_ALL_STATES, slow=True)
         wanted = sorted({_id(job_id) for job_id in job_ids})
-        # Repeated, since a comma list is refused (500 on 26.05.5, 400 on 24.11).
-        queries = [
-            "&".join(f"job_id={n}" for n in chunk) for chunk in _chunks(wanted, _STATES_CHUNK)
-        ]
-        told = await _together([self._states(f"?{query}") for query in queries])
+        told = await _together([self._states_of(chunk) for chunk in _chunks(wanted, _STATES_CHUNK)])
         return {job_id: state for states in told for job_id, state in states.items()}
 
     async def submit(self, job: JobSubmission) -> Submitted:
@@ -194,11 +225,12 @@ class SlurmClient:
             path="job/submit",
             body=partial(encode, job),
             read=_submitted,
+            bulk=True,
         )
         try:
             return await self._session.run(operation)
         except _MadeInSpite as made:
-            failures = await self.cancel([made.job_id])
+            failures = await self.cancel([made.job_id], send_by=_soon())
             if failures:
                 raise SlurmInterrupted(
                     f"job {made.job_id} was made in spite of an error and is not cancelled: {made}",
@@ -209,20 +241,30 @@ class SlurmClient:
             await self._take_back(stranger)
             raise
 
-    async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
+    async def cancel(
+        self, job_ids: Sequence[int], *, send_by: float | None = None
+    ) -> Mapping[int, SlurmError]:
         """End these jobs; the mapping holds those that may still live, and why.
 
         Never raises SlurmError. Jobs that have ended, or that Slurm does not know, are success.
+        Written at most once: after a failure the ids may be those of other jobs, so that the caller
+        has to look at each before it asks again. What has not left at `send_by`, in the event
+        loop's time, is not sent any more, and is SlurmUnreachable.
         Name only jobs that this token may cancel: a cancel refused for lack of rights leaves
         slurmctld hanging until it is restarted (measured on 24.11.5 and 26.05.5).
         """
         wanted = sorted({_id(job_id) for job_id in job_ids})
-        failed = await _together([self._cancel(chunk) for chunk in _chunks(wanted, _CANCEL_CHUNK)])
+        calls = [self._cancel(chunk, send_by=send_by) for chunk in _chunks(wanted, _CANCEL_CHUNK)]
+        failed = await _together(calls)
         return {job_id: error for errors in failed for job_id, error in errors.items()}
 
-    async def update_job(self, job_id: int, **changes: Unpack[Changes]) -> None:
+    async def update_job(
+        self, job_id: int, *, send_by: float | None = None, **changes: Unpack[Changes]
+    ) -> None:
         """Change what is given of a job, as in JobUpdate; what is not given stays as it is.
 
+        What has not left at `send_by`, in the event loop's time, is not sent any more: that is
+        SlurmUnreachable.
         Raises SlurmInvalid without sending anything for values that would not do, and SlurmRefused
         for what Slurm does not take; other properties may have changed nevertheless.
         """
@@ -233,6 +275,8 @@ class SlurmClient:
             path=f"job/{_id(job_id)}",
             body=lambda _version: body,
             read=_updated,
+            bulk=True,
+            send_by=send_by,
         )
         for _ in range(_UPDATE_TRIES - 1):
             with suppress(_StaleErrno):
@@ -253,28 +297,49 @@ class SlurmClient:
         """End a job that another Slurm has made for us, which came between two requests."""
         if stranger.job_id is None:
             return
-        failures = await self._cancel([stranger.job_id], anywhere=True)
+        failures = await self._cancel([stranger.job_id], send_by=_soon(), anywhere=True)
         if failures:
             raise SlurmInterrupted(f"{stranger}; it has made job {stranger.job_id}") from stranger
 
     async def _get(
-        self, name: str, path: str, read: Callable[[Response], T], *, slow: bool = False
+        self,
+        name: str,
+        path: str,
+        read: Callable[[Response], T],
+        *,
+        max_body: int = DEFAULT_MAX_BODY,
+        slow: bool = False,
     ) -> T:
         operation = Operation(
-            name=name, method="GET", path=path, read=read, repeatable=True, slow=slow
+            name=name,
+            method="GET",
+            path=path,
+            read=read,
+            repeatable=True,
+            max_body=max_body,
+            slow=slow,
         )
         return await self._session.run(operation)
 
-    async def _states(self, query: str, *, slow: bool = False) -> dict[int, JobState]:
+    async def _states_of(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        # Repeated, since a comma list is refused (500 on 26.05.5, 400 on 24.11).
+        query = "&".join(f"job_id={job_id}" for job_id in job_ids)
+        longest = DEFAULT_MAX_BODY + _MAX_STATE * len(job_ids)
+        return await self._states(f"?{query}", max_body=longest)
+
+    async def _states(
+        self, query: str, *, max_body: int, slow: bool = False
+    ) -> dict[int, JobState]:
         return await self._get(
             "job_states",
             f"jobs/state/{query}",
             lambda it: wire.settled(it, answers.StatesAnswer).states(),
+            max_body=max_body,
             slow=slow,
         )
 
     async def _cancel(
-        self, job_ids: Sequence[int], *, anywhere: bool = False
+        self, job_ids: Sequence[int], *, send_by: float | None, anywhere: bool = False
     ) -> dict[int, SlurmError]:
         # Strings, as the API describes them: "123_5" would be a task of an array.
         body = msgspec.json.encode({"jobs": [str(job_id) for job_id in job_ids]})
@@ -284,8 +349,9 @@ class SlurmClient:
             path="jobs/",
             body=lambda _version: body,
             read=partial(_cancelled, job_ids),
-            repeatable=True,
             anywhere=anywhere,
+            max_body=DEFAULT_MAX_BODY + _MAX_KILL * len(job_ids),
+            send_by=send_by,
         )
         try:
             return await self._session.run(operation)
@@ -300,6 +366,21 @@ class _MadeInSpite(SlurmInvalid):
         super().__init__(str(told))
         self.told = told
         self.job_id = job_id
+
+
+def _job(job_id: int, response: Response) -> Job:
+    try:
+        return wire.settled(response, answers.JobsAnswer).job(job_id)
+    except SlurmGarbled as error:
+        if wire.settled(response, answers.RecordsAnswer).jobs:
+            raise SlurmUnreadable(str(error)) from error
+        raise
+
+
+def _unchanged(response: Response) -> None:
+    """304 and no body, or nodes all the same."""
+    if response.status != _NOT_MODIFIED:
+        wire.settled(response, wire.Answer)
 
 
 def _node(response: Response, *, name: str) -> Node | None:
@@ -374,6 +455,11 @@ def _link_lost(error: SlurmError) -> SlurmError:
     if isinstance(error, SlurmDenied) and error.error_number == errno.EPERM:
         return SlurmBusy(str(error), error_number=errno.EPIPE, status=error.status)
     return error
+
+
+def _soon() -> float:
+    """Until when an id that an answer has just named is not given to another job."""
+    return asyncio.get_running_loop().time() + _MADE_SECONDS
 
 
 def _id(job_id: int) -> int:

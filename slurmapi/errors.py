@@ -10,11 +10,14 @@ interprets numbers.
     |- SlurmInterrupted   maybe sent: Slurm may or may not have acted
     |- SlurmRefused       answered: no
     |  |- SlurmDenied        the token lacks the right, or is no longer good
+    |  |  `- SlurmNoToken    there is no token to send: nothing was sent
     |  |- SlurmNoSuchJob     Slurm's own error 2017 and nothing else
     |  `- SlurmInvalid       will never work as asked
     |- SlurmBusy          answered or known: try later
     |- SlurmStranger      answered by another Slurm
+    |- SlurmNoApi         answered by something that serves no version of slurmrestd's API we know
     `- SlurmGarbled       an answer that cannot be read
+       `- SlurmUnreadable    Slurm's own answer about a job, which lasts
 """
 
 from __future__ import annotations
@@ -89,6 +92,12 @@ class SlurmGarbled(SlurmError):  # noqa: N818 - reads as what happened
     outcome = "garbled"
 
 
+class SlurmUnreadable(SlurmGarbled):
+    """An answer that is too large, or Slurm's own about a job, with records of which none can be
+    read as that job. Asking again gives the same: an array whose first task has gone.
+    """
+
+
 class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
     """The answer is another Slurm's, so that it says nothing about any job of ours.
 
@@ -102,6 +111,14 @@ class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
         self.found = found
         self.expected = expected
         self.job_id = job_id
+
+
+class SlurmNoApi(SlurmError):  # noqa: N818 - reads as what happened
+    """404 without Slurm's words: another program, slurmctld's own port, or a wrong path. It says
+    nothing about any job, so it is no refusal.
+    """
+
+    outcome = "refused"
 
 
 class SlurmRefused(SlurmError):  # noqa: N818 - reads as what happened
@@ -132,6 +149,15 @@ class SlurmDenied(SlurmRefused):
     def authentication(self) -> bool:
         """Whether it is the token itself that was refused."""
         return self.status in AUTHENTICATION_STATUSES or self.error_number in _AUTHENTICATION
+
+
+class SlurmNoToken(SlurmDenied):
+    """The file of the token is missing, empty, or holds something else. Nothing was sent."""
+
+    @property
+    def authentication(self) -> bool:
+        """Another token helps."""
+        return True
 
 
 class SlurmNoSuchJob(SlurmRefused):
@@ -174,15 +200,19 @@ _AUTHENTICATION = frozenset({1007, 6000, 6001, 6004, 6007, 6008, 6009, 6010, 601
 _PERMISSION = frozenset({1, 13, 2002, 2010, 2052, 2129})
 _NO_SUCH_JOB = 2017
 ALREADY_ENDED = frozenset({2021, 2084})
-# The link to slurmctld broke, or slurmctld did not answer: whether it acted is not known. -1 is
-# what a controller that hangs gives some calls after ten seconds (measured); below 1000 they are
-# of errno(3).
+# The link to slurmctld broke, or slurmctld did not answer: whether it acted is not known. Numbers
+# below 1000 are of errno(3).
 _LINK = (
-    frozenset({-1, 4, 11, 32, 104, 110, 111, 113, 5003, 5004, 5005})
+    frozenset({4, 11, 32, 104, 110, 111, 113, 5003, 5004, 5005})
     | frozenset(range(1000, 1026)) - {1005, 1007, 1008}
     | frozenset(range(1800, 1806))
 )
-_LATER = frozenset({2007, 2016, 2027, 2050, 2059, 2061, 2069, 2074, 2101, 2105, 2125, 2131, 7000})
+# A read gets -1 from a controller that hangs or is away. A write gets other numbers then (104,
+# 1000, 1800, 5004): there -1 is a job_submit plugin that refuses this job (measured on 26.05.5 and
+# 24.11.5).
+_UNSPECIFIED = -1
+# What keeps every job out: MaxJobCount, a standby controller, submissions disabled, no slurmdbd.
+_LATER = frozenset({2007, 2027, 2105, 2131, 7000})
 _NEVER = frozenset(
     {
         2000, 2001, 2003, 2004, 2005, 2006, 2008, 2009, 2012, 2014, 2015, 2018, 2019, 2023, 2025,
@@ -194,11 +224,14 @@ _NEVER = frozenset(
 _REST_INVALID = range(9000, 9400)
 
 
-def refusal(error_number: int, *, status: int, description: str) -> SlurmError:
-    """The error for Slurm's own number; unknown numbers are plain refusals, since unknown must
-    destroy nothing.
+def refusal(
+    error_number: int, *, status: int, description: str, of_write: bool = False
+) -> SlurmError:
+    """The error for Slurm's own number, `of_write` in answer to a submit or an update; unknown
+    numbers are plain refusals, since unknown must destroy nothing.
     """
-    if error_number in _LATER or error_number in _LINK:
+    hangs = error_number == _UNSPECIFIED and not of_write
+    if hangs or error_number in _LATER or error_number in _LINK:
         sentence = _sentence(description, error_number, status)
         return SlurmBusy(sentence, error_number=error_number, status=status)
     kind: type[SlurmRefused] = SlurmRefused
@@ -224,6 +257,18 @@ def refusal_by_status(status: int, *, text: str, retry_after: float | None) -> S
     if status < 400:
         return SlurmGarbled(f"HTTP {status} is no answer to this request: {description}")
     return SlurmRefused(description, status=status)
+
+
+def is_word_of_slurm(error: SlurmError) -> bool:
+    """Whether Slurm itself has spoken of what was asked, so that asking again gives the same.
+
+    A gateway's page, JSON of somebody else's and a refused token say nothing of any job.
+    """
+    if isinstance(error, SlurmDenied) and error.authentication:
+        return False
+    if isinstance(error, SlurmRefused):
+        return error.error_number != 0
+    return isinstance(error, SlurmUnreadable)
 
 
 def leaves_open(error: SlurmError) -> bool:

@@ -8,10 +8,15 @@ rank order of the allocation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, NamedTuple
 
 MAX_HOSTS: Final = 100_000
+# A kilobyte of text can stand for gigabytes of names: both numbers are checked before a name is
+# made. This allows MAX_HOSTS names of 40 bytes.
+MAX_BYTES: Final = 4 * 1000 * 1000
 
 _TOKEN: Final = re.compile(r"\[(?P<ranges>[0-9,-]+)\]|(?P<text>[^\[\],\s]+)|(?P<comma>,)")
 _RANGE: Final = re.compile(r"(?P<low>[0-9]{1,18})(?:-(?P<high>[0-9]{1,18}))?")
@@ -26,17 +31,44 @@ class HostlistError(ValueError):
     """The text is no hostlist, or names more hosts than allowed."""
 
 
-def expand(text: str, *, limit: int = MAX_HOSTS) -> tuple[str, ...]:
-    """All names in `text`, in order; raises HostlistError for a malformed or oversized
-    expression.
+@dataclass(frozen=True, slots=True)
+class Hosts(Collection[str]):
+    """The hosts of an expression, kept as that text and expanded each time they are gone through.
+    Raises HostlistError where `expand` does.
     """
-    if not text:
-        return ()
-    names: list[str] = []
-    for parts in _split(text):
-        names += _product(parts, limit=limit, text=text)
-        _within(len(names), limit, text)
-    return tuple(names)
+
+    text: str
+
+    def __post_init__(self) -> None:
+        _checked(self.text, limit=MAX_HOSTS, most_bytes=MAX_BYTES)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(expand(self.text))
+
+    def __len__(self) -> int:
+        return len(expand(self.text))
+
+    def __contains__(self, name: object) -> bool:
+        return name in expand(self.text)
+
+
+class _Span(NamedTuple):
+    """Numbers from `first` to `last`, written with at least `width` digits."""
+
+    first: int
+    last: int
+    width: int
+
+
+_Part = str | tuple[_Span, ...]
+
+
+def expand(text: str, *, limit: int = MAX_HOSTS, most_bytes: int = MAX_BYTES) -> tuple[str, ...]:
+    """All names in `text`, in order; raises HostlistError for a malformed expression, and for one
+    of more than `limit` names or of more than `most_bytes` in all, before any name is made.
+    """
+    hosts = _checked(text, limit=limit, most_bytes=most_bytes)
+    return tuple(name for host in hosts for name in _names(host))
 
 
 def fold(names: Iterable[str]) -> str:
@@ -46,9 +78,47 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(_written(run) for run in _runs(names))
 
 
-def _split(text: str) -> Iterator[list[str | list[str]]]:
-    """The comma-separated hosts of `text`, each as literal strings and lists of alternatives."""
-    parts: list[str | list[str]] = []
+def _checked(text: str, *, limit: int, most_bytes: int) -> list[list[_Part]]:
+    """The hosts of `text` as parts. Raises HostlistError where they stand for too many names."""
+    hosts = list(_split(text)) if text else []
+    names = size = 0
+    for host in hosts:
+        count, longest = _measured(host)
+        names += count
+        size += count * longest
+        if names > limit:
+            raise HostlistError(f"hostlist {_shown(text)} names more than {limit} hosts")
+        if size > most_bytes:
+            raise HostlistError(f"hostlist {_shown(text)}: its names exceed {most_bytes} bytes")
+    return hosts
+
+
+def _measured(host: list[_Part]) -> tuple[int, int]:
+    """How many names a host stands for, and the length of the longest."""
+    count, longest = 1, 0
+    for part in host:
+        if isinstance(part, str):
+            longest += len(part.encode())
+        else:
+            count *= sum(span.last - span.first + 1 for span in part)
+            longest += max(max(span.width, len(str(span.last))) for span in part)
+    return count, longest
+
+
+def _names(host: list[_Part]) -> Iterator[str]:
+    choices = [(part,) if isinstance(part, str) else tuple(_numbers(part)) for part in host]
+    return map("".join, product(*choices))
+
+
+def _numbers(spans: tuple[_Span, ...]) -> Iterator[str]:
+    return (
+        f"{number:0{span.width}d}" for span in spans for number in range(span.first, span.last + 1)
+    )
+
+
+def _split(text: str) -> Iterator[list[_Part]]:
+    """The comma-separated hosts of `text`, each as literal strings and spans of numbers."""
+    parts: list[_Part] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -59,49 +129,27 @@ def _split(text: str) -> Iterator[list[str | list[str]]]:
             yield _complete(parts, text)
             parts = []
         elif match["ranges"]:
-            parts.append(_alternatives(match["ranges"], text))
+            parts.append(tuple(_spans(match["ranges"], text)))
         else:
             parts.append(match["text"])
     yield _complete(parts, text)
 
 
-def _complete(parts: list[str | list[str]], text: str) -> list[str | list[str]]:
+def _complete(parts: list[_Part], text: str) -> list[_Part]:
     if not parts:
         raise HostlistError(f"hostlist {_shown(text)}: empty name between commas")
     return parts
 
 
-def _alternatives(ranges: str, text: str) -> list[str]:
-    numbers: list[str] = []
+def _spans(ranges: str, text: str) -> Iterator[_Span]:
     for item in ranges.split(","):
         match = _RANGE.fullmatch(item)
         if match is None:
             raise HostlistError(f"hostlist {_shown(text)}: {item!r} is no number or range")
-        numbers.extend(_range(match["low"], match["high"] or match["low"], text))
-        _within(len(numbers), MAX_HOSTS, text)
-    return numbers
-
-
-def _range(low: str, high: str, text: str) -> Iterator[str]:
-    first, last = int(low), int(high)
-    if last < first:
-        raise HostlistError(f"hostlist {_shown(text)}: range {low}-{high} runs backwards")
-    _within(last - first + 1, MAX_HOSTS, text)
-    return (f"{number:0{len(low)}d}" for number in range(first, last + 1))
-
-
-def _product(parts: list[str | list[str]], *, limit: int, text: str) -> list[str]:
-    names = [""]
-    for part in parts:
-        choices = [part] if isinstance(part, str) else part
-        _within(len(names) * len(choices), limit, text)
-        names = [name + choice for name in names for choice in choices]
-    return names
-
-
-def _within(count: int, limit: int, text: str) -> None:
-    if count > limit:
-        raise HostlistError(f"hostlist {_shown(text)} names more than {limit} hosts")
+        low, high = match["low"], match["high"] or match["low"]
+        if int(high) < int(low):
+            raise HostlistError(f"hostlist {_shown(text)}: range {low}-{high} runs backwards")
+        yield _Span(int(low), int(high), len(low))
 
 
 def _shown(text: str) -> str:

@@ -1,9 +1,9 @@
-"""HTTP/1.1 as far as one client needs it: write a request, read exactly the first response that
-follows.
+"""HTTP/1.1 as one client needs it: write a request, read the first response that follows.
 
-slurmrestd 26.05.5 answers every failed request with two responses on one connection (measured);
-strict clients lose the first one. This reader takes the first by its Content-Length and reports
-the connection as spent.
+h11 parses. What is here is what it leaves to its user: the bytes, the waits, and the bounds of what
+a peer can have this process keep and compute. slurmrestd 26.05.5 answers every failed request with
+two responses on one connection (measured): the first one is read, and what has come after it makes
+the connection unfit for another request.
 """
 
 from __future__ import annotations
@@ -14,19 +14,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from slurmapi.errors import SlurmGarbled
+import h11
 
-MAX_HEAD_BYTES: Final = 64 * 1024
-_PIECE: Final = 64 * 1024
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.(?P<minor>[01]) (?P<status>[1-5][0-9]{2})(?: .*)?")
-_FIELD: Final = re.compile(rb"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(?P<value>.*?)[ \t]*")
-_CHUNK_SIZE: Final = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,8})[ \t]*(?:;.*)?\r\n")
+from slurmapi.errors import SlurmGarbled, SlurmUnreadable
+
+DEFAULT_MAX_BODY: Final = 1024 * 1024
+# slurmrestd sends 200 bytes, a proxy adds some hundred.
+MAX_HEAD_BYTES: Final = 8 * 1024
+# Of a stream so much is read ahead, and taken at once.
+PIECE_BYTES: Final = 64 * 1024
+# After the head h11 looks for an end of line in this much at most, plus one slice: the size of a
+# chunk, or the trailer. Its pattern for a field takes time that grows with the square of a run of
+# blanks, 3 ms for 1 KiB (measured).
+_MAX_LINE_BYTES: Final = 512
+_SLICE_BYTES: Final = 512
+# Chunks may be of one byte each, with six around it, or of more.
+_MOST_WIRE_PER_BODY: Final = 8
+# "100 Continue" and its like, none of which was asked for.
+_MOST_INTERIM: Final = 4
+_END_OF_HEAD: Final = b"\r\n\r\n"
+# None is legal in a head, and without them h11's patterns never go back over what they matched.
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n")
+# A proxy may ask for a day. Who has to wait longer than this does so in several pauses.
+LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request; `repeatable` says that carrying it out twice does no harm, `slow` that the
-    server may take long over the answer.
+    server may take long over the answer, `bulk` that it may have to wait for others: some
+    connections are never given to such requests. Of the answer `max_body` bytes are taken at most.
+    Of a write no byte leaves later than `send_by`, in the event loop's time.
     """
 
     method: str
@@ -35,6 +53,9 @@ class Request:
     body: bytes | None = field(default=None, repr=False)
     repeatable: bool = False
     slow: bool = False
+    bulk: bool = False
+    max_body: int = DEFAULT_MAX_BODY
+    send_by: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +73,13 @@ class Response:
 
     @property
     def retry_after(self) -> float | None:
-        """The Retry-After header in seconds; its date form is not understood and gives None."""
+        """The Retry-After header in seconds, `LONGEST_PAUSE_SECONDS` at most; its date form is not
+        understood and gives None.
+        """
         value = self.headers.get("retry-after", "")
-        return float(value) if value.isascii() and value.isdigit() and len(value) < 7 else None
+        if not (value.isascii() and value.isdigit()):
+            return None
+        return min(float(value), LONGEST_PAUSE_SECONDS)
 
 
 class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an error of callers
@@ -65,154 +90,115 @@ class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an
         self.answered = answered
 
 
-def written(request: Request, *, host: str, prefix: str = "") -> bytes:
-    """The bytes of `request`; in one piece, so that a peer never sees a head without its body."""
-    fields = {"Host": host, **request.headers}
-    if request.body is not None or request.method in {"POST", "PUT"}:
-        fields["Content-Length"] = str(len(request.body or b""))
-    lines = [f"{request.method} {prefix}{request.target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in fields.items()]
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + (request.body or b"")
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    minor: int
-    status: int
-    headers: Mapping[str, str]
-
-    @property
-    def reusable(self) -> bool:
-        connection = self.headers.get("connection", "").lower()
-        # Every error answer ends the connection, whatever it says (measured on 24.11 and 26.05).
-        return self.minor == 1 and "close" not in connection and self.status < 400
-
-    @property
-    def bodiless(self) -> bool:
-        return self.status in {204, 304}
-
-
-class ResponseReader:
-    """Reads responses off one stream. Each wait for bytes ends after `silence` seconds with
-    TimeoutError.
+class Exchange:
+    """One request and the response to it. `raw` are the bytes of the request, in one piece, so that
+    a peer never sees a head without its body.
     """
 
-    def __init__(self, stream: asyncio.StreamReader, *, silence: float, max_body: int) -> None:
-        self._stream = stream
-        self._silence = silence
-        self._max_body = max_body
+    def __init__(self, request: Request, *, host: str, prefix: str = "") -> None:
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_LINE_BYTES)
+        self._max_body = request.max_body
+        self._unfed = memoryview(b"")
+        self.raw = self._written(request, host, prefix)
 
-    async def read(self) -> tuple[Response, bool]:
-        """The next response, and whether the connection may carry another request.
+    async def read(self, stream: asyncio.StreamReader, *, silence: float) -> tuple[Response, bool]:
+        """The response, and whether the connection may carry another request. Each wait for bytes
+        ends after `silence` seconds.
 
         Raises CutShort, TimeoutError, or SlurmGarbled for anything that is no HTTP or too large.
         """
-        head = await self._head()
-        while head.status < 200:
-            head = await self._head()
-        body, bounded = await self._body(head)
-        response = Response(status=head.status, headers=head.headers, body=body)
-        return response, head.reusable and bounded
+        head = await self._head(stream, silence)
+        headers = {name.decode("ascii"): value.decode("latin-1") for name, value in head.headers}
+        self._check(head, headers)
+        body = await self._body(stream, silence, sliced="transfer-encoding" in headers)
+        response = Response(status=head.status_code, headers=headers, body=body)
+        return response, self._reusable(response)
 
-    async def _head(self) -> _Head:
-        try:
-            async with asyncio.timeout(self._silence):
-                raw = await self._stream.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError as cut:
-            if cut.partial and not b"HTTP/1.".startswith(cut.partial[:7]):
-                raise SlurmGarbled("the peer does not speak HTTP/1.1") from None
-            raise CutShort(answered=bool(cut.partial)) from None
-        except asyncio.LimitOverrunError:
-            raise SlurmGarbled(f"response head above {MAX_HEAD_BYTES} bytes") from None
-        return _parsed_head(raw[:-4])
+    def _written(self, request: Request, host: str, prefix: str) -> bytes:
+        fields = {"Host": host, **request.headers}
+        if request.body is not None or request.method in {"POST", "PUT"}:
+            fields["Content-Length"] = str(len(request.body or b""))
+        head = h11.Request(
+            method=request.method, target=prefix + request.target, headers=list(fields.items())
+        )
+        events = (head, h11.Data(data=request.body or b""), h11.EndOfMessage())
+        return b"".join(self._http.send(event) or b"" for event in events)
 
-    async def _body(self, head: _Head) -> tuple[bytes, bool]:
-        """The body, and whether its end was marked by something other than the end of the
-        connection.
-        """
-        if head.bodiless:
-            return b"", True
-        coding = head.headers.get("transfer-encoding", "").lower()
-        length = head.headers.get("content-length")
-        if coding and (coding != "chunked" or length is not None):
-            raise SlurmGarbled(f"transfer coding {coding[:40]!r} with content length {length!r}")
-        if coding:
-            return await self._chunked(), True
-        if length is not None:
-            return await self._exactly(self._checked(length)), True
-        return await self._until_end(), False
+    async def _head(self, stream: asyncio.StreamReader, silence: float) -> h11.Response:
+        for _ in range(1 + _MOST_INTERIM):
+            self._http.receive_data(await _raw_head(stream, silence))
+            event = self._next_event()
+            if isinstance(event, h11.Response):
+                return event
+        raise SlurmGarbled(f"more than {_MOST_INTERIM} interim responses")
 
-    def _checked(self, length: str) -> int:
-        if not (length.isascii() and length.isdigit() and len(length) <= 15):
-            raise SlurmGarbled(f"content length {length[:40]!r} is no number")
+    def _check(self, head: h11.Response, headers: Mapping[str, str]) -> None:
+        if head.http_version not in {b"1.0", b"1.1"} or head.status_code > 599:
+            version = head.http_version.decode("ascii", "replace")
+            raise SlurmGarbled(f"HTTP/{version} with status {head.status_code}")
+        length = headers.get("content-length")
+        if length is None:
+            return
+        if "transfer-encoding" in headers:
+            raise SlurmGarbled("a transfer coding and a content length")
         self._bound(int(length))
-        return int(length)
 
     def _bound(self, size: int) -> None:
         if size > self._max_body:
-            raise SlurmGarbled(f"response of {size} bytes, the limit is {self._max_body}")
+            raise SlurmUnreadable(f"response of {size} bytes, the limit is {self._max_body}")
 
-    async def _exactly(self, size: int) -> bytes:
-        pieces: list[bytes] = []
-        while size > 0:
-            piece = await self._piece(min(size, _PIECE))
-            if not piece:
-                raise CutShort(answered=True)
-            pieces.append(piece)
-            size -= len(piece)
-        return b"".join(pieces)
+    async def _body(self, stream: asyncio.StreamReader, silence: float, *, sliced: bool) -> bytes:
+        body, taken = bytearray(), 0
+        while True:
+            event = self._next_event()
+            if isinstance(event, h11.Data):
+                body += event.data
+                self._bound(len(body))
+            elif event is h11.NEED_DATA:
+                taken += await self._feed(stream, silence, sliced=sliced)
+                self._bound(taken // _MOST_WIRE_PER_BODY)
+            else:
+                return bytes(body)
 
-    async def _until_end(self) -> bytes:
-        body = bytearray()
-        while piece := await self._piece(_PIECE):
-            body += piece
-            self._bound(len(body))
-        return bytes(body)
+    async def _feed(self, stream: asyncio.StreamReader, silence: float, *, sliced: bool) -> int:
+        """The next bytes, in small slices where lines are among them."""
+        if not self._unfed:
+            async with asyncio.timeout(silence):
+                self._unfed = memoryview(await stream.read(PIECE_BYTES))
+        elif sliced:
+            await asyncio.sleep(0)  # chunks may be many and small: others come in between
+        size = _SLICE_BYTES if sliced else len(self._unfed)
+        data, self._unfed = self._unfed[:size], self._unfed[size:]
+        self._http.receive_data(bytes(data))
+        return len(data)
 
-    async def _chunked(self) -> bytes:
-        body = bytearray()
-        while size := await self._chunk_size():
-            self._bound(len(body) + size)
-            body += await self._exactly(size)
-            if await self._exactly(2) != b"\r\n":
-                raise SlurmGarbled("chunk without its end")
-        while await self._line() != b"\r\n":
-            pass  # trailer fields say nothing to us
-        return bytes(body)
-
-    async def _chunk_size(self) -> int:
-        line = await self._line()
-        match = _CHUNK_SIZE.fullmatch(line)
-        if match is None:
-            raise SlurmGarbled(f"chunk size {line[:40]!r}")
-        return int(match["size"], 16)
-
-    async def _line(self) -> bytes:
+    def _next_event(self) -> object:
         try:
-            async with asyncio.timeout(self._silence):
-                return await self._stream.readuntil(b"\r\n")
-        except asyncio.IncompleteReadError:
-            raise CutShort(answered=True) from None
-        except asyncio.LimitOverrunError:
-            raise SlurmGarbled(f"line above {MAX_HEAD_BYTES} bytes in a response") from None
+            return self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            if self._http.trailing_data[1]:  # the end of the stream has come
+                raise CutShort(answered=True) from None
+            raise SlurmGarbled(f"no HTTP/1.1: {str(error)[:80]}") from None
 
-    async def _piece(self, size: int) -> bytes:
-        async with asyncio.timeout(self._silence):
-            return await self._stream.read(size)
+    def _reusable(self, response: Response) -> bool:
+        left = bool(self._unfed) or bool(self._http.trailing_data[0])
+        # Every error answer ends the connection, whatever it says (measured on 24.11 and 26.05).
+        return self._http.their_state is h11.DONE and response.status < 400 and not left
 
 
-def _parsed_head(raw: bytes) -> _Head:
-    first, *lines = raw.split(b"\r\n")
-    start = _STATUS_LINE.fullmatch(first)
-    if start is None:
-        raise SlurmGarbled(f"no HTTP/1.1 status line: {first[:40]!r}")
-    headers: dict[str, str] = {}
-    for line in lines:
-        match = _FIELD.fullmatch(line)
-        if match is None:
-            raise SlurmGarbled(f"malformed header field {line[:40]!r}")
-        name, value = match["name"].decode("ascii").lower(), match["value"].decode("latin-1")
-        if name == "content-length" and headers.get(name, value) != value:
-            raise SlurmGarbled("two content lengths that differ")
-        headers[name] = value
-    return _Head(int(start["minor"]), int(start["status"]), headers)
+async def _raw_head(stream: asyncio.StreamReader, silence: float) -> bytes:
+    try:
+        async with asyncio.timeout(silence):
+            raw = await stream.readuntil(_END_OF_HEAD)
+    except asyncio.IncompleteReadError as cut:
+        if cut.partial and not b"HTTP/1.".startswith(cut.partial[:7]):
+            raise SlurmGarbled("the peer does not speak HTTP/1.1") from None
+        raise CutShort(answered=bool(cut.partial)) from None
+    except asyncio.LimitOverrunError:
+        raise SlurmGarbled(f"response head above {MAX_HEAD_BYTES} bytes") from None
+    if len(raw) > MAX_HEAD_BYTES:
+        raise SlurmGarbled(f"response head of {len(raw)} bytes, the limit is {MAX_HEAD_BYTES}")
+    found = _CONTROL.search(raw)
+    if found is not None:
+        raise SlurmGarbled(f"control character {found.group()!r} in a response head")
+    return raw

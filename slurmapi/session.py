@@ -17,11 +17,11 @@ from slurmapi.errors import (
     SlurmError,
     SlurmGarbled,
     SlurmInterrupted,
-    SlurmRefused,
+    SlurmNoApi,
     SlurmUnreachable,
     leaves_open,
 )
-from slurmapi.http1 import Request, Response
+from slurmapi.http1 import DEFAULT_MAX_BODY, Request, Response
 from slurmapi.identity import Identity
 from slurmapi.model import Call
 from slurmapi.retry import RetryPolicy
@@ -35,12 +35,16 @@ _HEADERS: Final = {
     "Accept-Encoding": "identity",
     "User-Agent": "slurmapi",
 }
-# Error texts come in small bodies; searching a list of a thousand nodes for the token would cost
-# for nothing.
 # A write follows an answer that is no older than this.
 _MET_SECONDS: Final = 1.0
 # For so long an old version is used before a newer one is asked for.
 _NEGOTIATED_SECONDS: Final = 300.0
+# What has answered that it serves no version is asked again after these seconds, twice as many each
+# time: one negotiation is up to six requests, and every call would begin one.
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 8.0
+# Error texts come in small bodies; searching a list of a thousand nodes for the token would cost
+# for nothing.
 _SCRUBBED_BYTES: Final = 64 * 1024
 
 
@@ -50,7 +54,9 @@ class Operation(Generic[T]):
 
     `read` raises SlurmError for a refusal. `repeatable` says that carrying the call out twice
     does no harm, `slow` that the answer costs the server much: it gets more time, and is not asked
-    for again at once, while the server may still be at work on the first.
+    for again at once, while the server may still be at work on the first. `bulk` says that many
+    such calls may come at once, and that others go before them. Of a write no byte leaves later
+    than `send_by`, in the event loop's time.
     """
 
     name: str
@@ -62,9 +68,12 @@ class Operation(Generic[T]):
     anywhere: bool = False
     """Meant for whoever answers, be it the Slurm that is expected or not."""
     slow: bool = False
+    bulk: bool = False
+    max_body: int = DEFAULT_MAX_BODY
+    send_by: float | None = None
 
 
-class _VersionGone(SlurmRefused):
+class _VersionGone(SlurmNoApi):
     """404 in plain text: slurmrestd knows no such path, so nothing has looked at the request."""
 
 
@@ -90,6 +99,8 @@ class Session:
         self._negotiated_at = 0.0
         self._version: ApiVersion | None = None
         self._failure: SlurmError | None = None
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._ask_at = 0.0
 
     async def run(self, operation: Operation[T]) -> T:
         """The operation's answer; repeated as the policy says where that does no harm."""
@@ -111,7 +122,7 @@ class Session:
             return self._version
         seen = self._negotiations
         async with self._negotiating:
-            if self._negotiations == seen:
+            if self._negotiations == seen and monotonic() >= self._ask_at:
                 await self._negotiate()
             if self._version is None:
                 raise self._failure or SlurmUnreachable("no version is agreed on")
@@ -126,8 +137,12 @@ class Session:
         self._negotiated_at = monotonic()
         try:
             self._version, self._failure = await self._probe(), None
+            self._pause, self._ask_at = _FIRST_PAUSE_SECONDS, 0.0
         except SlurmError as error:
             self._version, self._failure = None, error
+            if isinstance(error, SlurmNoApi):
+                self._ask_at = monotonic() + self._pause
+                self._pause = min(2.0 * self._pause, _LONGEST_PAUSE_SECONDS)
         self._negotiations += 1
 
     async def _probe(self) -> ApiVersion:
@@ -137,7 +152,7 @@ class Session:
         found = await self._newest(KNOWN_VERSIONS)
         if found is None:
             span = f"{KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
-            raise SlurmRefused(f"the server has none of the versions {span}", status=404)
+            raise SlurmNoApi(f"the server has none of the versions {span} (HTTP 404)")
         # Such a refusal does not say whose it is: a gateway's, or another Slurm's behind the same
         # address, just before the right one was there again (seen).
         newer = KNOWN_VERSIONS[: KNOWN_VERSIONS.index(found)]
@@ -213,14 +228,16 @@ class Session:
         try:
             response = _scrubbed(await self._transport.exchange(request), token)
             if response.status == 404 and not wire.is_json(response):
-                raise _VersionGone(f"no such path: {request.target[:100]}", status=404)
+                raise _VersionGone(f"no such path: {request.target[:100]} (HTTP 404)")
             if not operation.anywhere:
                 self._identity.check(response)
             return operation.read(response)
         except SlurmError as error:
             if operation.repeatable or not leaves_open(error):
                 raise
-            raise SlurmInterrupted(f"{operation.name}: {error}") from error
+            raise SlurmInterrupted(
+                f"{operation.name}: {error}", retry_after=error.retry_after
+            ) from error
 
 
 def _request(operation: Operation[T], version: ApiVersion, token: str) -> Request:
@@ -235,6 +252,9 @@ def _request(operation: Operation[T], version: ApiVersion, token: str) -> Reques
         body=body,
         repeatable=operation.repeatable,
         slow=operation.slow,
+        bulk=operation.bulk,
+        max_body=operation.max_body,
+        send_by=operation.send_by,
     )
 
 

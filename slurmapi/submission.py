@@ -33,8 +33,9 @@ _SHARED: Final = ("none", "oversubscribe", "user", "mcs", "topo")
 _MAX_NUMBER: Final = 2**31 - 1
 # The two largest have meanings of their own (NO_VAL and INFINITE of slurm.h).
 _MAX_UNSIGNED: Final = 2**32 - 3
-# A file in /tmp whose name can be foreseen is a trap: where it is there already and another user's,
-# slurmd fails the job; where it is a link, slurmd may write elsewhere (measured on both releases).
+# slurmd opens a script's output as the job's user, follows links, and truncates what it finds, so a
+# file whose name can be foreseen is a trap in every folder: root's file of mode 0600 was emptied
+# through a link, and the job fails where another user's file is in the way (both releases).
 _NOWHERE: Final = "/dev/null"
 
 
@@ -49,8 +50,7 @@ class JobSubmission:
 
     `shared` is one of Slurm's own words: "none" is exclusive. `begin` and `deadline` are seconds
     of the epoch or a time as sbatch reads it; `switch_wait_seconds` needs `switches`. A `priority`
-    makes Slurm forget `held`. `dependency` is what must hold beside `singleton`. `output` is where
-    a script's words go, with None slurm-JOBID.out in the working directory.
+    makes Slurm forget `held`. `dependency` is what must hold beside `singleton`.
     """
 
     name: str
@@ -73,7 +73,6 @@ class JobSubmission:
     held: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: _DEFAULT_ENVIRONMENT)
     working_directory: str = "/tmp"  # noqa: S108 - exists everywhere; nothing is written there
-    output: str | None = _NOWHERE
     user_id: int | None = None
     group_id: int | None = None
     kill_on_node_fail: bool = True
@@ -128,7 +127,8 @@ def _shape(job: JobSubmission) -> dict[str, Any]:
 def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     yield "flags", ["EXTERNAL_JOB"] if job.external else None
     yield "script", job.script
-    yield "standard_output", None if job.external else job.output
+    yield "standard_output", None if job.external else _NOWHERE
+    yield "standard_error", None if job.external else _NOWHERE
     yield "tres_per_node", job.gres
     yield "partition", job.partition
     yield "account", job.account
@@ -283,7 +283,6 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
             lambda value: _text(value) and str(value).startswith("/"),
             "an absolute path",
         ),
-        "output": (_or_none(_text), "at most 1024 bytes"),
         "user_id": (_or_none(_integer(0)), "an integer of at least 0"),
         "group_id": (_or_none(_integer(0)), "an integer of at least 0"),
         "kill_on_node_fail": _FLAG_RULE,

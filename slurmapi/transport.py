@@ -4,6 +4,10 @@ wait under a deadline.
 What is kept: a request that may change something is written to at most one connection, ever;
 errors say whether it was never sent or maybe sent; whatever goes wrong, cancellation included,
 closes the connection it happened on.
+
+Why this is not an HTTP library's: a write has to be allowed at the last moment, when it has its
+connection, and no byte of it may leave later than that allows, which takes a hand on the socket.
+And aiohttp refuses the two responses that slurmrestd 26.05.5 sends for a failed request (measured).
 """
 
 from __future__ import annotations
@@ -14,14 +18,15 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from slurmapi.errors import SlurmFenced, SlurmInterrupted, SlurmUnreachable
-from slurmapi.http1 import MAX_HEAD_BYTES, CutShort, Request, Response, ResponseReader, written
+from slurmapi.http1 import PIECE_BYTES, CutShort, Exchange, Request, Response
 
-DEFAULT_MAX_BODY: Final = 256 * 1024 * 1024
+_EXPECTED: Final = "expected http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 # SO_LINGER: on, for no time at all; and off.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _USUAL_LINGER: Final = struct.pack("ii", 0, 0)
@@ -31,6 +36,9 @@ Permit = Callable[[], float]
 
 
 _SLOW_FACTOR: Final = 8.0
+# One connection in so many is never given to bulk: a look at a job whose pod is to be evicted must
+# not wait for submits.
+_KEPT_PART: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +60,10 @@ class Deadlines:
             value = getattr(self, name)
             if not (0 < value < math.inf):
                 raise ValueError(f"{name} deadline is {value}, expected seconds above 0")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _patience(request: Request) -> float:
@@ -83,10 +95,8 @@ class _Endpoint:
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self.socket is not None:
-            return await asyncio.open_unix_connection(self.socket, limit=MAX_HEAD_BYTES)
-        return await asyncio.open_connection(
-            self.host, self.port, ssl=self.tls, limit=MAX_HEAD_BYTES
-        )
+            return await asyncio.open_unix_connection(self.socket, limit=PIECE_BYTES)
+        return await asyncio.open_connection(self.host, self.port, ssl=self.tls, limit=PIECE_BYTES)
 
     def __str__(self) -> str:
         return self.socket or self.host_header
@@ -99,14 +109,15 @@ def check_base_url(base_url: str) -> None:
 
 def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
     """From "http://host:port", "https://host:port" (a path prefix may follow) or "unix:/path"."""
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError:  # its words repeat parts of the address, a password perhaps
+        raise ValueError(_EXPECTED) from None
     if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
         return _Endpoint(host_header="localhost", socket=parts.path)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(
-            f"base_url is {_without_user(base_url)!r}, "
-            "expected http://HOST:PORT, https://HOST:PORT or unix:/PATH"
-        )
+        raise ValueError(_EXPECTED)
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("base_url must hold neither user, query nor fragment")
     secure = parts.scheme == "https"
@@ -114,13 +125,9 @@ def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
         host_header=parts.netloc,
         prefix=parts.path.rstrip("/"),
         host=parts.hostname,
-        port=parts.port or (443 if secure else 80),
+        port=port or (443 if secure else 80),
         tls=(tls or ssl.create_default_context()) if secure else None,
     )
-
-
-def _without_user(url: str) -> str:
-    return url.rpartition("@")[2]
 
 
 class _Connection:
@@ -144,17 +151,17 @@ class _Connection:
             return False
         return False
 
-    async def exchange(
-        self, raw: bytes, *, sending: float, silence: float, max_body: int
+    async def carry(
+        self, exchange: Exchange, *, sending: float, silence: float
     ) -> tuple[Response, bool]:
         """Raises CutShort, TimeoutError (also after `sending` seconds without all of it gone) or
         SlurmGarbled.
         """
         try:
-            self._writer.write(raw)
+            self._writer.write(exchange.raw)
             async with asyncio.timeout(sending):
                 await self._writer.drain()
-            return await ResponseReader(self._reader, silence=silence, max_body=max_body).read()
+            return await exchange.read(self._reader, silence=silence)
         except TimeoutError:
             raise
         except OSError as error:
@@ -194,7 +201,8 @@ class HttpTransport:
     """A Transport over a pool of at most `connections` keep-alive connections.
 
     Idle ones are used again last in, first out, and dropped after `idle_seconds`; callers wait
-    first come, first served. Keep the pool small: above slurmrestd's own limit (124) surplus
+    first come, first served. A quarter of the connections is kept for requests that are not `bulk`.
+    Keep the pool small: above slurmrestd's own limit (124) surplus
     connections starve for half a minute (measured).
     """
 
@@ -205,7 +213,6 @@ class HttpTransport:
         deadlines: Deadlines | None = None,
         connections: int = 16,
         idle_seconds: float = 10.0,
-        max_body: int = DEFAULT_MAX_BODY,
         tls: ssl.SSLContext | None = None,
         permit: Permit | None = None,
     ) -> None:
@@ -214,8 +221,8 @@ class HttpTransport:
         self._endpoint = _endpoint(base_url, tls)
         self._deadlines = deadlines or Deadlines()
         self._slots = asyncio.Semaphore(connections)
+        self._bulk = asyncio.Semaphore(max(1, connections - max(1, connections // _KEPT_PART)))
         self._idle_seconds = idle_seconds
-        self._max_body = max_body
         self._permit = permit
         self._idle: list[_Connection] = []
         self._closed = False
@@ -226,13 +233,16 @@ class HttpTransport:
         what = f"{request.method} {request.target[:100]}"
         try:
             total = self._deadlines.total * _patience(request)
-            async with asyncio.timeout(total), self._slots:
+            async with asyncio.timeout(total), self._turn(request), self._slots:
                 return await self._exchange(request, progress)
         except TimeoutError:
             kind = SlurmInterrupted if progress.sent else SlurmUnreachable
             raise kind(f"{what}: no answer from {self._endpoint} in time") from None
         except CutShort as cut:
             raise SlurmInterrupted(f"{what}: {self._endpoint} closed the connection") from cut
+
+    def _turn(self, request: Request) -> AbstractAsyncContextManager[None]:
+        return self._bulk if request.bulk else nullcontext()
 
     def close(self) -> None:
         """Drop all idle connections; those in use are dropped when their request ends."""
@@ -256,16 +266,13 @@ class HttpTransport:
 
     async def _on(self, connection: _Connection, request: Request, progress: _Progress) -> Response:
         """One try on one connection, which is where every write comes by."""
-        raw = written(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
+        exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False
         try:
             sending = self._sending_seconds(request, connection)
             progress.sent = True
-            response, keep = await connection.exchange(
-                raw,
-                sending=sending,
-                silence=self._deadlines.silence * _patience(request),
-                max_body=self._max_body,
+            response, keep = await connection.carry(
+                exchange, sending=sending, silence=self._deadlines.silence * _patience(request)
             )
         finally:
             if keep and not self._closed:
@@ -275,14 +282,21 @@ class HttpTransport:
         return response
 
     def _sending_seconds(self, request: Request, connection: _Connection) -> float:
-        """Within which the request must have left; raises SlurmFenced where it must not leave."""
-        if self._permit is None or request.method == "GET":
-            return self._deadlines.silence
-        left = self._permit()
+        """Within which the request must have left. Raises SlurmFenced where no write may leave, and
+        SlurmUnreachable where it is too late for this one.
+        """
+        silence = self._deadlines.silence
+        if request.method == "GET" or (self._permit is None and request.send_by is None):
+            return silence
+        what = f"{request.method} {request.target[:100]}"
+        permitted = silence if self._permit is None else self._permit()
+        if permitted <= 0:
+            raise SlurmFenced(f"{what}: may not be sent any more")
+        left = silence if request.send_by is None else request.send_by - _now()
         if left <= 0:
-            raise SlurmFenced(f"{request.method} {request.target[:100]}: may not be sent any more")
+            raise SlurmUnreachable(f"{what}: it had to wait until it was too late to be sent")
         connection.send_nothing_late()
-        return min(left, self._deadlines.silence)
+        return min(permitted, left, silence)
 
     async def _opened(self) -> _Connection:
         try:
@@ -308,8 +322,7 @@ class HttpTransport:
         return None
 
     def _put_back(self, connection: _Connection) -> None:
-        if self._permit is not None:
-            connection.rest()
+        connection.rest()
         self._idle.append(connection)
         loop = asyncio.get_running_loop()
         connection.expiry = loop.call_later(self._idle_seconds, self._expire, connection)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -58,8 +58,9 @@ class _Warning(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What every JSON answer has."""
+    """What every JSON answer has. `of_write` says that it is to a submit or an update."""
 
+    of_write: ClassVar[bool] = False
     errors: list[ApiError] | None = None
     warnings: list[_Warning | str] | None = None
 
@@ -76,7 +77,12 @@ class Answer(msgspec.Struct, frozen=True):
         listed = sorted(self.errors or (), key=lambda error: _WEIGHTS.get(error.number, 0))
         if not listed:
             return None
-        return refusal(listed[0].number, status=status, description=listed[0].text)
+        number, text = listed[0].number, self.explained(listed[0])
+        return refusal(number, status=status, description=text, of_write=self.of_write)
+
+    def explained(self, error: ApiError) -> str:
+        """What one of the errors says, for people."""
+        return error.text
 
 
 A = TypeVar("A", bound=Answer)
@@ -90,19 +96,19 @@ def is_json(response: Response) -> bool:
 def decode(response: Response, kind: type[A]) -> A:
     """The answer as `kind`, whatever its status.
 
-    Raises SlurmGarbled, or what the status means when the body is no JSON object.
+    Raises SlurmGarbled, or what the status means when the body is no JSON object. Every answer of
+    slurmrestd has a list of errors, mostly an empty one (measured on 24.11.5 and 26.05.5). An
+    answer of status 2xx without that list is somebody else's.
     """
     if not is_json(response):
         text = response.body[:MAX_SHOWN].decode("utf-8", "replace").strip()
         if response.ok:
             raise SlurmGarbled(f"HTTP {response.status} without JSON: {text[:80]!r}")
         raise refusal_by_status(response.status, text=text, retry_after=response.retry_after)
-    try:
-        return msgspec.json.decode(response.body, type=kind)
-    except msgspec.ValidationError as error:
-        raise SlurmGarbled(f"unexpected shape of an answer: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _decode_leniently(response.body, kind)
+    answer = _decoded(response.body, kind)
+    if response.ok and answer.errors is None:
+        raise SlurmGarbled(f"HTTP {response.status} with JSON that is none of slurmrestd's")
+    return answer
 
 
 def failure(response: Response, answer: Answer) -> SlurmError | None:
@@ -122,6 +128,15 @@ def settled(response: Response, kind: type[A]) -> A:
     if error is not None:
         raise error
     return answer
+
+
+def _decoded(body: bytes, kind: type[A]) -> A:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise SlurmGarbled(f"unexpected shape of an answer: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_leniently(body, kind)
 
 
 def _decode_leniently(body: bytes, kind: type[A]) -> A:
