@@ -17,15 +17,15 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from scheduler import logs
+from scheduler.config.settings import ENV_PREFIX
 from scheduler.demo import story
 from scheduler.demo.narrator import Narrator
 from scheduler.demo.stage import DemoError, Stage
 from scheduler.kube.errors import KubeError
 from scheduler.kube.session import KubeSession
+from scheduler.observe import logs
 from scheduler.sandbox.cluster import Sandbox
 from scheduler.sandbox.main import command as sandbox_command
-from scheduler.settings import ENV_PREFIX
 from slurmapi import FileToken, SlurmClient, SlurmError, StaticToken
 
 _STOP_SECONDS: Final = 20.0
@@ -107,6 +107,7 @@ async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subpr
             f"--scheduler-name={story.SCHEDULER_NAME}",
             f"--slurm-api-base={sandbox.slurm_url}",
             f"--slurm-auth-token-file={sandbox.slurm_token_file}",
+            f"--placeholder-mode={sandbox.placeholder_mode}",
             *("--health-probe-bind-address=0", "--metrics-bind-address=0"),
             *("--hooks-api-bind-address=0", "--log-format=json"),
             env={name: value for name, value in os.environ.items() if not _sets(name)},

@@ -15,7 +15,7 @@ _REPLICAS: Final = 3
 _GPUS: Final = 4
 _BATCH: Final = ("batch-0", "batch-1", "batch-2")
 _BATCH_SECONDS: Final = 2
-_STEP_SECONDS: Final = 20.0
+_STEP_SECONDS: Final = 60.0
 
 
 async def play(stage: Stage, alice: SlurmClient) -> None:

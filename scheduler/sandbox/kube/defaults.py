@@ -33,6 +33,8 @@ def initial_status(resource: Resource, body: Body) -> Body:
             return {**body, "status": _pod_status(body["spec"])}
         case "Namespace":
             return {**body, "status": {"phase": "Active"}}
+        case "PersistentVolumeClaim" | "PersistentVolume":
+            return {**body, "status": {"phase": "Pending"}}
         case "Service":
             return {**body, "status": {"loadBalancer": {}}}
         case _:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.clock import monotonic
+from scheduler.observe.clock import monotonic
 from scheduler.sandbox.kube import nodes, podstatus
 from scheduler.sandbox.kube.agents import Key
 from scheduler.sandbox.kube.deletion import DeleteOptions

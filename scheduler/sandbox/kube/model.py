@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from scheduler.sandbox.kube import events, meta, patches, validation
+from scheduler.sandbox.kube import events, meta, patches, resizing, validation
 from scheduler.sandbox.kube.defaults import apply_defaults, initial_status, status_as_stored
 from scheduler.sandbox.kube.deletion import DeleteOptions, Deletion, delete, needs_removal
 from scheduler.sandbox.kube.errors import (
@@ -230,7 +230,7 @@ class KubeModel:
     ) -> Stored:
         _check_version(resource, old, new)
         merged = _merged(resource, old.body, new, subresource=subresource)
-        validation.check_update(resource, old.body, merged)
+        validation.check_update(resource, old.body, merged, resize=subresource == "resize")
         if merged == old.body:
             return old
         if dry_run:
@@ -328,6 +328,9 @@ def _merged(resource: Resource, old: Body, new: Body, *, subresource: str) -> Bo
         if owners := old["metadata"].get("ownerReferences"):
             merged["metadata"]["ownerReferences"] = owners
         return apply_defaults(resource, merged) if resource.kind == "Node" else merged
+    if subresource == "resize":
+        merged = {**old, "spec": resizing.resized(old["spec"], new.get("spec") or {})}
+        merged["metadata"] = dict(old["metadata"])
     if resource.has_status:
         merged["status"] = old.get("status", {})
     if merged.get("spec") != old.get("spec") or not resource.has_spec:

@@ -10,6 +10,7 @@ from scheduler.sandbox.kube.resources import Body
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 LONGEST_PODS = 250
+DISK = "100Gi"
 KUBELET_VERSION = "v1.36.3"
 
 _PRESSURES = {
@@ -36,6 +37,7 @@ def node(shape: NodeShape) -> Body:
         "cpu": str(shape.cpus),
         "memory": f"{shape.memory_mib}Mi",
         "pods": str(LONGEST_PODS),
+        "ephemeral-storage": DISK,
         **{name: str(count) for name, count in shape.devices.items()},
     }
     labels = {

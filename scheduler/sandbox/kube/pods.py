@@ -16,7 +16,9 @@ from scheduler.sandbox.kube.store import Key, Stored
 BEFORE_RUNNING = frozenset({"Pending"})
 
 
-def bind(model: KubeModel, namespace: str, name: str, binding: Body) -> None:
+def bind(
+    model: KubeModel, namespace: str, name: str, binding: Body, *, dry_run: bool = False
+) -> None:
     """Put the pod on a Node; annotations of the binding are copied onto the pod.
 
     The Node need not exist (measured on Kubernetes 1.36.3). Raises ApiError 409 when the pod is
@@ -31,6 +33,8 @@ def bind(model: KubeModel, namespace: str, name: str, binding: Body) -> None:
     model.check_lasts(PODS, namespace, name)
     pod = model.get(PODS, namespace, name)
     _check_binding(pod, (namespace, name), metadata)
+    if dry_run:
+        return
     bound = _bound(pod.body, node=target["name"], annotations=metadata.get("annotations") or {})
     model.store.put(PODS.storage, (namespace, name), bound)
 

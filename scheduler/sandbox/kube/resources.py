@@ -82,6 +82,7 @@ EVICTION = Subresource(
 SCALE = Subresource(
     name="scale", verbs=("get", "patch", "update"), kind="Scale", group="autoscaling", version="v1"
 )
+RESIZE = Subresource(name="resize", verbs=("get", "patch", "update"), kind="Pod")
 LOG = Subresource(name="log", verbs=("get",), kind="Pod")
 FINALIZE = Subresource(name="finalize", verbs=("update",), kind="Namespace")
 
@@ -132,7 +133,7 @@ PODS = Resource(
     has_status=True,
     tracks_generation=True,
     returns_deleted=True,
-    subresources=(BINDING, EVICTION, LOG),
+    subresources=(BINDING, EVICTION, LOG, RESIZE),
     fields=POD_FIELDS,
 )
 NODES = Resource(
@@ -196,6 +197,25 @@ SERVICES = Resource(
     has_status=True,
     returns_deleted=True,
 )
+CLAIMS = Resource(
+    group="",
+    version="v1",
+    plural="persistentvolumeclaims",
+    kind="PersistentVolumeClaim",
+    short=("pvc",),
+    has_status=True,
+    returns_deleted=True,
+)
+VOLUMES = Resource(
+    group="",
+    version="v1",
+    plural="persistentvolumes",
+    kind="PersistentVolume",
+    namespaced=False,
+    short=("pv",),
+    has_status=True,
+    returns_deleted=True,
+)
 NEW_EVENTS = Resource(
     group="events.k8s.io",
     version="v1",
@@ -252,6 +272,24 @@ BUDGETS = Resource(
 )
 
 
+POLICIES = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingadmissionpolicies",
+    kind="ValidatingAdmissionPolicy",
+    namespaced=False,
+    tracks_generation=True,
+)
+POLICY_BINDINGS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingadmissionpolicybindings",
+    kind="ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+    tracks_generation=True,
+)
+
+
 def _review(group: str, plural: str, kind: str, *, namespaced: bool = False) -> Resource:
     return Resource(
         group=group,
@@ -282,6 +320,8 @@ RESOURCES: tuple[Resource, ...] = (
     EVENTS,
     NAMESPACES,
     NODES,
+    CLAIMS,
+    VOLUMES,
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -292,6 +332,8 @@ RESOURCES: tuple[Resource, ...] = (
     LEASES,
     NEW_EVENTS,
     BUDGETS,
+    POLICIES,
+    POLICY_BINDINGS,
     *REVIEWS,
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scheduler.sandbox.kube import (
+    admission,
     discovery,
     openapi,
     patches,
@@ -129,6 +130,7 @@ class Api:
             return json_of(reviews.answer(resource, body, known=self._users), status=201)
         if resource.namespaced and not target.namespace:
             raise method_not_allowed()
+        admission.check_policy(resource, body)
         stored = self._model.create(resource, target.namespace, body, dry_run=call.dry_run)
         return stored_as_asked(resource, call, stored, status=201)
 
@@ -209,9 +211,11 @@ class Api:
         below = target.resource.subresource(target.subresource)
         if below is None or _VERBS.get(call.method) not in below.verbs:
             raise method_not_allowed()
+        admission.admit(self._model, target, call.method)
         match target.subresource:
             case "binding":
-                pods.bind(self._model, target.namespace, target.name, mapping(call.document()))
+                body = mapping(call.document())
+                pods.bind(self._model, target.namespace, target.name, body, dry_run=call.dry_run)
                 return json_of(success(201), status=201)
             case "eviction":
                 return self._evict(target, call)

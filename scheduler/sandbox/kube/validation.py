@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scheduler.sandbox.kube import quantities, selectors
+from scheduler.sandbox.kube import quantities, resizing, selectors
 from scheduler.sandbox.kube.errors import bad_request, invalid
 from scheduler.sandbox.kube.resources import Resource
 
@@ -46,10 +46,12 @@ def check_new(resource: Resource, body: Body) -> None:
     _raise(resource, body, complaints)
 
 
-def check_update(resource: Resource, old: Body, new: Body) -> None:
-    """Raises ApiError 422 with all complaints about a changed object."""
+def check_update(resource: Resource, old: Body, new: Body, *, resize: bool = False) -> None:
+    """Raises ApiError 422 with all complaints about a changed object, or a pod that is resized."""
     complaints = [*_metadata(resource, new["metadata"]), *_identity(old, new)]
-    if new.get("spec") != old.get("spec"):
+    if resize:
+        complaints += [*_specifics(resource, new), *resizing.complaints(old["spec"], new["spec"])]
+    elif new.get("spec") != old.get("spec"):
         complaints += [*_specifics(resource, new), *_immutable_spec(resource, old, new)]
     _raise(resource, new, complaints)
 

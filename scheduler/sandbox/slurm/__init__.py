@@ -21,6 +21,7 @@ from .config import (
     Timing,
 )
 from .model import SlurmModel
+from .plugins import Verdict
 from .server import SlurmServer
 from .tokens import mint_token
 
@@ -37,5 +38,6 @@ __all__ = [
     "SlurmModel",
     "SlurmServer",
     "Timing",
+    "Verdict",
     "mint_token",
 ]

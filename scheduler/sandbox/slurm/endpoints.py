@@ -13,6 +13,7 @@ from .errors import SlurmError
 from .http import Answer
 from .model import SlurmModel
 from .parsing import Description, Warned, describe, unknown_field
+from .plugins import judged
 from .shapes import shape
 from .wire import Wire, number
 
@@ -51,18 +52,19 @@ class Endpoints:
             described.faults.append(self._refusal)
             return self._not_submitted(described)
         try:
+            words = judged(self._model.job_submit, described.fields)
             job, remark = self._model.submit(described.fields, script, user=self._user)
         except SlurmError as fault:
             described.faults.append(fault)
             return self._not_submitted(described)
         warnings = [*described.warnings, *_remarks(remark)]
-        data = self._submitted(job.id)
+        data = self._submitted(job.id, words)
         if not described.faults:
             return self._frame.good(data, warnings)
         return self._frame.bad(answers.SUBMIT, described.faults, data=data, warnings=warnings)
 
-    def _submitted(self, job_id: int) -> Wire:
-        data: Wire = {"job_id": job_id, "step_id": "batch", "job_submit_user_msg": ""}
+    def _submitted(self, job_id: int, words: str) -> Wire:
+        data: Wire = {"job_id": job_id, "step_id": "batch", "job_submit_user_msg": words}
         if self._version < "v0.0.42":
             data["result"] = {**data, "error_code": 0, "error": "No error"}
         return data
@@ -85,7 +87,9 @@ class Endpoints:
     def job(self, job_id: int) -> Answer:
         """GET job/{id}."""
         job = self._model.job(job_id)
-        return self._job_list([render_job.job_record(self._model.cluster, job, self._shape)])
+        record = render_job.job_record(self._model.cluster, job, self._shape)
+        # Of one job this is the time of the answer (measured on 26.05.5 and 24.11.5).
+        return self._job_list([record], last_update=self._now)
 
     def jobs(self, query: str) -> Answer:
         """GET jobs/: everything, or nothing when nothing changed since ``update_time``."""
@@ -96,11 +100,13 @@ class Endpoints:
             return self._frame.good(answers.JOBS.empty(), [warning])
         cluster = self._model.cluster
         jobs = (render_job.job_record(cluster, job, self._shape) for job in self._model.jobs())
-        return self._job_list(list(jobs))
+        return self._job_list(list(jobs), last_update=cluster.jobs_changed)
 
-    def _job_list(self, records: list[Wire]) -> Answer:
-        update = number(self._model.cluster.jobs_changed)
-        return self._frame.good({"jobs": records, "last_backfill": update, "last_update": update})
+    def _job_list(self, records: list[Wire], *, last_update: float) -> Answer:
+        backfilled, updated = number(self._model.cluster.jobs_changed), number(last_update)
+        return self._frame.good(
+            {"jobs": records, "last_backfill": backfilled, "last_update": updated}
+        )
 
     def states(self, ids: Sequence[int], warnings: Sequence[Warned]) -> Answer:
         """GET jobs/state/: ids and states, of all jobs or of the ids asked for that exist."""
@@ -127,14 +133,19 @@ class Endpoints:
         described = describe(_dictionary(body, "#/"), self._shape, source="#/")
         if described.fatal:
             return self._frame.bad(answers.UPDATE, described.faults, warnings=described.warnings)
+        self._model.job(job_id)
+        judged(self._model.job_submit, described.fields)
         self._model.update(job_id, described.fields, user=self._user)
         return self._frame.good(answers.UPDATE.empty(), described.warnings)
 
     def nodes(self, query: str) -> Answer:
         """GET nodes/; 304 when nothing changed since ``update_time``."""
+        nodes = self._model.nodes()
+        for node in nodes:
+            node.count()
         if int(_pairs(query).get("update_time", "0")) > self._model.cluster.nodes_changed:
             return Answer(304)
-        return self._node_list(self._model.nodes())
+        return self._node_list(nodes)
 
     def node(self, name: str) -> Answer:
         """GET node/{name}; an unknown one is an error number 0 with HTTP 200, as measured."""
@@ -198,7 +209,12 @@ class Endpoints:
     def conf(self) -> Answer:
         """GET conf (v0.0.45)."""
         conf = self._shape.slurm_conf or {}
-        return self._frame.good(render_cluster.configuration(self._model.cluster, conf))
+        return self._frame.good(
+            render_cluster.configuration(self._model.cluster, conf, now=self._now)
+        )
+
+
+_NO_ID: Final = 2**32 - 3
 
 
 def job_ids(query: str) -> tuple[list[int], list[Warned]]:
@@ -210,7 +226,7 @@ def job_ids(query: str) -> tuple[list[int], list[Warned]]:
         if name != "job_id":
             record = "DATA_PARSER_OPENAPI_JOB_STATE_QUERY"
             warnings.append(unknown_field(name, value, "#/", record=record))
-        elif value.isdigit():
+        elif _is_id(value):
             ids.append(int(value))
         else:
             raise SlurmError(9000, "Rejecting request. Failure parsing query")
@@ -219,9 +235,14 @@ def job_ids(query: str) -> tuple[list[int], list[Warned]]:
 
 def job_number(text: str) -> int:
     """Return the job id of a path; raises SlurmError 9000."""
-    if not text.isdigit():
+    if not _is_id(text):
         raise SlurmError(9000, "Rejecting request. Failure parsing parameters")
     return int(text)
+
+
+def _is_id(text: str) -> bool:
+    """Whether it can be a job's number: NO_VAL, INFINITE and one below are none (measured)."""
+    return text.isdigit() and int(text) < _NO_ID
 
 
 def decode(body: bytes) -> Any:

@@ -23,6 +23,7 @@ TEXTS: Final[dict[int, str]] = {
     2010: "Invalid user id",
     2012: "Pathname of a file, directory or other parameter too long",
     2014: "Requested node configuration is not available",
+    2016: "Requested nodes are busy",
     2017: "Invalid job id specified",
     2018: "Invalid node name specified",
     2019: "I/O error writing script/environment to file",

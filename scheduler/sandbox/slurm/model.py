@@ -19,6 +19,7 @@ from .cluster import Cluster
 from .config import AccountConfig, QosConfig, ReservationConfig, SlurmConfig
 from .errors import SlurmError
 from .journal import Journal
+from .plugins import JobSubmit, no_plugin
 from .records import STARTED, Job, Node, State, Submission
 from .scheduling import Pass
 from .submitting import misfit, submission
@@ -41,6 +42,7 @@ class SlurmModel:
         self.config = config
         self.key = key or secrets.token_bytes(32)
         self.clock = clock
+        self.job_submit: JobSubmit = no_plugin
         self.cluster = Cluster(config, now=clock())
         self.running = asyncio.Event()
         self.running.set()

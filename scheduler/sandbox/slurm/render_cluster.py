@@ -29,9 +29,9 @@ def node_record(cluster: Cluster, node: Node, shape: Shape) -> Wire:
         "threads": config.threads_per_core,
         "weight": config.weight,
         "real_memory": config.memory_mib,
-        "alloc_cpus": node.cpus_used,
-        "alloc_idle_cpus": config.cpus - node.cpus_used,
-        "alloc_memory": node.memory_used,
+        "alloc_cpus": node.cpus_counted,
+        "alloc_idle_cpus": config.cpus - node.cpus_counted,
+        "alloc_memory": node.memory_counted,
         "tres": tres(config.cpus, config.memory_mib, 0),
         "tres_used": _tres_used(node),
         "gres": ",".join(_gres(p.name, p.type, p.count) for p in node.pools),
@@ -50,7 +50,8 @@ def node_record(cluster: Cluster, node: Node, shape: Shape) -> Wire:
 
 
 def _tres_used(node: Node) -> str:
-    return f"cpu={node.cpus_used},mem={memory(node.memory_used)}" if node.jobs else ""
+    counted = f"cpu={node.cpus_counted},mem={memory(node.memory_counted)}"
+    return counted if node.cpus_counted else ""
 
 
 def _gres(name: str, kind: str, count: int) -> str:
@@ -151,13 +152,16 @@ def statistics(cluster: Cluster, shape: Shape, *, now: float) -> Wire:
     }
 
 
-def configuration(cluster: Cluster, conf: Mapping[str, Any]) -> Wire:
+def configuration(cluster: Cluster, conf: Mapping[str, Any], *, now: float) -> Wire:
     """Return the conf answer (v0.0.45 only)."""
     config = cluster.config
     return {
         "slurm_conf": {
             **conf,
             "ClusterName": config.cluster_name,
+            "AccountingStorageType": (
+                "" if cluster.accounts is None else "accounting_storage/slurmdbd"
+            ),
             "KillWait": config.kill_wait,
             "PrologSlurmctld": [config.prolog_slurmctld] if config.prolog_slurmctld else [],
             "MaxJobCount": config.max_job_count,
@@ -166,7 +170,7 @@ def configuration(cluster: Cluster, conf: Mapping[str, Any]) -> Wire:
             "controllers": [{"address": "127.0.0.1", "machine": config.controller_host}],
         },
         "slurm_conf_meta": {
-            "LastUpdate": int(cluster.boot_time),
+            "LastUpdate": int(now),
             "BOOT_TIME": int(cluster.boot_time),
             "ClusterId": number(0),
             "HashValue": 0,

@@ -68,7 +68,8 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "requeue": asked.requeue,
         "restart_cnt": job.restart_count,
         "resv_name": asked.request.reservation,
-        "standard_output": _output(job),
+        "standard_error": _output(job, job.asked.standard_error),
+        "standard_output": _output(job, job.asked.standard_output),
         "state_description": job.reason_text,
         "state_reason": job.reason,
         "user_id": asked.user_id,
@@ -77,12 +78,11 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
     }
 
 
-def _output(job: Job) -> str:
-    """Return the file of a script's words, by default one in its working directory."""
-    asked = job.asked
-    if asked.script is None:
+def _output(job: Job, file: str) -> str:
+    """Return the file that a script writes to, by default one in its working directory."""
+    if job.asked.script is None:
         return ""
-    return asked.standard_output or f"{asked.working_directory}/slurm-{job.id}.out"
+    return file or job.asked.standard_output or f"{job.asked.working_directory}/slurm-{job.id}.out"
 
 
 def _group_name(cluster: Cluster, group_id: int) -> str:

@@ -82,6 +82,7 @@ _TEXTS: Final = (
     "comment",
     "extra",
     "prefer",
+    "standard_error",
     "standard_output",
     "wckey",
 )

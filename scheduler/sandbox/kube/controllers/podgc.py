@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.clock import monotonic
+from scheduler.observe.clock import monotonic
 from scheduler.sandbox.kube.agents import Key
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.meta import is_finished, with_condition
