@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from annotations import JobRequest, Problem
+from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts
 from scheduler.core.reasons import Reason
 
@@ -14,13 +16,30 @@ class Submit:
     """Make the placeholder. `node` pins it to where the pod already runs, and `why` says what
     became of the former one; `replaces` is a job of ours that the new one takes the place of,
     cancelled once the new one is recorded. `excluded` are Slurm nodes it must not get, and why.
+    `first` puts it before all others in the queue.
     """
 
     request: JobRequest
     node: str = ""
+    first: bool = False
     why: str = field(default="", compare=False)  # is told, and changes nothing
     replaces: int | None = None
     excluded: tuple[tuple[str, str], ...] = ()
+    minutes: int | None = None
+    """Its time limit, where that is not what the request says."""
+    until: int = 0
+    """When the pod's time is over, in seconds of the epoch; 0 where that is not known."""
+    tries: int = 0
+    """How many jobs have been asked for in the place of lost ones, this one included."""
+    grace_seconds: int | None = None
+    """What its pods have to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Read how much of that Slurm node is allocated."""
+
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +121,12 @@ class Readmit:
     job_id: int
     excluded: tuple[str, ...]
 
+    @property
+    def digest(self) -> str:
+        """Tells these nodes from others, in 16 bytes however many they are."""
+        text = "\n".join(self.excluded).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
@@ -112,6 +137,19 @@ class Cancel:
     job_id: int
     why: str
     outcome: str = ""
+    unseen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """End a job of our own submit that bears no owner tag, known by its id, its name and the time
+    of its submit by Slurm's clock, in seconds of the epoch; tell the pod, and wait long before the
+    next one. `unseen` as in Cancel.
+    """
+
+    job_id: int
+    name: str
+    submit_time: int
     unseen: bool = False
 
 
@@ -128,12 +166,27 @@ class Evict:
     """Delete the pod, after saying why: Slurm has taken its resources, or is about to.
 
     `grace_seconds` is what is left of the time Slurm gives; None leaves the pod its own grace.
+    `needs` is what the pod has of its node.
     """
 
     pod: PodFacts
     reason: Reason
     message: str
     grace_seconds: int | None = None
+    evidence: Evidence = Evidence.RECORD
+    needs: JobRequest | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Hurry:
+    """Delete a pod that is being deleted once more, with a shorter grace than it was given: its
+    job no longer holds its node.
+    """
+
+    pod: PodFacts
+    reason: Reason
+    message: str
+    grace_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +231,7 @@ class Forget:
 
 Action = (
     Submit
+    | Weigh
     | Update
     | Inspect
     | Record
@@ -186,10 +240,12 @@ Action = (
     | Bind
     | NoteEnd
     | Cancel
+    | TakeBack
     | DropJob
     | Exclude
     | Readmit
     | Evict
+    | Hurry
     | Reject
     | Tell
     | Warn

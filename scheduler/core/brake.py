@@ -1,8 +1,9 @@
-"""The brake (I7): when too many pods would end because of Slurm, each waits for a later look.
+"""The brake (I7): when too many pods would end by weak evidence, each waits for a later look.
 
-What may be one mistake (a Slurm that lost its nodes, a wrong `scancel`) is not to end a site's work
-in one pass. Nothing is decided here about a single pod: its own evidence is for `decide` to judge,
-before the pause and anew after it.
+What may be one mistake of Slurm's (lost nodes, an old state that came back) is not to end a site's
+work in one pass. Only weak evidence comes here (`core.evidence`): what is strong is neither counted
+nor slowed. Nothing is decided about a single pod: its own evidence is for `decide` to judge, before
+the pause and anew after it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """The pods at one moment, by uid. `all` could be ended by Slurm; `doomed`, a part of them, are
-    about to be, by the last pulse; `boot` tells one start of Slurm's controller from another.
+    about to be, by weak evidence of the last pulse; `boot` tells one start of Slurm's controller
+    from another.
     """
 
     all: AbstractSet[str]
@@ -96,6 +98,15 @@ class Brake:
         held.boot = scene.boot or held.boot
         held.asked_at = now
         return self._confirm(uid, held, seen_at=seen_at, now=now)
+
+    def let_go(self, uid: str) -> None:
+        """The pod goes after all, by better evidence: it is not held, and does not count."""
+        self._held.pop(uid, None)
+
+    def counted(self, now: float) -> int:
+        """How many pods are held, or have gone without a pause within the window."""
+        self._forget(now)
+        return len(self._held) + len(self._ended)
 
     def held(self, now: float) -> int:
         """How many pods are held."""

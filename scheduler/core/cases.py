@@ -25,10 +25,10 @@ class Case:
     delay: str = ""
 
 
-_GOES: Final = "deleted with its own grace"
+_GOES: Final = "deleted with its own grace period"
 _GONE: Final = "has ended"
 _AFTER: Final = "cancelled once the pod is gone"
-_STAYS: Final = "runs on, untouched"
+_STAYS: Final = "keeps running"
 _KEPT: Final = "kept"
 
 SLURM_ENDS: Final = (
@@ -53,7 +53,7 @@ SLURM_ENDS: Final = (
     ),
     Case(
         happens="RUNNING, and being preempted with GraceTime",
-        pod="deleted at the warning, with its own grace or what is left of the GraceTime, "
+        pod="deleted at the warning, with its own grace period or what is left of the GraceTime, "
         "whichever is less, and never less than 1 s",
         job=_AFTER + ", if Slurm has not ended it before",
         reason=Reason.PREEMPTED,
@@ -65,7 +65,7 @@ SLURM_ENDS: Final = (
     ),
     Case(
         happens="requeued before the bind (script mode)",
-        pod="waits on",
+        pod="keeps waiting",
         job="waits, and its pod is bound when it starts again",
         stories=("test_job_requeued_before_the_bind_keeps_its_pod_waiting_and_counts_from_there",),
     ),
@@ -86,7 +86,7 @@ SLURM_ENDS: Final = (
         stories=("test_time_limit_evicts_the_pod",),
     ),
     Case(
-        happens="DEADLINE: a job that waits can no longer end in time (one that runs has TIMEOUT)",
+        happens="DEADLINE: a waiting job can no longer end in time (a running job gets TIMEOUT)",
         pod="deleted",
         job=_GONE,
         reason=Reason.TIME_LIMIT,
@@ -109,19 +109,19 @@ SLURM_ENDS: Final = (
     Case(
         happens="node to be rebooted (`scontrol reboot ASAP`)",
         pod=_STAYS,
-        job=_KEPT + "; the node reboots once it has ended",
+        job=_KEPT + "; the node reboots when the job has ended",
         stories=("test_node_that_is_to_reboot_keeps_its_pod",),
     ),
     Case(
-        happens="node rebooted as asked, once the job has ended",
-        pod="gone before",
-        job="others start there when the node is back",
+        happens="node rebooted as requested, after the job has ended",
+        pod="has already gone",
+        job="other jobs start there when the node is back",
         stories=("test_node_that_reboots_once_its_pod_has_gone_takes_pods_again",),
     ),
     Case(
         happens="NODE_FAIL: the node has rebooted unexpectedly. Slurm ends all its jobs with "
-        "`ReturnToService=0` or `1`; with `2` those whose script it misses, at once if they have "
-        "been running for 20 s",
+        "`ReturnToService=0` or `1`; with `2` only those whose script no longer runs, at once if "
+        "they have been running for 20 s",
         pod=_GOES,
         job=_GONE,
         reason=Reason.NODE_FAILED,
@@ -129,31 +129,37 @@ SLURM_ENDS: Final = (
         stories=("test_node_that_loses_its_power_evicts_its_pod",),
     ),
     Case(
-        happens="node rebooted unexpectedly, `ReturnToService=2`, external mode: there is nothing "
-        "that Slurm could miss",
+        happens="node rebooted unexpectedly, `ReturnToService=2`, external mode: there is no "
+        "script that could be missing",
         pod=_STAYS,
         job=_KEPT,
         stories=("test_external_job_outlasts_a_power_loss_of_its_node",),
     ),
     Case(
-        happens="SUSPENDED, `--suspend-policy=keep`",
+        happens="SUSPENDED, and `--suspend-policy=keep`",
         pod=_STAYS,
         job=_KEPT,
         stories=("test_suspended_job_keeps_its_pod",),
     ),
     Case(
-        happens="SUSPENDED, `--suspend-policy=evict`",
+        happens="SUSPENDED",
         pod=_GOES,
         job=_AFTER,
         reason=Reason.SUSPENDED,
         delay="1.5 / 0.7",
-        stories=("test_suspended_job_evicts_its_pod_where_the_site_wants_that",),
+        stories=("test_suspended_job_evicts_its_pod",),
+    ),
+    Case(
+        happens="any of these, to a pod that is being deleted with a longer grace period",
+        pod="deleted again, with its own grace period or what Slurm allows, whichever is less",
+        job=_GONE,
+        stories=("test_pod_that_leaves_slowly_is_hurried_when_its_job_ends",),
     ),
     Case(
         happens="OUT_OF_MEMORY or FAILED: the placeholder's own script has died",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node (OverMemoryKill leaves FAILED behind, "
-        "cgroups OUT_OF_MEMORY)",
+        job="a new one is submitted for the pod's node (OverMemoryKill leaves FAILED, cgroups "
+        "leave OUT_OF_MEMORY)",
         reason=Reason.PLACEHOLDER_LOST,
         stories=(
             "test_job_whose_script_was_killed_is_asked_for_again_where_its_pod_runs",
@@ -162,9 +168,10 @@ SLURM_ENDS: Final = (
         ),
     ),
     Case(
-        happens="unknown to Slurm, which has lost it in a crash",
+        happens="unknown to Slurm, which has lost the job in a crash",
         pod=_STAYS,
-        job="a new one is asked for on the pod's node, first in the queue",
+        job="a new one is submitted for the pod's node, first in the queue, with what is left of "
+        "its time",
         reason=Reason.PLACEHOLDER_LOST,
         stories=(
             "test_forgotten_jobs_harm_no_pod",
@@ -174,8 +181,8 @@ SLURM_ENDS: Final = (
     ),
     Case(
         happens="any of these, and a PodDisruptionBudget covers the pod",
-        pod="deleted all the same; with `--eviction-policy=budget` after "
-        "`--eviction-budget-timeout` at the latest",
+        pod="deleted anyway; with `--eviction-policy=budget` at the latest after "
+        "`--eviction-budget-timeout`",
         job=_GONE,
         stories=(
             "test_budget_does_not_hold_a_pod_whose_node_slurm_has_taken",
@@ -183,27 +190,28 @@ SLURM_ENDS: Final = (
         ),
     ),
     Case(
-        happens="any of these, to so many pods at once that the brake holds them",
-        pod="deleted after `--brake-pause`, if a look at its job after that confirms the end",
+        happens="NODE_FAIL, or any of these within two minutes after a start of slurmctld, to so "
+        "many pods at once that the brake holds them",
+        pod="deleted after `--brake-pause`, if a later query of its job confirms the end",
         job=_GONE,
-        stories=("test_many_jobs_that_end_at_once_hold_their_pods_until_a_later_look",),
+        stories=("test_many_pods_of_a_lost_node_are_held_until_a_later_look",),
     ),
     Case(
         happens="any of these, and a Deployment owns the pod",
-        pod="the next one queues by a job of its own",
+        pod="the Deployment creates another, which queues with its own job",
         job=_GONE,
         stories=("test_deployment_of_three_heals_through_slurm",),
     ),
     Case(
-        happens="any of these, and a batch Job owns the pod whose podFailurePolicy ignores "
+        happens="any of these, and the pod belongs to a batch Job whose podFailurePolicy ignores "
         "DisruptionTarget",
-        pod="the next one comes, and no retry is charged",
+        pod="the batch Job creates another, and counts no retry",
         job=_GONE,
         stories=("test_batch_job_that_ignores_disruptions_is_not_charged_a_retry",),
     ),
     Case(
-        happens="any of these, and nobody owns the pod",
-        pod="nobody makes it again",
+        happens="any of these, and no controller owns the pod",
+        pod="is not created again",
         job=_GONE,
         stories=("test_evicted_pod_without_an_owner_is_not_made_again",),
     ),
@@ -212,7 +220,7 @@ SLURM_ENDS: Final = (
 POD_ENDS: Final = (
     Case(
         happens="deleted while it waits, with or without a job yet",
-        pod="goes",
+        pod="is removed",
         job="cancelled",
         stories=(
             "test_pod_deleted_while_pending_cancels_job",
@@ -221,7 +229,7 @@ POD_ENDS: Final = (
     ),
     Case(
         happens="deleted while it runs",
-        pod="has its grace",
+        pod="has its grace period",
         job=_AFTER,
         stories=(
             "test_pod_deleted_while_running_cancels_job_after_its_containers",
@@ -229,14 +237,14 @@ POD_ENDS: Final = (
         ),
     ),
     Case(
-        happens="deleted and made again under the same name",
+        happens="deleted and created again under the same name",
         pod="another pod",
         job="another job; the first is cancelled",
         stories=("test_recreated_pod_of_the_same_name_gets_a_job_of_its_own",),
     ),
     Case(
         happens="evicted by the Eviction API",
-        pod="goes when its PodDisruptionBudget allows it",
+        pod="removed when its PodDisruptionBudget allows it",
         job=_AFTER,
         stories=("test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it",),
     ),
@@ -249,18 +257,19 @@ POD_ENDS: Final = (
     Case(
         happens="force-deleted (grace 0)",
         pod="gone at once, whatever its containers do",
-        job=_AFTER,
+        job="cancelled after the pod's grace period and 30 s, or once its Node is deleted or out "
+        "of service",
         stories=("test_force_deleted_pod_cancels_job",),
     ),
     Case(
-        happens="its Node is out of service (the taint of that name)",
-        pod="deleted by Kubernetes, and removed though nobody confirms it",
+        happens="its Node has the taint `node.kubernetes.io/out-of-service`",
+        pod="deleted and removed by Kubernetes, although no kubelet confirms that it has stopped",
         job=_AFTER,
         stories=("test_pod_on_a_node_out_of_service_is_removed_and_lets_go_of_its_job",),
     ),
     Case(
         happens="its Node was deleted",
-        pod="collected by Kubernetes after 40 s to a minute",
+        pod="removed by Kubernetes (garbage collection) after 40 s to a minute",
         job=_AFTER,
         stories=("test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected",),
     ),

@@ -28,9 +28,12 @@ from scheduler.core.facts import (
 )
 from scheduler.core.pace import (
     CANCEL_AGAIN_SECONDS,
+    LINGER_LOOK_SECONDS,
+    SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
 from scheduler.core.running import keep
+from scheduler.core.untagged import give_up, untagged
 from scheduler.core.waiting import place
 
 _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
@@ -38,6 +41,8 @@ _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
 def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """What to do about a unit, in order. Total: raises nothing for any facts."""
+    if isinstance(facts.job, Tracked) and untagged(facts):
+        return give_up(facts, facts.job, now)
     if not any(pod.stage in RUNS | _WANTS for pod in facts.pods):
         return _release(facts, now)
     if facts.any_runs:
@@ -52,8 +57,9 @@ def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             return (Forget(),)
         case InDoubt():
             return (LookForTwins(), Again(SOON_SECONDS))
-        case Vanished(job_id=job_id, confirmed=confirmed):
-            return (Forget(),) if confirmed else (Inspect(job_id), Again(SOON_SECONDS))
+        case Vanished(job_id=job_id, confirmed=confirmed, claimed=claimed):
+            over = confirmed or claimed
+            return (Forget(),) if over else (Inspect(job_id), Again(SOON_SECONDS))
         case Tracked() as job:
             return _end(facts, job, now)
         case _:
@@ -61,6 +67,12 @@ def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 
 
 def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
+    if job.claimed and job.record is None:
+        # Finished pods may be thousands: the pulse asks for 1000 of them at once, and wakes each.
+        if job.state is None:
+            return (Again(SLOW_LOOK_SECONDS),)
+        if job.state.ended:
+            return (Forget(),)
     if job.record is None:
         return (Inspect(job.job_id), Again(SOON_SECONDS))  # only what is proven ours is cancelled
     if not facts.owns(job.record):
@@ -69,6 +81,8 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Forget(),)
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
+    if now < facts.lingers_until:
+        return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
     unseen = not facts.pods
     cancel = Cancel(job.job_id, "its pod is gone", facts.outcome, unseen=unseen)
     return (cancel, Again(SOON_SECONDS))

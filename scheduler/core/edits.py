@@ -48,7 +48,8 @@ class Edit:
     anew: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=4096)
+# A request may be some 20 KB of texts.
+@lru_cache(maxsize=512)
 def digests(request: JobRequest) -> Mapping[str, str]:
     """A short digest of each field that is not at its default; not to be changed."""
     return {name: _digest(value) for name, value in _asked(request)}
@@ -134,4 +135,6 @@ def _asked(request: JobRequest) -> Iterator[tuple[str, object]]:
 
 
 def _digest(value: object) -> str:
-    return hashlib.blake2s(msgspec.json.encode(value), digest_size=_DIGEST_BYTES).hexdigest()
+    return hashlib.blake2s(
+        msgspec.json.encode(value, enc_hook=list), digest_size=_DIGEST_BYTES
+    ).hexdigest()

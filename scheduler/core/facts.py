@@ -13,8 +13,11 @@ from typing import Final
 
 from annotations import JobRequest, Problem
 from scheduler.core.fitness import Place
+from scheduler.core.inway import InWay
 from scheduler.core.naming import Owner, stands_for
 from scheduler.core.reasons import Reason
+from scheduler.core.refusedbind import RefusedBind
+from scheduler.core.tenure import Tenure
 from slurmapi.model import Job, JobState
 
 
@@ -55,6 +58,8 @@ class PodFacts:
     grace_seconds: int = 30
     ends_at: str = ""
     """Until when its job may run, as its annotation says."""
+    deletion_grace_seconds: int | None = None
+    """The grace of the deletion that is under way, None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,9 @@ class Remark:
 @dataclass(frozen=True, slots=True)
 class NoJob:
     """Slurm has nothing for this unit, as far as we know, and we know all we asked for."""
+
+    others_job: int | None = None
+    """A job that its pod names and that is another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +95,16 @@ class Tracked:
     """
 
     job_id: int
+    claimed: bool = False
+    """Whether nothing but the pod's annotation says that the job is the unit's."""
     state: JobState | None = None
     record: Job | None = None
     record_at: float = 0.0
     cancelled_at: float | None = None
+    made_as: str = ""
+    """The name of the job where Slurm's answer to our own submit has named its id; else empty."""
+    submit_time: int | None = None
+    """When Slurm says that this very job was submitted; None where no look has shown it yet."""
     running_since: float = 0.0
     """When a full look first saw it run; 0 where none has since it last did not."""
     settled: bool = True
@@ -101,11 +115,13 @@ class Tracked:
 @dataclass(frozen=True, slots=True)
 class Vanished:
     """Slurm no longer lists the job. `confirmed`: it also said error 2017 twice, or that the id
-    is another's job now, while the controller answered.
+    is another's job now, while the controller answered. `claimed`: nothing but the pod's annotation
+    ever named it.
     """
 
     job_id: int
     confirmed: bool
+    claimed: bool = False
 
 
 JobFacts = NoJob | InDoubt | Tracked | Vanished
@@ -134,12 +150,14 @@ class UnitFacts:
     held_until: float = 0.0
     """Not before this time is its first job asked for, as `held_why` says."""
     held_why: str = ""
+    uncompared_since: float | None = None
+    """Since when it waits to be compared with Nodes and pods; None where it is, or need not be."""
     update_at: float = 0.0
     """Not before this time is the job updated (backoff after Slurm refused this very request)."""
     readmit_at: float = 0.0
     """Not before this time is Slurm asked again to take the exclusions of `readmit_refused`."""
-    readmit_refused: tuple[str, ...] | None = None
-    """The excluded nodes that Slurm did not let the job have last."""
+    readmit_refused: str = ""
+    """The digest of the excluded nodes that Slurm did not let the job have last; empty for none."""
     untaken: str = ""
     """What Slurm did not take of this very request, and why."""
     unfit_since: float | None = None
@@ -148,13 +166,16 @@ class UnitFacts:
     """Why Slurm has not told its nodes yet, empty where it has. Until then the node of a pod may
     still be found, none is ruled out, and which GPUs there are is not known: what the request asks
     for may be something else soon."""
-    in_way: int = 0
-    """How many pods on the allocated Nodes are, or may be, of jobs that have ended; 0 where no
-    handover is guarded."""
+    in_way: InWay | None = None
+    """Another pod on the allocated Nodes that no job holds them for, or may not."""
+    refused_bind: RefusedBind | None = None
+    """What the API server says, where it does not let the pod be bound."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Slurm nodes that its job must not get, and why."""
     nowhere: str = ""
     """Why no Kubernetes Node can take the pod, where that is so."""
+    bound_by_us: bool = False
+    """Whether a job of ours has shown that the pod got its node from Slurm (`core.proof`)."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that a next process would not know it."""
     unjudged: bool = False
@@ -165,8 +186,19 @@ class UnitFacts:
     """How the pod ended, as far as it was seen; empty where none has."""
     epoch: float = 0.0
     """The same moment in seconds of the epoch, which Slurm's own times are in."""
-    evict_suspended: bool = False
+    evict_suspended: bool = True
     """Whether a pod goes when Slurm suspends its job (a policy of the site)."""
+    tenure: Tenure = field(default_factory=Tenure)
+    lingers_until: float = 0.0
+    """Until then containers of a pod that is gone may still run."""
+    longest_grace: int | None = None
+    """The longest grace that ends before Slurm stops waiting for a job (KillWait); None where the
+    handover guard waits for any grace, or KillWait is not known."""
+
+    @property
+    def grace_seconds(self) -> int:
+        """What all of its pods have to stop."""
+        return max(pod.grace_seconds for pod in self.pods)
 
     @property
     def any_runs(self) -> bool:

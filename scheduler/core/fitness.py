@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -25,7 +26,9 @@ _NODE_NAME: Final = "metadata.name"
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 # Go's ParseInt, base 10.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_LONGEST_INTEGER: Final = 20
 _MOST_SHOWN: Final = 3
+_LONGEST_SHOWN: Final = 63
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
@@ -57,7 +60,10 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
     values: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        values = f" [{', '.join(self.values)}]" if self.values else ""
+        shown = [value[:_LONGEST_SHOWN] for value in self.values[:_MOST_SHOWN]]
+        more = len(self.values) - len(shown)
+        rest = f", and {more} more" if more else ""
+        values = f" [{', '.join(shown)}{rest}]" if shown else ""
         return f"{self.key} {self.operator}{values}"
 
 
@@ -80,11 +86,6 @@ class Wishes:
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    @property
-    def choosy(self) -> bool:
-        """Whether labels or names of Nodes matter to it."""
-        return bool(self.selector) or self.terms is not None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
@@ -95,17 +96,20 @@ class NodeFacts:
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     unschedulable: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    """What pods may request of it together, in the units of `core.requests`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
     """Why a pod may not go to a Node, as the rest of a sentence that begins with the Node's name.
 
-    `passes`: waiting for a short time may help.
+    `passes`: waiting for a short time may help. `occupied`: other pods there have what it wants.
     """
 
     why: str
     passes: bool = False
+    occupied: bool = False
 
     def __str__(self) -> str:
         return self.why
@@ -164,6 +168,22 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def matches(terms: tuple[Term, ...], node: NodeFacts) -> bool:
     """Whether any of the terms matches the Node."""
     return any(_term_matches(term, node) for term in terms)
+
+
+def selects(wishes: Wishes, node: NodeFacts) -> bool:
+    """Whether the pod's nodeSelector and required node affinity match the Node."""
+    if any(node.labels.get(key) != value for key, value in wishes.selector):
+        return False
+    return wishes.terms is None or matches(wishes.terms, node)
+
+
+def tolerates_all(wishes: Wishes, node: NodeFacts) -> bool:
+    """Whether the pod tolerates each taint of the Node that keeps pods off it."""
+    return all(
+        any(tolerates(toleration, taint) for toleration in wishes.tolerations)
+        for taint in node.taints
+        if taint.effect in _HARD
+    )
 
 
 def _first_taint(wishes: Wishes, node: NodeFacts, *, passing: bool) -> Taint | None:
@@ -236,6 +256,8 @@ def _not_among(value: str | None, values: tuple[str, ...]) -> bool:
     return value not in values and bool(values) and _are_labels(values)
 
 
+# Of more expressions than one pod may have: each of them is looked at for one Node after the other.
+@lru_cache(maxsize=128)
 def _are_labels(values: tuple[str, ...]) -> bool:
     return all(_LABEL_VALUE.fullmatch(value) for value in values)
 
@@ -281,6 +303,11 @@ def _compares(value: str, operator: str, bound: str) -> bool:
 
 def _integer(text: str) -> int | None:
     """A whole number of 64 bits."""
+    return None if len(text) > _LONGEST_INTEGER else _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> int | None:
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

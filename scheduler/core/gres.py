@@ -26,3 +26,15 @@ def types_of(gres: str, *, name: str) -> frozenset[str]:
         if head == name and rest and rest[0] != _NO_CONSUME and _TYPE.fullmatch(rest[0]):
             found.add(rest[0])
     return frozenset(found)
+
+
+def count_of(gres: str, wanted: str) -> int:
+    """How many a node has of "gpu" or "gpu:h100", by what `gres` or `gres_used` says of it."""
+    found = 0
+    for entry in _SOCKETS.sub("", gres).split(","):
+        parts = entry.strip().split(":")
+        count = parts.pop() if _COUNT.fullmatch(parts[-1]) else "1"
+        kind = ":".join(part for part in parts if part != _NO_CONSUME)
+        if kind == wanted or kind.startswith(f"{wanted}:"):
+            found += int(count) if count.isdigit() else 0
+    return found

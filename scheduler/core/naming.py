@@ -34,6 +34,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     had been requeued when its pods were bound: any more of them have taken the nodes away. It
     stands here and not on the pod, whose owner could write anything. `given_back` is set when its
     unit has let go of the job, which is about to be cancelled: its end says nothing about the pod.
+    `tries` and `until` are of a job that was asked for in the
+    place of a lost one: how many there were, and when the pod's time is over.
+    `grace` is what the pods have to stop, in seconds; None in a tag of an older version.
     `asked` has a digest of each
     field that the job was last asked for (`core.edits`); none in a tag of an older version.
     """
@@ -48,6 +51,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str = ""
     restarts: int = 0
     given_back: bool = False
+    tries: int = 0
+    until: int = 0
+    grace: int | None = None
     asked: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

@@ -30,7 +30,7 @@ class Why:
 
 _OPERATORS: Final = "ask the Slurm operators"
 _HOLD: Final = "`scontrol release ID` lets it go"
-_POLICY: Final = "name another one in the annotation, or have it allowed by the Slurm operators"
+_POLICY: Final = "name another one in the annotation, or ask the Slurm operators to allow it"
 _TOO_BIG: Final = "ask for less, or name another partition"
 
 REASONS: Final[Mapping[str, Why]] = {
@@ -39,15 +39,16 @@ REASONS: Final[Mapping[str, Why]] = {
         "wait for other jobs to end, or ask for less",
     ),
     "Priority": Why(
-        "jobs of higher priority stand before it in the queue",
-        "wait, or ask for a QoS or partition of higher priority",
+        "Slurm starts other jobs of its partition first: their priority is higher, or equal and "
+        "they were submitted earlier",
+        "wait; a QoS or partition of higher priority comes sooner",
     ),
     "Dependency": Why(
         "another job must start or end first",
         "wait for the job that `scontrol show job ID` names",
     ),
     "DependencyNeverSatisfied": Why(
-        "the job it depends on has ended in another way than asked for, so it never starts",
+        "the job it depends on did not end as required, so it never starts",
         "correct the pod's dependency, or recreate the pod without it",
     ),
     "BeginTime": Why(
@@ -61,10 +62,10 @@ REASONS: Final[Mapping[str, Why]] = {
     ),
     "JobHoldMaxRequeue": Why(
         "it was requeued too often and is held (max_batch_requeue)",
-        f"have the cause looked for in the log of slurmctld; {_HOLD}",
+        f"ask the Slurm operators for the cause in slurmctld's log; {_HOLD}",
     ),
     "PartitionDown": Why(
-        "its partition is DOWN: it takes jobs and starts none",
+        "its partition is DOWN: it accepts jobs but starts none",
         f"wait, {_OPERATORS}, or name another partition",
     ),
     "PartitionInactive": Why(
@@ -72,15 +73,15 @@ REASONS: Final[Mapping[str, Why]] = {
         f"wait, {_OPERATORS}, or name another partition",
     ),
     "PartitionTimeLimit": Why(
-        "it asks for more time than its partition gives",
+        "it requests more time than its partition allows",
         "shorten the annotation `timeout`, or name another partition (`scontrol show partition`)",
     ),
     "PartitionNodeLimit": Why(
-        "it asks for more or fewer nodes than its partition gives, or its nodes are down",
+        "it requests more or fewer nodes than its partition allows, or its nodes are down",
         "look at the partition's limits (`scontrol show partition`) and nodes (`sinfo`)",
     ),
     "PartitionConfig": Why(
-        "its partition has not what it asks for, or its limits forbid it",
+        "its partition does not have what it requests, or the partition's limits forbid it",
         f"{_TOO_BIG} (`scontrol show partition`)",
     ),
     "ReqNodeNotAvail": Why(
@@ -95,7 +96,7 @@ REASONS: Final[Mapping[str, Why]] = {
     "BadConstraints": Why(
         "no node can ever satisfy its constraints, and Slurm has put it on hold",
         "correct the constraints, required nodes or resources, or bring such a node back; "
-        f"{_HOLD} then",
+        f"then {_HOLD}",
     ),
     "Constraints": Why(
         "no node satisfies its constraints now",
@@ -117,48 +118,55 @@ REASONS: Final[Mapping[str, Why]] = {
     ),
     "InvalidAccount": Why("Slurm does not know its account for its user", _POLICY),
     "InvalidQOS": Why("Slurm does not know its QoS", _POLICY),
-    "AccountNotAllowed": Why("its partition does not take its account", _POLICY),
-    "QOSNotAllowed": Why("its account or partition does not take its QoS", _POLICY),
+    "AccountNotAllowed": Why("its partition does not accept its account", _POLICY),
+    "QOSNotAllowed": Why("its account or partition does not accept its QoS", _POLICY),
     "AccountingPolicy": Why("a rule of Slurm's accounting forbids it to start", _OPERATORS),
     "QOSUsageThreshold": Why(
         "its account has used more than its QoS allows",
         "wait until the usage has decayed, or use another QoS or account",
     ),
-    "QOSJobLimit": Why("its QoS has its most jobs", "wait for jobs of this QoS to end"),
+    "QOSJobLimit": Why(
+        "its QoS has reached its maximum number of jobs", "wait for jobs of this QoS to end"
+    ),
     "QOSResourceLimit": Why(
-        "its QoS has its most resources", "wait for jobs of this QoS to end, or ask for less"
+        "its QoS has reached its maximum of resources",
+        "wait for jobs of this QoS to end, or ask for less",
     ),
     "QOSTimeLimit": Why(
         "its QoS has used up its time", "shorten the annotation `timeout`, or use another QoS"
     ),
     "AssociationJobLimit": Why(
-        "its account has its most jobs", "wait for jobs of this account to end"
+        "its account has reached its maximum number of jobs",
+        "wait for jobs of this account to end",
     ),
     "AssociationResourceLimit": Why(
-        "its account has its most resources",
+        "its account has reached its maximum of resources",
         "wait for jobs of this account to end, or ask for less",
     ),
     "AssociationTimeLimit": Why(
         "its account has used up its time",
         "shorten the annotation `timeout`, or use another account",
     ),
-    "MaxMemPerLimit": Why("it asks for more memory than its partition gives", _TOO_BIG),
+    "MaxMemPerLimit": Why("it requests more memory than its partition allows", _TOO_BIG),
     "JobArrayTaskLimit": Why(
-        "as many tasks of its job array run as may run at once", "wait for other tasks to end"
+        "as many tasks of its job array are running as may run at once",
+        "wait for other tasks to end",
     ),
-    "Prolog": Why("its prolog runs", "wait"),
+    "Prolog": Why("its prolog is running", "wait"),
     "Cleaning": Why("it was requeued, and its last run is still being cleaned up", "wait"),
-    "SchedDefer": Why("the scheduler has put it off under its load", "wait"),
+    "SchedDefer": Why("Slurm's scheduler has deferred it because of its load", "wait"),
     "PowerNotAvail": Why("there is no power for more nodes", "wait"),
     "PowerReserved": Why("the power is reserved for others", "wait"),
     "BurstBufferResources": Why("a burst buffer has no room for it", "wait"),
     "BurstBufferStageIn": Why("its burst buffer is being filled", "wait"),
     "BurstBufferOperation": Why("an operation of its burst buffer has failed", _OPERATORS),
-    "FedJobLock": Why("the clusters of its federation settle who starts it", "wait"),
-    "SystemFailure": Why("Slurm has failed at it", f"{_OPERATORS}; {_HOLD}"),
+    "FedJobLock": Why("the clusters of its federation are deciding which one starts it", "wait"),
+    "SystemFailure": Why(
+        "Slurm, a file system or the network has failed", f"{_OPERATORS}; {_HOLD}"
+    ),
     "JobLaunchFailure": Why(
         "it could not be started on its node, and is held",
-        f"have the log of slurmd on that node looked at; {_HOLD}",
+        f"ask the Slurm operators for the cause in the node's slurmd log; {_HOLD}",
     ),
     "DeadLine": Why(
         "it can no longer end before its deadline", "correct the deadline, or shorten `timeout`"
@@ -203,7 +211,10 @@ def _limit(reason: str) -> Why | None:
     per_account = _PER_ACCOUNT.fullmatch(reason)
     if per_account is not None:
         what = _named(per_account["what"])
-        return Why(f"its account has as much of its QoS as it may: {what}", _WAIT_FOR_ROOM)
+        return Why(
+            f"its account has reached the limit that its QoS sets per account: {what}",
+            _WAIT_FOR_ROOM,
+        )
     match = _LIMIT.fullmatch(reason)
     parts = None if match is None else _WHAT.fullmatch(match["rest"])
     if match is None or parts is None:
@@ -241,17 +252,17 @@ def _named(word: str) -> str:
 _WAIT_FOR_ROOM: Final = "wait for other jobs to end, ask for less, or have the limit raised"
 _LIMITS: Final = {
     "Grp": lambda holder, what: Why(
-        f"all jobs of its {holder} together have as much as they may: {what}", _WAIT_FOR_ROOM
+        f"all jobs of its {holder} together have reached their limit: {what}", _WAIT_FOR_ROOM
     ),
     "PerUser": lambda holder, what: Why(
-        f"its user has as much of its {holder} as one may: {what}", _WAIT_FOR_ROOM
+        f"its user has reached the limit that its {holder} sets per user: {what}", _WAIT_FOR_ROOM
     ),
     "PerJob": lambda holder, what: Why(
-        f"it asks for more than its {holder} gives to one job: {what}",
+        f"it requests more than its {holder} allows for one job: {what}",
         f"ask for less, or use another {holder}; waiting does not help",
     ),
     "Min": lambda holder, what: Why(
-        f"it asks for less than its {holder} demands of a job: {what}",
+        f"it requests less than its {holder} requires of a job: {what}",
         f"ask for more, or use another {holder}; waiting does not help",
     ),
 }

@@ -20,6 +20,9 @@ class Reason(StrEnum):
     PLACEHOLDER_SUBMITTED = "PlaceholderSubmitted"
     PLACEHOLDER_UPDATED = "PlaceholderUpdated"
     UPDATE_REFUSED = "UpdateRefused"
+    EDITED_TOO_OFTEN = "EditedTooOften"
+    SUBMITTED_TOO_OFTEN = "SubmittedTooOften"
+    POLICY_CHANGED = "PolicyChanged"
     SLURM_PENDING = "SlurmPending"
     SCHEDULED = "Scheduled"
     SCHEDULING_FAILED = "SchedulingFailed"
@@ -27,10 +30,17 @@ class Reason(StrEnum):
     SLURM_UNAVAILABLE = "SlurmUnavailable"
     NODE_UNAVAILABLE = "NodeUnavailable"
     NO_NODE_FITS = "NoNodeFits"
+    NODES_NOT_COMPARED = "NodesNotCompared"
+    BIND_REFUSED = "BindRefused"
+    STATUS_REFUSED = "StatusRefused"
     CONTROLLER_BACK_OFF = "ControllerBackOff"
     PLACEHOLDER_LOST = "PlaceholderLost"
+    RESIZED_BEYOND_JOB = "ResizedBeyondJob"
     POLICY_APPLIED = "PolicyApplied"
     ROOT_REQUESTED = "RootRequested"
+    REQUIREMENT_IGNORED = "RequirementIgnored"
+    NOT_CHARGED = "NotCharged"
+    ANNOTATIONS_ON_OWNER = "AnnotationsOnOwner"
     PREEMPTED = "Preempted"
     TIME_LIMIT = "TimeLimit"
     NODE_FAILED = "NodeFailed"
@@ -41,6 +51,18 @@ class Reason(StrEnum):
     BRAKE_ENGAGED = "BrakeEngaged"
     BRAKE_RELEASED = "BrakeReleased"
     KILL_WAIT_MISMATCH = "KillWaitMismatch"
+    KILL_WAIT_WITHHELD = "KillWaitWithheld"
+    MIN_JOB_AGE_SHORT = "MinJobAgeShort"
+
+
+# Events that must not wait for others: what became of a pod, and what concerns all of them.
+IMPORTANT: Final = frozenset(
+    {
+        *(Reason.SCHEDULED, Reason.SCHEDULING_FAILED, Reason.PREEMPTED, Reason.TIME_LIMIT),
+        *(Reason.NODE_FAILED, Reason.PLACEHOLDER_CANCELLED, Reason.PLACEHOLDER_COMPLETED),
+        *(Reason.REQUEUED, Reason.SUSPENDED, Reason.BRAKE_ENGAGED, Reason.BRAKE_RELEASED),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +74,9 @@ class Meaning:
     told: str
     remedy: str
 
+
+NO_ANSWER_YET: Final = "no answer yet"
+"""Of the first moments of a process; that is no outage."""
 
 _EVICTED: Final = "The pod is deleted with its own grace period"
 
@@ -79,6 +104,31 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "another edit.",
         "Correct the annotation, or have the partition, account, QoS or reservation put right in "
         "Slurm.",
+    ),
+    Reason.EDITED_TOO_OFTEN: Meaning(
+        "Warning",
+        "PodScheduled",
+        "The annotations of the waiting pod, or of many waiting pods, are edited more often than "
+        "Slurm is asked about it; the condition says when the next edit reaches Slurm. What the "
+        "pod asks for by then counts. The job keeps its place in the queue.",
+        "Wait, and find out who edits the pod again and again.",
+    ),
+    Reason.SUBMITTED_TOO_OFTEN: Meaning(
+        "Warning",
+        "PodScheduled",
+        "The pods of the namespace ask for more Slurm jobs than one namespace gets at a time: 5000 "
+        "at once, then 20 a second. The condition says when the pod's turn comes. Pods of other "
+        "namespaces do not wait for it, and pods that run never do.",
+        "Wait. If nobody has made thousands of pods, look for a controller or a script that makes "
+        "and deletes pods again and again.",
+    ),
+    Reason.POLICY_CHANGED: Meaning(
+        "Normal",
+        "PodScheduled",
+        "The site's [policy](policy.md) was changed, and with it what the pod asks for; or that "
+        "changed while no scheduler ran. Of such pods 200 at once reach Slurm, and then 10 a "
+        "second: the condition says when this one does. Its job keeps its place in the queue.",
+        "Nothing.",
     ),
     Reason.SLURM_PENDING: Meaning(
         "Normal",
@@ -113,16 +163,18 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Warning",
         "PodScheduled",
         "Slurm did not answer, or did not accept the scheduler's token. Submitting is tried again "
-        "within seconds; pods that run are left alone.",
+        "within seconds; pods that run are left alone. The Event is written once in an outage for "
+        "each pod, the condition follows every change.",
         "If it lasts: check slurmrestd, slurmctld and the token file (`/readyz`, the log).",
     ),
     Reason.NODE_UNAVAILABLE: Meaning(
         "Warning",
         "PodScheduled",
         "Slurm has started the job on a node where the pod cannot go: its Kubernetes Node is "
-        "absent, not ready, cordoned, has a taint the pod does not tolerate, or is excluded by the "
-        "pod's nodeSelector or required affinity. The allocation is given back, after a minute "
-        "where waiting can help, and a new job asks for other nodes for a while.",
+        "absent, not ready, cordoned, has a taint the pod does not tolerate, is excluded by the "
+        "pod's nodeSelector or required affinity, or has no room beside the pods that are there. "
+        "The allocation is given back, after a minute where waiting can help, and a new job asks "
+        "for other nodes for a while.",
         "Repair or uncordon the Node, or drain the node in Slurm so that it is not chosen; for a "
         "taint, a label or an expression, give the pod a toleration or a Slurm partition or "
         "constraint that keeps to the right nodes.",
@@ -131,8 +183,38 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Warning",
         "PodScheduled",
         "No Kubernetes Node has the labels that the pod's nodeSelector or required affinity wants, "
-        "without a taint it does not tolerate. No job is submitted; it is as soon as a Node fits.",
+        "without a taint it does not tolerate, and is large enough. No job is submitted; it is as "
+        "soon as a Node fits.",
         "Correct the pod's template and recreate the pod, or label the Nodes.",
+    ),
+    Reason.NODES_NOT_COMPARED: Meaning(
+        "Normal",
+        "PodScheduled",
+        "It takes a while to compare the pod's requests, affinity, topologySpreadConstraints, "
+        "ports or volumes with all pods and Nodes of a large cluster, and other templates are "
+        "before it: those of one namespace take turns with those of others. A job is submitted "
+        "afterwards.",
+        "Nothing. Pods of one template are compared once: give pods that need not differ the same "
+        "requests, labels and terms.",
+    ),
+    Reason.BIND_REFUSED: Meaning(
+        "Warning",
+        "PodScheduled",
+        "Slurm has started the job, and the API server refuses to bind the pod; the message has "
+        "its words: an admission policy or webhook, a quota, or a right that the scheduler lacks. "
+        "It is tried again with growing pauses. After a minute the allocation is given back, and "
+        "later jobs are asked for with pauses of at most 5 minutes.",
+        "Have the policy, webhook or quota that the message names let the pod through, or change "
+        "the pod so that it does.",
+    ),
+    Reason.STATUS_REFUSED: Meaning(
+        "Warning",
+        "",
+        "The API server refuses to write the pod's condition or the scheduler's annotations; the "
+        "message has its words, and what was to be written. The pod is served nevertheless; the "
+        "write is tried again with growing pauses.",
+        "Have the policy, webhook or right that the message names let the scheduler write "
+        "`pods/status`.",
     ),
     Reason.CONTROLLER_BACK_OFF: Meaning(
         "Warning",
@@ -149,9 +231,19 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Warning",
         "",
         "The job ended, vanished or was given back, which is no reason to end the pod; a new one "
-        "follows, for the very node where the pod runs already, unless the pod has become one that "
-        "cannot be served. No container is affected.",
+        "follows, for the very node where the pod runs already and for what is left of its time, "
+        "unless the pod has become one that cannot be served. No container is affected, unless the "
+        "message says that other jobs have the pod's place on its node, or that five jobs were "
+        "asked for: then the pod is deleted, with this reason in its `DisruptionTarget`.",
         "Nothing, unless it repeats: then look at the cause the message gives.",
+    ),
+    Reason.RESIZED_BEYOND_JOB: Meaning(
+        "Warning",
+        "",
+        "The running pod was resized (`pods/resize`) to more than its Slurm job holds. Slurm "
+        "gives a running job no more, and may give the difference to others.",
+        "Resize the pod back, or delete it and ask for what it needs from the beginning. The "
+        "[admission policies](admission.md) refuse such a resize.",
     ),
     Reason.POLICY_APPLIED: Meaning(
         "Normal",
@@ -167,6 +259,30 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "[policy](policy.md) speaks of users. It is served.",
         "Name another user with the annotation `user-id`. Sites: allow or forbid it in a policy "
         "file.",
+    ),
+    Reason.REQUIREMENT_IGNORED: Meaning(
+        "Warning",
+        "",
+        "The pod requires something that the scheduler cannot honour, and the site lets it pass: "
+        "`--ignored-requirements`, or a rule of the [policy](policy.md). The message names field "
+        "and value. The pod is served as if it did not require it.",
+        "Nothing, or take it out of the pod's template.",
+    ),
+    Reason.NOT_CHARGED: Meaning(
+        "Normal",
+        "",
+        "The pod names an account or a QoS, and Slurm runs without slurmdbd: it takes any name and "
+        "charges nobody. Said once; only Slurm 26.05 and newer say whether they have slurmdbd.",
+        "Nothing, or take the annotation out of the pod's template. To have names checked, set "
+        "`AccountingStorageType=accounting_storage/slurmdbd` in slurm.conf.",
+    ),
+    Reason.ANNOTATIONS_ON_OWNER: Meaning(
+        "Warning",
+        "",
+        "The pod's controller has annotations that count on pods only, and the pod has not got "
+        "them. It is served without them. Told where the scheduler may read controllers "
+        "([rights](annotations.md#annotations-of-a-controller)).",
+        "Put them into the template: `spec.template.metadata.annotations`.",
     ),
     Reason.PREEMPTED: Meaning(
         "Warning",
@@ -210,16 +326,18 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.SUSPENDED: Meaning(
         "Warning",
         "DisruptionTarget",
-        "Slurm suspended the job, and the site has chosen that its pod goes then "
-        f"(`--suspend-policy=evict`). {_EVICTED}.",
-        "Nothing; the pod's controller makes a new pod, which queues again.",
+        "Slurm suspended the job, and may run another on the same cores, so the pod goes "
+        f"(`--suspend-policy=evict`, the default). {_EVICTED}.",
+        "Nothing; the pod's controller makes a new pod, which queues again. Sites where both may "
+        "compute at once set `--suspend-policy=keep`.",
     ),
     Reason.BRAKE_ENGAGED: Meaning(
         "Warning",
         "",
-        "So many pods would end at once because of Slurm that it may be a mistake: the scheduler "
-        "holds each of them for `--brake-pause`, and ends it only if a later look at Slurm "
-        "confirms its end. Said about each such pod, and about the scheduler's own.",
+        "So many pods would end at once by weak evidence (lost nodes, or records of a slurmctld "
+        "that has just started) that it may be a mistake: the scheduler holds each of them for "
+        "`--brake-pause`, and ends it only if a later look at Slurm confirms its end. Said about "
+        "each such pod, and about the scheduler's own.",
         "If it is meant, nothing: it goes on by itself, or delete the pods to go on at once. If it "
         "is not, see [mass endings](operations.md#the-brake).",
     ),
@@ -236,5 +354,22 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "About the scheduler's own pod: Slurm's `KillWait` is not what `--slurm-kill-wait` says. "
         "Grace periods are judged by Slurm's.",
         "Set `--slurm-kill-wait` to what `scontrol show config` says.",
+    ),
+    Reason.KILL_WAIT_WITHHELD: Meaning(
+        "Warning",
+        "",
+        "About the scheduler's own pod: `/conf` of slurmrestd, which tells Slurm's `KillWait`, is "
+        "refused. Grace periods are judged by what was known last, at first by "
+        "`--slurm-kill-wait`.",
+        "See that `--slurm-kill-wait` is what `scontrol show config` says, or let the path be "
+        "asked for.",
+    ),
+    Reason.MIN_JOB_AGE_SHORT: Meaning(
+        "Warning",
+        "",
+        "About the scheduler's own pod: Slurm's `MinJobAge` is below 60 s. Slurm may forget how a "
+        "job ended before the scheduler has read it; then the pod runs on, and its node is asked "
+        "for anew.",
+        "Set `MinJobAge` in slurm.conf to 60 or more (Slurm's default is 300).",
     ),
 }

@@ -53,6 +53,11 @@ def _limited(request: JobRequest) -> str:
 
 # Numbers of slurm_errno.h; which of them a submit is answered with was measured on 26.05 and 24.11.
 _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
+    # slurmrestd leaves out what the plugin has said (measured on both).
+    -1: (
+        lambda _request: "a job_submit plugin of this Slurm cluster has refused it",
+        "ask the Slurm operators what it wants (job_submit.lua, and slurmctld's log)",
+    ),
     2000: (_annotation("partition"), "name a partition that `sinfo` shows"),
     2010: (_annotation("user_id"), "name a user that may have jobs"),
     2014: (_size, "ask for less, or for what some node of the partition has"),

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.backoff import doubled
+from scheduler.core.backoff import doubled
 
 # What has been on its Node for so long has not failed at once, and jobs that come one a minute are
 # no flood.

@@ -6,7 +6,7 @@ One unit of one pod, in every situation of the pod and of its placeholder that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from annotations import JobRequest, Problem
@@ -19,6 +19,7 @@ from scheduler.core.actions import (
     Evict,
     Exclude,
     Forget,
+    Hurry,
     Inspect,
     Locate,
     LookForTwins,
@@ -27,9 +28,11 @@ from scheduler.core.actions import (
     Record,
     Reject,
     Submit,
+    TakeBack,
     Tell,
     Update,
     Warn,
+    Weigh,
 )
 from scheduler.core.decide import decide
 from scheduler.core.edits import digests
@@ -44,9 +47,13 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.fitness import Place, Unfit
+from scheduler.core.inway import InWay
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.core.pace import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS
-from slurmapi.model import BaseState, Job, JobState
+from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
+from scheduler.core.regain import PINNED_SECONDS
+from scheduler.core.tenure import MOST_TRIES, Tenure
+from slurmapi.model import BaseState, Job, JobState, Node
 
 WAIT: Final = "wait"
 """The cell of an answer that only says when to look again."""
@@ -78,13 +85,17 @@ class Standing:
     job: JobFacts
     unfit: Unfit | None = None
     unfit_since: float | None = None
+    refused_bind: RefusedBind | None = None
+    in_way: InWay | None = None
     submit_at: float = 0.0
     held_until: float = 0.0
+    uncompared_since: float | None = None
     update_at: float = 0.0
     unrecorded: bool = False
     excluded: tuple[str, ...] = ()
     nowhere: str = ""
     known: bool = True
+    tenure: Tenure = field(default_factory=Tenure)
 
 
 def _pod(stage: PodStage, *, placed_by_us: bool = True) -> tuple[PodFacts, ...]:
@@ -93,11 +104,16 @@ def _pod(stage: PodStage, *, placed_by_us: bool = True) -> tuple[PodFacts, ...]:
     return (replace(pod, placed_by_us=placed_by_us),)
 
 
+def _leaving() -> tuple[PodFacts, ...]:
+    return tuple(replace(it, deletion_grace_seconds=3600) for it in _pod(PodStage.DEPARTING))
+
+
 def situations() -> tuple[Situation, ...]:
     """Every stage of a pod, no pod, and the variants of a stage that get other answers."""
     return (
         Situation("no pod", ()),
         *(Situation(stage.value, _pod(stage)) for stage in PodStage),
+        Situation("departing, with a grace that is too long", _leaving()),
         Situation("waiting, invalid", _pod(PodStage.WAITING), (_PROBLEM,)),
         Situation("bound, invalid now", _pod(PodStage.BOUND), (_PROBLEM,)),
         Situation("bound by others", _pod(PodStage.BOUND, placed_by_us=False)),
@@ -135,14 +151,35 @@ def standings() -> tuple[Standing, ...]:
     """No job, doubtful and lost ones, then every state of a job that is known."""
     return (
         Standing(name="none", job=NoJob()),
+        Standing(
+            name=f"none, {MOST_TRIES} others were asked for in its place",
+            job=NoJob(),
+            tenure=Tenure(tries=MOST_TRIES),
+        ),
+        Standing(name="none, its time is over", job=NoJob(), tenure=Tenure(until=-1.0)),
         Standing(name="none, backing off", job=NoJob(), submit_at=_NOW + 10),
         Standing(name="none, after pods that ended too soon", job=NoJob(), held_until=_NOW + 10),
         Standing(name="none, and no Node fits", job=NoJob(), nowhere="why"),
+        Standing(
+            name="none, and Nodes are not compared yet", job=NoJob(), uncompared_since=_NOW - 10
+        ),
         Standing(name="in doubt", job=InDoubt()),
         Standing(name="unknown to Slurm, unconfirmed", job=Vanished(_JOB, confirmed=False)),
         Standing(name="unknown to Slurm, confirmed", job=Vanished(_JOB, confirmed=True)),
+        Standing(
+            name="named by the pod only, unknown to Slurm",
+            job=Vanished(_JOB, confirmed=False, claimed=True),
+        ),
+        Standing(
+            name="named by the pod only, not asked for yet",
+            job=Tracked(job_id=_JOB, claimed=True),
+        ),
         Standing(name="id known, never seen", job=Tracked(job_id=_JOB)),
         Standing(name="the id is another's", job=_seen(_foreign())),
+        Standing(
+            name="of our own submit, its tag taken away",
+            job=replace(_seen(_untagged()), made_as=_untagged().name, submit_time=0),
+        ),
         *_queued(),
         *_running(),
         Standing(
@@ -158,8 +195,20 @@ def _foreign() -> Job:
     return _record(JobState(BaseState.RUNNING), owner=Owner("another", "scheduler"))
 
 
+def _untagged() -> Job:
+    job = _record(JobState(BaseState.PENDING))
+    return replace(job, name="ns.pod.uid", admin_comment="a plugin's", submit_time=0)
+
+
 def _running_job() -> Job:
     return _record(JobState(BaseState.RUNNING))
+
+
+def _full_node() -> Node:
+    return Node(name=_NODE, states=frozenset(), cpus=1, allocated_cpus=1)
+
+
+_pinned: Final = Tenure(pinned_since=_NOW - PINNED_SECONDS)
 
 
 def _queued() -> tuple[Standing, ...]:
@@ -173,6 +222,16 @@ def _queued() -> tuple[Standing, ...]:
         Standing(name="PENDING, behind a twin (Dependency)", job=_seen(twin)),
         Standing(name="PENDING, other nodes excluded now", job=_seen(job), excluded=("other",)),
         Standing(name="PENDING, asked for on the pod's node", job=_seen(pinned)),
+        Standing(
+            name=f"PENDING, asked for on the pod's node for {PINNED_SECONDS:g} s",
+            job=_seen(pinned),
+            tenure=_pinned,
+        ),
+        Standing(
+            name="PENDING, asked for on the pod's node, which others hold",
+            job=_seen(pinned),
+            tenure=replace(_pinned, node=_full_node(), node_at=_NOW - 1),
+        ),
         Standing(name="PENDING, the pod was edited", job=_seen(commented)),
         Standing(
             name="PENDING, and the edit was refused", job=_seen(commented), update_at=_NOW + 10
@@ -203,11 +262,39 @@ def _running() -> tuple[Standing, ...]:
             unfit_since=_NOW - UNFIT_SECONDS,
         ),
         Standing(name="RUNNING, Node unfit for good", job=_seen(job), unfit=lasting),
+        Standing(
+            name="RUNNING, beside a pod that no job covers",
+            job=replace(_seen(job), running_since=_NOW),
+            in_way=_in_way(until=_NOW + 1),
+        ),
+        Standing(
+            name="RUNNING, beside one that has not left in time",
+            job=replace(_seen(job), running_since=_NOW),
+            in_way=_in_way(until=_NOW),
+        ),
+        Standing(
+            name="RUNNING, Node good, binding refused just now",
+            job=_seen(job),
+            refused_bind=_refused_bind(since=_NOW),
+        ),
+        Standing(
+            name=f"RUNNING, Node good, binding refused for {KEPT_SECONDS:g} s",
+            job=_seen(job),
+            refused_bind=_refused_bind(since=_NOW - KEPT_SECONDS),
+        ),
         Standing(name="RUNNING, on another node than the pod", job=_seen(elsewhere)),
         Standing(
             name="RUNNING, on several nodes", job=_seen(replace(job, nodes=(_NODE, "second")))
         ),
     )
+
+
+def _in_way(*, until: float) -> InWay:
+    return InWay("pod other", since=0.0, since_epoch=0.0, until=until)
+
+
+def _refused_bind(*, since: float) -> RefusedBind:
+    return RefusedBind(_JOB, "why", since=since, again_at=since + 1)
 
 
 def _others() -> tuple[Standing, ...]:
@@ -238,13 +325,17 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             request=situation.request,
             job=standing.job,
             nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},
+            refused_bind=standing.refused_bind,
+            in_way=standing.in_way,
             submit_at=standing.submit_at,
             held_until=standing.held_until,
+            uncompared_since=standing.uncompared_since,
             update_at=standing.update_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
             excluded=dict.fromkeys(standing.excluded, "why"),
             nowhere=standing.nowhere,
+            tenure=standing.tenure,
         ),
         _NOW,
     )
@@ -263,17 +354,21 @@ def _shown(action: Action) -> str:
         case Submit(node=node, replaces=replaces):
             pinned = f"{name}(its node)" if node else name
             return f"{pinned} and cancel this one" if replaces is not None else pinned
-        case Evict(reason=reason) | Tell(reason=reason) | Warn(reason=reason):
+        case (
+            Evict(reason=reason) | Hurry(reason=reason) | Tell(reason=reason) | Warn(reason=reason)
+        ):
             return f"{name}({reason})"
         case (
             Inspect()
             | Locate()
+            | Weigh()
             | Record()
             | LookForTwins()
             | Bind()
             | NoteEnd()
             | Update()
             | Cancel()
+            | TakeBack()
             | DropJob()
             | Exclude()
             | Readmit()

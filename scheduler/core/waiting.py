@@ -35,10 +35,11 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.fitness import Place
+from scheduler.core.inway import ASK_AGAIN_SECONDS, InWay
 from scheduler.core.naming import read_tag
+from scheduler.core.outgrown import outgrown
 from scheduler.core.pace import (
     FRESH_SECONDS,
-    HANDOVER_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
@@ -49,6 +50,11 @@ from scheduler.core.remaining import ends_at
 from slurmapi.model import BaseState, Job
 
 _NO_NODE: Final = "no Node fits"
+_UNCOMPARED_SECONDS: Final = 3.0
+_UNCOMPARED: Final = (
+    "It is not known yet which Nodes suit the pod: other templates are compared with the Nodes "
+    "first; nothing needs to be done"
+)
 
 
 def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -60,16 +66,7 @@ def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
     match facts.job:
         case NoJob():
-            if facts.unlisted:
-                return _unlisted(facts, pods)
-            if facts.nowhere:
-                return _nowhere(facts, pods)
-            if now < facts.held_until:
-                return _held_back(facts, pods, now)
-            if now < facts.submit_at:
-                return (Again(facts.submit_at - now),)
-            excluded = tuple(facts.excluded.items())
-            return (Submit(facts.request, excluded=excluded), Again(SLOW_LOOK_SECONDS))
+            return _begin(facts, facts.request, pods, now)
         case InDoubt():
             return (LookForTwins(tell=True), Again(SOON_SECONDS))
         case Vanished(job_id=job_id, confirmed=confirmed):
@@ -82,10 +79,36 @@ def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             assert_never(facts.job)
 
 
+def _begin(
+    facts: UnitFacts, request: JobRequest, pods: tuple[PodFacts, ...], now: float
+) -> tuple[Action, ...]:
+    if facts.unlisted:
+        return _unlisted(facts, pods)
+    if facts.uncompared_since is not None:
+        return _uncompared(facts.uncompared_since, pods, now)
+    if facts.nowhere:
+        return _nowhere(facts, pods)
+    if now < facts.held_until:
+        return _held_back(facts, pods, now)
+    if now < facts.submit_at:
+        return (Again(facts.submit_at - now),)
+    excluded = tuple(facts.excluded.items())
+    submit = Submit(request, excluded=excluded, grace_seconds=facts.grace_seconds)
+    return (submit, Again(SLOW_LOOK_SECONDS))
+
+
 def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
     """No Node can take the pod, so that a job would only hold what nobody can use."""
     # One Event however often the counts in the message change.
     tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=_NO_NODE) for pod in pods)
+    return (*tell, Again(SLOW_LOOK_SECONDS))
+
+
+def _uncompared(since: float, pods: tuple[PodFacts, ...], now: float) -> tuple[Action, ...]:
+    """Mostly this is over before anybody has read it: only what lasts is said."""
+    if now - since < _UNCOMPARED_SECONDS:
+        return (Again(SOON_SECONDS),)
+    tell = (Tell(pod, Reason.NODES_NOT_COMPARED, _UNCOMPARED) for pod in pods)
     return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
@@ -216,14 +239,17 @@ def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return ()
     if record.state.base is not BaseState.PENDING or now - job.record_at > FRESH_SECONDS:
         return ()
+    if facts.uncompared_since is not None:
+        return ()
     request = facts.request
     ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses both at once
     wanted = tuple(sorted({*request.excluded_nodes, *ours}))
     if set(wanted) == set(record.excluded_nodes):
         return ()
-    if wanted == facts.readmit_refused and now < facts.readmit_at:
+    readmit = Readmit(job.job_id, wanted)
+    if now < facts.readmit_at and readmit.digest == facts.readmit_refused:
         return ()
-    return (Readmit(job.job_id, wanted),)
+    return (readmit,)
 
 
 def allocated(
@@ -243,6 +269,10 @@ def allocated(
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if warned(record) and not facts.any_runs:
         return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
+    grown = "" if facts.any_runs else _outgrown(facts, record)
+    if grown:
+        why = f"the pod was resized: it asks for {grown}; a new job follows, last in line"
+        return (*_give_back(job.job_id, why), Again(0.0))
     placed = _places(facts.pods, record.nodes)
     if placed is None:
         if facts.any_runs:
@@ -252,11 +282,45 @@ def allocated(
     unlocated = tuple(node for node in placed.values() if node not in facts.nodes)
     if unlocated:
         return (Locate(unlocated), Again(0.0))
+    if facts.uncompared_since is not None:
+        return (Again(SOON_SECONDS),)
     places = {node: facts.nodes[node] for node in placed.values()}
     unfit = {node: place for node, place in places.items() if place.unfit is not None}
+    occupied = all(it.unfit is not None and it.unfit.occupied for it in unfit.values())
+    if facts.in_way is not None and occupied:
+        return _beside(facts, pods, record, facts.in_way, now)
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
+    refused = facts.refused_bind
+    if refused is not None and refused.is_over(record.job_id, now):
+        why = f"the API server refuses to bind the pod: {refused.why}"
+        return (*_give_back(record.job_id, why), Again(0.0))
+    pause = 0.0 if refused is None else refused.wait(record.job_id, now)
+    if pause:
+        return (Again(pause),)
     return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _outgrown(facts: UnitFacts, record: Job) -> str:
+    request = facts.request
+    return (
+        outgrown(record, request, pods=len(facts.pods)) if isinstance(request, JobRequest) else ""
+    )
+
+
+def _beside(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], record: Job, way: InWay, now: float
+) -> tuple[Action, ...]:
+    """Another pod still uses what the job holds, and has been waited for long enough."""
+    if way.is_young(now):
+        return (Again(ASK_AGAIN_SECONDS),)
+    if facts.any_runs or now < way.until:
+        return (Again(SOON_SECONDS),)
+    held = f"Slurm job {record.job_id} has {','.join(record.nodes)}, {way}"
+    told = f"{held}: the allocation is given back, and asked for elsewhere"
+    tell = (Tell(pod, Reason.NODE_UNAVAILABLE, told) for pod in pods)
+    exclude = (Exclude(node, str(way)) for node in record.nodes)
+    return (*tell, *exclude, *_give_back(record.job_id, f"it holds a node {way}"), Again(0.0))
 
 
 def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
@@ -273,11 +337,14 @@ def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
     held = f"Slurm job {job.job_id} has {','.join(record.nodes)}"
     if record.state.configuring and _configuring(job):
         return f"{held}, which is being made ready"
-    late = now - job.running_since >= HANDOVER_SECONDS
-    unfit = any(place.unfit is not None for place in facts.nodes.values())
-    if not facts.in_way or not job.running_since or late or unfit:
+    way = facts.in_way
+    # A pod that stops there holds its ports and its share of the Node as long as it stops, and it
+    # may not be marked as leaving yet.
+    found = (place.unfit for place in facts.nodes.values())
+    unfit = any(it is not None and not it.occupied for it in found)
+    if way is None or way.is_young(now) or now >= way.until or not job.running_since or unfit:
         return ""
-    return f"{held}, where a pod whose job has ended still stops"
+    return f"{held}, {way}"
 
 
 def _binds(

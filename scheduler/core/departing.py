@@ -1,0 +1,98 @@
+"""Pods that are being deleted while Slurm no longer holds their node: they leave soon.
+
+A deletion may come with any grace, `kubectl delete --grace-period=86400` for instance. Until the
+containers have stopped, nobody else can use what Slurm has given away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.actions import Action, Again, Hurry, Inspect
+from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
+from scheduler.core.facts import PodFacts, PodStage, Tracked, UnitFacts
+from scheduler.core.naming import read_tag
+from scheduler.core.pace import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.reasons import Reason
+from slurmapi.model import BaseState, Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Why the node is not the pod's any more. Where Slurm warns before it takes the node, `given`
+    is the whole time it gives, and `left` what is left of that.
+    """
+
+    reason: Reason
+    message: str
+    given: int | None = None
+    left: int | None = None
+
+
+def hurry(facts: UnitFacts) -> tuple[Action, ...]:
+    """Shorten each grace that is longer than fits. Nothing else is done about a pod that goes."""
+    leaving = tuple(pod for pod in facts.pods if _leaves(pod))
+    job = facts.job
+    if not leaving or not isinstance(job, Tracked) or not _may_be_taken(job):
+        return (Again(SLOW_LOOK_SECONDS),)
+    record = job.record
+    if record is None or job.state is None or record.state.base is not job.state.base:
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    if hinted(job.state, record):
+        return (Inspect(job.job_id), Again(SOON_SECONDS))
+    taken = _taken(facts, job, record)
+    if taken is None:
+        return (Again(SOON_SECONDS if not job.settled else SLOW_LOOK_SECONDS),)
+    return (*_shortened(facts, leaving, taken), Again(SLOW_LOOK_SECONDS))
+
+
+def _leaves(pod: PodFacts) -> bool:
+    """With a grace that can be shortened: one second is the least that is no force."""
+    grace = pod.deletion_grace_seconds
+    return pod.stage is PodStage.DEPARTING and pod.placed_by_us and grace is not None and grace > 1
+
+
+def _may_be_taken(job: Tracked) -> bool:
+    """Whether the last pulse or look shows more than a job that runs. A pod that leaves while its
+    job runs costs Slurm no look.
+    """
+    if job.state is None:
+        return False
+    runs = job.state.base is BaseState.RUNNING and not job.state.flags
+    return not runs or (job.record is not None and warned(job.record))
+
+
+def _taken(facts: UnitFacts, job: Tracked, record: Job) -> _Taken | None:
+    if not facts.owns(record):
+        return None
+    if record.state.ended:
+        ending = ending_of(record.state)
+        return _Taken(ending.reason, sentence(record, ending)) if job.settled else None
+    if warned(record):
+        left = seconds_left(record, epoch=facts.epoch)
+        given = (record.end_time or 0) - (record.preempt_time or 0)
+        return _Taken(Reason.PREEMPTED, warning(record, left), max(given, left), left)
+    if record.state.base is BaseState.SUSPENDED and facts.evict_suspended:
+        return _Taken(Reason.SUSPENDED, f"Slurm has suspended job {record.job_id}")
+    tag = read_tag(record.admin_comment)
+    if record.state.base is BaseState.PENDING and tag and record.restart_count > tag.restarts:
+        return _Taken(Reason.REQUEUED, f"Slurm job {record.job_id} was requeued")
+    return None
+
+
+def _shortened(
+    facts: UnitFacts, leaving: tuple[PodFacts, ...], taken: _Taken
+) -> tuple[Action, ...]:
+    return tuple(
+        Hurry(pod, taken.reason, taken.message, _fits(facts, pod, taken.left))
+        for pod in leaving
+        if (pod.deletion_grace_seconds or 0) > _fits(facts, pod, taken.given)
+    )
+
+
+def _fits(facts: UnitFacts, pod: PodFacts, slurm_gives: int | None) -> int:
+    """The pod's own grace, which was judged before it got its job, or less where Slurm gives less.
+    It does not depend on when it is asked for, so that a grace is shortened once.
+    """
+    limits = (pod.grace_seconds, facts.longest_grace, slurm_gives)
+    return max(1, min(limit for limit in limits if limit is not None))

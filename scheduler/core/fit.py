@@ -1,0 +1,98 @@
+"""Whether a pod's requests fit what the other pods leave of a Node, and by how much they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.core.fitness import NodeFacts
+from scheduler.core.requests import CPU, PODS, Amounts
+
+_BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def short_of(
+    requests: Amounts, *, there: Mapping[str, int], used: Mapping[str, int], pods: int
+) -> str | None:
+    """The first resource that the Node lacks; None where all fits. `there` is its allocatable,
+    `used` and `pods` are the sums of the pods on it.
+    """
+    if pods + 1 > there.get(PODS, 0):
+        return PODS
+    for name, amount in requests:
+        if amount > there.get(name, 0) - used.get(name, 0):
+            return name
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TooSmall:
+    """A Node never has enough of a resource for a pod; as the rest of a sentence, like all that is
+    said of a Node.
+    """
+
+    resource: str
+    asked: int
+    has: int
+
+    def __str__(self) -> str:
+        return shortage(self.resource, asked=self.asked, has=self.has)
+
+    def of_many(self, count: int) -> str:
+        """The same of so many Nodes, of which this one is the largest."""
+        return f"{count} {'is' if count == 1 else 'are'} too small: the largest {self}"
+
+
+def too_small(requests: Amounts, node: NodeFacts) -> TooSmall | None:
+    """Which resource the Node never has enough of; None where it does, or where its kubelet has not
+    said yet what it has.
+    """
+    if not node.allocatable:
+        return None
+    for name, amount in requests:
+        has = node.allocatable.get(name, 0)
+        if amount > has:
+            return TooSmall(name, amount, has)
+    return None
+
+
+def shortage(
+    name: str, *, asked: int, has: int, used: int = 0, foreign: int = 0, leaving: int = 0
+) -> str:
+    """What is lacking, as the rest of a sentence that begins with the Node's name. `foreign` of
+    what is used is requested by pods of other schedulers, and `leaving` by pods that are being
+    deleted.
+    """
+    total, what = _shown(name, has), _called(name)
+    if not used:
+        return f"has {total} {what}, the pod requests {_shown(name, asked)}"
+    whose = [
+        f"{_shown(name, amount)} {_are(name, amount)} requested by {by}"
+        for amount, by in (
+            (foreign, "pods of other schedulers"),
+            (leaving, "pods that are being deleted"),
+        )
+        if amount
+    ]
+    free = _shown(name, max(has - used, 0))
+    told = f"has {free} of {total} {what} free, the pod requests {_shown(name, asked)}"
+    return "; ".join([told, *whose])
+
+
+def _called(name: str) -> str:
+    return {CPU: "CPUs", "memory": "memory"}.get(name, name)
+
+
+def _are(name: str, amount: int) -> str:
+    return "is" if name not in {CPU, PODS} or amount == (1000 if name == CPU else 1) else "are"
+
+
+def _shown(name: str, amount: int) -> str:
+    if name == CPU:
+        return f"{amount / 1000:g}"
+    if name == "memory" or name.startswith(("ephemeral-storage", "hugepages-")):
+        return next((f"{amount // of}{unit}" for unit, of in _BINARY if amount % of == 0), "") or (
+            f"{amount / 2**30:.2f}Gi" if amount >= 2**30 else f"{amount / 2**20:.1f}Mi"
+        )
+    return str(amount)

@@ -1,0 +1,11 @@
+"""What pods may require that cannot always be honoured, by the words of settings and policies."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Ignorable = Literal[
+    "pod-affinity", "topology-spread", "host-ports", "volumes", "resource-claims", "resources"
+]
+
+IGNORABLE: Final[tuple[Ignorable, ...]] = get_args(Ignorable)

@@ -1,0 +1,59 @@
+"""A pod that was resized (pods/resize) beyond what its job holds.
+
+A pending job follows like after any edit. One that has started cannot grow: before the bind it is
+given back, and of a pod that runs its owner is told.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from annotations import JobRequest
+from scheduler.core.edits import digests
+from scheduler.core.naming import read_tag
+from slurmapi.model import Job
+
+_MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
+# Slurm writes memory with two decimals of its unit.
+_ROUNDING: Final = 1.01
+_RESIZED: Final = ("cpus", "memory_mib")
+
+
+def outgrown(record: Job, request: JobRequest, *, pods: int) -> str:
+    """What the pod asks for and its job does not hold, empty where that is nothing.
+
+    A job that Slurm gave less than it was asked for is not meant: the tag says what was asked.
+    """
+    held = _tres(record.tres_allocated)
+    cpus, memory = held.get("cpu"), held.get("mem")
+    told = []
+    if cpus is not None and request.cpus * pods > cpus:
+        told.append(f"{request.cpus} CPUs and its Slurm job {record.job_id} holds {cpus / pods:g}")
+    if memory is not None and request.memory_mib * pods > memory * _ROUNDING:
+        told.append(
+            f"{request.memory_mib} MiB of memory and its Slurm job {record.job_id} holds "
+            f"{memory / pods:.0f} MiB"
+        )
+    return ", ".join(told) if told and _was_resized(record, request) else ""
+
+
+def _was_resized(record: Job, request: JobRequest) -> bool:
+    tag = read_tag(record.admin_comment)
+    if tag is None or not tag.asked:
+        return False
+    now = digests(request)
+    return any(tag.asked.get(name) != now.get(name) for name in _RESIZED)
+
+
+def _tres(text: str) -> dict[str, float]:
+    """CPUs, and memory in MiB, of `cpu=4,mem=1.50G,node=1`."""
+    pairs = (part.partition("=") for part in text.split(","))
+    return {name: _number(value) for name, _, value in pairs if name in {"cpu", "mem"}}
+
+
+def _number(text: str) -> float:
+    unit = _MIB.get(text[-1:])
+    try:
+        return float(text) if unit is None else float(text[:-1]) * unit
+    except ValueError:
+        return float("inf")

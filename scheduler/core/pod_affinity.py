@@ -1,0 +1,157 @@
+"""Required pod affinity and anti-affinity, by kube-scheduler's rules, and that of pods that run.
+
+Pods are not looked at one by one here: who counts them says on which Nodes how many of a crowd are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final
+
+from scheduler.core.fitness import NodeFacts
+from scheduler.core.labels import Selector, packed
+from scheduler.core.topology import Near, Topology
+
+# The one label that a Namespace is known by without being read: the API server sets it.
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+_READ: Final = frozenset({_NAMESPACE_NAME})
+
+
+@lru_cache(maxsize=1024)
+def _labels_of(namespace: str) -> str:
+    return packed({_NAMESPACE_NAME: namespace})
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Pods by namespace and label, and the label of Nodes within which they count as near.
+
+    `namespaces` are names; `namespace_selector` adds those whose labels match.
+    """
+
+    topology_key: str
+    selector: Selector | None
+    namespaces: tuple[str, ...]
+    namespace_selector: Selector | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether it can be told which namespaces it means: their other labels are not read."""
+        found = self.namespace_selector
+        return found is None or found.keys <= _READ
+
+    @property
+    def words(self) -> int:
+        """How much of it there is to be compared with each pod."""
+        selectors = filter(None, (self.selector, self.namespace_selector))
+        return len(self.namespaces) + sum(it.words for it in selectors)
+
+    def speaks_only_of(self, namespace: str) -> bool:
+        """Whether it means pods of this namespace and of no other."""
+        return self.namespace_selector is None and self.namespaces == (namespace,)
+
+    def matches(self, namespace: str, labels: str) -> bool:
+        """Whether a pod with these labels, packed, is meant. A namespace that cannot be told is."""
+        if self.selector is None or not self.selector.matches(labels):
+            return False
+        return self._means(namespace)
+
+    def _means(self, namespace: str) -> bool:
+        if namespace in self.namespaces:
+            return True
+        if self.namespace_selector is None:
+            return False
+        return not self.readable or self.namespace_selector.matches(_labels_of(namespace))
+
+    def __str__(self) -> str:
+        found = (
+            "no pod" if self.selector is None else ", ".join(map(str, self.selector.requirements))
+        )
+        return f"{found or 'all pods'} by {self.topology_key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The pods that match all of these terms; `staying` leaves out those that are being deleted."""
+
+    terms: tuple[PodTerm, ...]
+    staying: bool = False
+
+    def holds(self, namespace: str, labels: str) -> bool:
+        """Whether a pod is one of them."""
+        for term in self.terms:  # noqa: SIM110 - a generator would take as long as all the rest
+            if not term.matches(namespace, labels):
+                return False
+        return True
+
+
+Counted = Callable[[Crowd], Mapping[str, int]]
+"""How many pods of a crowd are on which Node, by the Node's name."""
+
+
+class PodAffinity:
+    """What the affinity of one pod, and the anti-affinity of those that run, say of Nodes now.
+
+    `repelling` has the Nodes of pods that do not want this one near, by the label of Nodes that
+    says what is near. Nothing is gone through before a Node is asked about.
+    """
+
+    def __init__(
+        self,
+        near: tuple[PodTerm, ...],
+        apart: tuple[PodTerm, ...],
+        *,
+        namespace: str,
+        labels: str,
+        count: Counted,
+        topology: Topology,
+        repelling: Mapping[str, Sequence[AbstractSet[str]]],
+    ) -> None:
+        self._namespace, self._labels = namespace, labels
+        self._together = Crowd(near)
+        crowd = count(self._together).keys() if near else frozenset()
+        self._near = [(it, Near(it.topology_key, (crowd,), topology)) for it in near]
+        self._apart = [
+            (it, Near(it.topology_key, (count(Crowd((it,))).keys(),), topology)) for it in apart
+        ]
+        self._repelling = [Near(key, groups, topology) for key, groups in repelling.items()]
+
+    def complaint(self, node: NodeFacts) -> str:
+        """Why the pod cannot go there, as the rest of a sentence; empty where it can."""
+        return self._lonely(node) or self._crowded(node) or self._unwelcome(node)
+
+    def _lonely(self, node: NodeFacts) -> str:
+        missing = ""
+        for term, there in self._near:
+            if term.topology_key not in node.labels:
+                return (
+                    f"has no label {term.topology_key}, which the pod's required podAffinity needs"
+                )
+            if not missing and not there.holds(node):
+                missing = f"is not near the pods of the pod's required podAffinity ({term})"
+        return missing if missing and not self._first else ""
+
+    @cached_property
+    def _first(self) -> bool:
+        """The first pod of a group that wants to be together may begin anywhere."""
+        if any(there.anywhere() for _, there in self._near):
+            return False
+        return self._together.holds(self._namespace, self._labels)
+
+    def _crowded(self, node: NodeFacts) -> str:
+        for term, taken in self._apart:
+            if taken.holds(node):
+                return f"is near a pod of the pod's required podAntiAffinity ({term})"
+        return ""
+
+    def _unwelcome(self, node: NodeFacts) -> str:
+        for near in self._repelling:
+            if near.holds(node):
+                return (
+                    "is near a pod whose own required podAntiAffinity keeps this pod away "
+                    f"({near.key}={node.labels[near.key]})"
+                )
+        return ""

@@ -1,0 +1,38 @@
+"""Ports of a Node that pods take: which of them exclude each other, by kube-scheduler's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+_ANY: Final = "0.0.0.0"  # noqa: S104 - a value that pods have, nothing listens here
+
+
+class HostPort(NamedTuple):
+    """A port of the Node; the default address is all of them."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = _ANY
+
+    def __str__(self) -> str:
+        at = "" if self.address == _ANY else f" of {self.address}"
+        return f"{self.port}/{self.protocol}{at}"
+
+    def excludes(self, other: HostPort) -> bool:
+        """Whether two pods on one Node cannot have both."""
+        if (self.port, self.protocol) != (other.port, other.protocol):
+            return False
+        return self.address == other.address or _ANY in {self.address, other.address}
+
+
+def host_port(port: int, protocol: str, address: str) -> HostPort:
+    """As the API writes it, where what is empty has a default."""
+    return HostPort(port, protocol or "TCP", address or _ANY)
+
+
+def taken(wanted: Collection[HostPort], used: Collection[HostPort]) -> HostPort | None:
+    """The first wanted port that what is used excludes. Both may be long."""
+    numbers = {(it.port, it.protocol) for it in wanted}
+    rivals = [it for it in used if (it.port, it.protocol) in numbers]
+    return next((it for it in wanted if any(it.excludes(other) for other in rivals)), None)

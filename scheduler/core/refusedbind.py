@@ -1,0 +1,47 @@
+"""A binding that the API server refuses: how long the allocation is kept, when it is tried again.
+
+An admission policy, a webhook or a quota says no to this pod, whatever Slurm holds for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# The allocation is given back after this long: nobody else can use it meanwhile.
+KEPT_SECONDS: Final = 60.0
+_FIRST_SECONDS: Final = 2.0
+_LONGEST_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedBind:
+    """`why` is what the server says. `since` is the first refusal in a row, whatever job it was
+    for; `job_id` is the job of the last one.
+    """
+
+    job_id: int
+    why: str
+    since: float
+    again_at: float
+    pause: float = _FIRST_SECONDS
+
+    @classmethod
+    def after(cls, former: RefusedBind | None, *, job_id: int, why: str, now: float) -> RefusedBind:
+        """One refusal more."""
+        if former is None:
+            return cls(job_id, why, since=now, again_at=now + _FIRST_SECONDS)
+        pause = min(2 * former.pause, _LONGEST_SECONDS)
+        return cls(job_id, why, since=former.since, again_at=now + pause, pause=pause)
+
+    def is_over(self, job_id: int, now: float) -> bool:
+        """Whether that job is to be given back. Each new job is tried once, however long it has
+        been so.
+        """
+        return self.job_id == job_id and now - self.since >= KEPT_SECONDS
+
+    def wait(self, job_id: int, now: float) -> float:
+        """The seconds until the next try for that job; the first one waits for nothing."""
+        if self.job_id != job_id:
+            return 0.0
+        return max(0.0, min(self.again_at, self.since + KEPT_SECONDS) - now)

@@ -1,0 +1,126 @@
+"""A pod runs, and no job holds its node: the node is asked for anew, or the pod goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from annotations import JobRequest, Problem
+from scheduler.core.actions import Action, Again, Evict, Inspect, Locate, Submit, Warn, Weigh
+from scheduler.core.edits import digests
+from scheduler.core.evidence import Evidence
+from scheduler.core.facts import PodFacts, Tracked, UnitFacts
+from scheduler.core.pace import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.reasons import Reason
+from scheduler.core.shortage import lacks
+from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
+from slurmapi.model import Job
+
+PINNED_SECONDS: Final = 30.0
+"""A job that waits for its pod's own node is given so long before it is asked who holds that: Slurm
+looks through its queue at least as often (bf_interval)."""
+RESOURCES_SECONDS: Final = 120.0
+"""And so long where Slurm says that resources are missing, and the node's record does not show
+which (cores of a socket, a whole node)."""
+WEIGHED_SECONDS: Final = 10.0
+"""So old may the record of the node be that this rests on."""
+_AGAIN_SECONDS: Final = 5.0
+_REFUSED_NOW: Final = "The policy would refuse the pod now"
+
+
+def regain(
+    facts: UnitFacts,
+    bound: tuple[PodFacts, ...],
+    now: float,
+    *,
+    why: str,
+    replaces: int | None = None,
+    lost_by_slurm: bool = False,
+) -> tuple[Action, ...]:
+    """The pod is healthy and Slurm does not know of it: ask for the very node it runs on, for what
+    is left of its time.
+    """
+    if facts.unjudged:
+        return (Again(SLOW_LOOK_SECONDS),)
+    if facts.tenure.is_over(facts.epoch):
+        return _gives_up(facts, bound, Reason.TIME_LIMIT, f"{why}, and the pod's time is over")
+    if not isinstance(facts.request, JobRequest) or not _was_accepted(facts, facts.request):
+        return (_not_asked_for(facts, why), Again(SLOW_LOOK_SECONDS))
+    if now < facts.submit_at:
+        return (Again(facts.submit_at - now),)
+    if facts.unlisted:
+        return (Locate(), Again(0.0))
+    if not bound[0].node:
+        return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
+    if facts.tenure.tries >= MOST_TRIES:
+        told = f"{why}, and {MOST_TRIES} jobs were asked for on {bound[0].node} in its place"
+        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, told)
+    if facts.refused:
+        why = f"{why}. {_REFUSED_NOW} ({_listed(facts.refused)}), and it is asked for as it was"
+    submit = Submit(
+        facts.request,
+        node=bound[0].node,
+        # What the pod's author alone says of its node earns nothing, nor does a job that ended.
+        first=facts.bound_by_us and lost_by_slurm and facts.tenure.tries < FIRST_TRIES,
+        why=why,
+        replaces=replaces,
+        minutes=facts.tenure.minutes(facts.epoch),
+        until=int(facts.tenure.until or 0),
+        tries=facts.tenure.tries + 1,
+        grace_seconds=facts.grace_seconds,
+    )
+    return (submit, Again(SLOW_LOOK_SECONDS))
+
+
+def still_waits(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: Job, now: float
+) -> tuple[Action, ...]:
+    """The job that was asked for on the pod's node waits in Slurm's queue. A pinned job is never
+    refused: where another job holds the node, both would compute there for as long as they like.
+    """
+    tenure, request = facts.tenure, facts.request
+    waited = 0.0 if tenure.pinned_since is None else now - tenure.pinned_since
+    if waited < PINNED_SECONDS:
+        return (Again(PINNED_SECONDS - waited),)
+    if tenure.node is None or now - tenure.node_at > WEIGHED_SECONDS:
+        return (Weigh(bound[0].node), Again(_AGAIN_SECONDS))
+    short = lacks(tenure.node, request) if isinstance(request, JobRequest) else ""
+    if short and job.record_at <= tenure.node_at:
+        return (Inspect(record.job_id), Again(SOON_SECONDS))  # what holds it may be its own job
+    where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
+    if short:
+        told = f"{where} and others have its place: {short}"
+        evicted = (
+            Evict(pod, Reason.PLACEHOLDER_LOST, told, evidence=Evidence.TAKEN) for pod in bound
+        )
+        return (*evicted, Again(SOON_SECONDS))
+    if record.state_reason == "Resources" and waited >= RESOURCES_SECONDS:
+        told = f"{where}, and Slurm says for {waited:.0f} s that resources are missing there"
+        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, told)
+    return (Again(PINNED_SECONDS),)
+
+
+def _gives_up(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], reason: Reason, told: str
+) -> tuple[Action, ...]:
+    """No record says that another job is there, so the brake may slow it."""
+    needs = facts.request if isinstance(facts.request, JobRequest) else None
+    evicted = (Evict(pod, reason, told, evidence=Evidence.ABSENCE, needs=needs) for pod in bound)
+    return (*evicted, Again(SOON_SECONDS))
+
+
+def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
+    """A policy is about asking, and the pod runs by what was accepted. But annotations of a running
+    pod can be edited: what the policy refuses now must be what the lost job was asked for, by its
+    tag, which only administrators write.
+    """
+    return not facts.refused or digests(request) == facts.accepted
+
+
+def _not_asked_for(facts: UnitFacts, why: str) -> Action:
+    problems = facts.refused if isinstance(facts.request, JobRequest) else facts.request
+    told = f"The pod runs without a Slurm job: {why}. None is asked for: {_listed(problems)}"
+    return Warn(Reason.PLACEHOLDER_LOST, told)
+
+
+def _listed(problems: tuple[Problem, ...]) -> str:
+    return "; ".join(problem.text for problem in problems)

@@ -1,0 +1,138 @@
+"""What a pod takes of a Node, counted as kube-scheduler's NodeResourcesFit counts it.
+
+CPU in thousandths, the rest in whole units, each pod's sum rounded up. What the API server has
+defaulted is not defaulted again: limits do not stand in for requests here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from annotations.quantity import NANOS, divide_up, parse_quantity
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource and amount, sorted: the same for all pods of a template, and kept once."""
+
+Given = Mapping[str, object]
+"""Quantities by resource, as the API writes them."""
+
+CPU: Final = "cpu"
+PODS: Final = "pods"
+_MILLI: Final = NANOS // 1000
+_HUGE_PAGES: Final = "hugepages-"
+_OF_PODS: Final = frozenset({CPU, "memory"})
+_PLAIN: Final = frozenset({CPU, "memory", "ephemeral-storage"})
+# A resource that is counted is one of these, or has a domain in its name.
+_COUNTED: Final = (_HUGE_PAGES, "attachable-volumes-")
+_NONE: Final[Given] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A container. `actuated` and `allocated` are what the kubelet says of one that was resized;
+    `actuated` is None where it says nothing.
+    """
+
+    requests: Given
+    restartable: bool = False
+    actuated: Given | None = None
+    allocated: Given = field(default_factory=dict)
+
+
+def requested(
+    containers: Iterable[Asked],
+    init_containers: Iterable[Asked] = (),
+    *,
+    whole: Given = _NONE,
+    overhead: Given = _NONE,
+    infeasible: bool = False,
+) -> Amounts:
+    """What the pod takes. `whole` is what it asks for as a whole (pod-level resources);
+    `infeasible` says that its Node refuses the resize.
+    """
+    needed: dict[str, int] = {}
+    for container in containers:
+        _add(needed, _effective(container, infeasible=infeasible))
+    _with_init(needed, init_containers, infeasible=infeasible)
+    needed.update(
+        (name, amount)
+        for name, amount in _read(whole).items()
+        if name in _OF_PODS or name.startswith(_HUGE_PAGES)
+    )
+    _add(needed, _read(overhead))
+    found = ((name, _rounded(name, amount)) for name, amount in needed.items() if is_counted(name))
+    return tuple(sorted((name, amount) for name, amount in found if amount))
+
+
+def is_counted(name: str) -> bool:
+    """Whether kube-scheduler weighs that resource against a Node's allocatable."""
+    return name in _PLAIN or "/" in name or name.startswith(_COUNTED)
+
+
+def is_extended(name: str) -> bool:
+    """Whether it is a resource of some device plugin."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and not domain.endswith("kubernetes.io")
+
+
+def allocatable(given: Given) -> dict[str, int]:
+    """A Node's amounts, in the units of `requested`."""
+    return {name: _rounded(name, amount) for name, amount in _read(given).items()}
+
+
+def _with_init(needed: dict[str, int], containers: Iterable[Asked], *, infeasible: bool) -> None:
+    """Each init container runs beside the sidecars that were started before it."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in containers:
+        # What a container does not ask for is as it was: sidecars only become more.
+        if container.restartable:
+            asked = _effective(container, infeasible=infeasible)
+            _add(needed, asked)
+            _add(sidecars, asked)
+            beside = {name: sidecars[name] for name in asked}
+        else:
+            asked = _read(container.requests)
+            beside = {name: amount + sidecars.get(name, 0) for name, amount in asked.items()}
+        _most(peak, beside)
+    _most(needed, peak)
+
+
+def _effective(container: Asked, *, infeasible: bool) -> dict[str, int]:
+    asked = _read(container.requests)
+    if container.actuated is None:
+        return asked
+    found = {} if infeasible else asked
+    _most(found, _read(container.actuated))
+    _most(found, _read(container.allocated))
+    return found
+
+
+def _add(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        to[name] = to.get(name, 0) + amount
+
+
+def _most(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        to[name] = max(to.get(name, amount), amount)
+
+
+def _read(given: Given) -> dict[str, int]:
+    return {name: _amount(str(quantity)) for name, quantity in given.items()}
+
+
+@lru_cache(maxsize=4096)
+def _amount(text: str) -> int:
+    """What is no quantity has not passed the API server."""
+    try:
+        return parse_quantity(text)
+    except ValueError:
+        return 0
+
+
+def _rounded(name: str, amount: int) -> int:
+    return divide_up(amount, _MILLI if name == CPU else NANOS)

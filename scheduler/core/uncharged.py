@@ -1,0 +1,27 @@
+"""An account or a QoS that Slurm keeps no books of: it checks neither, and charges nobody."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from annotations import JobRequest
+from scheduler.core.facts import Remark
+from scheduler.core.reasons import Reason
+
+_SLURMDBD: Final = "accounting_storage/slurmdbd"
+
+
+def uncharged(request: JobRequest, storage: str | None) -> tuple[Remark, ...]:
+    """What is to be said of the request; `storage` is Slurm's AccountingStorageType, None where it
+    is not known.
+    """
+    if storage is None or storage == _SLURMDBD:
+        return ()
+    asked = [name for name in ("account", "qos") if getattr(request, name) is not None]
+    if not asked:
+        return ()
+    text = (
+        f"Slurm has no accounting database: it does not check what the pod gives as "
+        f"{' and '.join(asked)}, and charges nobody for its job"
+    )
+    return (Remark(Reason.NOT_CHARGED, text),)

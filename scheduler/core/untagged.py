@@ -1,0 +1,48 @@
+"""A job that we have made, and whose owner tag something has taken away.
+
+A job_submit plugin of a site may set the admin_comment of every job, where our tag stands. Without
+it nothing tells after a restart whose the job is, so it is given up while this process still knows.
+"""
+
+from __future__ import annotations
+
+from scheduler.core.actions import Action, Again, TakeBack, Warn
+from scheduler.core.facts import Tracked, UnitFacts
+from scheduler.core.pace import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS
+from scheduler.core.reasons import Reason
+from slurmapi.model import BaseState
+
+
+def untagged(facts: UnitFacts) -> bool:
+    """Whether the job is the very one that Slurm's answer to our own submit has named, by its id,
+    its name and the time of its submit, and bears no tag of ours.
+    """
+    job = facts.job
+    if not isinstance(job, Tracked) or job.record is None or job.record.state.ended:
+        return False
+    record = job.record
+    if job.submit_time is None:
+        return False
+    same = (record.name, record.submit_time) == (job.made_as, job.submit_time)
+    return same and not facts.owns(record)
+
+
+def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
+    """End it at once, and ask for no other one soon; but what a pod runs on stays while it runs,
+    and while containers of one that is gone may.
+    """
+    record = job.record
+    if record is None or job.submit_time is None:
+        return ()
+    holds = record.state.base is not BaseState.PENDING
+    if facts.any_runs and holds:
+        told = (
+            f"The AdminComment of Slurm job {job.job_id} was changed by somebody else. The job is "
+            "kept while the pod runs, but the pod will not follow its end: give the job back the "
+            "AdminComment that the scheduler wrote, or recreate the pod"
+        )
+        return (Warn(Reason.PLACEHOLDER_LOST, told), Again(SLOW_LOOK_SECONDS))
+    if now < facts.lingers_until and holds:
+        return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
+    unseen = not facts.pods
+    return (TakeBack(job.job_id, job.made_as, job.submit_time, unseen=unseen), Again(0.0))
