@@ -13,28 +13,37 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.kube import errors
+from scheduler.kube.clip import clipped
 from scheduler.kube.errors import (
     Conflict,
     Forbidden,
     Invalid,
     KubeError,
+    KubeGarbled,
     KubeRefused,
     NotFound,
     TooMany,
 )
 from scheduler.kube.session import KubeSession
-from scheduler.kube.wire import Pod, PodCondition, decode_identified, decode_pod
+from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified, decode_pod
 from slurmapi import RetryPolicy, once
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+_INTERNAL_ERROR = 500
+# Of the 1024 that an Event takes.
+_MOST_BYTES_QUOTED = 512
 
 Condition = PodCondition
 
 
 def condition(kind: str, status: str, *, reason: str, message: str) -> Condition:
-    """A condition that becomes so now, in the whole seconds of Kubernetes."""
-    return Condition(kind, status, reason, message, datetime.now(UTC).replace(microsecond=0))
+    """A condition that becomes so now, in the whole seconds of Kubernetes, its message cut where it
+    is too long.
+    """
+    return Condition(
+        kind, status, reason, clipped(message), datetime.now(UTC).replace(microsecond=0)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,20 @@ class Gone:
     """There is no pod of that uid any more (or it is being deleted, where that counts the same)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server does not take this write, and will not take it again as things are: a policy,
+    a webhook, a quota, a limit or a missing right. `why` is what it says.
+    """
+
+    why: str
+
+    @classmethod
+    def of(cls, error: KubeRefused) -> Refused:
+        """In its words, so short that a message on the pod has room for what they are about."""
+        return cls(str(error).encode()[:_MOST_BYTES_QUOTED].decode(errors="ignore"))
+
+
 class KubeApi:
     """Operations on pods, namespaces and recorded events. All raise KubeError on the unexpected."""
 
@@ -84,7 +107,7 @@ class KubeApi:
         *,
         node: str,
         annotations: Mapping[str, str] | None = None,
-    ) -> Bound | AlreadyBound | Gone:
+    ) -> Bound | AlreadyBound | Refused | Gone:
         """Bind the pod to the Node; the API server copies the annotations onto the pod.
 
         The server does not look whether the Node exists (measured on 1.36.3): the caller does. A
@@ -99,10 +122,12 @@ class KubeApi:
         }
         path = f"{_pod_path(namespace, name)}/binding"
         try:
-            await self._session.request("POST", path, body=binding, operation="bind")
-        except NotFound:
-            return Gone()
+            await self._write("POST", path, body=binding, operation="bind")
         except KubeError as error:
+            if isinstance(error, KubeRefused) and error.about_this and not error.maybe_applied:
+                return Refused.of(error)
+            if isinstance(error, NotFound):
+                return Gone()
             if not _look_first(error):
                 raise
             return await self._resolve_binding(namespace, name, uid, node=node, error=error)
@@ -110,7 +135,7 @@ class KubeApi:
 
     async def _resolve_binding(
         self, namespace: str, name: str, uid: str, *, node: str, error: KubeError
-    ) -> Bound | AlreadyBound | Gone:
+    ) -> Bound | AlreadyBound | Refused | Gone:
         pod = await self.get_pod(namespace, name)
         if pod is None or pod.metadata.uid != uid:
             return Gone()
@@ -118,6 +143,8 @@ class KubeApi:
             return Bound() if pod.spec.node_name == node else AlreadyBound(pod.spec.node_name)
         if pod.metadata.deletion_timestamp is not None:
             return Gone()
+        if isinstance(error, KubeRefused) and _fails_for_this(error):
+            return Refused.of(error)
         raise error
 
     async def delete_pod(
@@ -132,7 +159,7 @@ class KubeApi:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         try:
-            await self._request(
+            await self._write_again(
                 "DELETE", _pod_path(namespace, name), body=options, operation="delete_pod"
             )
         except NotFound:
@@ -161,7 +188,7 @@ class KubeApi:
         }
         path = f"{_pod_path(namespace, name)}/eviction"
         try:
-            await self._session.request("POST", path, body=eviction, operation="evict_pod")
+            await self._write("POST", path, body=eviction, operation="evict_pod")
         except NotFound:
             return Gone()
         except TooMany:
@@ -180,7 +207,7 @@ class KubeApi:
         *,
         conditions: Sequence[Condition] = (),
         annotations: Mapping[str, str | None] | None = None,
-    ) -> Patched | Gone:
+    ) -> Patched | Refused | Gone:
         """Merge conditions (by type) and annotations (None removes one) in one request.
 
         A pod of another uid answers 422 "field is immutable" (measured on 1.36.3).
@@ -192,17 +219,19 @@ class KubeApi:
         if conditions:
             patch["status"] = {"conditions": list(conditions)}
         try:
-            await self._request(
+            await self._write_again(
                 "PATCH",
                 f"{_pod_path(namespace, name)}/status",
                 body=patch,
                 content_type=STRATEGIC_MERGE,
                 operation="patch_pod_status",
             )
-        except NotFound:
-            return Gone()
-        except (Conflict, Invalid) as error:
-            if _about_uid(error):
+        except KubeRefused as error:
+            if isinstance(error, Conflict | Invalid) and _about_uid(error):
+                return Gone()
+            if error.about_this:
+                return Refused.of(error)
+            if isinstance(error, NotFound):
                 return Gone()
             raise
         return Patched()
@@ -210,23 +239,37 @@ class KubeApi:
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod that holds that name now, whatever its uid; None when there is none."""
         try:
-            body = await self._request("GET", _pod_path(namespace, name), operation="get_pod")
+            body = await self._read(_pod_path(namespace, name), operation="get_pod")
         except NotFound:
             return None
-        return decode_pod(body)
+        pod = decode_pod(body)
+        if not pod.metadata.uid or pod.metadata.name != name:
+            raise KubeGarbled("an answer about a pod does not hold it")
+        return pod
 
     async def get_namespace_uid(self, name: str) -> str | None:
         """The namespace's uid; None when it is not there, or not ours to read."""
         path = f"/api/v1/namespaces/{name}"
         try:
-            body = await self._request("GET", path, operation="get_namespace")
+            body = await self._read(path, operation="get_namespace")
         except (NotFound, Forbidden):
             return None
-        return decode_identified(body).metadata.uid or None
+        uid = decode_identified(body).metadata.uid
+        if not uid:
+            raise KubeGarbled("an answer about a Namespace does not hold it")
+        return uid
+
+    async def annotations_of(self, path: str) -> Mapping[str, str]:
+        """Of the object of that path; none where it is not there. Raises Forbidden."""
+        try:
+            body = await self._read(path, operation="probe")
+        except NotFound:
+            return {}
+        return decode_identified(body).metadata.annotations
 
     async def probe(self, path: str) -> None:
         """Whether that list may be read: asks for one item of it. Raises Forbidden."""
-        await self._request("GET", path, query={"limit": 1}, operation="probe")
+        await self._read(path, query={"limit": 1}, operation="probe")
 
     async def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
         """Write a core/v1 Event. A repetition of a try that did arrive is no error."""
@@ -246,10 +289,17 @@ class KubeApi:
             operation="patch_event",
         )
 
-    async def _request(self, method: str, path: str, **options: Any) -> bytes:
-        """One idempotent request, under the retry policy."""
+    async def _read(self, path: str, **options: Any) -> bytes:
+        """One read, under the retry policy."""
+        return await self._policy(lambda: self._session.request("GET", path, **options))
 
-        return await self._policy(lambda: self._session.request(method, path, **options))
+    async def _write_again(self, method: str, path: str, **options: Any) -> None:
+        """One idempotent write, under the retry policy."""
+        await self._policy(lambda: self._write(method, path, **options))
+
+    async def _write(self, method: str, path: str, **options: Any) -> None:
+        """One try of a write. Raises KubeGarbled where the answer does not say that it is done."""
+        check_done(await self._session.request(method, path, **options))
 
 
 def _pod_path(namespace: str, name: str) -> str:
@@ -261,6 +311,11 @@ def _look_first(error: KubeError) -> bool:
     if isinstance(error, KubeRefused):
         return error.maybe_applied or isinstance(error, Conflict)
     return not isinstance(error, errors.KubeUnreachable)
+
+
+def _fails_for_this(error: KubeRefused) -> bool:
+    """Whether the server cannot do it for this pod: it has just answered a read of it."""
+    return error.about_this or error.status == _INTERNAL_ERROR
 
 
 def _about_uid(error: KubeRefused) -> bool:

@@ -21,9 +21,13 @@ The first split is the question that matters to a scheduler: was it sent, maybe,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import ClassVar, Final
 
+_ABOUT_THIS: Final = frozenset({400, 403, 405, 413, 415, 422})
+# The words of webhooks, of ValidatingAdmissionPolicies and of webhooks that do not answer (500).
+_ADMISSION: Final = re.compile(r"denied (?:the )?request|failed calling webhook")
 LONGEST_MESSAGE = 512  # an API server repeats whole objects in some messages; logs need the start
 
 
@@ -123,6 +127,13 @@ class KubeRefused(KubeError):
         return self._retry_after
 
     @property
+    def about_this(self) -> bool:
+        """Whether this very request was refused, so that it will be again: by a rule, a right, a
+        quota or an admission webhook, which may answer with any status.
+        """
+        return self.status in _ABOUT_THIS or _ADMISSION.search(self.message) is not None
+
+    @property
     def maybe_applied(self) -> bool:
         """A 5xx may come after the write: etcd timed out, or a proxy gave up on the answer."""
         return self.status >= 500
@@ -144,6 +155,11 @@ class NamespaceEnds(KubeRefused):
     """403: nothing may be made in a namespace that is being deleted; it is no lack of rights."""
 
     outcome = "namespace_ends"
+
+    @property
+    def about_this(self) -> bool:
+        """The pod goes with its namespace, which the watch is about to show."""
+        return False
 
 
 class NotFound(KubeRefused):

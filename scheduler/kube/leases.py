@@ -117,6 +117,9 @@ class Leases:
             lease = msgspec.convert(whole, _Lease)
         except msgspec.ValidationError as error:
             raise KubeGarbled(f"not a Lease: {error}") from error
+        if not (lease.metadata.uid and lease.metadata.resource_version):
+            # One nobody holds, it would seem, and to be written over whatever its version.
+            raise KubeGarbled("a Lease without a uid or a resourceVersion")
         self._object = whole
         spec = lease.spec
         record = Record(

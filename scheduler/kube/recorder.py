@@ -1,14 +1,20 @@
 """Recorded events: what a pod's owner reads in `kubectl describe pod`.
 
 Recording never waits and never fails the caller. Repetitions of the same (object, reason, message)
-become one Event with a count, the rate is bounded, and when the server is away the oldest of a
-bounded number of waiting events are dropped, and counted.
+become one Event with a count. The rate is bounded, and so is what waits: for each object, as
+client-go's spam filter does it, and in all. What is beyond that is dropped, and counted.
+
+A webhook may refuse the Events of one namespace, or take long over each. So at most one Event of a
+namespace is being written at a time, and one that fails or is slow holds up its own namespace
+alone; all wait only for a server that is of no use to anybody (`eventpauses.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,18 +23,31 @@ from uuid import uuid4
 
 import structlog
 
+from scheduler.core.budgets import Budgets
 from scheduler.kube.api import KubeApi
+from scheduler.kube.clip import clipped
 from scheduler.kube.errors import KubeError, NotFound
+from scheduler.kube.eventorder import EventOrder
+from scheduler.kube.eventpauses import EventPauses
 from scheduler.kube.wire import Pod
 
 log = structlog.get_logger(__name__)
 
 EventType = Literal["Normal", "Warning"]
-LONGEST_MESSAGE = 1024  # what the events API allows
+Dropped = Literal["object", "full", "refused", "shutdown"]
+"""Why an Event was not written: its object had too many, too many waited, the server took it not,
+or the process ended.
+"""
 LONGEST_NAME = 253 - 33  # a DNS subdomain, minus our suffix
 REMEMBERED = 4096  # client-go remembers as many for counting repetitions
 TRIES = 12  # client-go's number, for an API server that is away
-LONGEST_PAUSE_SECONDS = 10.0
+WRITERS = 4  # namespaces whose Events are being written at the same time
+# For each object, as client-go's EventSourceObjectSpamFilter: at once, and then one each so many
+# seconds. Important ones have a budget of their own.
+OBJECT_BURST = 25
+OBJECT_SECONDS = 300.0
+# The rest of a pause can be less than the clock's resolution.
+_SOONEST_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +107,8 @@ class _Entry:
 class Recorder:
     """Writes core/v1 Events in the background; `run` is its task, `stop` ends it after a drain.
 
-    `qps` bounds writes per second with bursts of `burst`; at most `capacity` events wait.
+    `qps` bounds writes per second with bursts of `burst`; at most `capacity` events wait. Reasons
+    that are `important` go first. `on_drop` is called for each event that is dropped.
     """
 
     def __init__(
@@ -101,6 +121,8 @@ class Recorder:
         burst: int = 100,
         capacity: int = 2000,
         drain_seconds: float = 2.0,
+        important: Collection[str] = frozenset(),
+        on_drop: Callable[[Dropped], None] = lambda _why: None,
     ) -> None:
         self._api = api
         self._component = component
@@ -109,8 +131,13 @@ class Recorder:
         self._burst = burst
         self._capacity = capacity
         self._drain_seconds = drain_seconds
-        self._waiting: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._important = frozenset(important)
+        self._on_drop = on_drop
+        self._budgets = {kind: Budgets[str](OBJECT_BURST, OBJECT_SECONDS) for kind in (True, False)}
+        self._waiting = EventOrder[_Key, _Entry]()
         self._known: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._pauses = EventPauses()
+        self._busy: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._free_at = 0.0
@@ -121,7 +148,7 @@ class Recorder:
     ) -> None:
         """Note that something happened to the object; returns at once."""
         self._recorded += 1
-        key = _Key(ref.uid, type, reason, message[:LONGEST_MESSAGE])
+        key = _Key(ref.uid, type, reason, clipped(message))
         now = datetime.now(UTC)
         entry = self._known.pop(key, None)
         if entry is None:
@@ -130,9 +157,32 @@ class Recorder:
             entry.count += 1
             entry.last = now
         self._known[key] = entry
-        self._waiting.setdefault(key, entry)
+        if key not in self._waiting:
+            self._admit(key, entry)
         self._trim()
         self._wake.set()
+
+    def _admit(self, key: _Key, entry: _Entry) -> None:
+        """Have it wait, unless its object has had too many."""
+        budget = self._budgets[key.reason in self._important]
+        if budget.spend(key.uid, asyncio.get_running_loop().time()):
+            self._put(key, entry)
+        else:
+            self._drop("object")
+
+    def _put(self, key: _Key, entry: _Entry, *, first: bool = False) -> None:
+        self._waiting.put(
+            key,
+            entry,
+            namespace=entry.ref.namespace,
+            uid=key.uid,
+            important=key.reason in self._important,
+            first=first,
+        )
+
+    def _drop(self, why: Dropped) -> None:
+        self._dropped += 1
+        self._on_drop(why)
 
     def stop(self) -> None:
         """Let `run` write what waits, for `drain_seconds` at most, and return."""
@@ -145,29 +195,69 @@ class Recorder:
 
     async def run(self) -> None:
         """Write events until stopped."""
-        while not self._stopping.is_set():
-            await self._wake.wait()
-            self._wake.clear()
-            await self._write_all(paced=True)
+        await self._all_write(self._write_paced)
         try:
             async with asyncio.timeout(self._drain_seconds):
-                await self._write_all(paced=False)
+                await self._all_write(self._write_rest)
         except TimeoutError:
             log.warning("recorded events lost at shutdown", events=len(self._waiting))
+            for _ in range(len(self._waiting)):
+                self._drop("shutdown")
 
-    async def _write_all(self, *, paced: bool) -> None:
-        while self._waiting and not (paced and self._stopping.is_set()):
-            key, entry = self._waiting.popitem(last=False)
-            if paced:
-                await self._token()
-            try:
-                await self._write(key, entry)
-                self._written += 1
-            except KubeError as error:
-                await self._failed(key, entry, error, again=paced)
+    async def _all_write(self, writer: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(WRITERS):
+                group.create_task(writer(), name=f"events {number}")
+
+    async def _write_paced(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            found = self._next(asyncio.get_running_loop().time())
+            if found is None:
+                await self._news()
+                continue
+            await self._token()
+            await self._try(*found, again=True)
+
+    async def _write_rest(self) -> None:
+        """At the end: each once, without a pause."""
+        while (found := self._next(math.inf)) is not None:
+            await self._try(*found, again=False)
+
+    def _next(self, now: float) -> tuple[_Key, _Entry] | None:
+        """What may be written now; its namespace is busy from here on."""
+        if self._pauses.all_until > now:
+            return None
+        found = self._waiting.pop(
+            lambda namespace: namespace not in self._busy and self._pauses.until(namespace) <= now
+        )
+        if found is not None:
+            self._busy.add(found[1].ref.namespace)
+        return found
+
+    async def _news(self) -> None:
+        """Return when something was recorded or written, or a pause is over."""
+        seconds = self._pauses.next_over(asyncio.get_running_loop().time())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds and max(seconds, _SOONEST_SECONDS)):
+                await self._wake.wait()
+
+    async def _try(self, key: _Key, entry: _Entry, *, again: bool) -> None:
+        namespace, clock = entry.ref.namespace, asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._write(key, entry)
+            self._written += 1
+            self._pauses.written(namespace, clock(), seconds=clock() - began)
+        except KubeError as error:
+            self._pauses.failed(namespace, clock(), seconds=clock() - began, error=error)
+            self._failed(key, entry, error, again=again)
+        finally:
+            self._busy.discard(namespace)
+            self._wake.set()
 
     async def _write(self, key: _Key, entry: _Entry) -> None:
-        entry.name = entry.name or f"{entry.ref.name[:LONGEST_NAME]}.{uuid4().hex}"
+        entry.name = entry.name or _event_name(entry.ref.name)
         if entry.written:
             try:
                 patch = {"count": entry.count, "lastTimestamp": _rfc3339(entry.last)}
@@ -179,18 +269,16 @@ class Recorder:
         entry.written = True
         entry.tries = 0
 
-    async def _failed(self, key: _Key, entry: _Entry, error: KubeError, *, again: bool) -> None:
+    def _failed(self, key: _Key, entry: _Entry, error: KubeError, *, again: bool) -> None:
         entry.tries += 1
         if not (again and error.retryable and entry.tries < TRIES):
-            self._dropped += 1
+            self._drop("refused")
             self._known.pop(key, None)
             log.warning("event not recorded", object=entry.ref.name, error=str(error))
             return
-        self._waiting[key] = entry
-        self._waiting.move_to_end(key, last=False)
+        if key not in self._waiting:  # a repetition came meanwhile
+            self._put(key, entry, first=True)
         self._trim()
-        pause = min(0.5 * 2.0**entry.tries, LONGEST_PAUSE_SECONDS)
-        await self._rest(max(pause, error.retry_after or 0.0))
 
     async def _token(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -206,8 +294,8 @@ class Recorder:
 
     def _trim(self) -> None:
         while len(self._waiting) > self._capacity:
-            self._waiting.popitem(last=False)
-            self._dropped += 1
+            self._waiting.drop()
+            self._drop("full")
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
@@ -236,6 +324,13 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
+
+
+def _event_name(about: str) -> str:
+    """A name of its own that begins with the object's. Each part of a name between dots ends with a
+    letter or digit, so what a cut leaves at the end may have to go as well.
+    """
+    return f"{about[:LONGEST_NAME].rstrip('-.')}.{uuid4().hex}"
 
 
 def _rfc3339(time: datetime) -> str:

@@ -18,13 +18,14 @@ from typing import Generic, TypeVar, assert_never
 
 import structlog
 
-from scheduler.clock import monotonic
 from scheduler.kube.errors import (
     Gone,
     KubeError,
     KubeGarbled,
     KubeInterrupted,
+    KubeUnreachable,
     TooMany,
+    Unauthorized,
     WentBackError,
     refused,
 )
@@ -40,6 +41,7 @@ from scheduler.kube.wire import (
     WatchError,
     WatchEvent,
 )
+from scheduler.observe.clock import monotonic
 
 T = TypeVar("T", bound=Named)
 OnChange = Callable[[T | None, T | None], None]
@@ -300,14 +302,23 @@ class Reflector(Generic[T]):
         body = await self._session.request(
             "GET", self._path, query=query, timeout=LIST_SECONDS, operation=f"list_{self.name}"
         )
-        return self._decode.page(body)
+        page = self._decode.page(body)
+        _check_version(page.metadata.resource_version)
+        for item in page.items or ():
+            _check_stored(item)
+        return page
 
     def _read(self, line: bytes) -> WatchEvent[T]:
         try:
-            return self._decode.event(line)
+            event = self._decode.event(line)
+            if isinstance(event, Bookmark):
+                _check_version(event.object.metadata.resource_version)
+            elif not isinstance(event, WatchError):
+                _check_stored(event.object)
         except KubeGarbled:
             self._statistics.garbled += 1
             raise
+        return event
 
     def _take(self, event: WatchEvent[T]) -> tuple[Change[T], ...]:
         match event:
@@ -346,15 +357,31 @@ class Reflector(Generic[T]):
         failures = self._statistics.failures
         failures[error.outcome] = failures.get(error.outcome, 0) + 1
         seconds = max(self._backoff.next(), error.retry_after or 0.0)
-        log.warning(
-            "kubernetes watch interrupted",
-            reflector=self.name,
-            doing=doing,
-            outcome=error.outcome,
-            error=str(error),
-            pause_s=round(seconds, 3),
-        )
+        told = {
+            "reflector": self.name,
+            "doing": doing,
+            "outcome": error.outcome,
+            "error": str(error),
+            "pause_s": round(seconds, 3),
+        }
+        if isinstance(error, KubeUnreachable | Unauthorized):
+            log.debug("kubernetes is away", **told)  # which is told once for all, by the session
+        else:
+            log.warning("kubernetes watch interrupted", **told)
         await asyncio.sleep(seconds)
+
+
+def _check_stored(item: Named) -> None:
+    """Raises KubeGarbled for what no API server has stored."""
+    if not item.metadata.uid:
+        raise KubeGarbled("an object without a uid")
+    _check_version(item.metadata.resource_version)
+
+
+def _check_version(version: str) -> None:
+    """Raises KubeGarbled where there is none: a watch without it tells of no former deletion."""
+    if not version:
+        raise KubeGarbled("a list or an object without a resourceVersion")
 
 
 def _before(one: str, other: str) -> bool:

@@ -28,9 +28,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from kubernetes_asyncio.client.api_client import ApiClient
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import ConfigException, incluster_config
-from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from yarl import URL
 
+from scheduler.kube.children import killed_with_us
 from scheduler.kube.credentials import Credentials, CredentialsError, Reload
 from scheduler.kube.errors import (
     KubeError,
@@ -43,10 +44,13 @@ from scheduler.kube.errors import (
 )
 from scheduler.kube.fencing import Permit, permitted, request_class
 from scheduler.kube.wire import Status, decode_status
+from scheduler.observe.redacted import redacted
 
 Query = Mapping[str, str | int]
 Observe = Callable[[str, str, float], None]
 """Called after each request with its operation, its outcome ("ok" or an error's) and seconds."""
+
+OnAnswer = Callable[[KubeError | None], None]
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s when its version is not there yet
@@ -54,6 +58,7 @@ IDLE_SECONDS = 70.0  # bookmarks come about once a minute
 LONGEST_WAIT_SECONDS = 60.0  # a Retry-After beyond this is somebody's mistake
 LONGEST_LINE = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
 LONGEST_ERROR_BODY = 64 * 1024
+PLUGIN_SECONDS = 15.0  # the first call of an exec plugin, before any probe is answered
 KUBECONFIG = "KUBECONFIG"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
@@ -92,7 +97,9 @@ class KubeSession:
         user_agent: str,
         observe: Observe | None = None,
         permit: Permit | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> None:
+        self._on_answer = on_answer
         self._client = client
         self._credentials = credentials
         self._observe = observe
@@ -130,27 +137,39 @@ class KubeSession:
         context: str | None = None,
         observe: Observe | None = None,
         permit: Permit | None = None,
-        max_connections: int = 100,
+        on_answer: OnAnswer | None = None,
+        max_connections: int = 0,
     ) -> Self:
         """Find the cluster as controllers do: the given file, $KUBECONFIG, in-cluster, ~/.kube.
 
-        Nothing is sent yet. `max_connections` bounds requests in flight, each watch holding one;
-        `permit` is asked before each write.
+        Nothing is sent yet. `max_connections` bounds requests in flight, each watch holding one; by
+        default nothing does but the number of callers, so that none waits for another's request,
+        which a webhook may hold up for half a minute. `permit` is asked before each write;
+        `on_answer` gets what each request failed with, None where it was answered.
         Raises KubeConfigError. CA files and client certificates are read once.
         """
         configuration = type.__call__(
             Configuration
         )  # Configuration() shares its tokens with all others
         configuration.connection_pool_maxsize = max_connections
-        in_cluster = kubeconfig is None and not os.environ.get(KUBECONFIG) and _in_cluster()
+        inside = kubeconfig is None and not os.environ.get(KUBECONFIG) and in_cluster()
         files = str(kubeconfig or os.environ.get(KUBECONFIG) or DEFAULT_KUBECONFIG)
-        with _config_errors("in-cluster configuration" if in_cluster else f"kubeconfig {files}"):
-            if in_cluster:
+        with _config_errors("in-cluster configuration" if inside else f"kubeconfig {files}"):
+            if inside:
                 credentials = await _load_in_cluster(configuration)
             else:
                 credentials = await _load_kubeconfig(configuration, files, context)
+            if URL(str(configuration.host)).user and await credentials.header() is not None:
+                raise ConfigException("its server has a user, and its user a token: give one")
             client = ApiClient(configuration)
-        return cls(client, credentials, user_agent=user_agent, observe=observe, permit=permit)
+            return cls(
+                client,
+                credentials,
+                user_agent=user_agent,
+                observe=observe,
+                permit=permit,
+                on_answer=on_answer,
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -274,8 +293,10 @@ class KubeSession:
         outcome = "ok"
         try:
             yield
+            self._answered(None)
         except KubeError as error:
             outcome = error.outcome
+            self._answered(error)
             raise
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -283,6 +304,10 @@ class KubeSession:
         finally:
             if self._observe is not None:
                 self._observe(operation, outcome, perf_counter() - started)
+
+    def _answered(self, error: KubeError | None) -> None:
+        if self._on_answer is not None:
+            self._on_answer(error)
 
 
 async def _line(response: aiohttp.ClientResponse, idle_seconds: float) -> bytes:
@@ -305,7 +330,11 @@ def _translated() -> Iterator[None]:
 
 
 def _told(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    """In words fit for a log: YAML shows lines of the file, and addresses may have a password."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark
+        return "not YAML" if mark is None else f"not YAML, line {mark.line + 1}"
+    return redacted(str(error)) or type(error).__name__
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
@@ -357,7 +386,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _in_cluster() -> bool:
+def in_cluster() -> bool:
+    """Whether this process is in a pod that has a service account."""
     return bool(
         os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME)
         and os.environ.get(incluster_config.SERVICE_PORT_ENV_NAME)
@@ -383,11 +413,27 @@ async def _load_kubeconfig(
 ) -> Credentials:
     if not any(map(_is_file, files.split(os.pathsep))):
         raise ConfigException("no such file, and not running in a cluster")
-    loader = await load_kube_config(
-        config_file=files, context=context, client_configuration=configuration, persist_config=False
+    loader = KubeConfigLoader(
+        config_dict=KubeConfigMerger(files).config, config_base_path=None, active_context=context
     )
+    try:
+        async with asyncio.timeout(PLUGIN_SECONDS):
+            with killed_with_us():
+                await loader.load_and_set(configuration)
+    except TimeoutError:
+        raise ConfigException(
+            f"its credentials took over {PLUGIN_SECONDS:g} s{_plugin(loader)}"
+        ) from None
     reload = _reloader(loader, configuration)
     return Credentials(_authorization(configuration), reload, periodic=_changes(loader))
+
+
+def _plugin(loader: KubeConfigLoader) -> str:
+    """The command that gives them, if one does; not its arguments, which may hold secrets."""
+    user = loader._user
+    if user is None or "exec" not in user:
+        return ""
+    return f": the exec plugin {str(user['exec']['command'])!r} does not end; run it by hand"
 
 
 def _is_file(path: str) -> bool:
@@ -399,7 +445,8 @@ def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
         if force:  # the library keeps an exec plugin's token until this time
             vars(loader).pop("exec_plugin_expiry", None)
         try:
-            await loader.load_and_set(configuration)
+            with killed_with_us():
+                await loader.load_and_set(configuration)
         except _CONFIG_ERRORS as error:
             raise CredentialsError(_told(error)) from error
         return _authorization(configuration)

@@ -9,14 +9,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from scheduler.kube.wire import ObjectMeta
+
+class Identity(Protocol):
+    """What tells an object from others, and its states from each other."""
+
+    @property
+    def uid(self) -> str:
+        """Never given twice."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Empty for what is in none."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """At most one object holds it at a time."""
+        ...
+
+    @property
+    def resource_version(self) -> str:
+        """Another with each change."""
+        ...
 
 
 class Named(Protocol):
     """Whatever has Kubernetes metadata."""
 
     @property
-    def metadata(self) -> ObjectMeta:
+    def metadata(self) -> Identity:
         """The object's identity."""
         ...
 

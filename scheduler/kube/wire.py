@@ -18,7 +18,15 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from scheduler.core.fitness import NodeFacts, Taint, Term, Toleration, Wishes
+from scheduler.core.fitness import (
+    NodeFacts,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+    Wishes,
+)
+from scheduler.core.requests import allocatable
 from scheduler.kube.errors import KubeGarbled
 
 T = TypeVar("T")
@@ -63,12 +71,21 @@ class ResourceRequirements(Wire, frozen=True, gc=False):
     limits: dict[str, Quantity] = {}
 
 
+class ContainerPort(Wire, frozen=True, gc=False):
+    """A port; `host_port` is one of the Node's own, 0 for none."""
+
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
 class Container(Wire, frozen=True, gc=False):
     """A container, or an init container; `restart_policy` "Always" makes the latter a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    ports: tuple[ContainerPort, ...] = ()
 
 
 class SchedulingGate(Wire, frozen=True, gc=False):
@@ -89,10 +106,71 @@ class NodeAffinity(Wire, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
+class LabelSelector(Wire, frozen=True, gc=False):
+    """All of it must hold; one that is empty selects everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class PodAffinityTerm(Wire, frozen=True, gc=False):
+    """Pods by label and namespace, and the label of Nodes within which they are near."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Wire, frozen=True, gc=False):
+    """Which pods a pod needs near it, or away from it."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+
+
 class Affinity(Wire, frozen=True, gc=False):
-    """The part of a pod's affinity that is about Nodes."""
+    """A pod's affinity, as far as it is required."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Wire, frozen=True, gc=False):
+    """How evenly pods are to be spread over the values of a label of Nodes."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    match_label_keys: tuple[str, ...] = ()
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class ClaimSource(Wire, frozen=True, gc=False):
+    """Which PersistentVolumeClaim a volume is."""
+
+    claim_name: str = ""
+
+
+class EphemeralSource(Wire, frozen=True, gc=False):
+    """A claim that is made for the pod, of the pod's and the volume's name."""
+
+
+class Volume(Wire, frozen=True, gc=False):
+    """A volume, as far as a claim is behind it."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
+class PodResourceClaim(Wire, frozen=True, gc=False):
+    """A device that is asked for by a ResourceClaim."""
+
+    name: str = ""
 
 
 class PodSpec(Wire, frozen=True, gc=False):
@@ -114,6 +192,9 @@ class PodSpec(Wire, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] = ()
     resources: ResourceRequirements | None = None
     active_deadline_seconds: int | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
     @property
     def wishes(self) -> Wishes:
@@ -177,6 +258,9 @@ class ContainerStatus(Wire, frozen=True, gc=False):
     state: ContainerState = ContainerState()
     ready: bool = False
     restart_count: int = 0
+    resources: ResourceRequirements | None = None
+    """What the container has, which a resize of the pod may be about to change."""
+    allocated_resources: dict[str, Quantity] = {}
 
 
 class PodStatus(Wire, frozen=True, gc=False):
@@ -194,12 +278,21 @@ class PodStatus(Wire, frozen=True, gc=False):
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
+class Oversize(Wire, frozen=True, gc=False):
+    """Which part of a pod is too large to be kept, how large all is, and what would be kept."""
+
+    part: str
+    size: str
+    most: str
+
+
 class Pod(Wire, frozen=True, gc=False):
-    """A pod."""
+    """A pod. `oversize` says that parts of it were too large to be kept; no server sends it."""
 
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    oversize: Oversize | None = msgspec.field(name="-", default=None)
 
     @property
     def finished(self) -> bool:
@@ -263,7 +356,53 @@ class Node(Wire, frozen=True, gc=False):
             taints=self.spec.taints,
             ready=self.ready,
             unschedulable=self.spec.unschedulable,
+            allocatable=allocatable(self.status.allocatable),
         )
+
+
+class ClaimSpec(Wire, frozen=True, gc=False):
+    """Which volume a claim is bound to; empty where it is to none yet."""
+
+    volume_name: str = ""
+
+
+class Claim(Wire, frozen=True, gc=False):
+    """A PersistentVolumeClaim."""
+
+    metadata: ObjectMeta
+    spec: ClaimSpec = ClaimSpec()
+
+    @property
+    def bound(self) -> bool:
+        """Both sides have agreed, as kube-scheduler asks for it."""
+        done = "pv.kubernetes.io/bind-completed" in self.metadata.annotations
+        return bool(self.spec.volume_name) and done
+
+
+class VolumeNodeAffinity(Wire, frozen=True, gc=False):
+    """From which Nodes a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Wire, frozen=True, gc=False):
+    """What a volume says of Nodes."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(Wire, frozen=True, gc=False):
+    """A volume."""
+
+    metadata: ObjectMeta
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+    @property
+    def terms(self) -> tuple[Term, ...] | None:
+        """Of which one must match a Node; None where all Nodes will do."""
+        affinity = self.spec.node_affinity
+        required = None if affinity is None else affinity.required
+        return None if required is None else required.node_selector_terms or ()
 
 
 class ListMeta(Wire, frozen=True, gc=False):
@@ -274,10 +413,12 @@ class ListMeta(Wire, frozen=True, gc=False):
 
 
 class ItemList(Wire, Generic[T], frozen=True, gc=False):
-    """One page of a list; a Go server may send null for no items."""
+    """One page of a list. A Go server may send null for no items; JSON without the field is not a
+    list of no items.
+    """
 
     metadata: ListMeta
-    items: tuple[T, ...] | None = None
+    items: tuple[T, ...] | None
 
 
 PodList = ItemList[Pod]
@@ -288,6 +429,18 @@ class Identified(Wire, frozen=True, gc=False):
     """Any object, of which only the identity is of interest."""
 
     metadata: ObjectMeta
+
+
+class Done(Wire, frozen=True, gc=False):
+    """What the answer to a write begins with: the object, as it is now, or a Status."""
+
+    kind: str
+
+
+class Outcome(Wire, frozen=True, gc=False):
+    """The Status of a write: "Success", or "Failure"."""
+
+    status: str
 
 
 class StatusCause(Wire, frozen=True, gc=False):
@@ -397,8 +550,22 @@ class Decode(Generic[T]):
 _EVENT: Any = WatchEvent  # a union is no `type` to the type checker
 PODS: Decode[Pod] = Decode(decoder(ItemList[Pod]), decoder(_EVENT[Pod]))
 NODES: Decode[Node] = Decode(decoder(ItemList[Node]), decoder(_EVENT[Node]))
+CLAIMS: Decode[Claim] = Decode(decoder(ItemList[Claim]), decoder(_EVENT[Claim]))
+VOLUMES: Decode[PersistentVolume] = Decode(
+    decoder(ItemList[PersistentVolume]), decoder(_EVENT[PersistentVolume])
+)
 IDENTIFIED: Decode[Identified] = Decode(decoder(ItemList[Identified]), decoder(_EVENT[Identified]))
 
 decode_pod = decoder(Pod)
 decode_identified = decoder(Identified)
 decode_status = decoder(Status)
+_decode_done = decoder(Done)
+_decode_outcome = decoder(Outcome)
+
+
+def check_done(data: bytes) -> None:
+    """Raises KubeGarbled where the answer to a write, of status 2xx, is not the API server's word
+    that it is done: then it may be, or not.
+    """
+    if _decode_done(data).kind == "Status" and _decode_outcome(data).status != "Success":
+        raise KubeGarbled("a Status that is no success, with an HTTP status that is one")

@@ -1,0 +1,103 @@
+"""What an error of the link to the API server comes from, and what helps, in words."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+from scheduler.kube.errors import (
+    KubeError,
+    KubeFenced,
+    KubeGarbled,
+    KubeRefused,
+    Unauthorized,
+)
+from scheduler.observe.trouble import Cause
+
+CAUSES: Final = (
+    *("unauthorized", "tls_not_trusted", "tls_not_spoken", "refused", "unresolved"),
+    *("timeout", "no_api_server", "other"),
+)
+
+
+def cause_of(error: KubeError, *, server: str) -> Cause | None:
+    """The cause of an error that says that the API server is of no use; None for any other."""
+    if isinstance(error, Unauthorized):
+        return Cause(
+            "unauthorized",
+            f"the API server {server} refuses the credentials ({error}): a token that has expired "
+            "or is another cluster's; correct the kubeconfig or the service account",
+        )
+    if isinstance(error, KubeFenced | KubeRefused):
+        return None
+    return _of_connection(error, server) or _of_answer(error, server)
+
+
+def _of_connection(error: KubeError, server: str) -> Cause | None:
+    for it in _chain(error):
+        match it:
+            case ssl.SSLCertVerificationError():
+                return Cause(
+                    "tls_not_trusted",
+                    f"the certificate of the API server {server} is not trusted: "
+                    f"{_words(it)}. The certificate authority of the kubeconfig "
+                    "(certificate-authority-data) is another cluster's, or out of date",
+                )
+            case ssl.SSLError():
+                return Cause(
+                    "tls_not_spoken",
+                    f"{server} does not speak TLS ({_words(it)}): correct the "
+                    "server of the kubeconfig",
+                )
+            case socket.gaierror():
+                return Cause(
+                    "unresolved",
+                    f"the name of the API server {server} is not found: {it.strerror}. Correct the "
+                    "server of the kubeconfig, or the DNS",
+                )
+            case OSError() if _nothing_listens(it):
+                return Cause(
+                    "refused",
+                    f"nothing listens at {server}: the API server is away, or the address wrong",
+                )
+            case TimeoutError():
+                return Cause(
+                    "timeout",
+                    f"the API server {server} does not answer in time: it is away or overloaded, "
+                    "or a NetworkPolicy or firewall is in between",
+                )
+            case _:
+                continue
+    return None
+
+
+def _of_answer(error: KubeError, server: str) -> Cause:
+    if isinstance(error, KubeGarbled):
+        told = f"what answers at {server} is no Kubernetes API server ({error})"
+        return Cause("no_api_server", f"{told}: correct the server of the kubeconfig")
+    return Cause("other", f"the API server {server} does not answer as it should: {error}")
+
+
+def _nothing_listens(error: OSError) -> bool:
+    """Also of several addresses, for which asyncio joins the errors in one text."""
+    refused = isinstance(error, ConnectionRefusedError)
+    return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
+
+
+def _words(error: ssl.SSLError) -> str:
+    """aiohttp's errors are of the library's kind, and have none of its attributes."""
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    return str(getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or inner)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it comes from, and the operating system's own that aiohttp keeps beside."""
+    while error is not None:
+        yield error
+        inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
+        if isinstance(inner, BaseException) and inner is not error:
+            yield inner
+        error = error.__cause__

@@ -1,0 +1,19 @@
+"""Texts of a bounded length, for whatever is written on objects or kept for long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_BYTES: Final = 1024
+"""What the Events API allows; a condition of more helps nobody, and costs each watcher."""
+_END: Final = "…"
+
+
+def clipped(text: str, most_bytes: int = MOST_BYTES) -> str:
+    """The text itself, or its beginning with an ellipsis."""
+    if len(text) <= most_bytes // 4:
+        return text
+    raw = text.encode(errors="replace")
+    if len(raw) <= most_bytes:
+        return text
+    return raw[: most_bytes - len(_END.encode())].decode(errors="ignore") + _END

@@ -1,0 +1,126 @@
+"""What a pod's spec takes of a Node and of other pods: from the API's shapes to the core's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scheduler.core.labels import Selector, selector
+from scheduler.core.pod_affinity import PodTerm
+from scheduler.core.ports import HostPort, host_port
+from scheduler.core.requests import Amounts, Asked, requested
+from scheduler.core.spread import Constraint
+from scheduler.kube.wire import (
+    Container,
+    ContainerStatus,
+    LabelSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+)
+
+_HARD = "DoNotSchedule"
+_ALWAYS = "Always"
+
+
+def requests_of(pod: Pod) -> Amounts:
+    """What it takes of its Node."""
+    spec, status = pod.spec, pod.status
+    said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
+    resize = pod.condition("PodResizePending")
+    return requested(
+        _asked(spec.containers, said),
+        _asked(spec.init_containers, said),
+        whole={} if spec.resources is None else spec.resources.requests,
+        overhead=spec.overhead,
+        infeasible=resize is not None and resize.reason == "Infeasible",
+    )
+
+
+def ports_of(pod: Pod) -> tuple[HostPort, ...]:
+    """The ports of the Node that its containers and sidecars take."""
+    lasting = [it for it in pod.spec.init_containers if it.restart_policy == _ALWAYS]
+    return tuple(
+        host_port(port.host_port, port.protocol, port.host_ip)
+        for container in (*lasting, *pod.spec.containers)
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+def near_of(pod: Pod) -> tuple[PodTerm, ...]:
+    """Its required pod affinity."""
+    affinity = pod.spec.affinity
+    return () if affinity is None else _terms(pod, affinity.pod_affinity)
+
+
+def apart_of(pod: Pod) -> tuple[PodTerm, ...]:
+    """Its required pod anti-affinity."""
+    affinity = pod.spec.affinity
+    return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
+
+
+def spread_of(pod: Pod) -> tuple[Constraint, ...]:
+    """Its topology spread constraints that must hold."""
+    found = pod.spec.topology_spread_constraints
+    return tuple(_constraint(pod, it) for it in found if it.when_unsatisfiable == _HARD)
+
+
+def claims_of(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Its volumes that are PersistentVolumeClaims: the volume's name and the claim's."""
+    return tuple(_claims(pod))
+
+
+def _claims(pod: Pod) -> Iterator[tuple[str, str]]:
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.name, volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield volume.name, f"{pod.metadata.name}-{volume.name}"
+
+
+def _asked(containers: Iterable[Container], said: dict[str, ContainerStatus]) -> Iterator[Asked]:
+    for container in containers:
+        status = said.get(container.name)
+        found = None if status is None else status.resources
+        yield Asked(
+            container.resources.requests,
+            restartable=container.restart_policy == _ALWAYS,
+            actuated=None if found is None else found.requests,
+            allocated={} if status is None else status.allocated_resources,
+        )
+
+
+def _terms(pod: Pod, affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
+    if affinity is None:
+        return ()
+    found = affinity.required_during_scheduling_ignored_during_execution
+    return tuple(_term(it, pod.metadata.namespace) for it in found)
+
+
+def _term(term: PodAffinityTerm, own: str) -> PodTerm:
+    named = tuple(sorted(term.namespaces))
+    if not named and term.namespace_selector is None:
+        named = (own,)
+    return PodTerm(
+        term.topology_key, _selector(term.label_selector), named, _selector(term.namespace_selector)
+    )
+
+
+def _constraint(pod: Pod, given: TopologySpreadConstraint) -> Constraint:
+    labels = pod.metadata.labels
+    also = tuple((key, labels[key]) for key in given.match_label_keys if key in labels)
+    return Constraint(
+        max_skew=given.max_skew,
+        topology_key=given.topology_key,
+        selector=_selector(given.label_selector, *also),
+        min_domains=given.min_domains or 1,
+        by_affinity=given.node_affinity_policy != "Ignore",
+        by_taints=given.node_taints_policy == "Honor",
+    )
+
+
+def _selector(given: LabelSelector | None, *also: tuple[str, str]) -> Selector | None:
+    if given is None:
+        return None
+    return selector(given.match_labels, given.match_expressions, *also)

@@ -1,0 +1,79 @@
+"""Events that wait to be written, in an order in which nobody's crowd delays another's.
+
+Important ones come first. Within each kind namespaces take turns, and in a namespace its objects;
+the Events of one object keep their order. Where too many wait, the namespace with the most loses
+its oldest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+_Turns = OrderedDict[str, OrderedDict[str, OrderedDict[K, V]]]
+_KINDS: Final = (True, False)
+
+
+class EventOrder(Generic[K, V]):
+    """Values by key; each belongs to a namespace, an object and a kind."""
+
+    def __init__(self) -> None:
+        self._turns: dict[bool, _Turns[K, V]] = {kind: OrderedDict() for kind in _KINDS}
+        self._places: dict[K, tuple[bool, str, str]] = {}
+        self._waiting: dict[bool, Counter[str]] = {kind: Counter() for kind in _KINDS}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def put(
+        self, key: K, value: V, *, namespace: str, uid: str, important: bool, first: bool = False
+    ) -> None:
+        """Have it wait, before all others of its kind where it is to be the `first`."""
+        turns = self._turns[important]
+        objects = turns.setdefault(namespace, OrderedDict())
+        entries = objects.setdefault(uid, OrderedDict())
+        entries[key] = value
+        self._places[key] = important, namespace, uid
+        self._waiting[important][namespace] += 1
+        if first:
+            turns.move_to_end(namespace, last=False)
+            objects.move_to_end(uid, last=False)
+            entries.move_to_end(key, last=False)
+
+    def pop(self, may: Callable[[str], bool] = lambda _namespace: True) -> tuple[K, V] | None:
+        """The next one of a namespace that `may` be served now; None where none waits there."""
+        for kind in _KINDS:
+            namespace = next(filter(may, self._turns[kind]), None)
+            if namespace is not None:
+                return self._pop(kind, namespace)
+        return None
+
+    def drop(self) -> tuple[K, V]:
+        """The one that is missed least. Raises LookupError where none waits."""
+        for kind in reversed(_KINDS):
+            if self._turns[kind]:
+                ((fullest, _),) = self._waiting[kind].most_common(1)
+                return self._pop(kind, fullest)
+        raise LookupError("no event waits")
+
+    def _pop(self, kind: bool, namespace: str) -> tuple[K, V]:
+        """The oldest of the object whose turn it is there; both go to the end of their queue."""
+        turns = self._turns[kind]
+        objects = turns[namespace]
+        uid, entries = next(iter(objects.items()))
+        key, value = entries.popitem(last=False)
+        del self._places[key]
+        self._waiting[kind][namespace] -= 1
+        objects.move_to_end(uid)
+        turns.move_to_end(namespace)
+        if not entries:
+            del objects[uid]
+        if not objects:
+            del turns[namespace], self._waiting[kind][namespace]
+        return key, value

@@ -1,0 +1,134 @@
+"""What this process is and may: the identity of its cluster, and which rights it has.
+
+Asked once at the start, of the API server itself; one that does not answer yet is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from scheduler.config.settings import Settings
+from scheduler.kube.api import KubeApi
+from scheduler.kube.errors import Forbidden, KubeError, Unauthorized
+from scheduler.kube.session import KubeConfigError, in_cluster
+from slurmapi import FileToken, StaticToken, TokenSource
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+_FIRST_ANSWER_SECONDS: Final = 2.0
+_SYSTEM: Final = "kube-system"
+# Kubernetes tells every container the namespace of its service account here.
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class ClusterIdError(Exception):
+    """Nothing tells this Kubernetes cluster from others."""
+
+
+async def admitted(api: KubeApi, *, server: str) -> None:
+    """Outside of a cluster nobody renews the credentials, so a 401 is the end: KubeConfigError. In
+    a cluster the token may be renewed. A server that is away is waited for later.
+    """
+    if in_cluster():
+        return
+    try:
+        await api.get_namespace_uid(_SYSTEM)
+    except Unauthorized as error:
+        raise KubeConfigError(
+            f"the API server {server} refuses the credentials of the kubeconfig ({error}): log in "
+            "again, or name another kubeconfig or context"
+        ) from None
+    except KubeError as error:  # it answers, and what is wrong is told by whoever needs it
+        log.debug("asked who we are", error=str(error))
+
+
+async def cluster_id(settings: Settings, api: KubeApi) -> str:
+    """As set, else the uid of kube-system, else of our own namespace. Raises ClusterIdError."""
+    if settings.cluster_id:
+        return settings.cluster_id
+    own = await own_namespace(settings)
+    for namespace in filter(None, (_SYSTEM, own)):
+        uid = await _answered(partial(api.get_namespace_uid, namespace))
+        if uid is not None:
+            return uid
+    told = f"namespaces {_SYSTEM} and {own} cannot" if own else f"namespace {_SYSTEM} cannot"
+    raise ClusterIdError(
+        f"--cluster-id: '': {told} be read, so give this cluster a name that no other cluster on "
+        "the same Slurm has"
+    )
+
+
+async def own_namespace(settings: Settings) -> str:
+    """As set, else as Kubernetes tells it; empty outside of a cluster."""
+    return settings.own_namespace or await asyncio.to_thread(_own_namespace)
+
+
+async def may_read_nodes(settings: Settings, api: KubeApi) -> bool:
+    """As `--node-access` says."""
+    return await _may_list("/api/v1/nodes", settings.node_access, api)
+
+
+async def may_read_pods(settings: Settings, api: KubeApi) -> bool:
+    """Those of all namespaces, as `--pod-access` says."""
+    return await _may_list("/api/v1/pods", settings.pod_access, api)
+
+
+async def may_read_volumes(settings: Settings, api: KubeApi) -> bool:
+    """Claims where pods are served, and volumes, as `--volume-access` says."""
+    served = settings.watch_namespace
+    claims = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
+    paths = [*(claims or ["/api/v1/persistentvolumeclaims"]), "/api/v1/persistentvolumes"]
+    return all([await _may_list(path, settings.volume_access, api) for path in paths])
+
+
+async def _may_list(path: str, access: str, api: KubeApi) -> bool:
+    """`auto` asks for one object and takes a Forbidden for a no."""
+    if access != "auto":
+        return access == "read"
+
+    async def ask() -> bool:
+        try:
+            await api.probe(path)
+        except Forbidden:
+            return False
+        return True
+
+    return await _answered(ask)
+
+
+def token_of(settings: Settings) -> TokenSource:
+    """Where Slurm's token comes from."""
+    given = settings.slurm_auth_token.get_secret_value()
+    return StaticToken(given) if given else FileToken(settings.slurm_auth_token_file)
+
+
+def token_name(settings: Settings) -> str:
+    """Where people find Slurm's token."""
+    if settings.slurm_auth_token.get_secret_value():
+        return "--slurm-auth-token"
+    return f"file {settings.slurm_auth_token_file}"
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+async def _answered(ask: Callable[[], Awaitable[T]], *, but: type[KubeError] | tuple[()] = ()) -> T:
+    while True:
+        try:
+            return await ask()
+        except but:
+            raise
+        except KubeError as error:  # /readyz and the log say it, by the session's `on_answer`
+            log.debug("asked again", error=str(error))
+        await asyncio.sleep(_FIRST_ANSWER_SECONDS)

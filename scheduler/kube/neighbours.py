@@ -1,0 +1,136 @@
+"""Pods of all schedulers that are on Nodes, of each only what matters to those that come.
+
+Fifty thousand of them take less than 25 MB: what pods of one template have in common is kept once,
+labels as one text, and no list of a page's pods outlives the page.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from sys import intern
+from typing import Final, TypeVar
+
+import msgspec
+
+from scheduler.core.labels import packed
+from scheduler.core.pod_affinity import PodTerm
+from scheduler.core.ports import HostPort
+from scheduler.core.requests import Amounts
+from scheduler.kube.demands import apart_of, ports_of, requests_of
+from scheduler.kube.store import Change, Store
+from scheduler.kube.wire import (
+    PODS,
+    Added,
+    Decode,
+    Deleted,
+    ItemList,
+    Modified,
+    Pod,
+    WatchEvent,
+)
+
+T = TypeVar("T")
+
+# A pod that has ended takes nothing, and one without a Node neither.
+QUERY: Final = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+# What pods of one template have in common is kept once: of so many templates.
+_SHARED: Final = 4096
+# Of one pod's required anti-affinity so many terms are kept. The API server takes any number.
+MOST_TERMS: Final = 16
+# A term with more namespaces, expressions and values than this is not kept: each of them may be
+# compared with each pod that waits.
+MOST_WORDS: Final = 256
+# Ports of the Node that are kept of one pod. Whole ranges are opened by pods that relay media.
+MOST_PORTS: Final = 1024
+
+
+class Shape(msgspec.Struct, frozen=True, gc=False):
+    """What a pod takes of its Node, and which pods it does not want near it."""
+
+    requests: Amounts = ()
+    ports: tuple[HostPort, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+
+
+class Neighbour(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a Node. `labels` are packed; `leaving` says that it is being deleted."""
+
+    uid: str
+    resource_version: str
+    namespace: str
+    name: str
+    node: str
+    scheduler: str
+    labels: str
+    shape: Shape
+    leaving: bool = False
+
+    @property
+    def metadata(self) -> Neighbour:
+        """Its identity: a reflector looks for it here."""
+        return self
+
+
+@lru_cache(maxsize=_SHARED)
+def _once(value: T) -> T:
+    return value
+
+
+def neighbour(pod: Pod, *, node: str = "") -> Neighbour:
+    """The pod as a neighbour of others, on the Node that it has or that it is about to get."""
+    meta = pod.metadata
+    return Neighbour(
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        namespace=intern(meta.namespace),
+        name=meta.name,
+        node=intern(node or pod.spec.node_name),
+        scheduler=intern(pod.spec.scheduler_name),
+        labels=_once(packed(meta.labels)),
+        shape=_once(Shape(requests_of(pod), ports_of(pod)[:MOST_PORTS], _kept(apart_of(pod)))),
+        leaving=meta.deletion_timestamp is not None,
+    )
+
+
+def _kept(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
+    return tuple(it for it in terms[:MOST_TERMS] if it.words <= MOST_WORDS)
+
+
+class NeighbourStore(Store[Neighbour]):
+    """Neighbours by uid alone: an index of names would cost as much again."""
+
+    def apply(self, item: Neighbour) -> tuple[Change[Neighbour], ...]:
+        """Take a pod's newer state."""
+        old = self._items.get(item.uid)
+        self._items[item.uid] = item
+        return (Change(old, item),)
+
+    def remove(
+        self,
+        uid: str,
+        *,
+        last: Neighbour | None = None,  # noqa: ARG002 - sums were made of the state before it
+    ) -> tuple[Change[Neighbour], ...]:
+        """Forget a pod; the change has the state that was told before."""
+        old = self._items.pop(uid, None)
+        return () if old is None else (Change(old, None),)
+
+
+def _page(data: bytes) -> ItemList[Neighbour]:
+    page = PODS.page(data)
+    return ItemList(page.metadata, tuple(map(neighbour, page.items or ())))
+
+
+def _event(data: bytes) -> WatchEvent[Neighbour]:
+    match found := PODS.event(data):
+        case Added(object=pod):
+            return Added(neighbour(pod))
+        case Modified(object=pod):
+            return Modified(neighbour(pod))
+        case Deleted(object=pod):
+            return Deleted(neighbour(pod))
+        case _:
+            return found
+
+
+NEIGHBOURS: Final[Decode[Neighbour]] = Decode(_page, _event)

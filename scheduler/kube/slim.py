@@ -1,0 +1,197 @@
+"""What is kept of a pod: the few fields that are read, within a budget of bytes.
+
+A pod may be 1.5 MiB in etcd, and its author chooses of what. Annotations that are not ours are
+not kept at all; a pod whose other parts are beyond the budget is kept without them, marked, and
+refused in words.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
+from scheduler.core.room import crowded
+from scheduler.kube.clip import clipped
+from scheduler.kube.wire import (
+    Added,
+    ContainerState,
+    ContainerStatus,
+    Decode,
+    Deleted,
+    ItemList,
+    Modified,
+    ObjectMeta,
+    Oversize,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    WatchEvent,
+)
+
+MOST_BYTES: Final = 96 * 1024
+"""Of Python's objects, for the part of one pod that its author chooses and that is read: some sixty
+containers with resources, or as much as all known annotations may hold."""
+MOST_WORDS: Final = 512
+"""Keys, values and operators that say where a pod may go: each is compared with each Node."""
+_MOST_STATUSES: Final = 128
+_CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
+_RECORDS: Final = (JOB_ID, NODES, ENDS_AT)
+# A byte of JSON becomes a few of Python's objects: what is smaller than this need not be weighed.
+_SURELY_SMALL: Final = MOST_BYTES // 16
+# Python's objects take half as much as their JSON at the least.
+_SURELY_LARGE: Final = 2 * MOST_BYTES
+
+
+def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
+    """The same, but that pods keep only annotations of these prefixes, and all of it is bounded."""
+    kept = tuple(prefixes)
+    return Decode(_page(decode.page, kept), _event(decode.event, kept))
+
+
+def _page(
+    decode: Callable[[bytes], ItemList[Pod]], prefixes: tuple[str, ...]
+) -> Callable[[bytes], ItemList[Pod]]:
+    def page(data: bytes) -> ItemList[Pod]:
+        found = decode(data)
+        return replace(found, items=tuple(slim(it, prefixes) for it in found.items or ()))
+
+    return page
+
+
+def _event(
+    decode: Callable[[bytes], WatchEvent[Pod]], prefixes: tuple[str, ...]
+) -> Callable[[bytes], WatchEvent[Pod]]:
+    def event(data: bytes) -> WatchEvent[Pod]:
+        found = decode(data)
+        if isinstance(found, Added | Modified | Deleted):
+            return replace(found, object=slim(found.object, prefixes))
+        return found
+
+    return event
+
+
+def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
+    """The pod without what is not read, and without what is too much."""
+    full = crowded(pod.metadata.annotations)
+    meta = replace(
+        pod.metadata,
+        annotations=_annotations(pod.metadata, prefixes),
+        owner_references=tuple(it for it in pod.metadata.owner_references if it.controller),
+        finalizers=(),
+    )
+    spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
+    found = _oversize(meta, spec)
+    if found is not None:
+        meta, spec = _without(meta), _bare(spec)
+    elif full is not None:
+        found = Oversize(full.field, full.value, full.expected)
+    return Pod(metadata=meta, spec=spec, status=_status(pod.status), oversize=found)
+
+
+def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
+    """What is too much. The length of the JSON decides in nearly all cases, as it costs least."""
+    sizes = {
+        part: len(msgspec.json.encode(it)) for part, it in (("metadata", meta), ("spec", spec))
+    }
+    if sum(sizes.values()) > _SURELY_LARGE:
+        return _too_large(sizes)
+    where = (spec.affinity, spec.node_selector, spec.tolerations, spec.topology_spread_constraints)
+    words = _words(where)
+    if words > MOST_WORDS:
+        part = "spec: what says where the pod may go (affinity, nodeSelector, tolerations, spread)"
+        return Oversize(part, f"{words} keys and values", f"at most {MOST_WORDS}")
+    if sum(sizes.values()) <= _SURELY_SMALL:
+        return None
+    weights = {"metadata": weight(meta), "spec": weight(spec)}
+    return _too_large(weights) if sum(weights.values()) > MOST_BYTES else None
+
+
+def _too_large(sizes: dict[str, int]) -> Oversize:
+    largest = max(sizes, key=lambda part: sizes[part])
+    most = f"at most {MOST_BYTES // 1024} KiB of what the scheduler keeps of a pod in memory"
+    return Oversize(largest, f"{sum(sizes.values()) // 1024 + 1} KiB", most)
+
+
+def _annotations(meta: ObjectMeta, prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Those of our prefixes, and our own records, which are short unless they are forged."""
+    found = {k: v for k, v in meta.annotations.items() if k.startswith(prefixes)}
+    records = {k: clipped(meta.annotations[k]) for k in _RECORDS if k in meta.annotations}
+    return {**found, **records}
+
+
+def _words(value: Any) -> int:
+    """How many texts are in there."""
+    if isinstance(value, str):
+        return 1 if value else 0
+    if isinstance(value, dict):
+        return 2 * len(value)
+    if isinstance(value, msgspec.Struct):
+        return sum(_words(getattr(value, name)) for name in value.__struct_fields__)
+    return sum(map(_words, value)) if isinstance(value, tuple) else 0
+
+
+def weight(value: Any) -> int:
+    """Bytes of an object and all that it holds; what is shared counts each time."""
+    if value is None or value == "" or isinstance(value, bool):
+        return 0
+    if isinstance(value, dict):
+        return sys.getsizeof(value) + sum(weight(k) + weight(v) for k, v in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return sys.getsizeof(value) + sum(map(weight, value))
+    if isinstance(value, msgspec.Struct):
+        parts = (getattr(value, name) for name in value.__struct_fields__)
+        return sys.getsizeof(value) + sum(map(weight, parts))
+    return sys.getsizeof(value)
+
+
+def _without(meta: ObjectMeta) -> ObjectMeta:
+    """The records of ours alone, which say what became of the pod."""
+    records = {k: v for k, v in meta.annotations.items() if k in _RECORDS}
+    return replace(meta, annotations=records, labels={})
+
+
+def _bare(spec: PodSpec) -> PodSpec:
+    return PodSpec(
+        node_name=spec.node_name,
+        scheduler_name=spec.scheduler_name,
+        hostname=spec.hostname,
+        termination_grace_period_seconds=spec.termination_grace_period_seconds,
+        scheduling_gates=spec.scheduling_gates,
+        priority_class_name=spec.priority_class_name,
+    )
+
+
+def _status(status: PodStatus) -> PodStatus:
+    told = {it.type: it for it in status.conditions if it.type in _CONDITIONS}
+    return replace(
+        status,
+        reason=clipped(status.reason),
+        message="",
+        conditions=tuple(map(_condition, told.values())),
+        container_statuses=_statuses(status.container_statuses),
+        init_container_statuses=_statuses(status.init_container_statuses),
+    )
+
+
+def _condition(told: PodCondition) -> PodCondition:
+    return replace(told, reason=clipped(told.reason), message=clipped(told.message))
+
+
+def _statuses(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
+    return tuple(replace(it, state=_state(it.state)) for it in found[:_MOST_STATUSES])
+
+
+def _state(state: ContainerState) -> ContainerState:
+    """Without the words of the container itself, of which a pod may have 12 KiB."""
+    waiting, ended = state.waiting, state.terminated
+    return replace(
+        state,
+        waiting=None if waiting is None else replace(waiting, message=""),
+        terminated=None if ended is None else replace(ended, message=""),
+    )
