@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from annotations import PREFIX, Rules
-from scheduler.settings import Settings
+from scheduler.config.settings import Settings
 
 
 def rules_of(settings: Settings) -> Rules:

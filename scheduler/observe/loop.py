@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Final
 
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
 
 _EVERY_SECONDS: Final = 0.02
 STALL_SECONDS: Final = 0.05

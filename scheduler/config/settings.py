@@ -21,9 +21,10 @@ from pydantic import (
 )
 
 from annotations import GPU_TYPE_KEYS
+from scheduler.config.values import GresMap, Prefix, TypeMap
+from scheduler.core.ignorable import IGNORABLE, Ignorable
 from scheduler.core.lease import JITTER_FACTOR
 from scheduler.core.mapping import Strategy
-from scheduler.pairs import GresMap, Prefix, TypeMap
 from slurmapi import SlurmDenied, StaticToken, check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"
@@ -118,6 +119,21 @@ class Settings(BaseModel):
         "auto",
         description="whether Nodes are read, to check that a pod may go there; auto: if allowed",
     )
+    pod_access: Literal["auto", "read", "none"] = Field(
+        "auto",
+        description="whether pods of all namespaces and schedulers are read, to check that a pod "
+        "fits beside them; auto: if allowed",
+    )
+    volume_access: Literal["auto", "read", "none"] = Field(
+        "auto",
+        description="whether PersistentVolumeClaims and PersistentVolumes are read, to check that "
+        "a Node can reach a pod's volumes; auto: if allowed",
+    )
+    ignored_requirements: Annotated[tuple[Ignorable, ...], Form("NAMES")] = Field(
+        (),
+        description="requirements of pods that need not be honoured where they cannot be, "
+        f"comma-separated: {', '.join(IGNORABLE)}",
+    )
     kubeconfig: Path | None = Field(
         None, description="kubeconfig file; default: $KUBECONFIG, in-cluster, ~/.kube/config"
     )
@@ -176,10 +192,19 @@ class Settings(BaseModel):
         GPU_TYPE_KEYS, description="labels of Nodes that name a GPU type, comma-separated"
     )
     placeholder_mode: Literal["auto", "external", "script"] = Field(
-        "auto", description="how pods are represented in Slurm"
+        "auto",
+        description="how pods are represented in Slurm. auto: external jobs where Slurm has them "
+        "and the nodes have no slurmd or the handover guard is known to be installed, else scripts",
+    )
+    gpu_node_sharing: Literal["user", "node", "shared"] = Field(
+        "user",
+        description="who else may use a node with a slurmd while a pod with GPUs is there: jobs of "
+        "the same Slurm user, nobody (node), or anybody (shared)",
     )
     suspend_policy: Literal["keep", "evict"] = Field(
-        "keep", description="what becomes of a pod that runs when Slurm suspends its job"
+        "evict",
+        description="what becomes of a pod that runs when Slurm suspends its job. keep: it "
+        "computes on, beside what Slurm runs in its place",
     )
     eviction_policy: Literal["delete", "budget"] = Field(
         "delete",
@@ -327,7 +352,9 @@ class Settings(BaseModel):
         return tuple(dict.fromkeys(value))
 
     @field_validator(
-        "watch_namespace", "node_mapping", "components", "gpu_type_keys", mode="before"
+        *("watch_namespace", "node_mapping", "components", "gpu_type_keys"),
+        "ignored_requirements",
+        mode="before",
     )
     @classmethod
     def _comma_list(cls, value: object) -> object:

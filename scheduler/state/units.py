@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from annotations import JobRequest
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
 from scheduler.core.pace import FRESH_SECONDS
 from scheduler.core.reasons import Reason
+from scheduler.core.refusedbind import RefusedBind
 from scheduler.core.succession import Forerunner
-from scheduler.exclusions import Exclusions
+from scheduler.core.tenure import Tenure
+from scheduler.state.exclusions import Exclusions
+from scheduler.state.lingering import Remains
+from scheduler.state.write_pause import WritePause
 from slurmapi.model import BaseState, Job, JobState
+
+# Slurm's times are whole seconds: of two that are cut off the difference is off by less than one.
+_SECOND: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -29,21 +37,87 @@ class Placeholder:
     """When it was last looked at in full, with or without an answer."""
     seen_live: bool = False
     """Whether this process has seen it before its end."""
+    claimed: bool = False
+    """Whether only the pod's annotation names the job, which its author can write; over when a look
+    has shown our tag for this very unit."""
+    refuted: bool = False
+    """Whether Slurm knows no such job as the one that is claimed, or does not let it be read."""
+    lived_at: float | None = None
+    """When Slurm last said that it had not ended."""
+    missed_at: float | None = None
+    """When Slurm first did not know it."""
     missing: int = 0
     """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
     cancelled_at: float | None = None
     submitted_at: float = 0.0
+    made_as: str = ""
+    """Its name, where the answer to our own submit has named its id; it came at `submitted_at`."""
+    submit_time: int | None = None
+    """When Slurm says that it was submitted, in seconds of the epoch by Slurm's clock; set where a
+    look has shown that this is the very job of our submit."""
     allocated_at: float = 0.0
     running_since: float = 0.0
     """When a full look first saw it run; 0 where none has since it last did not."""
+    doubted_at: float = float("-inf")
+    """When its record was last put in doubt: an answer to what was asked before proves nothing."""
+    asked_at: float = float("-inf")
+    """When the last question was sent whose answer told its state."""
+    runs_from: float | None = None
+    """From when on it is known to run: what was asked of other jobs before that may be over since.
+    Where one answer told of both, that is when its question was sent."""
 
-    def saw(self, record: Job, *, at: float) -> None:
-        """Take what a full look has shown."""
-        self.record, self.record_at, self.proven, self.missing = record, at, True, 0
+    def saw(self, record: Job, *, asked: float, at: float, told_at: float) -> None:
+        """Take what a full look has shown: it was asked for at `asked`, the answer came at
+        `told_at`, and what it says is taken to be as old as `at`.
+        """
+        if self._started_anew(record):
+            self.runs_from = None
+        self.record, self.record_at, self.missing = record, at, 0
+        self.proven = asked >= self.doubted_at
+        if self.submit_time is None and self._is_the_one_made(record, asked):
+            self.submit_time = record.submit_time
         self.state = record.state
         runs = record.state.base is BaseState.RUNNING
         self.running_since = (self.running_since or at) if runs else 0.0
+        self.runs(since=told_at)
         self.seen_live = self.seen_live or not record.state.ended
+        if not record.state.ended:
+            self.lived_at = at
+
+    def doubt(self, now: float) -> None:
+        """What its record says may be true of another job by now."""
+        self.proven, self.doubted_at = False, now
+
+    def _is_the_one_made(self, record: Job, asked: float) -> bool:
+        """Whether it is the job of our own submit, whatever tag it bears: an id is given out again
+        only to jobs that come later. How long ago it was submitted Slurm tells by its own clock, to
+        the second, and how long ago that answer came we know by ours: no clock is compared with
+        another one.
+        """
+        now, submitted = record.told_at, record.submit_time
+        if not self.made_as or record.name != self.made_as or now is None or submitted is None:
+            return False
+        return now - submitted >= asked - self.submitted_at - _SECOND
+
+    def _started_anew(self, record: Job) -> bool:
+        """Whether it was requeued between two looks of which each saw it run."""
+        former = self.record
+        if former is None or former.state.base is not BaseState.RUNNING:
+            return False
+        return (former.start_time, former.nodes) != (record.start_time, record.nodes)
+
+    def lost_within(self, seconds: float) -> bool:
+        """Whether Slurm missed it so soon after it lived."""
+        if self.missed_at is None or self.lived_at is None:
+            return False
+        return self.missed_at - self.lived_at < seconds
+
+    def runs(self, *, since: float) -> None:
+        """Note since when it is known to run, by its present state."""
+        if self.state is None or self.state.base is not BaseState.RUNNING:
+            self.runs_from = None
+        elif self.runs_from is None:
+            self.runs_from = since
 
     def believed(self, since: float | None) -> bool:
         """Whether the record may be acted upon; `since` as Units.believed_since tells it."""
@@ -62,6 +136,8 @@ class Unit:
     doubt_since: float | None = None
     """Since when Slurm may have a job for it that was never recorded; a census that began later
     settles it."""
+    others_job: int | None = None
+    """The job that its pod named last, where Slurm showed that it is another's."""
     recorded: int | None = None
     """The job id on the pod, as last written or first seen."""
     submitting: bool = False
@@ -69,6 +145,9 @@ class Unit:
     submit_at: float = 0.0
     setbacks: int = 0
     """Early ends and refusals in a row; they space out the next submits."""
+    judged_by: int | None = None
+    """The version of the policy by which its job was asked for or updated last; None where a former
+    process did."""
     refused: JobRequest | None = None
     """What Slurm refused last: what is submitted after an edit waits for nothing."""
     forerunner: Forerunner | None = None
@@ -82,14 +161,18 @@ class Unit:
     """Refused updates in a row; they space out the next ones."""
     readmit_at: float = 0.0
     readmit_refusals: int = 0
-    readmit_refused: tuple[str, ...] | None = None
-    """The excluded nodes that Slurm did not take last; refusals in a row space out the next."""
+    readmit_refused: str = ""
+    """The digest of the excluded nodes that Slurm did not take last (they may be all it has), empty
+    for none; refusals in a row space out the next."""
     untaken: str = ""
     update_refused: JobRequest | None = None
     ends_at: str | None = None
     """What was last written on the pod about its end, None where nothing was."""
     unfit_since: float | None = None
     exclusions: Exclusions = field(default_factory=Exclusions)
+    refused_bind: RefusedBind | None = None
+    """What the API server said last, until it lets the pod be bound."""
+    status_pause: WritePause = field(default_factory=WritePause)
     waiting: bool = True
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
     told: tuple[str, str] = ("", "")
@@ -104,11 +187,23 @@ class Unit:
     """What was said of its request last."""
     bound: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
+    runs: bool = False
+    """Whether its pod was on a Node when it was first seen."""
+    bound_by_us: bool = False
+    """Whether a look at its job has ever shown that its pod got the node from Slurm."""
     bound_at: float = 0.0
     """When this process bound it, until its containers have started."""
+    tenure: Tenure = field(default_factory=Tenure)
+    """What is known of the time that Slurm gave its pod, whatever job holds the node now."""
     evicted_at: dict[str, float] = field(default_factory=dict)
+    hurried_at: float = -1e9
+    """When the grace of its pod, which was being deleted already, was last shortened."""
     held_since: dict[str, float] = field(default_factory=dict)
     """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
+    remains: Remains | None = None
+    """What its pod left on its Node, where its containers may still run."""
+    orphaned: bool = False
+    """Whether its job was found, and its pod was gone before this process saw it."""
     outcome: str = ""
     """How its pod ended, as last seen of it."""
     given_back: set[int] = field(default_factory=set)
@@ -120,15 +215,18 @@ class Unit:
         """
         job = self.job
         if job is None:
-            return NoJob() if self.doubt_since is None else InDoubt()
+            return NoJob(self.others_job) if self.doubt_since is None else InDoubt()
         if job.missing:
-            return Vanished(job.job_id, confirmed=job.missing > 2)
+            return Vanished(job.job_id, confirmed=job.missing > 2, claimed=job.claimed)
         return Tracked(
             job_id=job.job_id,
+            claimed=job.claimed,
             state=job.state,
             record=job.record if job.believed(since) else None,
             record_at=job.record_at,
             cancelled_at=job.cancelled_at,
+            made_as=job.made_as,
+            submit_time=job.submit_time,
             running_since=job.running_since,
             settled=job.seen_live or looked_through,
         )
@@ -187,6 +285,7 @@ class Units:
         unit.job = job
         unit.doubt_since = None
         if job is not None:
+            unit.others_job = None
             unit.given_back.discard(job.job_id)
             self._hold(job.job_id, unit.key)
 

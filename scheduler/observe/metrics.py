@@ -128,6 +128,29 @@ class Metrics:
             "Pods that asked for Slurm user 0 (root) explicitly, without a rule about users",
             registry=registry,
         )
+        self.edits_held = Counter(
+            "slurm_pod_scheduler_edits_held_total",
+            "Edits of waiting pods that had to wait before they reach Slurm, by whose budget was "
+            "used up: pod, namespace, all, or policy for what another policy has changed",
+            ["scope"],
+            registry=registry,
+        )
+        self.submits_held = Counter(
+            "slurm_pod_scheduler_submits_held_total",
+            "Times a pod's submit had to wait, as its namespace asks for too many jobs",
+            registry=registry,
+        )
+        self.events_dropped = Counter(
+            "slurm_pod_scheduler_events_dropped_total",
+            "Events that were not written",
+            ["why"],
+            registry=registry,
+        )
+        self.resized_beyond_job = Counter(
+            "slurm_pod_scheduler_resized_beyond_job_total",
+            "Pods on a Node that were resized to more than their Slurm job holds",
+            registry=registry,
+        )
         self.leftovers = Counter(
             "slurm_pod_scheduler_leftover_placeholders_total",
             "Placeholders found that were not recorded: adopted, duplicate or orphan",
@@ -148,6 +171,12 @@ class Metrics:
             ["hook"],
             registry=registry,
         )
+        self.unguarded_nodes = Gauge(
+            "slurm_pod_scheduler_unguarded_nodes",
+            "Slurm nodes with a slurmd that external jobs may get although no handover guard is "
+            "known to be installed",
+            registry=registry,
+        )
         self.units = Gauge(
             "slurm_pod_scheduler_units",
             "Units by state of their placeholder, and by why they wait",
@@ -162,12 +191,18 @@ class Metrics:
         )
         self.placeholders_without_pod = Gauge(
             "slurm_pod_scheduler_placeholders_without_pod",
-            "Placeholders that may still run though their pod is gone or finished",
+            "Placeholders that may still run 5 s after their pod was gone or finished",
             registry=registry,
         )
         self.slurm_answered = Gauge(
             "slurm_pod_scheduler_slurm_last_answer_timestamp_seconds",
             "When Slurm's controller last answered; before the first time, when the process began",
+            registry=registry,
+        )
+        self.trouble = Gauge(
+            "slurm_pod_scheduler_trouble",
+            "1 while a server (slurm, kubernetes) is of no use for that cause",
+            ["server", "cause"],
             registry=registry,
         )
         self.watch_heard = Gauge(
@@ -231,6 +266,11 @@ class Metrics:
             "1 when Nodes are read, so that each is checked before a pod is bound to it",
             registry=registry,
         )
+        self._add_queue(registry)
+        self._begin_at_zero()
+
+    def _add_queue(self, registry: CollectorRegistry) -> None:
+        """The work queue's own, by client-go's names."""
         self._queue_depth = Gauge(
             "slurm_pod_scheduler_workqueue_depth", "Keys waiting", registry=registry
         )
@@ -254,7 +294,6 @@ class Metrics:
             "Keys added with a delay",
             registry=registry,
         )
-        self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
         """Rates of what has not happened yet are 0, and the first time it does is not missed."""

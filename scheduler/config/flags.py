@@ -14,13 +14,14 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
-import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from scheduler.plain import expected, nearest
-from scheduler.settings import DURATION, ENV_PREFIX, Form, Settings, SettingsError
+from scheduler.config import strict_yaml
+from scheduler.config.settings import DURATION, ENV_PREFIX, Form, Settings, SettingsError
+from scheduler.config.wrong_values import expected, nearest
+from scheduler.observe.redacted import redacted
 
 # Kubernetes gives every pod these for each Service of its namespace; ours may bear our own name.
 _SERVICE_VARIABLE: Final = re.compile(
@@ -190,12 +191,11 @@ def _from_file(path: str | None) -> dict[str, _Given]:
     if path is None:
         return {}
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = strict_yaml.load(Path(path).read_bytes())
     except OSError as error:
         raise SettingsError(f"--config {path}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        told = " ".join(str(error).split())
-        raise SettingsError(f"--config {path}: not YAML: {told}") from None
+    except ValueError as error:
+        raise SettingsError(f"--config {path}{error}") from None
     if not isinstance(content, dict | None):
         raise SettingsError(f"--config {path}: expected keys and values, such as scheduler-name: x")
     return {key: _Given(it, f"--config {path}: {key}") for key, it in (content or {}).items()}
@@ -225,7 +225,7 @@ def _problem(error: Any, given: Mapping[str, _Given]) -> str:
     if error["type"] in {"extra_forbidden", "invalid_key"}:
         return _no_such(where, str(key), map(_flag, Settings.model_fields))
     value = given[key].value if key in given else error["input"]
-    told = "" if _secret(key) else f"{value!r}: "
+    told = "" if _secret(key) else f"{redacted(repr(value))}: "
     return f"{where}: {told}{_expected(error, key)}"
 
 
@@ -234,7 +234,7 @@ def _secret(key: str) -> bool:
 
 
 def _no_such(where: str, name: str, known: Iterable[str]) -> str:
-    return f"{where}: there is no such setting{nearest(name, known)}"
+    return f"{redacted(where)}: there is no such setting{nearest(name, known)}"
 
 
 def _expected(error: Any, key: str) -> str:

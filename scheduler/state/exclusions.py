@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.backoff import doubled
+from scheduler.core.backoff import doubled
 
 _FIRST_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 3600.0

@@ -1,0 +1,1 @@
+"""What a site can set: flags, environment variables and files, and what they accept."""

@@ -1,0 +1,74 @@
+"""YAML as people write it into settings files: a key that is given twice is a fault, and so is an
+alias, by which some hundred bytes can stand for gigabytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any, Final
+
+import yaml
+
+from scheduler.observe.redacted import redacted
+
+# Keys are names of settings; what is longer is something else.
+_LONGEST_KEY: Final = 60
+_LONGEST_PROBLEM: Final = 300
+# What YAML quotes of a file may be a secret, but for its own names of tokens and single characters.
+_QUOTED: Final = re.compile(r"'(?!<)[^']{3,}'|\"[^\"]{3,}\"")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases, and a key that is given twice, of which YAML would take the last."""
+
+    def compose_node(
+        self, parent: yaml.Node | None, index: yaml.Node | int | None
+    ) -> yaml.Node | None:
+        """The next node; raises MarkedYAMLError."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not taken: repeat it", mark)
+        return super().compose_node(parent, index)  # type: ignore[arg-type]
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """The mapping; raises MarkedYAMLError."""
+        seen: dict[Any, int] = {}
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable):
+                line = key_node.start_mark.line + 1
+                if key in seen:
+                    raise _TwiceError(key, seen[key], line)
+                seen[key] = line
+        return super().construct_mapping(node, deep=deep)
+
+
+class _TwiceError(ValueError):
+    def __init__(self, key: object, first: int, second: int) -> None:
+        shown = redacted(repr(key)[:_LONGEST_KEY])
+        super().__init__(f"line {second}: {shown} is given twice, first in line {first}")
+
+
+def load(found: bytes) -> object:
+    """What is written there. Raises ValueError, its text behind a file's name: ", line 3: ...".
+
+    The text shows no line of the file: settings files hold secrets.
+    """
+    try:
+        return yaml.load(found.decode(), _Loader)  # noqa: S506 - a safe loader
+    except UnicodeDecodeError:
+        raise ValueError(": expected text in UTF-8") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        problem = _QUOTED.sub("'...'", " ".join(str(error.problem).split())[:_LONGEST_PROBLEM])
+        raise ValueError(f"{where}: {problem}") from None
+    except _TwiceError as error:
+        raise ValueError(f", {error}") from None
+    except yaml.reader.ReaderError as error:
+        raise ValueError(f": not YAML: {error.reason} at character {error.position}") from None
+    except RecursionError:
+        raise ValueError(": not YAML: too deep") from None
+    except (yaml.YAMLError, ValueError):
+        raise ValueError(": not YAML: a number or time is none") from None
