@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
 
-from scheduler.backoff import doubled
+from scheduler.core.backoff import doubled
 from scheduler.core.pending import reasoned
-from scheduler.metrics import Metrics
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.boots import Boots
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
     JobState,
+    SlurmBusy,
     SlurmClient,
     SlurmDenied,
     SlurmError,
@@ -28,7 +31,7 @@ from slurmapi import (
     SlurmNoSuchJob,
     SlurmRefused,
     SlurmStranger,
-    SlurmUnreachable,
+    is_word_of_slurm,
 )
 
 log = structlog.get_logger(__name__)
@@ -40,9 +43,15 @@ _CHUNK: Final = 1000
 # A thousand jobs that start at once are the work of tens of milliseconds.
 _BREATHE_EVERY: Final = 100
 _REQUESTS_PER_SECOND: Final = 8.0
+# A pulse that comes so much later than it should is one that was skipped: the process stood still.
+_LATE_SECONDS: Final = 5.0
 # A slow Slurm is asked again only after this many times the duration of its last answer.
 _REST_FACTOR: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
+# Requests of one pulse for what annotations claim: finding one bad id among 1000 takes 20, and each
+# bad id is found once.
+_CLAIM_REQUESTS: Final = 64
+_UNKNOWN: Final = JobState(BaseState.UNKNOWN)
 # Full looks at pending jobs: at most so many a second in all, and each job no more often than so;
 # one that Slurm has given no reason yet as often as a new one.
 _REASONS_PER_SECOND: Final = 4.0
@@ -52,13 +61,17 @@ _REASON_AGE_SECONDS: Final = 10.0
 # before it happens (measured on 24.11.5: the states show no flag).
 _RUNNING_AGE_SECONDS: Final = 5.0
 _SAVED_SECONDS: Final = 4.0
+# So long the looks of one kind may take in one pulse: the states of all jobs wait meanwhile, and
+# with them the news of jobs that have ended. One is made however slow Slurm is.
+_LOOKS_SECONDS: Final = 1.0
 # After an outage every record is read anew, a few at a time.
 _DOUBTED_PER_SECOND: Final = 8.0
 
 
 class SlurmWatch:
     """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key.
-    Where another process leads it only asks whether Slurm is there.
+    Where another process leads it only asks whether Slurm is there. `on_pulse` gets what each pulse
+    failed with, None where Slurm answered.
     """
 
     def __init__(
@@ -73,6 +86,7 @@ class SlurmWatch:
         metrics: Metrics,
         running_looks_per_second: float = 2.0,
         leads: Callable[[], bool] = lambda: True,
+        on_pulse: Callable[[SlurmError | None], None] = lambda _error: None,
     ) -> None:
         self._client = client
         self._units = units
@@ -82,13 +96,18 @@ class SlurmWatch:
         self._idle = idle_seconds
         self._metrics = metrics
         self._leads = leads
+        self._on_pulse = on_pulse
         self._hurry = asyncio.Event()
+        self._boots = Boots(client, clock=clock)
+        self._due_at = math.inf
         self._asking = asyncio.Lock()  # an older answer must never come after a newer one
         self._failures = 0
         self._reasons = _Allowance(_REASONS_PER_SECOND)
         self._warnings = _Allowance(running_looks_per_second)
         self._doubts = _Allowance(_DOUBTED_PER_SECOND)
         self.last_answer_at: float | None = None
+        self.failed_at: float | None = None
+        """When Slurm last failed to answer a pulse."""
         self.stranger = ""
         """Why what answers is not our Slurm, for people; empty while nothing says so."""
 
@@ -104,32 +123,51 @@ class SlurmWatch:
         async with self._asking:
             claimed = {job_id for job_id in job_ids if self._claimed(job_id)}
             known = [job_id for job_id in job_ids if job_id not in claimed]
+            asked = self._clock()
             states = await self._client.job_states(known) if known else {}
-            await self._take(known, states)
+            # Of several requests the first may tell of a job what is over when the last is sent.
+            at = asked if len(known) <= _CHUNK else self._clock()
+            await self._take(known, states, asked=asked, runs_from=at)
             return {**states, **await self._try_claimed(sorted(claimed))}
 
     def _claimed(self, job_id: int) -> bool:
         """Whether an annotation is all that speaks of that job: anybody may write any number."""
-        return all(
-            unit.job is not None and unit.job.record is None and not unit.job.submitted_at
-            for unit in self._units.by_job(job_id)
-        )
+        return all(unit.job is not None and unit.job.claimed for unit in self._units.by_job(job_id))
 
     async def _try_claimed(self, job_ids: list[int]) -> Mapping[int, JobState]:
-        """Slurm refuses a whole question for one id that is none; each is looked at by itself too,
-        so that nothing is lost but time.
+        """Slurm refuses a whole question for one id that is none: then halves of it are asked, down
+        to that id. What is left when the requests are spent is looked at one by one.
         """
-        if not job_ids:
-            return {}
-        try:
-            states = await self._client.job_states(job_ids)
-        except SlurmRefused as error:
-            if isinstance(error, SlurmDenied) and error.authentication:
-                raise
-            log.debug("claimed jobs cannot be asked for", error=str(error))
-            return {}
-        await self._take(job_ids, states)
-        return states
+        found: dict[int, JobState] = {}
+        left = [job_ids[at : at + _CHUNK] for at in range(0, len(job_ids), _CHUNK)]
+        for _ in range(_CLAIM_REQUESTS):
+            if not left:
+                return found
+            asked, sent = left.pop(), self._clock()
+            try:
+                states = await self._client.job_states(asked)
+            except SlurmRefused as error:
+                if not is_word_of_slurm(error):
+                    raise
+                middle = len(asked) // 2
+                if middle:
+                    left += [asked[middle:], asked[:middle]]
+                else:
+                    self._refuse(asked[0])
+                continue
+            await self._take(asked, states, asked=sent, runs_from=self._clock())
+            found |= states
+        unknown = {job_id: _UNKNOWN for ids in left for job_id in ids}
+        nothing = float("-inf")
+        await self._take(list(unknown), unknown, asked=nothing, runs_from=self._clock())
+        return found
+
+    def _refuse(self, job_id: int) -> None:
+        """Slurm does not take that for the id of a job."""
+        for unit in self._units.by_job(job_id):
+            if unit.job is not None and unit.job.claimed:
+                unit.job.refuted = True
+                self._on_change(unit.key)
 
     async def run(self) -> None:
         """Pulse for ever; end it by cancelling."""
@@ -139,6 +177,7 @@ class SlurmWatch:
 
     async def _rest(self, took: float) -> None:
         seconds = self._interval(took)
+        self._due_at = self._clock() + seconds
         self._metrics.tick_seconds.set(seconds)
         self._hurry.clear()
         waiting = self._waiting()
@@ -167,29 +206,40 @@ class SlurmWatch:
         began = self._clock()
         ids = self._units.job_ids() if self._leads() else []
         try:
+            only_claims = all(map(self._claimed, ids))
             if ids:
+                another_boot = await self._boots.is_another()
                 await self.look_now(ids)
-                self._heard()
+                if another_boot or began - self._due_at > _LATE_SECONDS:
+                    self._doubt()
+            if only_claims:  # a refusal of such ids is no answer of Slurm's
+                await self._ping()
+            self._heard()
+            if ids:
                 await self._looks()
-            else:
-                ping = await self._client.ping()
-                if not ping.responding:
-                    self._failed(SlurmUnreachable(ping.status))
-                    return self._clock() - began
-                self._heard()
         except SlurmError as error:
             self._failed(error)
             return self._clock() - began
         self.last_answer_at = self._clock()
+        self._on_pulse(None)
         return self._clock() - began
+
+    async def _ping(self) -> None:
+        """Raises SlurmError where the controller does not answer. With a token that is no good it
+        looks as if it were down (measured), so that another question has to tell why.
+        """
+        ping = await self._client.ping()
+        if not ping.responding:
+            await self._client.job_states([1])
+            raise SlurmBusy(f"its controllers do not answer a ping ({ping.status})")
 
     def _failed(self, why: SlurmError) -> None:
         self.stranger = str(why) if isinstance(why, SlurmStranger) else ""
         self._failures += 1
+        self.failed_at = self._clock()
         self._units.silent = True
         self._doubt()
-        if self._failures == 1 or self._failures % 20 == 0:
-            log.warning("slurm does not answer", error=str(why), attempt=self._failures)
+        self._on_pulse(why)
 
     def _heard(self) -> None:
         """Slurm answers. What was read since a failure may be of a slurmctld that has crashed once
@@ -202,26 +252,37 @@ class SlurmWatch:
     def _doubt(self) -> None:
         for unit in self._units:
             if unit.job is not None:
-                unit.job.proven = False
+                unit.job.doubt(self._clock())
 
-    async def _take(self, ids: list[int], states: dict[int, JobState]) -> None:
+    async def _take(
+        self, ids: list[int], states: dict[int, JobState], *, asked: float, runs_from: float
+    ) -> None:
+        """`asked` is when the question was sent, `runs_from` from when on what runs now is known to
+        run (`Placeholder.runs_from`).
+        """
         for number, job_id in enumerate(ids, 1):
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
             for unit in self._units.by_job(job_id):
                 if unit.job is not None:
-                    self._seen(unit, unit.job, states.get(job_id))
+                    unit.job.asked_at = max(unit.job.asked_at, asked)
+                    self._seen(unit, unit.job, states.get(job_id), runs_from=runs_from)
 
-    def _seen(self, unit: Unit, job: Placeholder, state: JobState | None) -> None:
+    def _seen(
+        self, unit: Unit, job: Placeholder, state: JobState | None, *, runs_from: float
+    ) -> None:
+        if state is not None and not state.ended and state is not _UNKNOWN:
+            job.lived_at = self._clock()
         if state is None:
             self._absent(unit, job)
         elif state != job.state or job.missing:
             self._changed(unit, job, state)
+            job.runs(since=runs_from)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
         """The list lacks it: a hint only, which a full look must confirm twice."""
         if job.missing == 0:
-            job.missing = 1
+            job.missing, job.missed_at = 1, self._clock()
             self._on_change(unit.key)
 
     def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
@@ -249,6 +310,7 @@ class SlurmWatch:
             await self._look_at(due(self._units, kind, now=now, most=most))
 
     async def _look_at(self, units: Iterable[Unit]) -> None:
+        until = self._clock() + _LOOKS_SECONDS
         for unit in units:
             job = unit.job
             if job is None:
@@ -262,6 +324,8 @@ class SlurmWatch:
                 log.debug("job cannot be read", job_id=job.job_id, error=str(error))
             if unit.waiting or job.missing or job.record != before:
                 self._on_change(unit.key)
+            if self._clock() >= until:
+                return
 
 
 def due(units: Iterable[Unit], kind: Kind, *, now: float, most: int) -> list[Unit]:
@@ -318,14 +382,23 @@ async def look(
 ) -> None:
     """A full look at one job, into its placeholder; raises SlurmError where it told nothing.
 
-    "No such job" counts towards `missing`: the pulse's hint and two of these are evidence (I6).
+    "No such job" counts towards `missing`: the pulse's hint and two of these are evidence (I6). Any
+    word of Slurm's that is not its record refutes a job that is only claimed.
     """
-    job.looked_at = clock()
+    job.looked_at = asked = clock()
     try:
         record = await client.job(job.job_id)
     except SlurmNoSuchJob:
+        job.refuted = job.claimed
         if unit.job is job:
+            job.missed_at = job.looked_at if job.missing == 0 else job.missed_at
             job.missing += 1
         return
+    except (SlurmRefused, SlurmGarbled) as error:
+        if not job.claimed or not is_word_of_slurm(error):
+            raise
+        job.refuted = True
+        return
     if unit.job is job:
-        job.saw(record, at=clock())
+        now = clock()
+        job.saw(record, asked=asked, at=now, told_at=now)

@@ -1,7 +1,7 @@
 """KillWait as Slurm has it, beside KillWait as it was set for us: Slurm's own counts.
 
-`/conf` tells it from data_parser v0.0.45 on (Slurm 26.05); with an older Slurm the setting is all
-there is.
+`/conf` tells it from data_parser v0.0.45 on (Slurm 26.05); with an older Slurm, or where a gateway
+lets nobody ask for that path, the setting is all there is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import structlog
 
 from scheduler.core.reasons import Reason
 from scheduler.kube.recorder import ObjectRef
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.boots import is_withheld
 from slurmapi import SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
@@ -23,13 +24,16 @@ _EVERY_SECONDS: Final = 60.0
 # At the start pods wait for the answer so long.
 _FIRST_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 5.0
+# One such answer may be a gateway's that is just being set up: what was accepted before by Slurm's
+# own KillWait is not judged anew for it.
+_WITHHELD_TIMES: Final = 2
 
 
 class KillWait:
     """Reads KillWait now and then. `on_change` is told of a new one, in seconds, and None where
     Slurm has not answered yet: what was accepted before a restart is not judged by a setting that
     may be wrong. `warn` is told of a reason and a message for people when Slurm's is not what
-    `--slurm-kill-wait` says.
+    `--slurm-kill-wait` says, or when it is withheld.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class KillWait:
         self._metrics = metrics
         self._warned_of = setting_seconds
         self._doubted = False
+        self._withheld = 0
         metrics.kill_wait.labels("setting").set(setting_seconds)
 
     @property
@@ -76,7 +81,17 @@ class KillWait:
                 log.debug("slurm's KillWait cannot be read", error=str(error))
 
     async def _read(self) -> None:
-        conf = await self._client.config()
+        try:
+            conf = await self._client.config()
+        except SlurmError as error:
+            if not await is_withheld(error, self._client):
+                raise
+            self._withheld += 1
+            if self._withheld < _WITHHELD_TIMES:
+                raise
+            self._do_without(error)
+            return
+        self._withheld = 0
         seconds = None if conf is None else conf.kill_wait
         self._use(self._in_use if seconds is None else seconds)
         if seconds is None:
@@ -86,6 +101,18 @@ class KillWait:
         if seconds != self._warned_of:
             self._warned_of = seconds
             self._compare(seconds)
+
+    def _do_without(self, error: SlurmError) -> None:
+        """What was used last counts: the setting, or what Slurm told before."""
+        self._use(self._in_use)
+        if self._withheld > _WITHHELD_TIMES:
+            return
+        log.warning("slurm's KillWait is withheld", used=self._in_use, error=str(error))
+        self._warn(
+            Reason.KILL_WAIT_WITHHELD,
+            f"Slurm's KillWait cannot be read ({error}): grace periods of pods are judged by "
+            f"{self._in_use} s; see that --slurm-kill-wait is what `scontrol show config` says",
+        )
 
     def _use(self, seconds: int) -> None:
         if seconds != self._in_use or self._doubted:

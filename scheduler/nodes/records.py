@@ -27,6 +27,8 @@ _GPU: Final = "gpu"
 POWERED: Final = frozenset(
     {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "CLOUD"}
 )
+# States of nodes on which nothing can be started as they are.
+AWAY: Final = frozenset({"DOWN", "FUTURE", "POWERED_DOWN"})
 _AGAIN_SECONDS: Final = 15.0
 # Records of nodes that no list shows any more are of no use for longer.
 _KEPT_SECONDS: Final = 4 * _LIST_SECONDS
@@ -138,6 +140,6 @@ def _mark(node: Node | None) -> tuple[object, ...]:
     """What a mapping rests on, or the reading of pods, and not what changes with every job."""
     if node is None:
         return ()
-    powered = node.states & POWERED
+    powered = node.states & (POWERED | AWAY)
     tied = (node.name, node.comment, node.extra, node.instance_id, node.address)
     return *tied, powered, node.gres

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from scheduler import strictyaml
+from scheduler.config import strict_yaml
 from slurmapi.files import Signature, read_if_changed
 
 log = structlog.get_logger(__name__)
@@ -88,7 +88,7 @@ def _read_if_changed(
 
 def _understood(path: Path, raw: bytes) -> Mapping[str, str]:
     try:
-        content = strictyaml.load(raw)
+        content = strict_yaml.load(raw)
     except ValueError as error:
         raise MapFileError(f"{path}{error}") from None
     if content is None:

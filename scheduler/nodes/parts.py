@@ -9,17 +9,19 @@ from typing import Final
 
 import structlog
 
+from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.mapping import OF_NODES, OF_SLURM, Strategy, Way
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
+from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
-from scheduler.mapfile import MapFile, MapFileError
-from scheduler.metrics import Metrics
-from scheduler.nodemap import NodeMap
-from scheduler.nodes import Nodes
-from scheduler.settings import Settings, SettingsError
-from scheduler.slurmnodes import SlurmNodes
+from scheduler.nodes.fit import Nodes
+from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.map import NodeMap
+from scheduler.nodes.map_file import MapFile, MapFileError
+from scheduler.nodes.records import SlurmNodes
+from scheduler.observe.metrics import Metrics
 from slurmapi import SlurmClient
 
 log = structlog.get_logger(__name__)
@@ -58,6 +60,7 @@ class NodeParts:
             strategies, slurm=self._records, nodes=store, pods=self._pods, files=self._files
         )
         self.nodes = Nodes(store, nodemap=self._map, slurm=self._records, on_change=on_change)
+        self.kinds = NodeKinds(slurm, self._records, may_serve=self.nodes.may_serve, clock=clock)
         self._reflector = Reflector(
             kube,
             "/api/v1/nodes",
@@ -123,7 +126,7 @@ class NodeParts:
             Reflector(
                 self._kube,
                 path,
-                decode=PODS,
+                decode=slimmed(PODS, prefixes=()),
                 store=joined.new(),
                 on_change=self._pod_changed,
                 name="slurmd_pods",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -24,18 +24,20 @@ from typing import Final
 import structlog
 
 from scheduler.core.naming import Owner, OwnerTag, read_tag, stands_for
-from scheduler.givingback import mark_given_back
-from scheduler.metrics import Metrics
-from scheduler.slurmwatch import look
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
+from scheduler.slurm.given_back import mark_given_back
+from scheduler.slurm.pulse import look
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
     Job,
+    JobState,
     SlurmClient,
-    SlurmDenied,
     SlurmError,
     SlurmGarbled,
     SlurmRefused,
+    is_word_of_slurm,
 )
 
 log = structlog.get_logger(__name__)
@@ -71,6 +73,7 @@ class Census:
         created: Callable[[str], datetime | None],
         in_scope: Callable[[str], bool],
         slurm_node: Callable[[Unit], str],
+        unexplained: Callable[[], Unexplained],
         on_change: Callable[[str], None],
         clock: Callable[[], float],
         metrics: Metrics,
@@ -82,6 +85,9 @@ class Census:
         self._created = created
         self._in_scope = in_scope
         self._slurm_node = slurm_node
+        self._ended = EndedJobs(
+            self._job, owner=owner, unexplained=unexplained, adopt=self._adopt_ended
+        )
         self._on_change = on_change
         self._clock = clock
         self._metrics = metrics
@@ -106,8 +112,12 @@ class Census:
         self._unreadable.clear()
         self._foreign.difference_update(sorted(self._foreign)[-_NEWEST:])
 
-    def covers(self, created: datetime | None) -> bool:
-        """Whether a job of a pod made then would have been found by now."""
+    def covers(self, created: datetime | None, *, runs: bool = False) -> bool:
+        """Whether a job of a pod made then would have been found by now; of one that `runs`, also a
+        job that has ended.
+        """
+        if runs:
+            return self._ended.done
         return self.completed_at is not None or self._reached_before(created)
 
     def _reached_before(self, created: datetime | None) -> bool:
@@ -130,30 +140,40 @@ class Census:
         began = self._clock()
         self._reached = math.inf
         try:
-            await self._look_through(began)
+            states = await self._look_through(began)
+            self._completed(began)
+            await self._ended.look_through(
+                job_id for job_id, state in states.items() if state.ended
+            )
         except SlurmError as error:
             self._failures += 1
             self.trouble = str(error)
             if self._failures == 1 or self._failures % 20 == 0:
                 log.warning("jobs cannot be looked through", error=str(error))
             return False
+        self._settle(began, lambda _created: True)
+        return True
+
+    def _completed(self, began: float) -> None:
+        """All live jobs were looked at."""
         if self._failures or self.completed_at is None:
             seconds = round(self._clock() - began, 3)
             log.info("jobs looked through", others=len(self._foreign), seconds=seconds)
         self._failures, self.trouble = 0, ""
         self.completed_at = began
         self._settle(began, lambda _created: True)
-        return True
 
     def _settle(self, began: float, covered: Callable[[datetime | None], bool]) -> None:
         """Units may ask for a job that have none that was not found."""
         for unit in self._units:
             since = unit.doubt_since
+            if unit.runs and not self._ended.done:
+                continue
             if since is not None and since < began and covered(self._created(unit.key)):
                 unit.doubt_since = None
                 self._on_change(unit.key)
 
-    async def _look_through(self, began: float) -> None:
+    async def _look_through(self, began: float) -> Mapping[int, JobState]:
         given_back = [(unit, set(unit.given_back)) for unit in self._units if unit.given_back]
         states = await self._client.job_states()
         self._listing_seconds = self._clock() - began
@@ -177,6 +197,7 @@ class Census:
             if start % _SETTLE_EVERY == 0:
                 self._settle(began, self._reached_before)
             await self._pace()
+        return states
 
     def _forget_all_but(self, live: set[int]) -> None:
         """A slurmctld without its state gives all ids out again. What is looked at again for that
@@ -206,16 +227,16 @@ class Census:
         )
 
     async def _job(self, job_id: int) -> Job | None:
-        """The job, unless it is gone or cannot be read: one such job, of an array whose first task
-        has gone for instance, must not keep the others from being found.
+        """The job, unless Slurm says that it is gone or cannot be read: one such job, of an array
+        whose first task has gone for instance, must not keep the others from being found. Raises
+        SlurmError where the answer says nothing: a census without that job would have a pod that
+        it holds a node for ask for another one.
         """
         try:
             return await self._client.job(job_id)
-        except SlurmDenied as error:
-            if error.authentication:
+        except (SlurmRefused, SlurmGarbled) as error:
+            if not is_word_of_slurm(error):
                 raise
-        except (SlurmRefused, SlurmGarbled):
-            pass
         self._unreadable.add(job_id)
         return None
 
@@ -233,8 +254,12 @@ class Census:
             self.ask()  # its pod, about to be looked at, says whether it has let go of it
         elif unit is None:
             self._orphan(job, tag, asked_at)
-        elif unit.submitting or (unit.job is not None and unit.job.job_id == job.job_id):
+        elif unit.submitting:
             return
+        elif unit.job is not None and unit.job.job_id == job.job_id:
+            # What its pod claims is true.
+            unit.job.saw(job, asked=asked_at, at=asked_at, told_at=self._clock())
+            self._on_change(unit.key)
         elif unit.job is None:
             self._adopt(unit, job, asked_at)
         else:
@@ -244,19 +269,33 @@ class Census:
         """No unit: its pod went while nobody watched (or is about to be looked at)."""
         unit = self._units.add(Unit(tag.uids[0], tag.namespace, tag.unit, seen_at=self._clock()))
         if unit.key not in self._known_uids:
+            unit.orphaned = True
             self._metrics.leftovers.labels("orphan").inc()
         self._adopt(unit, job, asked_at)
 
     def _adopt(self, unit: Unit, job: Job, asked_at: float) -> None:
         placeholder = Placeholder(job.job_id)
-        placeholder.saw(job, at=asked_at)
+        placeholder.saw(job, asked=asked_at, at=asked_at, told_at=self._clock())
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
-        log.info("placeholder found", pod=unit.name, uid=unit.key, job_id=job.job_id)
+        log.info(
+            "placeholder found",
+            namespace=unit.namespace,
+            pod=unit.name,
+            uid=unit.key,
+            job_id=job.job_id,
+        )
         self._on_change(unit.key)
 
+    def _adopt_ended(self, job: Job) -> None:
+        """The last job of a pod that runs and names none: what became of it is what counts."""
+        tag = read_tag(job.admin_comment)
+        unit = None if tag is None else self._units.get(tag.uids[0])
+        if unit is not None and not unit.submitting and (unit.job is None or unit.job.claimed):
+            self._adopt(unit, job, self._clock())
+
     async def _duplicate(self, unit: Unit, held: Placeholder, found: Job, asked_at: float) -> None:
-        """Two jobs for one unit: the one that runs stays, else the older.
+        """Two jobs for one unit: the one that runs stays, else the one that can, else the older.
 
         The id of the one that is held may be a pod's word only, so that is looked at first.
         """
@@ -271,9 +310,7 @@ class Census:
         ):
             self._adopt(unit, found, asked_at)
             return
-        keep_found = found.state.base is BaseState.RUNNING and (
-            held.state is None or held.state.base is not BaseState.RUNNING
-        )
+        keep_found = _goes_before(found, held.record)
         if held.state is not None and held.state.ended:
             keep_found = not self._is_elsewhere(unit, found)
         loser = held.job_id if keep_found else found.job_id
@@ -281,12 +318,14 @@ class Census:
             self._adopt(unit, found, asked_at)
         if loser == unit.recorded and unit.key in self._known_uids:
             return  # once the pod names the other: a next process would see it end as a scancel
-        if not await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner):
+        own = await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner)
+        if own is None:
             return
-        failures = await self._client.cancel([loser])
+        failures = await self._client.cancel([loser], send_by=own.send_by)
         self._metrics.leftovers.labels("duplicate").inc()
         log.warning(
             "duplicate placeholder",
+            namespace=unit.namespace,
             pod=unit.name,
             uid=unit.key,
             job_id=loser,
@@ -303,23 +342,41 @@ class Census:
         return bool(node) and node not in (asked, *found.nodes)
 
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
-        if await mark_given_back(self._client, job_id, uid=unit.key, owner=self._owner):
-            failures = await self._client.cancel([job_id])
+        own = await mark_given_back(self._client, job_id, uid=unit.key, owner=self._owner)
+        if own is not None:
+            failures = await self._client.cancel([job_id], send_by=own.send_by)
             if failures:
                 self.ask()
                 return
         unit.given_back.discard(job_id)
-        log.info("placeholder given back at last", pod=unit.name, uid=unit.key, job_id=job_id)
+        log.info(
+            "placeholder given back at last",
+            namespace=unit.namespace,
+            pod=unit.name,
+            uid=unit.key,
+            job_id=job_id,
+        )
 
     async def _look(self, unit: Unit, held: Placeholder) -> bool:
         try:
             await look(self._client, unit, held, clock=self._clock)
-        except SlurmGarbled:
+        except (SlurmRefused, SlurmGarbled) as error:
+            if not is_word_of_slurm(error):
+                raise
             return False
         return True
 
     def _stands_for(self, unit: Unit, job: Job) -> bool:
         return stands_for(job.admin_comment, unit.key, owner=self._owner)
+
+
+def _goes_before(found: Job, held: Job) -> bool:
+    """Whether the job that was found is the one to keep: the only one that runs, or that can, since
+    a job that is held keeps its twin from starting for as long as it is held.
+    """
+    if BaseState.RUNNING in {found.state.base, held.state.base}:
+        return held.state.base is not BaseState.RUNNING
+    return held.held and not found.held
 
 
 def _let_go(unit: Unit, job: Job, tag: OwnerTag) -> bool:

@@ -16,9 +16,8 @@ from typing import Final
 from scheduler.core.mapping import OF_SLURM, Strategy, Way
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Node, Pod
-from scheduler.mapfile import MapFile
-from scheduler.slurmnodes import SlurmNodes
-from slurmapi.model import Node as SlurmNode
+from scheduler.nodes.map_file import MapFile
+from scheduler.nodes.records import AWAY, SlurmNodes
 
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -54,7 +53,7 @@ class NodeMap:
         self._pods = pods or {}
         self._files = files or {}
         self._indices: dict[Strategy, Index] = {}
-        self._back: Mapping[str, str] | None = None
+        self._back: Mapping[str, tuple[str, ...]] | None = None
 
     def changed(self) -> None:
         """Something that mappings rest on is not what it was."""
@@ -65,6 +64,25 @@ class NodeMap:
         """Nodes are not read."""
         self._nodes = None
         self.changed()
+
+    def alone_behind(self, node: str, *, fresh: bool = False) -> Behind | None:
+        """As `behind`, and no Node where another Slurm node leads to the same one: Slurm counts its
+        resources twice, so that nobody may be bound there through either.
+        """
+        found = self.behind(node, fresh=fresh)
+        if found is None or not found.target:
+            return found
+        other = self.rival(node, found.target)
+        if not other:
+            return found
+        why = f"maps to Kubernetes Node {found.target}, and so does Slurm node {other}"
+        return Behind("", f"{why}: correct one of them")
+
+    def rival(self, node: str, target: str) -> str:
+        """Another Slurm node that leads to the same Kubernetes Node, empty where there is none. One
+        that can start nothing keeps its old comment, and is in nobody's way.
+        """
+        return next((it for it in self._usable(self._leading_to(target)) if it != node), "")
 
     def behind(self, node: str, *, fresh: bool = False) -> Behind | None:
         """The Node behind a Slurm node, or None where Slurm must be asked about it first.
@@ -92,23 +110,29 @@ class NodeMap:
                 return node
         if self._slurm.listed is None:
             return None
-        if self._back is None:
-            self._back = self._turned(self._slurm.listed)
-        return self._back.get(target, "")
+        leading = self._leading_to(target)
+        leading = self._usable(leading) or leading
+        return leading[0] if len(leading) == 1 else ""
 
     def _is_known(self, node: str) -> bool:
         """Whether Slurm may have that node: the Node's own name is only a guess at it."""
         listed = self._slurm.listed
         return listed is None or self._slurm.record(node) is not None
 
-    def _turned(self, listed: Iterable[SlurmNode]) -> Mapping[str, str]:
-        """Node to Slurm node; where two claim one Node, neither has it."""
-        back: dict[str, str] = {}
-        for node in listed:
-            behind = self.behind(node.name)
-            if behind is not None and behind.target:
-                back[behind.target] = "" if behind.target in back else node.name
-        return back
+    def _leading_to(self, target: str) -> tuple[str, ...]:
+        """The Slurm nodes that lead to that Node, as far as they are listed."""
+        if self._back is None:
+            found: defaultdict[str, list[str]] = defaultdict(list)
+            for node in self._slurm.listed or ():
+                behind = self.behind(node.name)
+                if behind is not None and behind.target:
+                    found[behind.target].append(node.name)
+            self._back = {name: tuple(nodes) for name, nodes in found.items()}
+        return self._back.get(target, ())
+
+    def _usable(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        records = ((it, self._slurm.record(it)) for it in nodes)
+        return tuple(it for it, record in records if record and not record.states & AWAY)
 
     def _ask(self, strategy: Strategy, node: str) -> Behind:
         match strategy.way:

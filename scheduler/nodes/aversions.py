@@ -1,0 +1,152 @@
+"""The required anti-affinity of pods that run: which Nodes it keeps another pod away from.
+
+Each look at a pod asks, and any user may run pods whose terms speak of all namespaces. So terms are
+filed by a label that they require, a pod is compared only with those that its labels may meet, and
+with so many of these that a look has a bound, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.core.effort import weight
+from scheduler.core.pod_affinity import PodTerm
+
+MOST_OWN: Final = 2048
+"""Items that one pod is compared with, of terms that speak of its own namespace alone: 0.3 ms. A
+term has as many items as it has texts (core.effort), and `_TERM_ITEMS`.
+"""
+MOST_OF_ANOTHER: Final = 64
+"""The same of one namespace's terms that speak of other namespaces too."""
+MOST_OF_OTHERS: Final = 1024
+"""The same of those terms of all namespaces together."""
+_TERM_ITEMS: Final = 3
+# A term that keeps the pod away has an item more for so many Nodes: each Node that is judged then
+# is looked for among them.
+_NODES_AN_ITEM: Final = 16
+# Answers that are kept until a term comes or goes: one look asks three times.
+_REMEMBERED: Final = 64
+_ANYWHERE: Final = ""
+_ANY_LABEL: Final = ""
+
+
+@dataclass(eq=False, slots=True)
+class _Filed:
+    """A term that pods of one namespace have, and how many of them are on which Node."""
+
+    term: PodTerm
+    items: int
+    place: tuple[str, str]
+    nodes: dict[str, int] = field(default_factory=dict)
+
+
+class _Allowance:
+    """How many items a pod is still compared with. The last term may take it beyond that."""
+
+    def __init__(self, of_each: int, of_all: int) -> None:
+        self._of_each, self._of_all = of_each, of_all
+        self._by_owner: dict[str, int] = {}
+        self.spent = 0
+
+    @property
+    def left(self) -> bool:
+        """Whether there is anything left."""
+        return self.spent < self._of_all
+
+    def left_to(self, owner: str) -> bool:
+        """Whether there is for the terms of one namespace."""
+        return self.left and self._by_owner.get(owner, 0) < self._of_each
+
+    def spend(self, owner: str, items: int) -> None:
+        """So many were compared."""
+        self.spent += items
+        self._by_owner[owner] = self._by_owner.get(owner, 0) + items
+
+
+Repelling = Mapping[str, Sequence[AbstractSet[str]]]
+"""Nodes of pods that do not want a pod near, by the label of Nodes within which they do not."""
+
+
+class Aversions:
+    """The terms of the pods that run. `compared` counts the items that pods were compared with."""
+
+    def __init__(self) -> None:
+        self._terms: dict[tuple[str, PodTerm], _Filed] = {}
+        # By the namespace that they speak of alone and a label that they require, and then by the
+        # namespace of the pods that have them; the oldest first.
+        self._files: dict[tuple[str, str], dict[str, dict[_Filed, None]]] = {}
+        self._answers: OrderedDict[tuple[str, str], tuple[_Filed, ...]] = OrderedDict()
+        self.compared = 0
+
+    def count(self, namespace: str, terms: Iterable[PodTerm], node: str, by: int) -> None:
+        """So many more or fewer pods of a namespace with these terms are on a Node."""
+        for term in terms:
+            filed = self._terms.get((namespace, term)) or self._file(namespace, term)
+            before = filed.nodes.get(node, 0)
+            filed.nodes[node] = before + by
+            if not filed.nodes[node]:
+                del filed.nodes[node]
+            if not filed.nodes:
+                self._unfile(namespace, filed)
+            if 0 in {before, before + by}:
+                self._answers.clear()
+
+    def repelling(self, namespace: str, labels: str) -> Repelling:
+        """The Nodes of pods whose terms mean a pod with these labels, packed."""
+        found: dict[str, list[AbstractSet[str]]] = {}
+        for it in self._against(namespace, labels):
+            found.setdefault(it.term.topology_key, []).append(it.nodes.keys())
+        return found
+
+    def _file(self, namespace: str, term: PodTerm) -> _Filed:
+        about = namespace if term.speaks_only_of(namespace) else _ANYWHERE
+        required = () if term.selector is None else term.selector.required
+        places = [(about, label) for label in required] or [(about, _ANY_LABEL)]
+        # What all have in common (`app=database`) distinguishes nobody: the label that fewest of
+        # the namespace's terms are filed by does (`instance=accounts`).
+        place = min(places, key=lambda it: len(self._files.get(it, {}).get(namespace, ())))
+        filed = _Filed(term, weight(term) + _TERM_ITEMS, place)
+        self._terms[namespace, term] = filed
+        self._files.setdefault(place, {}).setdefault(namespace, {})[filed] = None
+        return filed
+
+    def _unfile(self, namespace: str, filed: _Filed) -> None:
+        del self._terms[namespace, filed.term]
+        file = self._files[filed.place]
+        del file[namespace][filed]
+        if not file[namespace]:
+            del file[namespace]
+        if not file:
+            del self._files[filed.place]
+
+    def _against(self, namespace: str, labels: str) -> tuple[_Filed, ...]:
+        found = self._answers.get((namespace, labels))
+        if found is None:
+            own = self._within(namespace, namespace, labels, _Allowance(MOST_OWN, MOST_OWN))
+            allowed = _Allowance(MOST_OF_ANOTHER, MOST_OF_OTHERS)
+            others = self._within(_ANYWHERE, namespace, labels, allowed)
+            found = self._answers[namespace, labels] = (*own, *others)
+            if len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)
+        return found
+
+    def _within(
+        self, about: str, namespace: str, labels: str, allowed: _Allowance
+    ) -> Iterator[_Filed]:
+        """Terms that require a label of the pod come before those that require none."""
+        for label in (*labels.split("\n")[1:-1], _ANY_LABEL):
+            for owner, terms in self._files.get((about, label), {}).items():
+                if not allowed.left:
+                    break
+                for filed in terms:
+                    if not allowed.left_to(owner):
+                        break
+                    allowed.spend(owner, filed.items)
+                    if filed.term.matches(namespace, labels):
+                        allowed.spend(owner, len(filed.nodes) // _NODES_AN_ITEM)
+                        yield filed
+        self.compared += allowed.spent

@@ -1,0 +1,170 @@
+"""Whether another pod stands in the way of a binding: on the Node, and no job of it holds the Node.
+
+Asks nobody and waits for nothing: it goes by the pods that the watch has shown, and by what Slurm
+has told of their jobs since the job that is to be used was seen to run. A question costs as much as
+there are pods of ours on the Nodes that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
+from enum import Enum, auto, unique
+from typing import Final
+
+from scheduler.core.inway import InWay, patience
+from scheduler.core.naming import Owner, stands_for
+from scheduler.nodes.presence import Presence
+from scheduler.state.units import Placeholder, Unit, Units
+from slurmapi import BaseState
+
+# To a process that has just begun only the pod itself says who put it on its Node, and its author
+# can write that. It is believed so long, which is enough for pods whose job ended meanwhile.
+CLAIM_SECONDS: Final = 300.0
+
+
+@unique
+class _Standing(Enum):
+    COVERED = auto()
+    UNCOVERED = auto()
+    UNKNOWN = auto()
+    STALE = auto()
+    """It was covered, and has not been asked about since the other job was seen to run."""
+
+
+class Coverage:
+    """Knows the pods of all units on a Node, and which of them have a job that holds it."""
+
+    def __init__(
+        self,
+        *,
+        units: Units,
+        presence: Presence,
+        owner: Owner,
+        kube_node: Callable[[str], str],
+        keeps_suspended: bool,
+        clock: Callable[[], float],
+        epoch: Callable[[], float],
+    ) -> None:
+        self._units = units
+        self._presence = presence
+        self._owner = owner
+        self._kube_node = kube_node
+        kept = {BaseState.SUSPENDED} if keeps_suspended else set()
+        self._holding = frozenset({BaseState.RUNNING} | kept)
+        self._clock = clock
+        self._epoch = epoch
+        self._claims_until = clock() + CLAIM_SECONDS
+
+    def begin(self) -> None:
+        """This process leads from now on: what pods there are was another's work."""
+        self._claims_until = self._clock() + CLAIM_SECONDS
+
+    def saw(self, unit: Unit) -> None:
+        """There is news of the unit, or may be: how it stands with its pod's Node is noted."""
+        node = self._presence.node_of(unit.key)
+        job = unit.job
+        if node is None:
+            return
+        if unit.bound_by_us or (job is not None and self._is_for(unit, job, node)):
+            self._presence.prove(unit.key)
+        self._standing(unit.key, asked_after=float("-inf"))
+
+    def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
+        """Who is in the way of binding the unit's pod to these Nodes; None for nobody."""
+        runs_from = None if unit.job is None else unit.job.runs_from
+        if runs_from is None:
+            return None
+        here = self._presence.on(kube_nodes, has_job=self._has_job) - {unit.key}
+        standings = {
+            uid: self._standing(uid, asked_after=runs_from) for uid in here if self._counts(uid)
+        }
+        for sure in (True, False):
+            found = [uid for uid, it in standings.items() if _stands_in_way(it, sure=sure)]
+            if found:
+                return self._told(unit, found, standings, sure=sure)
+        return None
+
+    def _counts(self, uid: str) -> bool:
+        """Whether we put the pod there, as far as can be known. One that its author put there, with
+        our marks on it, holds up nobody for long.
+        """
+        return self._presence.is_proven(uid) or self._clock() < self._claims_until
+
+    def _standing(self, uid: str, *, asked_after: float) -> _Standing:
+        now, unit = self._clock(), self._units.get(uid)
+        node = self._presence.node_of(uid)
+        if unit is None or node is None or self._units.silent:
+            self._presence.uncovered_since(uid, now)
+            return _Standing.UNKNOWN
+        standing = self._by_job(unit, node)
+        if standing is not _Standing.COVERED:
+            self._presence.uncovered_since(uid, now)
+            return standing
+        self._presence.covered(uid)
+        fresh = unit.job is not None and unit.job.asked_at >= asked_after
+        return _Standing.COVERED if fresh else _Standing.STALE
+
+    def _by_job(self, unit: Unit, node: str) -> _Standing:
+        job = unit.job
+        if job is None:
+            return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
+        if job.missing:
+            return _Standing.UNCOVERED
+        if job.state is None:
+            return _Standing.UNKNOWN
+        if job.state.base not in self._holding:
+            return _Standing.UNCOVERED
+        if job.record is None or job.record.state.base not in self._holding:
+            return _Standing.UNKNOWN  # a look is about to tell where it runs
+        return _Standing.COVERED if self._is_for(unit, job, node) else _Standing.UNCOVERED
+
+    def _is_for(self, unit: Unit, job: Placeholder, node: str) -> bool:
+        """Whether it is our job for that unit, on that Node, by its last look."""
+        record = job.record
+        if record is None or node not in map(self._kube_node, record.nodes):
+            return False
+        return stands_for(record.admin_comment, unit.key, owner=self._owner)
+
+    def _has_job(self, uid: str) -> bool:
+        unit = self._units.get(uid)
+        return unit is not None and unit.job is not None
+
+    def _told(
+        self, unit: Unit, found: Collection[str], standings: dict[str, _Standing], *, sure: bool
+    ) -> InWay:
+        now = self._clock()
+        stale = {uid for uid in found if standings[uid] is _Standing.STALE}
+        known = {
+            uid: now if uid in stale else self._presence.uncovered_since(uid, now) for uid in found
+        }
+        until = max(since + patience(self._leaves_in(uid, since)) for uid, since in known.items())
+        since = min(known.values())
+        return InWay(
+            self._called(found, namespace=unit.namespace),
+            since=since,
+            since_epoch=self._epoch() - (now - since),
+            until=until,
+            more=len(found) - 1,
+            sure=sure,
+        )
+
+    def _leaves_in(self, uid: str, since: float) -> float:
+        """Seconds from `since` to when a pod that is being deleted has to be gone; 0 for others."""
+        leaves_at = self._presence.leaves_at(uid)
+        if leaves_at is None:
+            return 0.0
+        now = datetime.fromtimestamp(self._epoch(), UTC)
+        return (leaves_at - now).total_seconds() + self._clock() - since
+
+    def _called(self, uids: Collection[str], *, namespace: str) -> str:
+        """By its name within its own namespace: others have no right to read it."""
+        units = filter(None, map(self._units.get, uids))
+        names = sorted(f"pod {it.name}" for it in units if it.namespace == namespace)
+        return names[0] if names else "a pod of another namespace"
+
+
+def _stands_in_way(standing: _Standing, *, sure: bool) -> bool:
+    if sure:
+        return standing is _Standing.UNCOVERED
+    return standing in {_Standing.UNKNOWN, _Standing.STALE}

@@ -1,0 +1,111 @@
+"""Which of Slurm's nodes have a slurmd: those in state EXTERNAL have none, all others do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.nodes.records import SlurmNodes
+from slurmapi import Node, SlurmClient
+
+# Kinds change with slurm.conf only. Counting 10 000 nodes takes some hundredths of a second, and
+# is not to be done for each submit.
+_KEPT_SECONDS: Final = 60.0
+_DEFAULT_KEPT_SECONDS: Final = 300.0
+_ALL: Final = ""  # no partition is called so
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """How many nodes with a slurmd may serve a pod, and how many without one."""
+
+    with_slurmd: int = 0
+    external: int = 0
+
+    def __add__(self, other: Kinds) -> Kinds:
+        return Kinds(self.with_slurmd + other.with_slurmd, self.external + other.external)
+
+
+_SLURMD: Final = Kinds(with_slurmd=1)
+_EXTERNAL: Final = Kinds(external=1)
+_NEITHER: Final = Kinds()
+
+
+class NodeKinds:
+    """Counts nodes by kind. `may_serve` is false for a node that leads to no Kubernetes Node: no
+    pod runs there, so its slurmd does not matter.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        nodes: SlurmNodes,
+        *,
+        may_serve: Callable[[str], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._nodes = nodes
+        self._may_serve = may_serve
+        self._clock = clock
+        self._counted: dict[str, Kinds] = {}
+        self._counted_at = float("-inf")
+        self._default = _ALL
+        self._default_at = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def of(self, partition: str | None = None, nodes: Collection[str] = ()) -> Kinds:
+        """The nodes that a job may get: `nodes` where it names some, else those of its partitions
+        (several are joined by commas), of the default one without a name.
+
+        A partition that is unknown, or has no nodes yet, counts as all nodes. Raises SlurmError.
+        """
+        await self._nodes.learn(())
+        if nodes:
+            return sum((self._kind(self._nodes.record(name)) for name in nodes), _NEITHER)
+        counted = self._count()
+        whole = counted.get(_ALL, _NEITHER)
+        if not (whole.with_slurmd and whole.external):
+            return whole
+        names = partition or await self._default_name()
+        found = sum((counted.get(name, _NEITHER) for name in names.split(",")), _NEITHER)
+        return found if found != _NEITHER else whole
+
+    async def knows(self, partition: str) -> bool:
+        """Whether Slurm has told of nodes in each of these partitions. Raises SlurmError."""
+        await self._nodes.learn(())
+        return self._count().keys() >= set(partition.split(","))
+
+    def with_slurmd(self) -> int:
+        """How many of all nodes have a slurmd and may serve pods, as far as Slurm has told."""
+        return self._count().get(_ALL, _NEITHER).with_slurmd
+
+    def _count(self) -> dict[str, Kinds]:
+        if self._counted and self._clock() - self._counted_at < _KEPT_SECONDS:
+            return self._counted
+        counted: defaultdict[str, Kinds] = defaultdict(Kinds)
+        for node in self._nodes.listed or ():
+            kind = self._kind(node)
+            for name in (_ALL, *node.partitions):
+                counted[name] += kind
+        self._counted, self._counted_at = dict(counted), self._clock()
+        return self._counted
+
+    def _kind(self, node: Node | None) -> Kinds:
+        """Of an unknown node the one that needs more care."""
+        if node is None:
+            return _SLURMD
+        if "EXTERNAL" in node.states:
+            return _EXTERNAL
+        return _SLURMD if self._may_serve(node.name) else _NEITHER
+
+    async def _default_name(self) -> str:
+        async with self._asking:
+            if self._clock() - self._default_at >= _DEFAULT_KEPT_SECONDS:
+                partitions = await self._client.partitions()
+                found = [it.name for it in partitions if it.is_default]
+                self._default, self._default_at = ",".join(found), self._clock()
+        return self._default

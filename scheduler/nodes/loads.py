@@ -1,0 +1,42 @@
+"""What is free on Slurm nodes now, for the few pods whose own job does not hold their node.
+
+Two requests for each node, and never more than a few a second in all: whoever comes when none is
+left to spend learns nothing, and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from slurmapi import Node, SlurmClient
+
+# What is read once serves all pods of the node.
+_FRESH_SECONDS: Final = 5.0
+_PER_SECOND: Final = 8.0
+_MOST: Final = 1024
+
+
+class NodeLoads:
+    """Records of nodes that are no older than a few seconds."""
+
+    def __init__(self, client: SlurmClient, *, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[str, tuple[float, Node | None]] = {}
+        self._next_at = float("-inf")
+
+    async def of(self, name: str) -> Node | None:
+        """The node as it is; None where that is not known now. Raises SlurmError."""
+        now = self._clock()
+        known = self._known.get(name)
+        if known is not None and now - known[0] <= _FRESH_SECONDS:
+            return known[1]
+        if not name or now < self._next_at:
+            return None
+        self._next_at = now + 1.0 / _PER_SECOND
+        node = await self._client.counted_node(name)
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[name] = (self._clock(), node)
+        return node

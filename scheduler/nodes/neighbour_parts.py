@@ -1,0 +1,154 @@
+"""Builds what knows of pods on Nodes and of volumes: the watches of them, and the judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import structlog
+
+from scheduler.config.settings import Settings
+from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour, NeighbourStore
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.session import KubeSession
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume, Pod
+from scheduler.nodes.parts import NodeParts
+from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.volumes import Volumes
+
+log = structlog.get_logger(__name__)
+
+# So often it is asked whether pods have come or gone, or volumes have changed, so that a pod that
+# could go nowhere may go somewhere: each time all pods that wait so are looked at again.
+_AGAIN_SECONDS: Final = 3.0
+
+
+class NeighbourParts:
+    """All of it, wired. `may_read` tells, once the API server answers, whether pods of all
+    namespaces can be read; `on_change` is called when some have come or gone, `on_volumes` when
+    claims or volumes have changed, `on_ready` with a unit that has waited to be compared.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        kube: KubeSession,
+        *,
+        may_read: Callable[[], Awaitable[bool]],
+        may_read_volumes: Callable[[], Awaitable[bool]],
+        nodes: NodeParts,
+        own: Joined[Pod],
+        binding: Mapping[str, str],
+        on_change: Callable[[], None],
+        on_volumes: Callable[[], None],
+        on_ready: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._may_read, self._may_read_volumes = may_read, may_read_volumes
+        self._on_change, self._on_volumes = on_change, on_volumes
+        store = NeighbourStore()
+        claims, volumes = Joined[Claim](), Store[PersistentVolume]()
+        self.volumes = Volumes(volumes)
+        self.surroundings = Surroundings(
+            nodes.nodes,
+            volumes=self.volumes,
+            scheduler_name=settings.scheduler_name,
+            seen=store,
+            own=own,
+            binding=binding,
+            clock=clock,
+            on_ready=on_ready,
+        )
+        self.reflector = Reflector(
+            kube,
+            "/api/v1/pods",
+            decode=NEIGHBOURS,
+            store=store,
+            on_change=self.surroundings.changed,
+            name="neighbours",
+            query=QUERY,
+        )
+        self._volume_reflector = Reflector(
+            kube,
+            "/api/v1/persistentvolumes",
+            decode=VOLUMES,
+            store=volumes,
+            on_change=self.volumes.volume_changed,
+            name="volumes",
+        )
+        served = settings.watch_namespace
+        paths = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
+        self._claim_reflectors = tuple(
+            Reflector(
+                kube,
+                path,
+                decode=CLAIMS,
+                store=claims.new(),
+                on_change=self.volumes.claim_changed,
+                name="claims",
+            )
+            for path in paths or ["/api/v1/persistentvolumeclaims"]
+        )
+
+    @property
+    def reflectors(
+        self,
+    ) -> tuple[Reflector[Neighbour] | Reflector[Claim] | Reflector[PersistentVolume], ...]:
+        """All that must have listed before anything is decided."""
+        return (self.reflector, self._volume_reflector, *self._claim_reflectors)
+
+    async def run(self) -> None:
+        """Keep all of it in step, for ever; end it by cancelling."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_pods(), name="neighbours")
+            group.create_task(self._follow_volumes(), name="volumes")
+            group.create_task(self._announce(), name="announce")
+            group.create_task(self.surroundings.surveyor.run(), name="surveyor")
+
+    async def _follow_volumes(self) -> None:
+        reflectors: list[Reflector[Claim] | Reflector[PersistentVolume]]
+        reflectors = [self._volume_reflector, *self._claim_reflectors]
+        if not await self._may_read_volumes():
+            self.volumes.do_without()
+            for reflector in reflectors:
+                reflector.synced.set()
+            log.warning(
+                "persistent volumes are not read: pods with claims are refused, unless "
+                "--ignored-requirements lets them pass",
+                volume_access=self._settings.volume_access,
+            )
+            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            for reflector in reflectors:
+                group.create_task(reflector.run(), name="reflector")
+
+    async def _follow_pods(self) -> None:
+        if not await self._may_read():
+            self.surroundings.do_without()
+            self.reflector.synced.set()
+            self._say_what_is_not_checked()
+            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reflector.run(), name="reflector")
+
+    async def _announce(self) -> None:
+        """Pods come and go all the time: this looks at times whether any did."""
+        pods = volumes = 0
+        while True:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            former, pods = pods, self.surroundings.around.changes
+            if former != pods:
+                self._on_change()
+            former, volumes = volumes, self.volumes.changes
+            if former != volumes:
+                self._on_volumes()
+
+    def _say_what_is_not_checked(self) -> None:
+        log.warning(
+            "pods of other schedulers are not read: pods are bound without a check that their "
+            "requests fit beside them",
+            pod_access=self._settings.pod_access,
+        )

@@ -1,0 +1,354 @@
+"""Which Nodes a pod may go to, as a survey of all of them and of the pods there says.
+
+It is asked before a job is submitted, so that Slurm leaves out what is of no use, for each template
+of pods and in turns of the event loop. Before each bind the one Node is looked at again: by
+`nodes.fit` for what the Node itself says, and here for what others decide (room, ports, nearness,
+volumes).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduler.core.effort import crowd_weight, too_much, wishes_weight
+from scheduler.core.fit import short_of, shortage, too_small
+from scheduler.core.fitness import NodeFacts, Unfit, Wishes, unsuitable
+from scheduler.core.labels import packed
+from scheduler.core.pod_affinity import Crowd, PodAffinity, PodTerm
+from scheduler.core.ports import HostPort, taken
+from scheduler.core.requests import PODS, Amounts
+from scheduler.core.spread import Constraint, Spread, crowd_of
+from scheduler.kube.demands import apart_of, near_of, ports_of, requests_of, spread_of
+from scheduler.kube.neighbours import Neighbour, NeighbourStore, neighbour
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.nodes.aversions import Repelling
+from scheduler.nodes.divisions import Divisions
+from scheduler.nodes.fit import UNKNOWN, Complaint, Nodes, Survey
+from scheduler.nodes.neighbourhood import Load, Neighbourhood
+from scheduler.nodes.surveyor import SLICE_ITEMS, Surveyor
+from scheduler.nodes.volumes import Reach, Volumes, out_of_reach
+
+# All Nodes are looked at anew for pods that ask for the same no more often than this. What has
+# changed meanwhile is found before the bind.
+SURVEY_SECONDS: Final = 1.0
+# Surveys of so many templates are kept, not of pods: those of one controller are the same. Each
+# takes a third of a MB where a thousand nodes are ruled out.
+_REMEMBERED: Final = 192
+# What a look at one Node costs besides the pod's wishes, in texts that are compared with labels: by
+# itself, and for each term and constraint.
+_NODE_ITEMS: Final = 20
+_TERM_ITEMS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a pod asks of a Node and of the pods around: equal for pods of one template."""
+
+    namespace: str
+    labels: str
+    wishes: Wishes
+    requests: Amounts
+    ports: tuple[HostPort, ...]
+    near: tuple[PodTerm, ...]
+    apart: tuple[PodTerm, ...]
+    spread: tuple[Constraint, ...]
+    reach: Reach
+
+    @property
+    def special(self) -> bool:
+        """Whether other pods, their ports, or its own volumes decide where it may go."""
+        return bool(self.ports or self.near or self.apart or self.spread or self.reach)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the Node alone decides: then it is left out whose pod it is."""
+        return not self.namespace
+
+    @property
+    def too_much(self) -> str:
+        """What makes it too costly to compare; such a pod is refused."""
+        return too_much((*self.near, *self.apart), self.spread)
+
+    @property
+    def crowds(self) -> tuple[Crowd, ...]:
+        """All whose pods must be counted."""
+        near = (Crowd(self.near),) if self.near else ()
+        spread = (crowd_of(it, self.namespace) for it in self.spread)
+        found = (*near, *(Crowd((it,)) for it in self.apart), *filter(None, spread))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def node_items(self) -> int:
+        """What a look at one Node costs."""
+        terms = len((*self.near, *self.apart, *self.spread))
+        return _NODE_ITEMS + _TERM_ITEMS * terms + wishes_weight(self.wishes)
+
+
+def demands_of(pod: Pod, reach: Reach = ()) -> Demands:
+    """As its spec and its labels say; `reach` is what its volumes say of Nodes."""
+    return Demands(
+        namespace=pod.metadata.namespace,
+        labels=packed(pod.metadata.labels),
+        wishes=pod.spec.wishes,
+        requests=requests_of(pod),
+        ports=ports_of(pod),
+        near=near_of(pod),
+        apart=apart_of(pod),
+        spread=spread_of(pod),
+        reach=reach,
+    )
+
+
+@dataclass(slots=True)
+class _Kept:
+    survey: Survey
+    edition: int
+    changes: int
+    at: float
+
+
+class Surroundings:
+    """Judges Nodes by the pods that are there. `seen` is what the watch of all pods shows, `own`
+    the pods that are served, `binding` the bindings that their watch does not show yet.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        *,
+        volumes: Volumes,
+        scheduler_name: str,
+        seen: NeighbourStore,
+        own: Joined[Pod],
+        binding: Mapping[str, str],
+        clock: Callable[[], float],
+        on_ready: Callable[[str], None] = lambda _unit: None,
+    ) -> None:
+        self._nodes = nodes
+        self._volumes = volumes
+        self._scheduler_name = scheduler_name
+        self._seen = seen
+        self._own = own
+        self._binding = binding
+        self._clock = clock
+        self._readable = True
+        self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
+        self._divisions = Divisions(nodes)
+        self.around = Neighbourhood()
+        self.surveyor = Surveyor(self._survey_again, on_ready=on_ready, clock=clock)
+
+    @property
+    def readable(self) -> bool:
+        """Whether pods and Nodes are read; without them nothing is checked here."""
+        return self._readable and self._nodes.read
+
+    def do_without(self) -> None:
+        """Pods of others turn out not to be readable."""
+        self._readable = False
+
+    def unfit(self, pod: Pod, target: str) -> Unfit | None:
+        """Why the pod cannot be bound to that Node now."""
+        if pod.metadata.uid in self._seen:
+            return None  # it is there already, as its own watch is about to show
+        node = self._nodes.facts(target)
+        if node is None:
+            return None
+        why = out_of_reach(self._volumes.reach(pod), node)
+        if why or not self.readable:
+            return Unfit(why) if why else None
+        self._settle(pod.metadata.uid)
+        demands = demands_of(pod)
+        if demands.too_much:
+            return Unfit("cannot be compared with what the pod requires")
+        why = self._judge(demands)(node)
+        return Unfit(why) if why else self._room(demands, node)
+
+    def waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
+        """Since when the pod waits to be compared with Nodes and pods; None where it need not. To
+        be asked before anything else here: what takes long is begun by it. One that `holds_nodes`
+        is about to be checked against one of them, for which a plain one needs no comparison.
+        """
+        if pod.metadata.uid in self._seen:
+            return None
+        demands = self._demands(pod)
+        if holds_nodes and demands.plain:
+            return None
+        kept = self._surveys.get(demands)
+        outdated = kept is None or self._outdated(kept, self._clock())
+        # What was found before Slurm told its nodes serves no longer than until then.
+        found = kept is not None and not (outdated and kept.survey is UNKNOWN)
+        ready = found and (not holds_nodes or self._counted(demands))
+        if ready and not outdated:
+            return None
+        if self.surveyor.spend(self._items(demands)):
+            for _ in self._survey_again(demands):
+                pass
+            return None
+        # What is kept serves until the next is there: it is checked again before the bind. Only a
+        # pod that could go nowhere has nothing that makes it look again.
+        serves = ready and kept is not None and not kept.survey.nowhere
+        unit = "" if serves else pod.metadata.uid
+        since = self.surveyor.ask(pod.metadata.namespace, demands, unit)
+        return None if ready else since
+
+    def survey(self, pod: Pod) -> Survey:
+        """Which of Slurm's nodes are of no use to the pod; none where it waits for the answer."""
+        kept = self._surveys.get(self._demands(pod))
+        return UNKNOWN if kept is None else kept.survey
+
+    def claim(self, pod: Pod, target: str) -> bool:
+        """Count the pod on the Node from now on, if it still fits: it is about to be bound."""
+        if not self.readable:
+            return True
+        if self.waits_since(pod, holds_nodes=True) is not None:
+            return False
+        if self.unfit(pod, target) is not None:
+            return False
+        if pod.metadata.uid not in self._seen:
+            self.around.assume(neighbour(pod, node=target))
+        return True
+
+    def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
+        """To be called with each change that the watch of all pods shows."""
+        self.around.changed(old, new)
+
+    def _outdated(self, kept: _Kept, now: float) -> bool:
+        if kept.edition != self._nodes.edition:
+            return True
+        return kept.changes != self.around.changes and now - kept.at >= SURVEY_SECONDS
+
+    def _settle(self, asking: str) -> None:
+        """Whoever was to be bound, and was not, or has ended, takes nothing."""
+        for uid in self.around.assumed():
+            if uid == asking or not self._takes(uid):
+                self.around.forget(uid)
+
+    def _takes(self, uid: str) -> bool:
+        pod = self._own.get(uid)
+        if pod is None or pod.finished:
+            return False
+        return bool(pod.spec.node_name) or uid in self._binding
+
+    def _demands(self, pod: Pod) -> Demands:
+        """What the pod asks for; plain where neither other pods nor volumes decide."""
+        demands = demands_of(pod, self._volumes.reach(pod))
+        if not self.readable or demands.too_much:
+            demands = replace(demands, ports=(), near=(), apart=(), spread=())
+        if demands.special or (self.readable and self._repelling(demands)):
+            return demands
+        return replace(demands, namespace="", labels="")
+
+    def _counted(self, demands: Demands) -> bool:
+        known = self._divisions.knows(demands.spread, demands.wishes)
+        return known and all(map(self.around.counts, demands.crowds))
+
+    def _items(self, demands: Demands) -> int:
+        """What a survey costs now."""
+        missing = [it for it in demands.crowds if not self.around.counts(it)]
+        pods = len(self._seen) * sum(map(crowd_weight, missing))
+        looks = 1 + (not self._divisions.knows(demands.spread, demands.wishes))
+        looks += not self._nodes.located
+        return pods + looks * len(self._nodes.all_facts()) * demands.node_items
+
+    def _survey_again(self, demands: Demands) -> Iterator[int]:
+        """In steps, which say how many items each compared; none where another namespace's pod of
+        the same template has had it done.
+        """
+        kept = self._surveys.get(demands)
+        done = kept is not None and not self._outdated(kept, self._clock())
+        if done and self._counted(demands):
+            return
+        for crowd in demands.crowds:
+            yield from self.around.counting(crowd)
+        if demands.spread:
+            for nodes in self._divisions.dividing(demands.spread, demands.wishes):
+                yield nodes * demands.node_items
+        edition, changes, at = self._nodes.edition, self.around.changes, self._clock()
+        # A pause, so that what follows, and looks at all Nodes too, has a slice of its own.
+        yield SLICE_ITEMS if len(self._nodes.all_facts()) * demands.node_items > SLICE_ITEMS else 0
+        survey = yield from self._look(demands)
+        self._surveys[demands] = _Kept(survey, edition, changes, at)
+        self._surveys.move_to_end(demands)
+        if len(self._surveys) > _REMEMBERED:
+            self._surveys.popitem(last=False)
+
+    def _look(self, demands: Demands) -> Generator[int, None, Survey]:
+        judge = self._judge(demands)
+
+        def complain(node: NodeFacts) -> Complaint:
+            lasting = unsuitable(demands.wishes, node)
+            if lasting is not None:
+                return lasting.why
+            busy = self._busy(demands, self.around.load(node.name))
+            why = too_small(demands.requests, node) or out_of_reach(demands.reach, node)
+            return why or judge(node) or ("" if busy is None else busy.why)
+
+        return (yield from self._nodes.surveying(complain, items=demands.node_items))
+
+    def _judge(self, demands: Demands) -> Callable[[NodeFacts], str]:
+        """What is to be said of Nodes now, for nearness and evenness."""
+        affinity = PodAffinity(
+            demands.near,
+            demands.apart,
+            namespace=demands.namespace,
+            labels=demands.labels,
+            count=self.around.count,
+            topology=self._nodes.topology,
+            repelling=self._repelling(demands),
+        )
+        if not demands.spread:
+            return affinity.complaint
+        spread = Spread(
+            demands.spread,
+            self._divisions.of(demands.spread, demands.wishes),
+            namespace=demands.namespace,
+            labels=demands.labels,
+            count=self.around.count,
+        )
+        return lambda node: affinity.complaint(node) or spread.complaint(node)
+
+    def _repelling(self, demands: Demands) -> Repelling:
+        return self.around.repelling(demands.namespace, demands.labels)
+
+    def _room(self, demands: Demands, node: NodeFacts) -> Unfit | None:
+        load = self.around.load(node.name)
+        there = node.allocatable
+        short = short_of(demands.requests, there=there, used=load.used, pods=len(load.pods))
+        if short is None:
+            return self._busy(demands, load)
+        staying = [it for it in load.pods if not it.leaving]
+        used = {name: _sum(staying, name) for name, _ in demands.requests}
+        left = short_of(demands.requests, there=there, used=used, pods=len(staying))
+        why = shortage(
+            short,
+            asked=dict(demands.requests).get(short, 1),
+            has=there.get(short, 0),
+            used=_sum(load.pods, short),
+            foreign=_sum([it for it in load.pods if it.scheduler != self._scheduler_name], short),
+            leaving=_sum([it for it in load.pods if it.leaving], short),
+        )
+        return Unfit(why, passes=left is None, occupied=True)
+
+    def _busy(self, demands: Demands, load: Load) -> Unfit | None:
+        """Whether a port of the Node that the pod wants is taken."""
+        if not demands.ports:
+            return None
+        for staying in (True, False):
+            for pod in load.pods:
+                if not pod.shape.ports:
+                    continue
+                port = taken(demands.ports, pod.shape.ports)
+                if port is not None and (pod.leaving is not staying):
+                    why = f"has its port {port} taken by pod {pod.namespace}/{pod.name}"
+                    return Unfit(why, passes=not staying, occupied=True)
+        return None
+
+
+def _sum(pods: list[Neighbour], name: str) -> int:
+    if name == PODS:
+        return len(pods)
+    return sum(amount for pod in pods for found, amount in pod.shape.requests if found == name)

@@ -1,0 +1,107 @@
+"""Volumes of pods: whether their claims are bound, and which Nodes can reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from annotations import Problem
+from scheduler.core.fitness import NodeFacts, Term, matches
+from scheduler.kube.demands import claims_of
+from scheduler.kube.store import Store
+from scheduler.kube.wire import Claim, PersistentVolume, Pod
+
+Reach = tuple[tuple[str, tuple[Term, ...]], ...]
+"""Claims whose volumes cannot be reached from everywhere, and the terms that say from where."""
+
+_UNREAD: Final = (
+    "a volume that needs no claim: this scheduler may not read PersistentVolumeClaims and "
+    "PersistentVolumes, so that it does not know which Nodes can reach one (--volume-access)"
+)
+_UNBOUND: Final = (
+    "a claim that is bound to a volume already: Slurm chooses the Node, so nobody chooses a volume "
+    "for it (volumeBindingMode WaitForFirstConsumer); take a StorageClass with volumeBindingMode "
+    "Immediate, or name the volume in the claim's spec.volumeName"
+)
+
+
+class Volumes:
+    """Reads the store of volumes, and is told of claims, unless it is to do without. `changes`
+    counts what may be of use to a pod.
+    """
+
+    def __init__(self, volumes: Store[PersistentVolume]) -> None:
+        self._volumes = volumes
+        self.changes = 0
+        self._by_name: dict[tuple[str, str], Claim] = {}
+        self._readable = True
+
+    def do_without(self) -> None:
+        """Claims or volumes turn out not to be readable."""
+        self._readable = False
+
+    def claim_changed(self, old: Claim | None, new: Claim | None) -> None:
+        """To be called with each change of a claim."""
+        for claim in filter(None, (old, new)):
+            meta = claim.metadata
+            self._by_name.pop((meta.namespace, meta.name), None)
+        if new is not None:
+            self._by_name[new.metadata.namespace, new.metadata.name] = new
+        if old is None or new is None or (old.bound, old.spec) != (new.bound, new.spec):
+            self.changes += 1
+
+    def volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        """To be called with each change of a volume."""
+        if old is None or new is None or old.terms != new.terms:
+            self.changes += 1
+
+    def problems(self, pod: Pod) -> tuple[Problem, ...]:
+        """What is wrong with the pod's claims."""
+        return tuple(self._problems(pod))
+
+    def reach(self, pod: Pod) -> Reach:
+        """Which Nodes can reach the pod's volumes, where not all can."""
+        if not self._readable:
+            return ()
+        found = ((name, self._volume(pod, name)) for _, name in claims_of(pod))
+        return tuple(
+            (name, volume.terms)
+            for name, volume in found
+            if volume is not None and volume.terms is not None
+        )
+
+    def _problems(self, pod: Pod) -> Iterator[Problem]:
+        for volume, name in claims_of(pod):
+            expected = self._wrong(pod, name) if self._readable else _UNREAD
+            if expected:
+                yield Problem(f"spec.volumes[{volume}].persistentVolumeClaim", name, expected)
+
+    def _wrong(self, pod: Pod, name: str) -> str:
+        claim = self._by_name.get((pod.metadata.namespace, name))
+        if claim is None:
+            return "the name of a PersistentVolumeClaim in the pod's namespace"
+        if claim.metadata.deletion_timestamp is not None:
+            return "a PersistentVolumeClaim that is not being deleted"
+        if not claim.bound:
+            return _UNBOUND
+        if self._volume(pod, name) is None:
+            return f"a claim whose volume exists: {claim.spec.volume_name} does not"
+        return ""
+
+    def _volume(self, pod: Pod, name: str) -> PersistentVolume | None:
+        claim = self._by_name.get((pod.metadata.namespace, name))
+        if claim is None or not claim.bound:
+            return None
+        return self._volumes.by_name(claim.spec.volume_name)
+
+
+def out_of_reach(reach: Reach, node: NodeFacts) -> str:
+    """Why a volume cannot be reached from the Node, as the rest of a sentence."""
+    for claim, terms in reach:
+        if not matches(terms, node):
+            wanted = "; ".join(
+                ", ".join(map(str, (*term.match_expressions, *term.match_fields)))
+                for term in terms[:3]
+            )
+            return f"cannot reach the volume of claim {claim} (which needs {wanted or 'nothing'})"
+    return ""

@@ -1,0 +1,204 @@
+"""What an error of the link to Slurm comes from, and what helps, in words.
+
+`CAUSES` lists all there are: docs/runbooks.md has a row for each, and alerts name them.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from types import UnionType
+from typing import Final
+from urllib.parse import urlsplit
+
+from scheduler.observe.trouble import Cause
+from slurmapi import (
+    SlurmBusy,
+    SlurmDenied,
+    SlurmError,
+    SlurmGarbled,
+    SlurmInterrupted,
+    SlurmNoApi,
+    SlurmNoToken,
+    SlurmRefused,
+    SlurmStranger,
+)
+from slurmapi.jwt import Lifetime
+
+CAUSES: Final = (
+    *("token_missing", "token_expired", "token_refused", "not_an_administrator"),
+    *("no_slurmrestd", "tls_expected", "tls_not_spoken", "tls_not_trusted"),
+    *("refused", "unresolved", "timeout", "controller_away", "other_cluster", "other"),
+)
+# Slurm's words may be long; a line of /readyz is no place for all of them.
+_LONGEST_WORDS: Final = 300
+_SLURMCTLD_PORT: Final = 6817
+_BASE: Final = "--slurm-api-base"
+_RENEWING: Final = "`scontrol token username=slurm lifespan=86400` on a Slurm host makes one"
+
+
+class SlurmCauses:
+    """`where` is --slurm-api-base, `token` names where the token comes from, as people know it;
+    `lifetime` tells how long the one in use is good, `answered` whether Slurm has ever answered.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        token: str,
+        lifetime: Callable[[], Lifetime],
+        answered: Callable[[], bool],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._where = where
+        self._token = token
+        self._lifetime = lifetime
+        self._answered = answered
+        self._now = now
+
+    def of(self, error: SlurmError) -> Cause:
+        """The cause of an error that says nothing about one job."""
+        found = self._of_token(error) or self._of_connection(error) or self._of_answer(error)
+        return found or Cause("other", f"Slurm does not answer as it should: {_words(error)}")
+
+    def _of_token(self, error: SlurmError) -> Cause | None:
+        if isinstance(error, SlurmNoToken):
+            return Cause(
+                "token_missing",
+                f"{_words(error)}: expected the token of a Slurm administrator there; {_RENEWING}",
+            )
+        if not (isinstance(error, SlurmDenied) and error.authentication):
+            return None
+        expired_at = self._lifetime().expires_at
+        if expired_at <= self._now():
+            return Cause(
+                "token_expired",
+                f"the token of {self._token} expired at {_moment(expired_at)}: put a new one in "
+                f"its place, and see that whatever renews it works; {_RENEWING}",
+            )
+        return Cause(
+            "token_refused",
+            f"Slurm refuses the token of {self._token}, which has not expired: {_words(error)}. It "
+            "was signed with another key than AuthAltParameters=jwt_key= names, or slurmctld does "
+            "not know its user",
+        )
+
+    def _of_connection(self, error: SlurmError) -> Cause | None:
+        for it in _chain(error):
+            match it:
+                case ssl.SSLCertVerificationError():
+                    return Cause(
+                        "tls_not_trusted",
+                        f"the certificate of {self._where} is not trusted: {it.verify_message}. "
+                        "Name its authority by the variable SSL_CERT_FILE, and the host as the "
+                        "certificate does",
+                    )
+                case ssl.SSLError():
+                    return Cause(
+                        "tls_not_spoken",
+                        f"{self._where} does not speak TLS ({it.reason or 'handshake failed'}): "
+                        f"slurmrestd mostly speaks plain HTTP, {_BASE}=http://HOST:PORT",
+                    )
+                case socket.gaierror():
+                    return Cause(
+                        "unresolved",
+                        f"the name in {_BASE}={self._where} is not found: {it.strerror}. Correct "
+                        "it, or the DNS of this pod",
+                    )
+                case OSError() if _nothing_listens(it):
+                    return Cause(
+                        "refused",
+                        f"nothing listens at {self._where}: start slurmrestd there, or correct "
+                        f"{_BASE}",
+                    )
+        return None
+
+    def _of_answer(self, error: SlurmError) -> Cause | None:
+        words = _words(error)
+        if isinstance(error, SlurmStranger):
+            return Cause("other_cluster", f"{words}: correct {_BASE} or --slurm-cluster")
+        if isinstance(error, SlurmBusy) and (error.error_number or not error.status):
+            return Cause(
+                "controller_away",
+                f"slurmrestd answers, and slurmctld does not: {words}; see `scontrol ping`",
+            )
+        if self._is_plain and ("HTTPS" in words or self._is_not_http(error)):
+            return Cause(
+                "tls_expected",
+                f"{self._where} does not answer in plain HTTP ({words}): where it speaks TLS, "
+                f"{_BASE} begins with https://",
+            )
+        if any(isinstance(it, SlurmNoApi | SlurmGarbled) for it in _chain(error)) or _is_text(
+            error
+        ):
+            return Cause("no_slurmrestd", f"{self._no_slurmrestd()}: {words}")
+        if _has(error, TimeoutError) or "in time" in words:
+            return Cause(
+                "timeout",
+                f"{self._where} does not answer in time: a NetworkPolicy or firewall in between, "
+                "or slurmrestd hangs",
+            )
+        return None
+
+    def _no_slurmrestd(self) -> str:
+        parts = urlsplit(self._where)
+        if parts.scheme != "unix" and parts.port == _SLURMCTLD_PORT:
+            return (
+                f"{self._where} is no slurmrestd: {_SLURMCTLD_PORT} is the port of slurmctld, "
+                "slurmrestd mostly listens on 6820"
+            )
+        path = f" without {parts.path!r}" if parts.scheme != "unix" and parts.path else ""
+        return (
+            f"what answers at {self._where} is no slurmrestd of a version that is known: correct "
+            f"{_BASE}, mostly http://HOST:6820{path}"
+        )
+
+    @property
+    def _is_plain(self) -> bool:
+        return self._where.startswith("http:")
+
+    def _is_not_http(self, error: SlurmError) -> bool:
+        """Whether it never answered, and was answered by what is no HTTP, or cut off: as a server
+        does that waits for the first bytes of TLS.
+        """
+        return not self._answered() and any(
+            isinstance(it, SlurmGarbled | SlurmInterrupted)
+            and "without JSON" not in str(it)
+            and "in time" not in str(it)
+            for it in _chain(error)
+        )
+
+
+def _is_text(error: SlurmError) -> bool:
+    """Whether it is a refusal without any of Slurm's own numbers."""
+    return isinstance(error, SlurmRefused) and not error.error_number
+
+
+def _nothing_listens(error: OSError) -> bool:
+    """Also of several addresses, for which asyncio joins the errors in one text."""
+    refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+    return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it comes from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _has(error: SlurmError, kind: type | UnionType) -> bool:
+    return any(isinstance(it, kind) for it in _chain(error))
+
+
+def _words(error: SlurmError) -> str:
+    return " ".join(str(error).split())[:_LONGEST_WORDS]
+
+
+def _moment(epoch: float) -> str:
+    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

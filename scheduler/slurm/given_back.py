@@ -1,0 +1,39 @@
+"""Jobs that their unit has let go of are marked before they are cancelled.
+
+A cancel may take effect long after the process that sent it has died, and a next one may have found
+the job meanwhile: without the mark it would take the job as its own, and its end for somebody's
+scancel, which ends the pod.
+"""
+
+from __future__ import annotations
+
+from scheduler.core.naming import Owner, read_tag
+from scheduler.slurm.ownership import OwnJob, own_job
+from slurmapi import SlurmClient, SlurmDenied, SlurmRefused
+
+
+async def mark_given_back(
+    slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner
+) -> OwnJob | None:
+    """The job, where it is to be cancelled now: it lives, and is ours for the pod of that uid.
+
+    Raises SlurmError where Slurm cannot be asked.
+    """
+    own = await own_job(slurm, job_id, uid=uid, owner=owner)
+    tag = None if own is None else read_tag(own.job.admin_comment)
+    if own is None or tag is None or own.job.state.ended:
+        return None
+    if tag.given_back:
+        return own
+    await _mark(slurm, own, tag.encode(given_back=True))
+    # That may have taken long, and slurmctld may have come back without its state meanwhile.
+    return await own_job(slurm, job_id, uid=uid, owner=owner)
+
+
+async def _mark(slurm: SlurmClient, own: OwnJob, noted: str) -> None:
+    try:
+        await slurm.update_job(own.job.job_id, send_by=own.send_by, admin_comment=noted)
+    except SlurmDenied:
+        raise
+    except SlurmRefused:
+        return  # it has just ended, or a plugin refuses the mark: the job is to go all the same
