@@ -6,12 +6,13 @@ may say, in the same words.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from annotations.keys import BY_KEY, Definition
 from annotations.problems import NotAcceptableError
-from scheduler.plain import nearest, shown
+from scheduler.config.wrong_values import nearest, shown
 from scheduler.policy.document import Document, LabelSelector, RuleDocument
 from scheduler.policy.rules import (
     Allowed,
@@ -26,14 +27,15 @@ from scheduler.policy.rules import (
 
 T = TypeVar("T")
 _BOUNDS = ("min", "max")
+_MOST_GUESSES = 10
 
 
 def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
     """The policy, and what is wrong with it, a line each; with faults the policy is of no use."""
     faults: list[str] = []
     rules = tuple(_rule(it, faults) for it in document.rules)
-    names = [rule.name for rule in rules]
-    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+    names = Counter(rule.name for rule in rules)
+    twice = [name for name, count in names.items() if count > 1]
     faults += [f"rule {name!r}: name: {name!r}: expected a name of its own" for name in twice]
     return Policy(rules), tuple(faults)
 
@@ -41,6 +43,7 @@ def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
 def _rule(rule: RuleDocument, faults: list[str]) -> Rule:
     where = f"rule {rule.name!r}"
     required = dict.fromkeys(rule.required)
+    ignored = rule.ignored_requirements
     return Rule(
         name=rule.name,
         namespaces=rule.namespaces,
@@ -49,6 +52,7 @@ def _rule(rule: RuleDocument, faults: list[str]) -> Rule:
         defaults=_section(rule.defaults, _value, f"{where}: defaults", faults),
         forced=_section(rule.forced, _value, f"{where}: forced", faults),
         allowed=_section(rule.allowed, _allowed, f"{where}: allowed", faults),
+        ignored=None if ignored is None else frozenset(ignored),
         required=_section(required, lambda it, _: it.key, f"{where}: required", faults),
     )
 
@@ -64,7 +68,8 @@ def _section(
     for name, given in said.items():
         definition = BY_KEY.get(name)
         if definition is None:
-            near = nearest(name, BY_KEY)
+            # A guess takes a millisecond, and only the first faults are told.
+            near = nearest(name, BY_KEY) if len(faults) < _MOST_GUESSES else ""
             faults.append(f"{where}: {name!r}: expected the name of an annotation{near}")
         elif definition.field in found:
             faults.append(f"{where}.{name}: expected one word on what another name sets already")

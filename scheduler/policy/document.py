@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from scheduler.core.ignorable import Ignorable
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
@@ -67,6 +69,9 @@ class RuleDocument(_Shape):
     forced: dict[str, Any] = {}
     allowed: dict[str, Any] = {}
     required: Words = ()
+    ignored_requirements: Annotated[tuple[Ignorable, ...], Field(strict=False)] | None = Field(
+        None, alias="ignoredRequirements"
+    )
 
     @field_validator("name")
     @classmethod
@@ -78,8 +83,12 @@ class RuleDocument(_Shape):
 
     @model_validator(mode="after")
     def _says_something(self) -> RuleDocument:
-        if not (self.defaults or self.forced or self.allowed or self.required):
-            raise ValueError("expected defaults, forced, allowed or required: it says nothing")
+        said = self.defaults or self.forced or self.allowed or self.required
+        if not said and self.ignored_requirements is None:
+            raise ValueError(
+                "expected defaults, forced, allowed or required, or ignoredRequirements: it says "
+                "nothing"
+            )
         return self
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from scheduler import strictyaml
-from scheduler.plain import expected, nearest, shown
+from scheduler.config import strict_yaml
+from scheduler.config.wrong_values import expected, nearest, shown
+from scheduler.kube.clip import clipped
 from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document, Expression, LabelSelector, RuleDocument
-from scheduler.policy.rules import Policy
+from scheduler.policy.rules import Policy, Subject
 from slurmapi.files import Signature, read_if_changed
 
-_MAX_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
+MOST_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
+MOST_RULES: Final = 5000
+"""One for each namespace of a large cluster; the first pod of each is compared with all of them."""
+MOST_FAULTS: Final = 10
+"""What is wrong with a file is told in lines of bounded length; who mends those sees the next."""
+_FAULT_BYTES: Final = 180
 # Keys that the file may have, for proposals.
 _KEYS: Final = tuple(
     dict.fromkeys(
@@ -39,11 +46,11 @@ def read(path: Path) -> Policy:
 def changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes] | None:
     """As read_if_changed, whatever links lead to the file. Blocks; raises PolicyError."""
     try:
-        found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
+        found = read_if_changed(path, known, most_bytes=MOST_BYTES)
     except OSError as error:
         raise PolicyError(f"{path}: {error.strerror or error}") from None
-    if found is not None and len(found[1]) > _MAX_BYTES:
-        raise PolicyError(f"{path}: expected at most {_MAX_BYTES} bytes")
+    if found is not None and len(found[1]) > MOST_BYTES:
+        raise PolicyError(f"{path}: expected at most {MOST_BYTES} bytes")
     return found
 
 
@@ -56,20 +63,37 @@ def understood(path: Path, found: bytes) -> Policy:
 
 
 def _understood(path: Path, raw: object) -> Policy:
+    count = _rules_in(raw)
+    if count > MOST_RULES:
+        raise PolicyError(f"{path}: rules: {count} of them: expected at most {MOST_RULES}")
     try:
         document = Document.model_validate(raw)
     except ValidationError as error:
-        told = (f"{path}: {_fault(raw, part)}" for part in error.errors())
-        raise PolicyError("\n".join(told)) from None
+        first = (_fault(raw, part) for part in error.errors(include_url=False))
+        raise PolicyError(_told(path, first, count=error.error_count())) from None
     policy, faults = compiled(document)
     if faults:
-        raise PolicyError("\n".join(f"{path}: {fault}" for fault in faults))
+        raise PolicyError(_told(path, faults, count=len(faults)))
+    policy.about(Subject(namespace=""))  # compiles its patterns here, and not before the first pod
     return policy
+
+
+def _rules_in(raw: object) -> int:
+    rules = raw.get("rules") if isinstance(raw, dict) else None
+    return len(rules) if isinstance(rules, list) else 0
+
+
+def _told(path: Path, faults: Iterable[str], *, count: int) -> str:
+    """The first faults, a line each, and how many more there are."""
+    lines = [f"{path}: {clipped(fault, _FAULT_BYTES)}" for fault in islice(faults, MOST_FAULTS)]
+    if count > MOST_FAULTS:
+        lines.append(f"{path}: and {count - MOST_FAULTS} more faults")
+    return "\n".join(lines)
 
 
 def _parsed(path: Path, found: bytes) -> object:
     try:
-        return strictyaml.load(found)
+        return strict_yaml.load(found)
     except ValueError as error:
         raise PolicyError(f"{path}{error}") from None
 

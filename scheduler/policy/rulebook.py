@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Final
 
 from annotations.problems import Problem
+from scheduler.core.ignorable import Ignorable
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Identified, Pod
-from scheduler.policy.rules import NO_POLICY, Policy, Subject
-from scheduler.policy.verdict import Verdict, judge
+from scheduler.policy.rules import NO_POLICY, Policy, Ruling, Subject
+from scheduler.policy.verdict import Verdict, judged
+
+_KINDS: Final = 1024
 
 
 class Rulebook:
@@ -23,21 +28,32 @@ class Rulebook:
     ) -> None:
         self._prefixes = tuple(prefixes)
         self._namespaces = namespaces if namespaces is not None else Store[Identified]()
-        self._edition = 0
-        self.policy = policy
+        self._version = 0
+        self._use(policy)
 
     def take(self, policy: Policy) -> None:
         """Judge by this policy from now on."""
+        self._use(policy)
+        self._version += 1
+
+    def _use(self, policy: Policy) -> None:
         self.policy = policy
-        self._edition += 1
+        self._reads_labels = policy.reads_labels
+        # Pods of one namespace and PriorityClass are alike to the rules.
+        self._rulings = lru_cache(maxsize=_KINDS)(_ruling(policy))
+
+    @property
+    def version(self) -> int:
+        """Another one with each policy that is taken."""
+        return self._version
 
     def knows(self, namespace: str) -> bool:
         """Whether pods there can be judged yet: the watch of Namespaces may lag behind."""
-        return not self.policy.reads_labels or self._namespaces.by_name(namespace) is not None
+        return not self._reads_labels or self._namespaces.by_name(namespace) is not None
 
     def edition(self, namespace: str) -> Hashable:
         """Equal for as long as a pod there, unchanged itself, is judged the same."""
-        return self._edition, tuple(sorted(self._labels(namespace).items()))
+        return self._version, tuple(sorted(self._labels(namespace).items()))
 
     def judge(self, pod: Pod) -> Verdict | Problem:
         """The verdict; a problem where labels are asked for and the Namespace is unknown."""
@@ -45,16 +61,27 @@ class Rulebook:
         if not self.knows(namespace):
             expected = "a Namespace whose labels are known: the policy asks for them"
             return Problem("metadata.namespace", namespace, expected)
-        subject = Subject(
-            namespace=namespace,
-            labels=self._labels(namespace),
-            priority_class=pod.spec.priority_class_name,
-        )
-        annotations = pod.metadata.annotations
-        return judge(self.policy, subject, annotations, prefixes=self._prefixes)
+        return judged(self._of(pod), pod.metadata.annotations, prefixes=self._prefixes)
+
+    def ignored(self, pod: Pod) -> frozenset[Ignorable]:
+        """The requirements of the pod that need not be honoured."""
+        return self._of(pod).ignored
+
+    def _of(self, pod: Pod) -> Ruling:
+        namespace = pod.metadata.namespace
+        labels = tuple(sorted(self._labels(namespace).items()))
+        return self._rulings(namespace, labels, pod.spec.priority_class_name)
 
     def _labels(self, namespace: str) -> dict[str, str]:
-        if not self.policy.reads_labels:
+        if not self._reads_labels:
             return {}
         found = self._namespaces.by_name(namespace)
         return {} if found is None else found.metadata.labels
+
+
+def _ruling(policy: Policy) -> Callable[[str, tuple[tuple[str, str], ...], str], Ruling]:
+    def of(namespace: str, labels: tuple[tuple[str, str], ...], priority_class: str) -> Ruling:
+        subject = Subject(namespace=namespace, labels=dict(labels), priority_class=priority_class)
+        return policy.ruling(subject)
+
+    return of

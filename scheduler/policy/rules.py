@@ -5,11 +5,18 @@ Pure data. Fields are those of JobRequest, so that two annotations for one field
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from fnmatch import fnmatchcase
-from typing import Final
+from fnmatch import translate
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from annotations.nodelist import NodeNames
+from scheduler.core.ignorable import Ignorable
+
+T = TypeVar("T")
 
 _GLOB: Final = frozenset("*?[")
 
@@ -114,6 +121,8 @@ class Rule:
     forced: Mapping[str, Value] = field(default_factory=dict)
     allowed: Mapping[str, Allowed] = field(default_factory=dict)
     required: Mapping[str, str] = field(default_factory=dict)
+    ignored: frozenset[Ignorable] | None = None
+    """Requirements of the pod's spec that need not be honoured where they cannot be."""
 
     def about(self, subject: Subject) -> bool:
         """Whether it speaks of that pod. Without a PriorityClass only "" matches."""
@@ -126,6 +135,19 @@ class Rule:
                 or (_matches(name, self.priority_classes) if name else "" in self.priority_classes)
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the rules about one kind of pods come to: for each field, the first rule that says
+    something of it, and what. So many rules cost a pod no more than one.
+    """
+
+    defaults: Mapping[str, tuple[Rule, Value]]
+    forced: Mapping[str, tuple[Rule, Value]]
+    allowed: Mapping[str, tuple[Rule, Allowed]]
+    required: Mapping[str, tuple[Rule, str]]
+    ignored: frozenset[Ignorable] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +165,27 @@ class Policy:
         """The rules that speak of that pod."""
         return tuple(rule for rule in self.rules if rule.about(subject))
 
+    def ruling(self, subject: Subject) -> Ruling:
+        """What they say together."""
+        rules = self.about(subject)
+        return Ruling(
+            defaults=_firsts((rule, rule.defaults) for rule in rules),
+            forced=_firsts((rule, rule.forced) for rule in rules),
+            allowed=_firsts((rule, rule.allowed) for rule in rules),
+            required=_firsts((rule, rule.required) for rule in rules),
+            ignored=next((it.ignored for it in rules if it.ignored is not None), frozenset()),
+        )
+
 
 NO_POLICY: Final = Policy()
+
+
+def _firsts(said: Iterable[tuple[Rule, Mapping[str, T]]]) -> dict[str, tuple[Rule, T]]:
+    found: dict[str, tuple[Rule, T]] = {}
+    for rule, by_field in said:
+        for name, value in by_field.items():
+            found.setdefault(name, (rule, value))
+    return found
 
 
 def is_glob(text: str) -> bool:
@@ -153,15 +194,25 @@ def is_glob(text: str) -> bool:
 
 
 def _matches(text: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in patterns)
+    return any(
+        _pattern(it).match(text) is not None if is_glob(it) else text == it for it in patterns
+    )
+
+
+# As many as a file can hold: to compile one takes longer than to ask it a hundred times.
+@lru_cache(maxsize=2**16)
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(translate(glob))
 
 
 def _parts(value: Value) -> Sequence[str]:
-    if isinstance(value.read, tuple):
+    if isinstance(value.read, tuple | NodeNames):
         return [str(it) for it in value.read]
     if isinstance(value.read, Enum | int):
         return [value.text]
-    return [it.strip() for it in value.text.split(",")]
+    # A path is judged as the job gets it: a glob /[!e]* must not match //etc.
+    is_path = isinstance(value.read, str) and value.read.startswith("/")
+    return [it.strip() for it in (str(value.read) if is_path else value.text).split(",")]
 
 
 def _bound(bound: Value | None, number: int) -> int:

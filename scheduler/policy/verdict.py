@@ -6,18 +6,17 @@ site's in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from annotations import Problem
 from annotations.keys import BY_KEY, DEFINITIONS
 from annotations.problems import NOT_SET, NotAcceptableError
 from scheduler.core.facts import Remark
 from scheduler.core.reasons import Reason
-from scheduler.policy.rules import Allowed, Policy, Range, Rule, Subject, Value
+from scheduler.policy.rules import Allowed, Policy, Range, Rule, Ruling, Subject, Value
 
-T = TypeVar("T")
 _USER: Final = "user_id"
 _GROUP: Final = "group_id"
 _ROOT: Final = 0
@@ -52,7 +51,12 @@ def judge(
 
     Values that cannot be read are left for the parser to refuse.
     """
-    case = _Case(policy.about(subject), annotations, prefixes)
+    return judged(policy.ruling(subject), annotations, prefixes=prefixes)
+
+
+def judged(ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence[str]) -> Verdict:
+    """The verdict by what the rules about this kind of pods come to."""
+    case = _Case(ruling, annotations, prefixes)
     for field in _FIELDS:
         case.settle(field)
     return Verdict(case.annotations, tuple(case.problems), tuple(case.remarks))
@@ -62,9 +66,9 @@ class _Case:
     """One pod before the rules that speak of it."""
 
     def __init__(
-        self, rules: Sequence[Rule], annotations: Mapping[str, str], prefixes: Sequence[str]
+        self, ruling: Ruling, annotations: Mapping[str, str], prefixes: Sequence[str]
     ) -> None:
-        self._rules = rules
+        self._ruling = ruling
         self._prefix = prefixes[0]
         self._asked = _asked(annotations, prefixes)
         self._settled: dict[str, str] = {}
@@ -76,7 +80,7 @@ class _Case:
     def settle(self, field: str) -> None:
         """Decide about one field."""
         asked = self._asked.get(field, {})
-        forced = _first((rule, rule.forced.get(field)) for rule in self._rules)
+        forced = self._ruling.forced.get(field)
         allowed = self._allowed(field)
         if forced is not None:
             self._force(*forced, asked)
@@ -88,7 +92,7 @@ class _Case:
             self._fill(field, allowed)
 
     def _allowed(self, field: str) -> tuple[Rule, Allowed] | None:
-        return _first((rule, rule.allowed.get(field)) for rule in self._rules)
+        return self._ruling.allowed.get(field)
 
     def _force(self, rule: Rule, value: Value, asked: Mapping[str, Value]) -> None:
         for key, own in asked.items():
@@ -127,7 +131,7 @@ class _Case:
 
     def _fill(self, field: str, allowed: tuple[Rule, Allowed] | None) -> None:
         """The pod says nothing: a default, or what Slurm will make of that."""
-        default = _first((rule, rule.defaults.get(field)) for rule in self._rules)
+        default = self._ruling.defaults.get(field)
         if default is not None:
             self._set(default[1])
             return
@@ -152,7 +156,7 @@ class _Case:
             self._set(allowed.most)
 
     def _require(self, field: str, allowed: tuple[Rule, Allowed] | None) -> None:
-        required = _first((rule, rule.required.get(field)) for rule in self._rules)
+        required = self._ruling.required.get(field)
         if required is None or field in self._settled:
             return
         rule, name = required
@@ -191,8 +195,3 @@ def _read(name: str, text: str) -> Value:
 
 def _root_text(key: str) -> str:
     return f"{key} asks for a Slurm job of user 0 (root); a policy file can forbid or allow that"
-
-
-def _first(said: Iterable[tuple[Rule, T | None]]) -> tuple[Rule, T] | None:
-    """The first rule that says something, and what it says."""
-    return next(((rule, it) for rule, it in said if it is not None), None)

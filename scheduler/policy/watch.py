@@ -15,7 +15,7 @@ import structlog
 
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.wire import Identified
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
 from scheduler.policy import file
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import Policy
@@ -24,6 +24,7 @@ from slurmapi.files import Signature
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 2.0
+_MOST_NAMED: Final = 20
 
 
 class PolicyWatch:
@@ -76,7 +77,7 @@ class PolicyWatch:
             self._signature, seen = found
             if seen != self._seen:
                 self._seen = seen
-                self._read(path, seen)
+                await self._read(path, seen)
         if self._next is not None and self._can_judge(self._next):
             self._take(self._next)
 
@@ -84,11 +85,12 @@ class PolicyWatch:
         await self._labels_wanted.wait()
         await self._namespaces.run()
 
-    def _read(self, path: Path, seen: bytes | str) -> None:
+    async def _read(self, path: Path, seen: bytes | str) -> None:
         try:
             if isinstance(seen, str):
                 raise file.PolicyError(seen)  # noqa: TRY301 - said by a thread
-            policy = file.understood(path, seen)
+            # A large file takes seconds, in which pods are to be served.
+            policy = await asyncio.to_thread(file.understood, path, seen)
         except file.PolicyError as error:
             self._next = None
             self._count("refused", outdated=True)
@@ -113,7 +115,11 @@ class PolicyWatch:
         self._next = None
         self._rulebook.take(policy)
         self._count("taken", outdated=False)
-        log.info("policy taken", rules=[rule.name for rule in policy.rules])
+        log.info(
+            "policy taken",
+            rules=[it.name for it in policy.rules[:_MOST_NAMED]],
+            count=len(policy.rules),
+        )
         self._on_change()
 
     def _count(self, outcome: str, *, outdated: bool) -> None:

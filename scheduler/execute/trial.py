@@ -16,8 +16,10 @@ import structlog
 
 from annotations import JobRequest
 from scheduler.core.naming import Owner
-from scheduler.placeholder import mode_for, submission
-from scheduler.units import Unit
+from scheduler.execute.modes import Modes
+from scheduler.execute.placeholder import submission
+from scheduler.slurm.ownership import soon
+from scheduler.state.units import Unit
 from slurmapi import Job, SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
@@ -26,10 +28,10 @@ log = structlog.get_logger(__name__)
 class Trial:
     """One submit on trial at a time, for one unit at a time."""
 
-    def __init__(self, slurm: SlurmClient, *, owner: Owner, placeholder_mode: str) -> None:
+    def __init__(self, slurm: SlurmClient, *, owner: Owner, modes: Modes) -> None:
         self._slurm = slurm
         self._owner = owner
-        self._mode = placeholder_mode
+        self._modes = modes
 
     async def charged(self, unit: Unit, request: JobRequest) -> Mapping[str, str]:
         """The account and the QoS that a job of this request gets, by JobRequest field; without
@@ -42,11 +44,11 @@ class Trial:
         return {name: told for name, told in (("account", job.account), ("qos", job.qos)) if told}
 
     async def _tried(self, unit: Unit, request: JobRequest) -> Job:
-        mode = mode_for(self._mode, await self._slurm.negotiate())
+        choice = await self._modes.choose(request.partition, request.required_nodes)
         placeholder = submission(
             request,
             owner=self._owner,
-            mode=mode,
+            mode=choice.mode,
             namespace=unit.namespace,
             name=unit.name,
             uids=(f"trial-{secrets.token_hex(8)}",),
@@ -54,12 +56,12 @@ class Trial:
         # A priority would make Slurm forget the hold.
         held = replace(placeholder, held=True, priority=None, singleton=False)
         job_id = (await self._slurm.submit(held)).job_id
-        try:
-            return await self._slurm.job(job_id)
-        finally:
+        job = await self._slurm.job(job_id)  # where that fails, a census ends it
+        if job.name == held.name:
             await self._end(job_id)
+        return job
 
     async def _end(self, job_id: int) -> None:
-        failed: Mapping[int, SlurmError] = await self._slurm.cancel([job_id])
+        failed: Mapping[int, SlurmError] = await self._slurm.cancel([job_id], send_by=soon())
         if failed:
             log.warning("trial job is left to the next census", job_id=job_id)

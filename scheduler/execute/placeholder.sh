@@ -37,13 +37,12 @@ $SLURM_POD_SCHEDULER_CA
 EOT
 }
 
-# Goes to the job's output and to the syslog of the node, once for each trouble.
+# Goes to the syslog of the node, once for each trouble. The job itself has no output.
 say() {
     [ "$*" != "$said" ] || return
     said=$*
     told="job $SLURM_JOB_ID: no answer of $SLURM_POD_SCHEDULER_HOOKS_URL, $said"
     told="$told; the node is held for $SLURM_POD_SCHEDULER_KILL_WAIT s"
-    printf 'slurm-pod-scheduler: %s\n' "$told" >&2
     logger -t slurm-pod-scheduler "$told" 2>/dev/null
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Final, Literal
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
 from scheduler.core.naming import VERSION, Owner, OwnerTag, job_name
-from slurmapi import ApiVersion, JobSubmission
+from slurmapi import JobSubmission
 
 Mode = Literal["external", "script"]
 
@@ -28,22 +28,13 @@ with a bash for sh, while it asks (measured on 26.05.5 and 24.11.5). With less, 
 it enforces memory.
 """
 
-SCRIPT: Final = (files("scheduler") / "placeholder.sh").read_text(encoding="utf-8")
+SCRIPT: Final = (files("scheduler.execute") / "placeholder.sh").read_text(encoding="utf-8")
 
 # The words of data_parser's list; all but one are those of the annotation.
-_SHARED: Final[Mapping[Sharing, str]] = {
+_SHARED: Final[Mapping[Sharing | None, str]] = {
     **{sharing: sharing.value for sharing in Sharing},
     Sharing.OK: "oversubscribe",
 }
-
-
-def mode_for(setting: str, version: ApiVersion) -> Mode:
-    """The mode to use; `auto` takes external jobs where the server offers them (v0.0.43)."""
-    if setting == "external":
-        return "external"
-    if setting == "script":
-        return "script"
-    return "external" if version.supports_external else "script"
 
 
 def submission(
@@ -55,14 +46,22 @@ def submission(
     name: str,
     uids: Sequence[str],
     node: str = "",
+    first: bool = False,
+    minutes: int | None = None,
+    tries: int = 0,
+    until: int = 0,
+    grace_seconds: int | None = None,
     excluded: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
+    sharing: Sharing | None = None,
 ) -> JobSubmission:
     """The job for a unit of `len(uids)` pods, one node each.
 
-    `node` pins it there, before all others in the queue, for a pod that runs there already;
-    `excluded` are nodes it must not get.
-    `environment` is what its script gets to know of the hooks API.
+    `node` pins it there, for a pod that runs there already, `first` before all others in the queue;
+    `excluded` are nodes it must not get. `minutes`, `tries`, `until` and
+    `grace_seconds` are what Submit says.
+    `environment` is what its script gets to know of the hooks API. `sharing` says who else may use
+    the node, where the request itself says nothing.
     """
     tag = OwnerTag(
         v=VERSION,
@@ -72,6 +71,9 @@ def submission(
         unit=name,
         uids=tuple(uids),
         node=node,
+        tries=tries,
+        until=until,
+        grace=grace_seconds,
         asked=dict(digests(request)),
     )
     job = JobSubmission(
@@ -89,21 +91,21 @@ def submission(
         qos=request.qos,
         reservation=request.reservation,
         comment=request.comment,
-        time_limit_minutes=request.time_limit_minutes,
+        time_limit_minutes=request.time_limit_minutes if minutes is None else minutes,
         user_id=request.user_id,
         group_id=request.group_id,
         licenses=request.licenses,
         wckey=request.wckey,
         deadline=request.deadline,
-        priority=FIRST if node else request.priority,
-        nice=None if node else request.nice,
-        shared=None if request.exclusive is None else _SHARED[request.exclusive],
+        priority=FIRST if first else request.priority,
+        nice=None if first else request.nice,
+        shared=_SHARED.get(request.exclusive or sharing),
         threads_per_core=request.threads_per_core,
         requeue=request.requeue,
         required_nodes=(node,) if node else (),
     )
     if request.working_directory is not None:
-        job = replace(job, working_directory=request.working_directory, output=None)
+        job = replace(job, working_directory=request.working_directory)
     return job if node else _with_wishes(job, request, excluded=excluded)
 
 
@@ -124,7 +126,7 @@ def _with_wishes(
     return replace(
         job,
         # Slurm refuses a node that is both required and excluded (2018, measured).
-        required_nodes=left or request.required_nodes,
+        required_nodes=left or tuple(request.required_nodes),
         excluded_nodes=tuple(
             dict.fromkeys((*request.excluded_nodes, *_beside(excluded, request.required_nodes)))
         ),
@@ -138,8 +140,9 @@ def _with_wishes(
     )
 
 
-def _beside(nodes: Sequence[str], others: Sequence[str]) -> list[str]:
-    return [node for node in nodes if node not in others]
+def _beside(nodes: Collection[str], others: Collection[str]) -> list[str]:
+    without = frozenset(others)
+    return [node for node in nodes if node not in without]
 
 
 def _wait_seconds(switches: Switches) -> int | None:

@@ -1,8 +1,13 @@
-"""The queue between those who notice and those who act, with client-go's semantics.
+"""The queue between those who notice and those who act, with client-go's semantics, and levels.
 
 A key is added, worked on by one worker at a time, and marked done. Added a thousand times before a
 worker takes it, it runs once; added while it is being worked on, it runs once more afterwards
-(the *dirty* and *processing* sets). Nothing about why a key was added is kept.
+(the *dirty* and *processing* sets). Nothing about why a key was added is kept, but how urgent it is
+by now decides in which lane it waits: a key that is added again while it waits may come sooner.
+
+What a worker does for one tenant may take long, and a worker cannot be taken away from it. So a
+tenant has no more of the workers that serve a level than remain free: half of them where nobody
+else has any, and an equal share beside others who want as many.
 
 Single-threaded on one event loop, so no locks. The clock is the loop's.
 """
@@ -12,13 +17,22 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections import deque
-from collections.abc import Hashable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from functools import partial
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from scheduler.backoff import doubled
+from scheduler.core.backoff import doubled
+from scheduler.reconcile.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
+
+# The rest of a wait can be less than the clock's resolution. Without this the key would come back
+# at the same moment, find that its time has not come, and be added again, without end.
+_SOONEST_SECONDS: Final = 0.001
+# Whoever waits for so long behind more urgent keys gets every other worker.
+PATIENCE_SECONDS: Final = 5.0
 
 
 class QueueShutDown(Exception):  # noqa: N818 - named for the state of the thing
@@ -57,6 +71,8 @@ class QueueStatistics(NamedTuple):
 class WorkQueue(Generic[K]):
     """Keys that need a look, each handled by one worker at a time.
 
+    `level` tells the lane of a key, 0 for the most urgent, each time it is added, and `tenant` who
+    takes turns with others in that lane; without it there are no tenants, and no shares.
     `first_seconds` and `longest_seconds` bound the exponential delay of `add_rate_limited`; up to
     `jitter` of a delay is taken away at random, so that keys that failed together part.
     """
@@ -68,18 +84,31 @@ class WorkQueue(Generic[K]):
         longest_seconds: float = 60.0,
         jitter: float = 0.25,
         metrics: QueueMetrics | None = None,
+        levels: int = 1,
+        level: Callable[[K], int] = lambda _key: 0,
+        tenant: Callable[[K], Hashable] | None = None,
     ) -> None:
         self._first_seconds = first_seconds
         self._longest_seconds = longest_seconds
         self._jitter = jitter
         self._metrics = metrics
-        self._queue: deque[K] = deque()
+        self._level = level
+        self._lowest = levels - 1
+        self._shares = tenant is not None
+        self._tenant = tenant or (lambda _key: None)
+        self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, tenant=self._tenant)
         self._dirty: dict[K, float] = {}  # key -> when it was added
         self._processing: dict[K, float] = {}  # key -> when a worker took it
+        self._holders: dict[K, tuple[Hashable, int]] = {}
+        # How many workers a tenant has, by the lowest level that they take.
+        self._held: Counter[tuple[Hashable, int]] = Counter()
         self._failures: dict[K, int] = {}
         self._delays = _Delays[K]()
         self._timer: asyncio.TimerHandle | None = None
-        self._getters: deque[asyncio.Future[None]] = deque()
+        # By the lowest level that they take.
+        self._getters: tuple[deque[asyncio.Future[None]], ...] = tuple(
+            deque() for _ in range(levels)
+        )
         self._idle = asyncio.Event()
         self._idle.set()
         self._shut_down = False
@@ -89,8 +118,14 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def add(self, key: K) -> None:
-        """Ask for one look at the key. Ignored while it is waiting already, and after shut-down."""
-        if self._shut_down or key in self._dirty:
+        """Ask for one look at the key. One that is waiting already waits where it is urgent by now;
+        after shut-down nothing is added.
+        """
+        if self._shut_down:
+            return
+        if key in self._dirty:
+            if key not in self._processing:
+                self._enqueue(key)
             return
         self._dirty[key] = asyncio.get_running_loop().time()
         if self._metrics is not None:
@@ -107,7 +142,8 @@ class WorkQueue(Generic[K]):
         if seconds <= 0:
             self.add(key)
             return
-        self._delays.put(key, asyncio.get_running_loop().time() + seconds)
+        soonest = max(seconds, _SOONEST_SECONDS)
+        self._delays.put(key, asyncio.get_running_loop().time() + soonest)
         self._arm()
 
     def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> float:
@@ -131,16 +167,25 @@ class WorkQueue(Generic[K]):
         """How often the key was added rate-limited since it was last forgotten."""
         return self._failures.get(key, 0)
 
-    async def get(self) -> K:
-        """The next key; `done` must follow. Raises QueueShutDown when no more will come."""
-        while not self._queue or self._abandoned:
+    def level(self, key: K) -> int:
+        """How urgent the key is now."""
+        return self._level(key)
+
+    async def get(self, lowest: int | None = None) -> K:
+        """The next key of that level or a more urgent one; `done` must follow. Raises QueueShutDown
+        when no more will come.
+        """
+        lowest = self._lowest if lowest is None else lowest
+        while (key := self._take(lowest)) is None:
             if self._shut_down:
                 raise QueueShutDown
-            await self._wait()
-        key = self._queue.popleft()
+            await self._wait(lowest)
         now = asyncio.get_running_loop().time()
         waited = now - self._dirty.pop(key)
         self._processing[key] = now
+        holder = self._holders[key] = self._tenant(key), lowest
+        self._held[holder] += 1
+        self._rouse()  # whoever was woken for what was taken here
         self._idle.clear()
         if self._metrics is not None:
             self._metrics.depth(len(self._queue))
@@ -152,6 +197,10 @@ class WorkQueue(Generic[K]):
         started = self._processing.pop(key, None)
         if started is None:
             return
+        holder = self._holders.pop(key)
+        self._held[holder] -= 1
+        if not self._held[holder]:
+            del self._held[holder]
         if self._metrics is not None:
             self._metrics.worked(asyncio.get_running_loop().time() - started)
         if key in self._dirty:
@@ -163,8 +212,9 @@ class WorkQueue(Generic[K]):
         self._shut_down = True
         self._delays.clear()
         self._disarm()
-        while self._getters:
-            _wake(self._getters)
+        for getters in self._getters:
+            while getters:
+                _wake(getters)
         self._settle()
 
     def abandon(self) -> None:
@@ -195,26 +245,53 @@ class WorkQueue(Generic[K]):
         )
 
     def _enqueue(self, key: K) -> None:
-        self._queue.append(key)
+        if not self._queue.put(key, self._level(key), self._dirty[key]):
+            return
         self._idle.clear()
         if self._metrics is not None:
             self._metrics.depth(len(self._queue))
-        _wake(self._getters)
+        self._rouse()
+
+    def _take(self, lowest: int) -> K | None:
+        """The next key for a worker who asks now; None where there is none."""
+        if self._abandoned:
+            return None
+        now = asyncio.get_running_loop().time()
+        with suppress(LookupError):
+            return self._queue.take(lowest, now, partial(self._may, asking=True))
+        return None
+
+    def _may(self, level: int, tenant: Hashable, *, asking: bool) -> bool:
+        """Whether the tenant may have one more of the workers that serve that level: the one who
+        is `asking`, or else one of those who wait.
+        """
+        if not self._shares or self._shut_down:
+            return True
+        serving = range(level, self._lowest + 1)
+        free = sum(len(self._getters[it]) for it in serving) - (not asking)
+        return sum(self._held[tenant, it] for it in serving) <= free
+
+    def _rouse(self) -> None:
+        """Wake one who waits for what may be taken, of several the one who takes the least."""
+        first = self._queue.first(partial(self._may, asking=False))
+        if first is not None:
+            any(_wake(getters) for getters in self._getters[first:])
 
     def _settle(self) -> None:
         if not self._processing and not self._queue:
             self._idle.set()
 
-    async def _wait(self) -> None:
+    async def _wait(self, lowest: int) -> None:
         getter = asyncio.get_running_loop().create_future()
-        self._getters.append(getter)
+        getters = self._getters[lowest]
+        getters.append(getter)
         try:
             await getter
         except asyncio.CancelledError:
-            if getter in self._getters:
-                self._getters.remove(getter)
-            if self._queue and getter.done() and not getter.cancelled():
-                _wake(self._getters)  # the key that woke us must not be left lying
+            if getter in getters:
+                getters.remove(getter)
+            if getter.done() and not getter.cancelled():
+                self._rouse()  # the key that woke us must not be left lying
             raise
 
     def _arm(self) -> None:
@@ -277,9 +354,10 @@ class _Delays(Generic[K]):
         heapq.heapify(self._heap)
 
 
-def _wake(getters: deque[asyncio.Future[None]]) -> None:
+def _wake(getters: deque[asyncio.Future[None]]) -> bool:
     while getters:
         getter = getters.popleft()
         if not getter.done():
             getter.set_result(None)
-            return
+            return True
+    return False

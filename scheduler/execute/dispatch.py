@@ -5,15 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, TypeGuard, assert_never
+from typing import Final, assert_never
 
 import structlog
 
-from scheduler.avoidance import Avoidance, left_out
-from scheduler.backoff import doubled
-from scheduler.brake import EndingBrake
-from scheduler.canceller import Canceller
-from scheduler.census import Census
+from annotations import Sharing
 from scheduler.core.actions import (
     Action,
     Again,
@@ -23,6 +19,7 @@ from scheduler.core.actions import (
     Evict,
     Exclude,
     Forget,
+    Hurry,
     Inspect,
     Locate,
     LookForTwins,
@@ -31,33 +28,49 @@ from scheduler.core.actions import (
     Record,
     Reject,
     Submit,
+    TakeBack,
     Tell,
     Update,
     Warn,
+    Weigh,
 )
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, read_tag
+from scheduler.core.backoff import doubled
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, job_name, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.core.refusals import refusal_text
-from scheduler.eviction import Evictor
-from scheduler.farewell import Farewell
-from scheduler.gate import Gate
-from scheduler.givingback import mark_given_back
-from scheduler.kube.api import AlreadyBound, Bound, Gone, KubeApi
-from scheduler.kube.errors import KubeInterrupted
-from scheduler.metrics import Metrics
-from scheduler.nodes import Nodes
-from scheduler.placeholder import mode_for, submission
-from scheduler.slurmwatch import SlurmWatch, look
-from scheduler.teller import Teller
-from scheduler.trial import Trial
-from scheduler.units import Placeholder, Unit, Units
-from scheduler.updater import Updater
+from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
+from scheduler.execute.avoid import Avoidance, left_out
+from scheduler.execute.brake import EndingBrake
+from scheduler.execute.cancel import Canceller
+from scheduler.execute.editing import EditPace
+from scheduler.execute.evict import Evictor
+from scheduler.execute.farewell import Farewell
+from scheduler.execute.forms import Forms
+from scheduler.execute.gate import Gate
+from scheduler.execute.modes import Modes
+from scheduler.execute.placeholder import Mode, submission
+from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.tell import Teller
+from scheduler.execute.trial import Trial
+from scheduler.execute.untagged import Untagged
+from scheduler.execute.update import Updater
+from scheduler.kube.api import AlreadyBound, Bound, Gone, KubeApi, Refused
+from scheduler.kube.errors import KubeError, KubeInterrupted
+from scheduler.nodes.fit import Nodes
+from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.loads import NodeLoads
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.census import Census
+from scheduler.slurm.given_back import mark_given_back
+from scheduler.slurm.ownership import OwnJob, own_placeholder
+from scheduler.slurm.pulse import SlurmWatch, look
+from scheduler.slurm.suspicion import Suspicion, about_one_job
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
     JobState,
-    SlurmBusy,
+    JobSubmission,
     SlurmClient,
-    SlurmDenied,
     SlurmError,
     SlurmInterrupted,
     SlurmRefused,
@@ -70,9 +83,6 @@ log = structlog.get_logger(__name__)
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
-
-# Limits of one account, user or QoS (slurm_errno.h): others may submit nevertheless.
-_LIMITS: Final = frozenset({2050, 2074})
 
 _QUEUED: Final = JobState(BaseState.PENDING)
 
@@ -93,7 +103,9 @@ class Executor:
         nodes: Nodes,
         teller: Teller,
         owner: Owner,
-        placeholder_mode: str,
+        modes: Modes,
+        gpu_sharing: GpuSharing,
+        forms: Forms,
         watch: SlurmWatch,
         census: Census,
         job_environment: Callable[[str], Mapping[str, str]],
@@ -101,6 +113,10 @@ class Executor:
         clock: Callable[[], float],
         doubt_pods: Callable[[], None],
         brake: EndingBrake,
+        loads: NodeLoads,
+        claim: Callable[[str, str], bool],
+        submits: SubmitPace,
+        edits: EditPace,
         budget_seconds: float = 0.0,
     ) -> None:
         self._kube = kube
@@ -110,13 +126,19 @@ class Executor:
         self._nodes = nodes
         self._teller = teller
         self._owner = owner
-        self._mode = placeholder_mode
+        self._modes = modes
+        self._gpu_sharing = gpu_sharing
+        self._forms = forms
         self._watch = watch
         self._census = census
         self._job_environment = job_environment
         self._metrics = metrics
         self._clock = clock
         self._doubt_pods = doubt_pods
+        self._loads = loads
+        self._claim = claim
+        self._submits = submits
+        self._edits = edits
         self._farewell = Farewell(slurm, metrics, clock=clock)
         self._evictor = Evictor(
             kube,
@@ -127,9 +149,22 @@ class Executor:
             clock=clock,
         )
         self._gate = Gate(clock)
-        self._avoidance = Avoidance(slurm, warn=teller.warn, metrics=metrics, clock=clock)
-        trial = Trial(slurm, owner=owner, placeholder_mode=placeholder_mode)
-        self._updater = Updater(slurm, trial=trial, tell=teller.event, clock=clock)
+        self._suspicion = Suspicion(slurm, clock=clock)
+        self._avoidance = Avoidance(
+            slurm, owner=owner, warn=teller.warn, metrics=metrics, clock=clock
+        )
+        self._untagged = Untagged(
+            kube,
+            slurm,
+            owner=owner,
+            canceller=canceller,
+            units=units,
+            teller=teller,
+            metrics=metrics,
+            clock=clock,
+        )
+        trial = Trial(slurm, owner=owner, modes=modes)
+        self._updater = Updater(slurm, owner=owner, trial=trial, tell=teller.event, clock=clock)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -137,9 +172,9 @@ class Executor:
         """Carry out one action. Raises KubeError and SlurmError on the unexpected."""
         match action:
             case Submit():
-                return await self._submit(unit, action)
+                return await self._paced(unit, action) or await self._submit(unit, action)
             case Update():
-                return await self._updater.update(unit, action)
+                return await self._edits.pause(unit) or await self._update(unit, action)
             case NoteEnd():
                 await self._note_end(unit, action)
             case Inspect(job_id=job_id):
@@ -148,12 +183,16 @@ class Executor:
                 await self._look_for_twins(unit, tell=tell)
             case Locate(nodes=nodes):
                 await self._nodes.learn(nodes)
+            case Weigh(node=node):
+                await self._weigh(unit, node)
             case Record(job_id=job_id):
                 await self._record(unit, job_id)
             case Bind():
                 return await self._bind(unit, action)
             case Cancel():
                 return await self._cancel(unit, action)
+            case TakeBack():
+                await self._take_back(unit, action)
             case DropJob():
                 await self._drop(unit, action)
             case Exclude():
@@ -162,6 +201,8 @@ class Executor:
                 await self._avoidance.readmit(unit, action)
             case Evict():
                 return await self._evictor.evict(unit, action)
+            case Hurry():
+                return await self._evictor.hurry(unit, action)
             case Reject():
                 return await self._teller.reject(unit, action)
             case Tell():
@@ -171,15 +212,37 @@ class Executor:
             case Again(seconds=seconds):
                 return seconds
             case Forget():
+                self._submits.forget(unit)
+                self._edits.forget(unit)
                 self._units.remove(unit.key)
             case _:
                 assert_never(action)
         return None
 
+    async def _paced(self, unit: Unit, action: Submit) -> float:
+        """Seconds until a job for a pod that waits may be asked for."""
+        seconds = 0.0 if action.node else await self._submits.pause(unit)
+        # Before its pause is over, what Slurm has refused is submitted only if edited.
+        if seconds or self._clock() >= unit.submit_at:
+            return seconds
+        return await self._edits.pause(unit)
+
+    async def _update(self, unit: Unit, action: Update) -> Result:
+        record = None if unit.job is None else unit.job.record
+        if record is not None and "partition" in action.changed:
+            why = await self._forms.unfit(record, action.request)
+            if why:
+                await self._drop(unit, DropJob(action.job_id, why))
+                await self._cancel(unit, Cancel(action.job_id, why))
+                return 0.0
+        return await self._updater.update(unit, action)
+
     async def _submit(self, unit: Unit, action: Submit) -> Result:
         pause = self._gate.admit()
         if pause:
             return await self._kept_back(unit, pause)
+        self._submits.take(unit)
+        self._edits.settle(unit)
         unit.submitting = True
         try:
             return await self._try(unit, action)
@@ -190,33 +253,56 @@ class Executor:
         try:
             submitted = await self._send(unit, action)
         except SlurmError as error:
-            if _about_one_job(error):
-                self._gate.open()
-                return await self._refused(unit, action, error)
-            return await self._unavailable(unit, error)
+            if not about_one_job(error) or await self._suspicion.confirmed(unit.key, error):
+                return await self._unavailable(unit, error)
+            self._gate.refused()
+            return await self._refused(unit, action, error)
+        self._suspicion.dispel()
         self._gate.open()
         await self._submitted(unit, submitted, action)
         return None
 
     async def _send(self, unit: Unit, action: Submit) -> Submitted:
-        version = await self._slurm.negotiate()
-        return await self._slurm.submit(
-            submission(
-                action.request,
-                owner=self._owner,
-                mode=mode_for(self._mode, version),
-                namespace=unit.namespace,
-                name=unit.name,
-                uids=(unit.key,),
-                node=action.node,
-                environment=self._job_environment(unit.key),
-                excluded=tuple(node for node, _ in action.excluded),
-            )
+        request = action.request
+        nodes = (action.node,) if action.node else request.required_nodes
+        choice = await self._modes.choose(request.partition, nodes)
+        sharing = await self._gpu_sharing.of(request, node=action.node)
+        try:
+            return await self._slurm.submit(self._job(unit, action, choice.mode, sharing))
+        except SlurmRefused as error:
+            if not choice.is_over(error):
+                raise
+        return await self._slurm.submit(self._job(unit, action, "external", sharing))
+
+    def _job(
+        self, unit: Unit, action: Submit, mode: Mode, sharing: Sharing | None
+    ) -> JobSubmission:
+        return submission(
+            action.request,
+            owner=self._owner,
+            mode=mode,
+            namespace=unit.namespace,
+            name=unit.name,
+            uids=(unit.key,),
+            node=action.node,
+            first=action.first,
+            minutes=action.minutes,
+            tries=action.tries,
+            until=action.until,
+            grace_seconds=action.grace_seconds,
+            environment=self._job_environment(unit.key),
+            sharing=sharing,
+            excluded=tuple(node for node, _ in action.excluded),
         )
 
     async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
         now = self._clock()
-        job = Placeholder(submitted.job_id, state=_QUEUED, submitted_at=now)
+        job = Placeholder(
+            submitted.job_id,
+            state=_QUEUED,
+            submitted_at=now,
+            made_as=job_name(unit.namespace, unit.name, unit.key),
+        )
         unit.refused = None
         unit.tried_at = now if unit.tried_at is None else unit.tried_at
         unit.warned.clear()
@@ -228,15 +314,25 @@ class Executor:
         self._metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
         self._teller.event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
         log.info(
-            "placeholder submitted", job_id=job.job_id, pod=unit.name, node=action.node or None
+            "placeholder submitted",
+            job_id=job.job_id,
+            namespace=unit.namespace,
+            pod=unit.name,
+            node=action.node or None,
         )
-        await self._record_job(unit, job, action)
+        try:
+            await self._record_job(unit, job, action)
+        except KubeError:
+            if action.replaces is not None:
+                self._leave_to_census(unit, action.replaces)
+            raise
         if action.replaces is not None:
             await self._end_other(unit, action.replaces)
 
     def _lost(self, unit: Unit, action: Submit) -> None:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
         self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        unit.tenure = replace(unit.tenure, tries=action.tries, pinned_since=self._clock())
         # One that came by meanwhile has left out a job of a former process that holds the node.
         self._census.ask()
         text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
@@ -247,18 +343,18 @@ class Executor:
         told = self._teller.not_scheduled(
             Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending"
         )
-        await self._kube.patch_pod_status(
-            unit.namespace,
-            unit.name,
-            unit.key,
+        taken = await self._teller.patch(
+            unit,
             conditions=() if action.node else (told,),
             annotations={JOB_ID: str(job.job_id)},
         )
+        if not taken:
+            return
         # told_at stays: the cause may follow at once.
         unit.told, unit.told_reason = (told.reason, told.message), Reason.SLURM_PENDING
         unit.recorded = job.job_id
 
-    async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused | SlurmBusy) -> Result:
+    async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
         self._count("submit", "refused")
         if unit.refused != action.request:
             unit.refused, unit.setbacks = action.request, 0
@@ -270,6 +366,7 @@ class Executor:
             unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
             message = f"{message}; {left_out(action)}"
         self._teller.event(unit, Reason.SLURM_REJECTED, message)
+        self._teller.log_refusal(unit, Reason.SLURM_REJECTED, message)
         await self._teller.tell_waiting(
             unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
         )
@@ -277,10 +374,14 @@ class Executor:
 
     async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
         self._count("submit", error.outcome)
+        blamed = self._gate.is_open  # others were served since this unit, or nobody has failed yet
+        seconds = self._gate.shut(error)
         if isinstance(error, SlurmInterrupted):
             unit.doubt_since = self._clock()
             self._census.ask(afresh=True)
-        return await self._kept_back(unit, self._gate.shut(error))
+            if blamed:
+                seconds = max(seconds, self._set_back(unit, first=_FIRST_SETBACK_SECONDS))
+        return await self._kept_back(unit, seconds)
 
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
         unit.submit_at, unit.refused = self._clock() + seconds, None
@@ -302,14 +403,18 @@ class Executor:
         missed = job.missing
         await look(self._slurm, unit, job, clock=self._clock)
         # Two answers of one instant are one look: the confirming one comes a little later.
-        return 0.5 if job.missing > missed and job.missing < 3 else 0.0
+        return 0.5 if job.missing > missed and job.missing < 3 and not job.refuted else 0.0
 
     async def _record(self, unit: Unit, job_id: int) -> None:
-        await self._kube.patch_pod_status(
-            unit.namespace, unit.name, unit.key, annotations={JOB_ID: str(job_id)}
-        )
+        if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):
+            return
         unit.recorded = job_id
         self._census.ask()  # the one that was recorded may be a twin, spared until now
+
+    async def _weigh(self, unit: Unit, name: str) -> None:
+        node = await self._loads.of(name)
+        if node is not None:
+            unit.tenure = replace(unit.tenure, node=node, node_at=self._clock())
 
     async def _look_for_twins(self, unit: Unit, *, tell: bool) -> None:
         self._census.ask()
@@ -319,18 +424,9 @@ class Executor:
 
     async def _bind(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
-        outcome = await self._bound_before(action)
+        outcome = await self._bound_before(action) or await self._send_binding(unit, action)
         if outcome is None:
-            await self._note_restarts(unit, action)
-            # From here on it may run there, also when the answer gets lost: the watch will tell.
-            self._units.binding[pod.uid] = action.target
-            outcome = await self._kube.bind(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                node=action.target,
-                annotations=_bound_with(action),
-            )
+            return 0.0
         self._count("bind", type(outcome).__name__.lower())
         match outcome:
             case Bound():
@@ -339,12 +435,58 @@ class Executor:
                 self._units.binding.pop(pod.uid, None)
                 unit.bound[pod.uid] = node
                 return 0.0
+            case Refused(why=why):
+                return await self._bind_refused(unit, action, why)
             case Gone():
                 self._units.binding.pop(pod.uid, None)
                 return 1.0  # the watch is about to say so
             case _:
                 assert_never(outcome)
         return None
+
+    async def _send_binding(
+        self, unit: Unit, action: Bind
+    ) -> Bound | AlreadyBound | Refused | Gone | None:
+        """None where nothing was sent: the job is not the unit's any more, or another pod has taken
+        the place since the look.
+        """
+        if not await self._note_restarts(unit, action):
+            return None
+        pod = action.pod
+        if not self._claim(pod.uid, action.target):
+            return None
+        # From here on it may run there, also when the answer gets lost: the watch will tell.
+        self._units.binding[pod.uid] = action.target
+        return await self._kube.bind(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            node=action.target,
+            annotations=_bound_with(action),
+        )
+
+    async def _bind_refused(self, unit: Unit, action: Bind, why: str) -> Result:
+        """Said at once; when it is tried again, and for how long, `decide` knows. What was sent
+        stays noted, so that the pod is read before another binding is.
+        """
+        now = self._clock()
+        unit.refused_bind = RefusedBind.after(
+            unit.refused_bind, job_id=action.job_id, why=why, now=now
+        )
+        told = (
+            f"The API server refuses to bind the pod to {action.target}: {why}. It is tried again; "
+            f"Slurm job {action.job_id} is given back after {KEPT_SECONDS:.0f} s of this"
+        )
+        self._teller.warn(unit, Reason.BIND_REFUSED, told)
+        log.warning(
+            "binding refused",
+            namespace=unit.namespace,
+            pod=unit.name,
+            job_id=action.job_id,
+            why=why,
+        )
+        await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, told)
+        return unit.refused_bind.wait(action.job_id, now)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
         """What became of a binding that was sent before, where neither its answer nor a look told:
@@ -361,21 +503,28 @@ class Executor:
             return None
         return Bound() if node == action.target else AlreadyBound(node)
 
-    async def _note_restarts(self, unit: Unit, action: Bind) -> None:
-        """On the job, before the pod can run: later requeues are told from former ones by it."""
+    async def _note_restarts(self, unit: Unit, action: Bind) -> bool:
+        """On the job, before the pod can run: later requeues are told from former ones by it. False
+        where the job is not the unit's any more.
+        """
         record = None if unit.job is None else unit.job.record
         tag = None if record is None else read_tag(record.admin_comment)
         if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
-            return
+            return True
+        own = await self._read_anew(unit, unit.job)
+        tag = None if own is None else read_tag(own.job.admin_comment)
+        if own is None or tag is None:
+            return False
         noted = tag.encode(restarts=action.restarts)
-        await self._slurm.update_job(action.job_id, admin_comment=noted)
-        unit.job.record = replace(record, admin_comment=noted)
+        await self._slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
+        unit.job.record = replace(own.job, admin_comment=noted)
+        return True
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bound[action.pod.uid] = action.target
         # Without an end nothing was written: one that its pod brought along is still to go.
         unit.recorded, unit.ends_at = action.job_id, action.ends_at or None
-        unit.setbacks, unit.unfit_since = 0, None
+        unit.setbacks, unit.unfit_since, unit.refused_bind = 0, None, None
         unit.bound_at = unit.tried_at = self._clock()
         if unit.job is not None and unit.job.allocated_at:
             seconds = unit.bound_at - unit.job.allocated_at
@@ -385,13 +534,17 @@ class Executor:
             f"({_held(action)})"
         )
         self._teller.event(unit, Reason.SCHEDULED, text)
-        log.info("pod bound", pod=unit.name, node=action.target, job_id=action.job_id)
+        log.info(
+            "pod bound",
+            namespace=unit.namespace,
+            pod=unit.name,
+            node=action.target,
+            job_id=action.job_id,
+        )
 
     async def _note_end(self, unit: Unit, action: NoteEnd) -> None:
         """Slurm's limit was changed; how often that is seen bounds how often this is written."""
-        await self._kube.patch_pod_status(
-            unit.namespace, unit.name, unit.key, annotations={ENDS_AT: action.ends_at or None}
-        )
+        await self._teller.patch(unit, annotations={ENDS_AT: action.ends_at or None})
         unit.ends_at = action.ends_at
 
     async def _cancel(self, unit: Unit, action: Cancel) -> Result:
@@ -399,15 +552,26 @@ class Executor:
             await self._make_sure(unit)
         job = unit.job
         if job is not None and job.job_id == action.job_id:
-            if job.record is not None:
-                job.record = await self._farewell.write(job.record, action.outcome)
-            await self._canceller.cancel(action.job_id)
+            own = await self._read_anew(unit, job)
+            if own is None:
+                return 0.0
+            job.record = await self._farewell.write(own, action.outcome)
+            await self._canceller.cancel(action.job_id, send_by=own.send_by)
             job.cancelled_at = self._clock()
         else:
             await self._end_other(unit, action.job_id)
         self._count("cancel", "ok")
-        log.info("placeholder cancelled", job_id=action.job_id, pod=unit.name, why=action.why)
+        log.info(
+            "placeholder cancelled",
+            job_id=action.job_id,
+            namespace=unit.namespace,
+            pod=unit.name,
+            why=action.why,
+        )
         return None
+
+    async def _read_anew(self, unit: Unit, job: Placeholder) -> OwnJob | None:
+        return await own_placeholder(self._slurm, unit, job, owner=self._owner, clock=self._clock)
 
     async def _make_sure(self, unit: Unit) -> None:
         """A list that lacks a pod may be wrong, and its containers run: only the answer that there
@@ -424,23 +588,36 @@ class Executor:
         finds the job, makes sure that it is ours, and tries until it does.
         """
         try:
-            if await mark_given_back(self._slurm, job_id, uid=unit.key, owner=self._owner):
-                await self._canceller.cancel(job_id)
+            own = await mark_given_back(self._slurm, job_id, uid=unit.key, owner=self._owner)
+            if own is not None:
+                await self._canceller.cancel(job_id, send_by=own.send_by)
         except SlurmError:
-            unit.given_back.add(job_id)
-            self._census.ask()
+            self._leave_to_census(unit, job_id)
             raise
+
+    def _leave_to_census(self, unit: Unit, job_id: int) -> None:
+        unit.given_back.add(job_id)
+        self._census.ask()
+
+    async def _take_back(self, unit: Unit, action: TakeBack) -> None:
+        """It holds the node of a pod that may run after all, though no watch has shown that."""
+        if action.unseen:
+            await self._make_sure(unit)
+        if unit.key in self._units.binding:
+            await self._settle_binding(unit)
+            self._units.binding.pop(unit.key, None)
+        await self._untagged.take_back(unit, action)
 
     async def _drop(self, unit: Unit, action: DropJob) -> None:
         if unit.key in self._units.binding:
             await self._settle_binding(unit)
-        await self._kube.patch_pod_status(
-            unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
-        )
+        # Where that is refused, the job's own tag says that it was given back.
+        await self._teller.patch(unit, annotations={JOB_ID: None})
         self._units.set_job(unit, None)
         self._units.binding.pop(unit.key, None)
         unit.recorded = unit.unfit_since = unit.refused = None
-        self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        unbindable = unit.refused_bind is not None
+        self._set_back(unit, first=_REFUSED_SECONDS if unbindable else _FIRST_SETBACK_SECONDS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
@@ -458,14 +635,6 @@ class Executor:
 
     def _count(self, action: str, outcome: str) -> None:
         self._metrics.actions.labels(action, outcome).inc()
-
-
-def _about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused | SlurmBusy]:
-    """Whether it is what the job asked for that was refused, and not the token or all jobs."""
-    if isinstance(error, SlurmBusy):
-        return error.error_number in _LIMITS
-    denied_to_all = isinstance(error, SlurmDenied) and error.authentication
-    return isinstance(error, SlurmRefused) and not denied_to_all
 
 
 def _bound_with(action: Bind) -> dict[str, str]:

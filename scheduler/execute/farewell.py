@@ -14,13 +14,15 @@ from typing import Final
 import structlog
 
 from scheduler.core.naming import read_tag
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.ownership import RECENT_SECONDS, TAG_SECONDS, OwnJob
 from slurmapi import Job, SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
 
-# A cancel is worth more than a word about it.
-_LONGEST_SECONDS: Final = 3.0
+# A cancel is worth more than a word about it, and rests on the same look at the job: so much of the
+# time that a look is good for is left to it.
+_LONGEST_SECONDS: Final = TAG_SECONDS - RECENT_SECONDS
 _SILENCE_SECONDS: Final = 10.0
 # Longer ones are refused: bytes of UTF-8 are counted (measured on 26.05.5 and 24.11.5).
 _LONGEST_COMMENT: Final = 1024
@@ -41,15 +43,21 @@ class Farewell:
         self._clock = clock
         self._silent_until = float("-inf")
 
-    async def write(self, job: Job, outcome: str) -> Job:
-        """The job as it stands then in all that we know; never raises an error of Slurm's."""
+    async def write(self, own: OwnJob, outcome: str) -> Job:
+        """The job as it stands then; never raises an error of Slurm's."""
+        job = own.job
         noted = with_outcome(job, outcome)
         if noted == job or self._clock() < self._silent_until:
             return job
         said = "ok"
         try:
             async with asyncio.timeout(_LONGEST_SECONDS):
-                await self._append(job, outcome)
+                await self._client.update_job(
+                    job.job_id,
+                    send_by=own.send_by,
+                    comment=noted.comment,
+                    admin_comment=noted.admin_comment,
+                )
         except SlurmError as error:
             said = error.outcome
         except TimeoutError:
@@ -59,21 +67,6 @@ class Farewell:
             log.info("the pod's outcome is not on its job", job_id=job.job_id, why=said)
         self._metrics.actions.labels("note", said).inc()
         return noted
-
-    async def _append(self, job: Job, outcome: str) -> None:
-        """To what stands there now: a user may have written since the job was last looked at."""
-        current = await self._client.job(job.job_id)
-        noted = with_outcome(current, outcome)
-        if noted != current and _tagged_alike(current, job):
-            await self._client.update_job(
-                job.job_id, comment=noted.comment, admin_comment=noted.admin_comment
-            )
-
-
-def _tagged_alike(one: Job, other: Job) -> bool:
-    """Whether both are looks at one placeholder: ids are given out again after a crash."""
-    found, known = read_tag(one.admin_comment), read_tag(other.admin_comment)
-    return found is not None and known is not None and found.uids == known.uids
 
 
 def with_outcome(job: Job, outcome: str) -> Job:

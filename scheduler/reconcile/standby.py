@@ -6,8 +6,8 @@ process takes over: it begins as one that has just been started, with all it nee
 
 from __future__ import annotations
 
-from scheduler.look import Look, recorded_job
-from scheduler.units import Units
+from scheduler.facts.gather import Look, recorded_job
+from scheduler.state.units import Units
 
 
 class Standby:

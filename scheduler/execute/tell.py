@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from annotations import Problem
 from scheduler.core.actions import Reject, Tell
+from scheduler.core.budgets import Budgets
 from scheduler.core.facts import Remark
 from scheduler.core.naming import JOB_ID
-from scheduler.core.reasons import MEANINGS, Reason
-from scheduler.kube.api import Condition, KubeApi, condition
+from scheduler.core.reasons import MEANINGS, NO_ANSWER_YET, Reason
+from scheduler.kube.api import Condition, KubeApi, Refused, condition
+from scheduler.kube.clip import clipped
 from scheduler.kube.recorder import ObjectRef, Recorder
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
 from scheduler.policy.verdict import Refusal
-from scheduler.units import Unit
+from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
+
+# An outage concerns all pods at once, and what is said of it must leave room for other Events.
+# So many at once, and then one each so many seconds.
+_OUTAGE_EVENTS: Final = (20, 0.2)
+
+
+# What is told of several problems fits into one condition.
+MOST_PROBLEMS: Final = 8
+_PROBLEM_BYTES: Final = 400
 
 
 class Teller:
@@ -41,6 +53,7 @@ class Teller:
         self._unschedulable_reason = unschedulable_reason
         self._metrics = metrics
         self._clock = clock
+        self._outages = Budgets[Reason](*_OUTAGE_EVENTS)
 
     def event(self, unit: Unit, reason: Reason, message: str) -> None:
         """Record an Event; it is written later, or never when there are too many."""
@@ -50,8 +63,11 @@ class Teller:
 
     def warn(self, unit: Unit, reason: Reason, message: str) -> None:
         """Record an Event, unless it is what was said for that reason last."""
+        message = clipped(message)
         if unit.warned.get(reason) != message:
             unit.warned[reason] = message
+            if reason is Reason.RESIZED_BEYOND_JOB:
+                self._metrics.resized_beyond_job.inc()
             self.event(unit, reason, message)
 
     def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
@@ -62,7 +78,12 @@ class Teller:
             self.event(unit, remark.reason, remark.message)
             if remark.reason is Reason.ROOT_REQUESTED:
                 self._metrics.root_requests.inc()
-            log.warning("request remarked on", pod=unit.name, remark=remark.message)
+            log.warning(
+                "request remarked on",
+                namespace=unit.namespace,
+                pod=unit.name,
+                remark=remark.message,
+            )
         unit.remarks = remarks
 
     async def reject(self, unit: Unit, action: Reject) -> float | None:
@@ -77,12 +98,20 @@ class Teller:
         if early > 0:
             return early
         self.event(unit, Reason.SCHEDULING_FAILED, message)
+        self.log_refusal(unit, Reason.SCHEDULING_FAILED, message)
         for problem in action.problems:
             if isinstance(problem, Refusal):
                 self._metrics.policy_refusals.labels(problem.rule).inc()
         await self._write(unit, Reason.SCHEDULING_FAILED, message)
         self._metrics.actions.labels("reject", "ok").inc()
         return None
+
+    def log_refusal(self, unit: Unit, reason: Reason, message: str) -> None:
+        """A line for whoever looks after the service; once for each message, not for each try."""
+        if unit.warned.get(reason) != message:
+            unit.warned[reason] = message
+            names = {"namespace": unit.namespace, "pod": unit.name}
+            log.warning("pod refused", **names, reason=reason, message=message)
 
     async def tell(self, unit: Unit, action: Tell) -> float | None:
         """The condition, with an Event where Slurm has a new cause; the seconds to wait where the
@@ -103,11 +132,33 @@ class Teller:
         written = self._unschedulable_reason or reason
         return condition("PodScheduled", "False", reason=written, message=message)
 
+    async def patch(
+        self,
+        unit: Unit,
+        *,
+        conditions: tuple[Condition, ...] = (),
+        annotations: Mapping[str, str | None],
+    ) -> bool:
+        """Write on the pod; False where the API server refuses it, which an Event says instead. It
+        is no reason to keep a pod from its Node, or a node from others. Raises KubeError.
+        """
+        patched = await self._kube.patch_pod_status(
+            unit.namespace, unit.name, unit.key, conditions=conditions, annotations=annotations
+        )
+        if not isinstance(patched, Refused):
+            unit.status_pause.taken()
+            return True
+        unit.status_pause.refused(self._clock())
+        self.warn(unit, Reason.STATUS_REFUSED, _unwritten(patched, conditions, annotations))
+        return False
+
     async def _write(self, unit: Unit, reason: Reason, message: str) -> float | None:
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
             unit.unfit_since = now
             self.event(unit, reason, message)
+        if reason == Reason.SLURM_UNAVAILABLE and not message.endswith(NO_ANSWER_YET):
+            self._outage(unit, message)
         told = self.not_scheduled(reason, message)
         if unit.told == (told.reason, told.message):
             return None
@@ -115,28 +166,45 @@ class Teller:
         if early > 0:
             return early
         job_id = None if unit.job is None else unit.job.job_id
-        await self._kube.patch_pod_status(
-            unit.namespace,
-            unit.name,
-            unit.key,
-            conditions=(told,),
-            annotations={} if job_id is None else {JOB_ID: str(job_id)},
-        )
+        annotations = {} if job_id is None else {JOB_ID: str(job_id)}
+        if not await self.patch(unit, conditions=(told,), annotations=annotations):
+            return max(0.0, unit.status_pause.until - now)
         unit.recorded = job_id or unit.recorded
         unit.told, unit.told_reason = (told.reason, told.message), reason
         unit.told_at = now
         return None
 
+    def _outage(self, unit: Unit, message: str) -> None:
+        """Once in an outage: `warned` is emptied by the next submit. Whose turn does not come now
+        is told at a later try.
+        """
+        reason = Reason.SLURM_UNAVAILABLE
+        if reason not in unit.warned and self._outages.spend(reason, self._clock()):
+            self.warn(unit, reason, message)
+
     def _early(self, unit: Unit, reason: Reason) -> float:
-        """For how many seconds the condition has to keep its wording, if its reason stays."""
-        if unit.told_reason != reason:
-            return 0.0
-        return unit.told_at + self._condition_seconds - self._clock()
+        """For how many seconds the condition has to keep its wording: if its reason stays, or where
+        the API server has just refused to have it written.
+        """
+        until = unit.status_pause.until
+        if unit.told_reason == reason:
+            until = max(until, unit.told_at + self._condition_seconds)
+        return until - self._clock()
+
+
+def _unwritten(
+    refused: Refused, conditions: tuple[Condition, ...], annotations: Mapping[str, str | None]
+) -> str:
+    """The server's words come first: what was to be written may be long."""
+    meant = [f"{it.reason}: {it.message}" for it in conditions] or sorted(annotations)
+    return f"The API server refuses to write on the pod: {refused.why}. To be written: {meant[0]}"
 
 
 def problems_text(problems: Sequence[Problem]) -> str:
     """All problems of a pod in one message, and what can be done."""
     # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
     ordered = sorted(problems, key=lambda problem: not problem.known_as)
-    listed = "; ".join(problem.text for problem in ordered)
+    listed = "; ".join(clipped(problem.text, _PROBLEM_BYTES) for problem in ordered[:MOST_PROBLEMS])
+    if len(ordered) > MOST_PROBLEMS:
+        listed += f"; and {len(ordered) - MOST_PROBLEMS} more"
     return f"{listed}. Annotations can be corrected in place, for anything else recreate the pod"

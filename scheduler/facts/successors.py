@@ -22,10 +22,10 @@ from scheduler.core.succession import (
     Succession,
     pause_seconds,
 )
+from scheduler.facts.outcome import outcome_of
 from scheduler.kube.wire import Pod
-from scheduler.metrics import Metrics
-from scheduler.outcome import outcome_of
-from scheduler.units import Unit
+from scheduler.observe.metrics import Metrics
+from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,14 @@ class Successors:
         )
         self._succession.note(controller, forerunner)
         self._metrics.early_ends.inc()
-        log.info("pod ended too soon", pod=unit.name, of=controller.called, times=times, how=how)
+        log.info(
+            "pod ended too soon",
+            namespace=unit.namespace,
+            pod=unit.name,
+            of=controller.called,
+            times=times,
+            how=how,
+        )
 
 
 def _told(controller: Controller, times: int, *, how: str, until: float) -> str:

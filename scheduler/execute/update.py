@@ -15,14 +15,16 @@ import structlog
 from msgspec.structs import replace
 
 from annotations import JobRequest
-from scheduler.backoff import doubled
 from scheduler.core.actions import Update
+from scheduler.core.backoff import doubled
 from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
-from scheduler.core.naming import OwnerTag, read_tag
+from scheduler.core.naming import Owner, OwnerTag, read_tag
 from scheduler.core.reasons import Reason
-from scheduler.slurmwatch import look
-from scheduler.trial import Trial
-from scheduler.units import Unit
+from scheduler.execute.trial import Trial
+from scheduler.slurm.ownership import own_placeholder, still_own
+from scheduler.slurm.pulse import look
+from scheduler.slurm.suspicion import about_one_job
+from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, Job, SlurmClient, SlurmRefused
 
 log = structlog.get_logger(__name__)
@@ -37,6 +39,10 @@ class _Outcome:
     refused: dict[str, str] = field(default_factory=dict)
 
 
+class _NotOurs(Exception):  # noqa: N818 - reads as what happened
+    """The job is another's by now, or gone."""
+
+
 class Updater:
     """One edit at a time, for one unit at a time. `tell` records an Event about the unit."""
 
@@ -44,11 +50,13 @@ class Updater:
         self,
         slurm: SlurmClient,
         *,
+        owner: Owner,
         trial: Trial,
         tell: Callable[[Unit, Reason, str], None],
         clock: Callable[[], float],
     ) -> None:
         self._slurm = slurm
+        self._owner = owner
         self._trial = trial
         self._tell = tell
         self._clock = clock
@@ -60,16 +68,19 @@ class Updater:
         job = unit.job
         if job is None or job.job_id != action.job_id or job.record is None:
             return 0.0
-        tag = read_tag(job.record.admin_comment)
+        own = await own_placeholder(self._slurm, unit, job, owner=self._owner, clock=self._clock)
+        tag = None if own is None else read_tag(own.job.admin_comment)
         if tag is None:
-            return 0.0
-        # Should we die in between, and the edit be taken back, a next process sees what is to mend.
-        unsettled = asked_meanwhile(tag.asked, action.changed)
-        await self._retag(action.job_id, tag, unsettled)
-        outcome = await self._send(unit, action)
-        taken = tuple(outcome.taken)
-        settled = asked_after(unsettled, action.request, taken)
-        await self._retag(action.job_id, replace(tag, asked=unsettled), settled)
+            return 0.0  # the next pass knows what the look has told
+        try:
+            outcome = await self._carry_out(unit, job, action, tag)
+        except _NotOurs:
+            return 0.0  # likewise
+        except SlurmRefused as refusal:
+            # A job_submit plugin may refuse every change, that of the tag too.
+            if not about_one_job(refusal):
+                raise
+            outcome = _Outcome(refused=dict.fromkeys(action.changed, refusal.description))
         await look(self._slurm, unit, job, clock=self._clock)
         record = job.record
         if record.state.base is BaseState.PENDING:  # else it was too late
@@ -77,40 +88,66 @@ class Updater:
             self._remember(unit, action.request, outcome)
         return 0.0
 
-    async def _send(self, unit: Unit, action: Update) -> _Outcome:
+    async def _carry_out(
+        self, unit: Unit, job: Placeholder, action: Update, tag: OwnerTag
+    ) -> _Outcome:
+        # Should we die in between, and the edit be taken back, a next process sees what is to mend.
+        unsettled = asked_meanwhile(tag.asked, action.changed)
+        await self._retag(unit, job, tag, unsettled)
+        outcome = await self._send(unit, job, action)
+        settled = asked_after(unsettled, action.request, tuple(outcome.taken))
+        await self._retag(unit, job, replace(tag, asked=unsettled), settled)
+        return outcome
+
+    async def _send(self, unit: Unit, job: Placeholder, action: Update) -> _Outcome:
         """All fields in one update, and where that is refused each by itself."""
         outcome = _Outcome()
         for group in _groups(action):
-            await self._send_group(unit, action, group, outcome)
+            await self._send_group(unit, job, action, group, outcome)
         return outcome
 
     async def _send_group(
-        self, unit: Unit, action: Update, group: list[str], outcome: _Outcome
+        self, unit: Unit, job: Placeholder, action: Update, group: list[str], outcome: _Outcome
     ) -> None:
-        refusal = await self._try(unit, action, group)
+        refusal = await self._try(unit, job, action, group)
         if refusal is None:
             outcome.taken += group
         elif len(group) == 1:
             outcome.refused[group[0]] = refusal
         else:
             for name in group:
-                await self._send_group(unit, action, [name], outcome)
+                await self._send_group(unit, job, action, [name], outcome)
 
-    async def _try(self, unit: Unit, action: Update, names: Collection[str]) -> str | None:
+    async def _try(
+        self, unit: Unit, job: Placeholder, action: Update, names: Collection[str]
+    ) -> str | None:
         changes: dict[str, Any] = {}
         for name in names:
             changes |= _change(name, action.request)
         try:
             if not CHARGED.isdisjoint(names):
                 changes |= await self._trial.charged(unit, action.request)
-            await self._slurm.update_job(action.job_id, **changes)
+            await self._write(unit, job, **changes)
         except SlurmRefused as refusal:
+            if not about_one_job(refusal):
+                raise
             return refusal.description
         return None
 
-    async def _retag(self, job_id: int, tag: OwnerTag, asked: Mapping[str, str]) -> None:
+    async def _retag(
+        self, unit: Unit, job: Placeholder, tag: OwnerTag, asked: Mapping[str, str]
+    ) -> None:
         if asked != tag.asked:
-            await self._slurm.update_job(job_id, admin_comment=tag.encode(asked=asked))
+            await self._write(unit, job, admin_comment=tag.encode(asked=asked))
+
+    async def _write(self, unit: Unit, job: Placeholder, **changes: Any) -> None:
+        """One update of some, each of which may take seconds. Raises _NotOurs where the job is not
+        the unit's any more.
+        """
+        own = await still_own(self._slurm, unit, job, owner=self._owner, clock=self._clock)
+        if own is None:
+            raise _NotOurs
+        await self._slurm.update_job(job.job_id, send_by=own.send_by, **changes)
 
     def _say(self, unit: Unit, record: Job, action: Update, outcome: _Outcome) -> None:
         if outcome.taken:
@@ -123,7 +160,13 @@ class Updater:
             why = _refusals(action.request, outcome.refused)
             told = f"Slurm job {record.job_id} keeps what it was asked for: {why}"
             self._tell(unit, Reason.UPDATE_REFUSED, told)
-        log.info("placeholder updated", job_id=record.job_id, pod=unit.name, taken=outcome.taken)
+        log.info(
+            "placeholder updated",
+            namespace=unit.namespace,
+            pod=unit.name,
+            job_id=record.job_id,
+            taken=outcome.taken,
+        )
 
     def _remember(self, unit: Unit, request: JobRequest, outcome: _Outcome) -> None:
         if not outcome.refused:

@@ -12,18 +12,20 @@ from structlog.contextvars import bound_contextvars
 from scheduler.core.actions import Action
 from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
-from scheduler.execute import Executor
+from scheduler.execute.dispatch import Executor
+from scheduler.execute.tell import Teller
+from scheduler.facts.gather import Look
 from scheduler.kube.errors import KubeError
-from scheduler.look import Look
-from scheduler.metrics import Metrics
-from scheduler.teller import Teller
-from scheduler.units import Unit
-from scheduler.workqueue import QueueShutDown, WorkQueue
+from scheduler.observe.metrics import Metrics
+from scheduler.reconcile.urgency import Level
+from scheduler.reconcile.workqueue import QueueShutDown, WorkQueue
+from scheduler.state.units import Unit
 from slurmapi import SlurmError
 
 log = structlog.get_logger(__name__)
 
 _PASSES_AT_ONCE: Final = 4
+_KEPT_PART: Final = 8
 _SETTLED = frozenset({PodStage.BOUND, PodStage.DEPARTING, PodStage.GATED})
 
 
@@ -47,25 +49,27 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
 
-    async def work(self) -> None:
-        """One worker; returns when the queue is shut down and empty."""
+    async def work(self, lowest: Level = Level.REST) -> None:
+        """One worker, for what is at least so urgent; returns when the queue is shut down and
+        empty.
+        """
         while True:
             try:
-                key = await self._queue.get()
+                key = await self._queue.get(lowest)
             except QueueShutDown:
                 return
             try:
-                await self._reconcile(key)
+                await self._reconcile(key, lowest)
             finally:
                 self._queue.done(key)
             # Nothing in a pass need wait for anything: without this, a thousand keys would be one
             # turn of the loop (measured: 60 ms).
             await asyncio.sleep(0)
 
-    async def _reconcile(self, key: str) -> None:
-        with bound_contextvars(uid=key):
+    async def _reconcile(self, key: str, lowest: Level) -> None:
+        with bound_contextvars(uid=key, **self._names(key)):
             try:
-                again = await self._passes(key)
+                again = await self._passes(key, lowest)
             except (KubeError, SlurmError) as error:
                 self._later(key, error)
             except Exception as error:
@@ -73,6 +77,13 @@ class Controller:
                 self._later(key, error)
             else:
                 self._next(key, again)
+
+    def _names(self, key: str) -> dict[str, str]:
+        """What people call the pod, for each line of the log that this pass writes."""
+        pod = self._look.pod(key)
+        if pod is None:
+            return {}
+        return {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
 
     def _next(self, key: str, again: float | None) -> None:
         if again == 0.0:
@@ -82,14 +93,18 @@ class Controller:
         if again is not None:
             self._queue.add_after(key, again)
 
-    async def _passes(self, key: str) -> float | None:
+    async def _passes(self, key: str, lowest: Level) -> float | None:
         """Look again at once where that was asked for: at the end of a long queue, what was just
-        learnt of the job would be too old to bind on.
+        learnt of the job would be too old to bind on. A worker that is kept for urgent units leaves
+        one to the others that is not urgent any more.
         """
         for _ in range(_PASSES_AT_ONCE):
             again = await self._pass(key)
             if again != 0.0:
                 return again
+            if self._queue.level(key) > lowest:
+                self._queue.add(key)
+                return None
         return 0.0
 
     async def _pass(self, key: str) -> float | None:
@@ -118,5 +133,15 @@ class Controller:
 async def run_workers(controller: Controller, count: int) -> None:
     """Workers until the queue is shut down."""
     async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            group.create_task(controller.work(), name=f"worker {number}")
+        for number, lowest in enumerate(shifts(count)):
+            group.create_task(controller.work(lowest), name=f"worker {number}")
+
+
+def shifts(count: int) -> list[Level]:
+    """What each worker takes at the least: most take all there is, an eighth is kept for endings
+    and binds alone, so that no number of slow submits or cancels holds those up, and another eighth
+    gives jobs back as well. Of fewer than three there are three.
+    """
+    kept = max(1, count // _KEPT_PART)
+    free = max(1, count - 2 * kept)
+    return [Level.REST] * free + [Level.RELEASE] * kept + [Level.URGENT] * kept

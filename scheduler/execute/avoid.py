@@ -1,0 +1,100 @@
+"""Keeps a unit off nodes it could not use: in what it asks for next, and in the job that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from scheduler.core.actions import Exclude, Readmit, Submit
+from scheduler.core.backoff import doubled
+from scheduler.core.naming import Owner
+from scheduler.core.reasons import Reason
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.ownership import own_job
+from scheduler.slurm.suspicion import about_one_job
+from scheduler.state.units import Unit
+from slurmapi import SlurmClient, SlurmRefused
+
+log = structlog.get_logger(__name__)
+
+# Of the nodes that are left out, a message explains so many.
+_MOST_SHOWN: Final = 3
+# Between two tries of what Slurm has refused.
+_FIRST_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 300.0
+
+
+class Avoidance:
+    """Carries out what is decided about nodes that are to be avoided."""
+
+    def __init__(
+        self,
+        slurm: SlurmClient,
+        *,
+        owner: Owner,
+        warn: Callable[[Unit, Reason, str], None],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._slurm = slurm
+        self._owner = owner
+        self._warn = warn
+        self._metrics = metrics
+        self._clock = clock
+
+    def exclude(self, unit: Unit, action: Exclude) -> None:
+        """Ask for other nodes for a while."""
+        seconds = unit.exclusions.add(action.node, action.why, now=self._clock())
+        log.warning(
+            "node excluded",
+            namespace=unit.namespace,
+            pod=unit.name,
+            node=action.node,
+            why=action.why,
+            for_s=seconds,
+        )
+
+    async def readmit(self, unit: Unit, action: Readmit) -> None:
+        """A refusal of Slurm's costs only time: the job waits on, for the nodes it had before, and
+        the same is asked for again after a growing pause.
+        """
+        own = await own_job(self._slurm, action.job_id, uid=unit.key, owner=self._owner)
+        if own is None:
+            return
+        try:
+            await self._slurm.update_job(
+                action.job_id, send_by=own.send_by, excluded_nodes=action.excluded
+            )
+        except SlurmRefused as error:
+            if not about_one_job(error):
+                raise
+            self._refused(unit, action, error)
+            return
+        unit.readmit_refusals, unit.readmit_refused = 0, ""
+        self._metrics.actions.labels("readmit", "ok").inc()
+        log.info("excluded nodes updated", job_id=action.job_id, nodes=len(action.excluded))
+
+    def _refused(self, unit: Unit, action: Readmit, error: SlurmRefused) -> None:
+        if unit.readmit_refused != action.digest:
+            unit.readmit_refusals = 0
+        pause = doubled(_FIRST_SECONDS, unit.readmit_refusals, longest_seconds=_LONGEST_SECONDS)
+        unit.readmit_refusals += 1
+        unit.readmit_refused, unit.readmit_at = action.digest, self._clock() + pause
+        told = (
+            f"Slurm job {action.job_id} keeps the nodes it was not to get, though others suit the "
+            f"pod by now: {error.description}"
+        )
+        self._warn(unit, Reason.UPDATE_REFUSED, told)
+        self._metrics.actions.labels("readmit", "refused").inc()
+        log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
+
+
+def left_out(action: Submit) -> str:
+    """Which nodes a job was not to get, and why; empty where it might have any."""
+    if not action.excluded:
+        return ""
+    shown = [f"{node} ({why})" for node, why in action.excluded[:_MOST_SHOWN]]
+    more = len(action.excluded) - len(shown)
+    return f"left out: {', '.join(shown)}{f' and {more} more' if more else ''}"

@@ -1,0 +1,224 @@
+"""Stands before every ending of a pod because of Slurm: where the evidence is weak it asks the
+brake (I7), and says what that does.
+
+Pods that run and pods that wait are counted apart: many of the one must not hide few of the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from scheduler.core.actions import Evict
+from scheduler.core.brake import ASK_SECONDS, Brake, Go, Hold, Limits, Scene
+from scheduler.core.endings import Ending, ending_of
+from scheduler.core.evidence import SETTLING_SECONDS, is_weak
+from scheduler.core.facts import PodStage
+from scheduler.core.reasons import Reason
+from scheduler.core.shortage import lacks
+from scheduler.facts.gather import recorded_job
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.nodes.loads import NodeLoads
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.state.units import Unit, Units
+
+log = structlog.get_logger(__name__)
+
+# What is read once serves all that are asked about meanwhile.
+_SURVEY_SECONDS: Final = 0.5
+_KINDS: Final = ("run", "wait")
+# A process that starts learns what became of its pods one by one: it ends none until it knows of
+# nearly all, or has tried for so long.
+_LEARN_SECONDS: Final = 15.0
+
+
+@dataclass(slots=True)
+class _Survey:
+    """Pods of one kind by uid: all, those whose jobs have ended, and of these the ones by a lost
+    node.
+    """
+
+    all: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+    lost_nodes: set[str] = field(default_factory=set)
+
+
+class EndingBrake:
+    """`tell` writes an Event on a pod, once for each message; `warn` one on our own."""
+
+    def __init__(
+        self,
+        slurmctld: Slurmctld,
+        *,
+        loads: NodeLoads,
+        limits: Limits,
+        units: Units,
+        pods: Joined[Pod],
+        tell: Callable[[Unit, Reason, str], None],
+        warn: Callable[[Reason, str], None],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._slurmctld = slurmctld
+        self._loads = loads
+        self._limits = limits
+        self._units = units
+        self._pods = pods
+        self._tell = tell
+        self._warn = warn
+        self._metrics = metrics
+        self._clock = clock
+        self._brakes = {kind: Brake(limits) for kind in _KINDS}
+        self._engaged: set[str] = set()
+        self._scenes: dict[str, _Survey] = {}
+        self._surveyed_at = float("-inf")
+        self._unknown = 0
+        self._learnt_by: float | None = None
+        metrics.brake_held.set_function(lambda: sum(self.held(kind) for kind in _KINDS))
+
+    def held(self, kind: str) -> int:
+        """How many pods are held, of those that "run" or "wait"."""
+        return self._brakes[kind].held(self._clock())
+
+    @property
+    def trouble(self) -> str:
+        """What is to be said of it, for people; empty while nothing is held."""
+        told = [f"{self.held(kind)} that {kind}" for kind in _KINDS if self.held(kind)]
+        return f"the brake holds the ending of pods: {', '.join(told)}" if told else ""
+
+    async def run(self) -> None:
+        """Notice for ever when nothing is held any longer; end it by cancelling."""
+        while True:
+            await asyncio.sleep(ASK_SECONDS)
+            for kind in _KINDS:
+                self._note(kind, 0)
+
+    async def seconds(self, unit: Unit, action: Evict) -> float | None:
+        """None where the pod may be ended now, else when to ask again. Raises SlurmError where the
+        controller does not answer.
+        """
+        kind = "run" if action.pod.stage is PodStage.BOUND else "wait"
+        brake, scene = self._brakes[kind], await self._scene(kind)
+        seen_at = 0.0 if unit.job is None else unit.job.record_at
+        doubted_at = self._slurmctld.doubted_at
+        if not is_weak(action.evidence, action.reason, seen_at=seen_at, doubted_at=doubted_at):
+            brake.let_go(action.pod.uid)
+            return None
+        if self._learns():
+            return _SURVEY_SECONDS
+        answer = brake.ask(action.pod.uid, scene, seen_at=seen_at, now=self._clock())
+        self._note(kind, len(scene.all))
+        if isinstance(answer, Go):
+            return None
+        if await self._taken(unit, action):
+            brake.let_go(action.pod.uid)
+            return None
+        if isinstance(answer, Hold):
+            self._tell_held(unit, action, kind)
+            return answer.seconds
+        if unit.job is not None:
+            unit.job.proven = False  # the next pass has it looked at
+        return 0.0
+
+    async def _taken(self, unit: Unit, action: Evict) -> bool:
+        """Whether another job holds already what the pod runs on: then a pause would only have two
+        compute there.
+        """
+        state = None if unit.job is None else unit.job.state
+        if action.needs is None or (state is not None and (not state.ended or state.completing)):
+            return False
+        node = await self._loads.of(action.pod.node)
+        return node is not None and bool(lacks(node, action.needs))
+
+    def _learns(self) -> bool:
+        if self._learnt_by is None:
+            self._learnt_by = self._clock() + _LEARN_SECONDS
+        return self._unknown > self._limits.minimum and self._clock() < self._learnt_by
+
+    async def _scene(self, kind: str) -> Scene:
+        """The pods as they are, and, once any are held or many may be, who the controller is."""
+        now = self._clock()
+        if now - self._surveyed_at >= _SURVEY_SECONDS:
+            self._surveyed_at = now
+            self._survey()
+        survey = self._scenes[kind]
+        many = max(len(survey.ended), self._brakes[kind].counted(now)) > self._limits.minimum
+        if self._engaged or many:
+            await self._slurmctld.ask()
+        in_doubt = self._clock() < self._slurmctld.doubted_at + SETTLING_SECONDS
+        doomed = survey.ended if in_doubt else survey.lost_nodes
+        return Scene(all=survey.all, doomed=doomed, boot=self._slurmctld.boot)
+
+    def _survey(self) -> None:
+        self._scenes = {kind: _Survey() for kind in _KINDS}
+        self._unknown = 0
+        for pod in self._pods:
+            if pod.finished or pod.metadata.deletion_timestamp is not None:
+                continue
+            uid = pod.metadata.uid
+            unit = self._units.get(uid)
+            kind = "run" if pod.spec.node_name or (unit is not None and unit.bound) else "wait"
+            survey = self._scenes[kind]
+            survey.all.add(uid)
+            if unit is None:
+                self._unknown += _may_have_a_job(pod)
+            elif _unseen(unit):
+                self._unknown += 1
+            elif (ending := _ending(unit, kind)) is not None:
+                survey.ended.add(uid)
+                if ending.reason is Reason.NODE_FAILED:
+                    survey.lost_nodes.add(uid)
+
+    def _note(self, kind: str, among: int) -> None:
+        """Say so when it begins and when it is over."""
+        held = self.held(kind)
+        if held and kind not in self._engaged:
+            self._engaged.add(kind)
+            self._metrics.brake_engaged.labels(kind).inc()
+            told = (
+                f"Within {self._limits.window_seconds:.0f} s Slurm would end over "
+                f"{self._limits.minimum} pods that {kind}, and over {self._limits.share:.0%} of "
+                f"all {among}: each is held for {self._limits.pause_seconds:.0f} s, and goes only "
+                "if a later look at Slurm confirms its end"
+            )
+            self._warn(Reason.BRAKE_ENGAGED, told)
+            log.error("brake engaged", pods=kind, among=among, pause_s=self._limits.pause_seconds)
+        elif not held and kind in self._engaged:
+            self._engaged.discard(kind)
+            told = f"Of the pods that {kind} none is held any longer: each has gone, or is to stay"
+            self._warn(Reason.BRAKE_RELEASED, told)
+            log.warning("brake released", pods=kind)
+
+    def _tell_held(self, unit: Unit, action: Evict, kind: str) -> None:
+        told = (
+            f"{action.message}, and so would many pods that {kind}: this one stays until a look "
+            f"{self._limits.pause_seconds:.0f} s later confirms it"
+        )
+        self._tell(unit, Reason.BRAKE_ENGAGED, told)
+
+
+def _may_have_a_job(pod: Pod) -> bool:
+    """Whether Slurm may be ending a pod that was not looked at yet. A new one has no job, and a
+    crowd of new ones must not hold up the endings of others.
+    """
+    return bool(pod.spec.node_name) or recorded_job(pod) is not None
+
+
+def _unseen(unit: Unit) -> bool:
+    return unit.job is not None and unit.job.state is None and not unit.job.missing
+
+
+def _ending(unit: Unit, kind: str) -> Ending | None:
+    """The end of its job that the last pulse has shown, where that is an end of the pod."""
+    state = None if unit.job is None else unit.job.state
+    if state is None or not state.ended or (unit.job is not None and unit.job.missing):
+        return None
+    ending = ending_of(state)
+    stays = ending.kept if kind == "run" else ending.again
+    return None if stays else ending

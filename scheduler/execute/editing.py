@@ -1,0 +1,117 @@
+"""How often what has changed about waiting pods reaches Slurm: a budget for what their authors
+edit, for each pod, each namespace and all, and one for what the site's policy makes of them.
+
+An edit costs its author one request, and Slurm up to thirty: a trial job, updates field by field,
+looks. Without a budget one pod edited in a loop made 720 calls a second. Another policy may change
+what all pods ask for at once, which is no author's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from scheduler.core.budgets import Turns
+from scheduler.core.reasons import Reason
+from scheduler.execute.tell import Teller
+from scheduler.observe.metrics import Metrics
+from scheduler.state.units import Unit
+
+# At once, and then one each so many seconds. A person who corrects a pod by hand meets none of
+# these; a script that edits a thousand pods of a namespace takes some minutes.
+POD: Final = (5, 20.0)
+NAMESPACE: Final = (200, 0.5)
+ALL: Final = (500, 0.25)
+# A thousand pods in 80 s, at some hundred requests a second.
+POLICY: Final = (200, 0.1)
+_BUDGETS: Final = {"pod": POD, "namespace": NAMESPACE, "all": ALL, "policy": POLICY}
+_ALL: Final = "all"
+# Mostly a shorter wait for what nobody did to the pod is over before anybody has read of it.
+_UNTOLD_SECONDS: Final = 3.0
+
+
+class EditPace:
+    """Asked before each submit or update that a change of a pod has brought about. `version` tells
+    one policy from the next.
+    """
+
+    def __init__(
+        self,
+        teller: Teller,
+        *,
+        version: Callable[[], int],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._teller = teller
+        self._version = version
+        self._metrics = metrics
+        self._clock = clock
+        self._turns = {scope: Turns[str](*budget) for scope, budget in _BUDGETS.items()}
+
+    async def pause(self, unit: Unit) -> float:
+        """Seconds until the change may reach Slurm, which the pod is told; 0 where it may now, and
+        counts. Raises KubeError.
+        """
+        now = self._clock()
+        tenants = self._tenants(unit)
+        for scope, tenant in tenants.items():
+            seconds = self._turns[scope].wait(tenant, unit.key, now)
+            if seconds:
+                await self._tell(unit, scope, seconds)
+                return seconds
+        for scope, tenant in tenants.items():
+            self._turns[scope].take(tenant, unit.key, now)
+        self.settle(unit)
+        return 0.0
+
+    def settle(self, unit: Unit) -> None:
+        """Its job is asked for what the policy in force makes of the pod: what differs later is an
+        edit, for as long as this policy holds.
+        """
+        unit.judged_by = self._version()
+
+    def forget(self, unit: Unit) -> None:
+        """Its pod is gone: those behind it come sooner."""
+        for scope, tenant in (_authors(unit) | {"policy": _ALL}).items():
+            self._turns[scope].leave(tenant, unit.key)
+
+    def _tenants(self, unit: Unit) -> dict[str, str]:
+        """Whose budgets count, by scope. What the policy has changed since the job was asked for,
+        and what a start finds changed, is not charged to an author.
+        """
+        return _authors(unit) if unit.judged_by == self._version() else {"policy": _ALL}
+
+    async def _tell(self, unit: Unit, scope: str, seconds: float) -> None:
+        self._metrics.edits_held.labels(scope).inc()
+        if scope == "policy":
+            await self._tell_of_policy(unit, seconds)
+            return
+        burst, each = _BUDGETS[scope]
+        what = {
+            "pod": "This pod is edited",
+            "namespace": f"Waiting pods of namespace {unit.namespace} are edited",
+            "all": "Waiting pods are edited",
+        }[scope]
+        message = (
+            f"{what} too often: after {burst} edits at once, one each {each:g} s reaches Slurm"
+        )
+        self._teller.warn(unit, Reason.EDITED_TOO_OFTEN, message)
+        message += f"; the next of this pod in {max(1, round(seconds))} s"
+        await self._teller.tell_waiting(unit, Reason.EDITED_TOO_OFTEN, message)
+
+    async def _tell_of_policy(self, unit: Unit, seconds: float) -> None:
+        if seconds < _UNTOLD_SECONDS:
+            return
+        turn = datetime.now(UTC) + timedelta(seconds=seconds)
+        message = (
+            "What the pod asks for is something else by the site's policy now, or changed while no "
+            f"scheduler ran. Such pods reach Slurm one after the other, {1 / POLICY[1]:g} a "
+            f"second: this one at about {turn:%H:%M:%S} UTC"
+        )
+        await self._teller.tell_waiting(unit, Reason.POLICY_CHANGED, message)
+
+
+def _authors(unit: Unit) -> dict[str, str]:
+    return {"pod": unit.key, "namespace": unit.namespace, "all": _ALL}

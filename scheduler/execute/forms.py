@@ -1,0 +1,42 @@
+"""What kind of job stands for a pod: its form, and who may share its node. Both are given with the
+submit, by the nodes that the job may get, and no update changes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from annotations import JobRequest
+from scheduler.core.edits import called
+from scheduler.execute.modes import Modes
+from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.kinds import NodeKinds
+from slurmapi import Job
+
+
+class Forms:
+    """Whether a pending job is of the right kind where its pod is moved to."""
+
+    def __init__(self, modes: Modes, gpu_sharing: GpuSharing, *, kinds: NodeKinds) -> None:
+        self._modes = modes
+        self._gpu_sharing = gpu_sharing
+        self._kinds = kinds
+
+    async def unfit(self, record: Job, request: JobRequest) -> str:
+        """Why the job cannot go on in the partition of the request; empty where it can, or where
+        that is unknown, which Slurm says best. Raises SlurmError where Slurm must be asked first,
+        and does not answer.
+        """
+        if not await self._kinds.knows(request.partition or ""):
+            return ""
+        former = replace(request, partition=record.partition)
+        moved = f"{called('partition', request)} was edited, and on the nodes there"
+        follows = "a new one follows, last in line"
+        here = await self._modes.choose(former.partition, former.required_nodes)
+        there = await self._modes.choose(request.partition, request.required_nodes)
+        if there.mode != here.mode:
+            return f"{moved} another form of job is needed ({there.why}): {follows}"
+        sharing = await self._gpu_sharing.of(request)
+        if sharing is not None and sharing != await self._gpu_sharing.of(former):
+            return f"{moved} its job must not share (--gpu-node-sharing): {follows}"
+        return ""

@@ -1,0 +1,87 @@
+"""How a pod is represented in Slurm: by an external job, or by one with a script.
+
+An external job ends at once, and its node goes to the next job while the pod's containers still
+have their grace. On a node with a slurmd that next job may be anybody's, so `auto` takes external
+jobs there only where the handover guard holds it back. Existing jobs keep the form they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from scheduler.execute.placeholder import Mode
+from scheduler.hooks.heartbeat import Heartbeat
+from scheduler.nodes.kinds import NodeKinds
+from scheduler.slurm.slurmctld import Slurmctld
+from slurmapi import SlurmClient, SlurmError, SlurmRefused
+
+Setting = Literal["auto", "external", "script"]
+
+_NOT_AVAILABLE: Final = 2014
+"""Slurm's number for: no node that this job may use is as it asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A form, and why it was chosen. `mixed`: nodes without a slurmd are there too, which no script
+    reaches.
+    """
+
+    mode: Mode
+    why: str
+    mixed: bool = False
+
+    def is_over(self, error: SlurmError) -> bool:
+        """Whether no node with a slurmd can take the script: as an external job the pod can get
+        none but nodes without one, which need no guard.
+        """
+        refused = isinstance(error, SlurmRefused) and error.error_number == _NOT_AVAILABLE
+        return self.mixed and refused
+
+
+class Modes:
+    """Chooses for each submit anew, by what is known then."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        slurm: SlurmClient,
+        *,
+        kinds: NodeKinds,
+        heartbeat: Heartbeat,
+        slurmctld: Slurmctld,
+    ) -> None:
+        self._setting = setting
+        self._slurm = slurm
+        self._kinds = kinds
+        self._heartbeat = heartbeat
+        self._slurmctld = slurmctld
+
+    async def choose(self, partition: str | None = None, nodes: Collection[str] = ()) -> Choice:
+        """For a job in these partitions, or on these nodes where it names some. Raises SlurmError
+        where Slurm must be asked first, and does not answer.
+        """
+        if self._setting != "auto":
+            return Choice(self._setting, f"--placeholder-mode={self._setting}")
+        version = await self._slurm.negotiate()
+        if not version.supports_external:
+            return Choice("script", f"auto: {version} of Slurm's API has no external jobs")
+        kinds = await self._kinds.of(partition, nodes)
+        if kinds.external and not kinds.with_slurmd:
+            return Choice("external", "auto: the nodes have no slurmd")
+        await self._slurmctld.first()
+        if guard := self._heartbeat.installed:
+            return Choice("external", f"auto: {guard}")
+        return Choice(
+            "script",
+            "auto: the nodes have a slurmd, and no handover guard is known to be installed",
+            mixed=kinds.external > 0,
+        )
+
+    def unguarded(self) -> int:
+        """How many nodes with a slurmd external jobs may get although no guard is known."""
+        if self._setting != "external" or self._heartbeat.installed:
+            return 0
+        return self._kinds.with_slurmd()

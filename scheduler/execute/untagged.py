@@ -1,0 +1,100 @@
+"""Ends jobs of our own submits whose owner tag something has taken away, and says so on the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from scheduler.core.actions import TakeBack
+from scheduler.core.backoff import doubled
+from scheduler.core.naming import JOB_ID, Owner, stands_for
+from scheduler.core.reasons import Reason
+from scheduler.execute.cancel import Canceller
+from scheduler.execute.tell import Teller
+from scheduler.kube.api import KubeApi
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.ownership import soon
+from scheduler.state.units import Unit, Units
+from slurmapi import Job, SlurmClient, SlurmNoSuchJob
+
+log = structlog.get_logger(__name__)
+
+# Until an administrator has mended the plugin, each try costs Slurm a job for nothing.
+_FIRST_SECONDS: Final = 60.0
+_LONGEST_SECONDS: Final = 1800.0
+
+
+class Untagged:
+    """Such a job is known only by what the answer to its submit said, so it goes while that is
+    remembered.
+    """
+
+    def __init__(
+        self,
+        kube: KubeApi,
+        slurm: SlurmClient,
+        *,
+        owner: Owner,
+        canceller: Canceller,
+        units: Units,
+        teller: Teller,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._owner = owner
+        self._canceller = canceller
+        self._units = units
+        self._teller = teller
+        self._metrics = metrics
+        self._clock = clock
+
+    async def take_back(self, unit: Unit, action: TakeBack) -> None:
+        """Raises SlurmError and KubeError; nothing is forgotten before the job has been ended."""
+        found = await self._read(action)
+        if found is not None and stands_for(found.admin_comment, unit.key, owner=self._owner):
+            if (
+                unit.job is not None
+            ):  # somebody has put the tag back: the next pass has it looked at
+                unit.job.doubt(self._clock())
+            return
+        if found is not None:
+            await self._canceller.cancel(action.job_id, send_by=soon())
+        await self._kube.patch_pod_status(
+            unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
+        )
+        self._units.set_job(unit, None)
+        unit.recorded = unit.unfit_since = unit.refused = None
+        pause = doubled(_FIRST_SECONDS, unit.setbacks, longest_seconds=_LONGEST_SECONDS)
+        unit.setbacks += 1
+        unit.submit_at = self._clock() + pause
+        await self._tell(unit, action.job_id, pause)
+
+    async def _read(self, action: TakeBack) -> Job | None:
+        """The very job, as it is now; None where it is gone, or the id is another's."""
+        try:
+            job = await self._slurm.job(action.job_id)
+        except SlurmNoSuchJob:
+            return None
+        same = (job.name, job.submit_time) == (action.name, action.submit_time)
+        return job if same and not job.state.ended else None
+
+    async def _tell(self, unit: Unit, job_id: int, pause: float) -> None:
+        told = (
+            f"Slurm job {job_id} was submitted for the pod and cancelled again: its AdminComment, "
+            "by which the scheduler knows its jobs, is not what was submitted. Most likely a "
+            "job_submit plugin of Slurm (JobSubmitPlugins in slurm.conf) sets admin_comment: have "
+            f"it leave that of this scheduler's jobs as it is. Tried again in {pause:.0f} s"
+        )
+        self._metrics.actions.labels("submit", "untagged").inc()
+        self._teller.event(unit, Reason.SLURM_REJECTED, told)
+        log.warning(
+            "job without its owner tag cancelled",
+            namespace=unit.namespace,
+            pod=unit.name,
+            job_id=job_id,
+        )
+        await self._teller.tell_waiting(unit, Reason.SLURM_REJECTED, told)

@@ -1,0 +1,38 @@
+"""What a pod's annotation says of its job is a claim: the pod's author can write it too.
+
+A claim costs its own unit one look. Until that has shown our tag for this very unit, nothing is
+done by it; one that Slurm refutes is the same as no annotation, so that the census has the word.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.core.naming import Owner, stands_for
+from scheduler.state.units import Unit, Units
+
+BEFORE_US: Final = float("-inf")
+"""In doubt since then: a process before this one may have submitted for the unit."""
+
+
+def unweighed(unit: Unit) -> bool:
+    """Whether its claim is yet to be looked at, or what the look has shown yet to be weighed."""
+    return unit.job is not None and unit.job.claimed
+
+
+def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
+    """Believe the claim of the unit where a look has proven it, and drop it where one has refuted
+    it. `covered` says that a job which nobody recorded would have been found by now.
+    """
+    job = unit.job
+    if job is None or not job.claimed:
+        return
+    if job.record is None:
+        refuted = job.refuted
+    else:
+        refuted = not stands_for(job.record.admin_comment, unit.key, owner=owner)
+        job.claimed = refuted
+    if refuted:
+        units.set_job(unit, None)
+        unit.others_job = None if job.record is None else job.job_id
+        unit.doubt_since = None if covered else BEFORE_US

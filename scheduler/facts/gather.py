@@ -1,0 +1,549 @@
+"""From the caches to the facts of one unit: what `decide` gets to see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from annotations import (
+    ContainerResources,
+    JobRequest,
+    PodSpec,
+    Problem,
+    Requirement,
+    Rules,
+    longest_grace,
+    parse,
+)
+from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
+from scheduler.core.fitness import Place, Wishes
+from scheduler.core.gres import types_of
+from scheduler.core.inway import InWay
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, OWN_PREFIX, Owner, read_tag, stands_for
+from scheduler.core.proof import proves_binding
+from scheduler.core.tenure import Tenure, learnt
+from scheduler.core.uncharged import uncharged
+from scheduler.facts.bulk import excess
+from scheduler.facts.claims import BEFORE_US, unweighed, weigh
+from scheduler.facts.outcome import outcome_of
+from scheduler.facts.readings import Readings
+from scheduler.facts.requirements import Requirements
+from scheduler.facts.successors import Successors
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
+from scheduler.kube.wire import PodSpec as KubePodSpec
+from scheduler.nodes.coverage import Coverage
+from scheduler.nodes.fit import UNKNOWN, Nodes, Survey
+from scheduler.nodes.surroundings import Surroundings
+from scheduler.policy.rulebook import Rulebook
+from scheduler.slurm.ended_jobs import Unexplained
+from scheduler.slurm.slurmctld import LEAST_JOB_AGE
+from scheduler.state.lingering import is_dead, remains_by, remains_of
+from scheduler.state.units import Placeholder, Unit, Units
+from slurmapi.model import Job
+
+_LONGEST_JOB_ID = len(str(2**32))
+# From here on slurmrestd takes no number for an id (422, error 9000, measured on 26.05.5 and
+# 24.11.5): NO_VAL of slurm.h, INFINITE above it, and one below.
+_NO_JOB_ID = 2**32 - 3
+_NO_WISHES = Wishes()
+_NEW = frozenset({PodStage.GATED, PodStage.WAITING})
+
+
+class Covered(Protocol):
+    """What the census has looked through."""
+
+    def __call__(self, created: datetime | None, /, *, runs: bool = False) -> bool:
+        """As Census.covers."""
+
+
+class Look:
+    """Reads the caches and what is remembered, and says how things stand."""
+
+    def __init__(
+        self,
+        *,
+        pods: Joined[Pod],
+        nodes: Nodes,
+        surroundings: Surroundings,
+        requirements: Requirements,
+        units: Units,
+        owner: Owner,
+        rules: Rules,
+        rulebook: Rulebook,
+        clock: Callable[[], float],
+        looked_through: Callable[[], bool],
+        covered: Covered,
+        coverage: Coverage,
+        successors: Successors,
+        min_job_age: Callable[[], int | None],
+        accounting_storage: Callable[[], str | None] = lambda: None,
+        evict_suspended: bool = True,
+    ) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._surroundings = surroundings
+        self._requirements = requirements
+        self._units = units
+        self._owner = owner
+        self._clock = clock
+        self._looked_through = looked_through
+        self._covered = covered
+        self._coverage = coverage
+        self._successors = successors
+        self._min_job_age = min_job_age
+        self._accounting_storage = accounting_storage
+        self._evict_suspended = evict_suspended
+        self._rulebook = rulebook
+        self._rules = rules
+        self._judges_grace = True
+        self._readings = Readings(_Parser(rules, rulebook))
+
+    def unit(self, key: str) -> Unit | None:
+        """The unit of that key; one that is new to us is made from its pod."""
+        unit = self._units.get(key)
+        pod = self._pods.get(key)
+        if unit is not None or pod is None:
+            return unit
+        meta = pod.metadata
+        if not self._rulebook.knows(meta.namespace):
+            return None  # the watch of Namespaces brings it up again
+        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock(), told=_told(pod))
+        if stage_of(pod, bound=False) in _NEW:
+            unit.forerunner = self._successors.take(pod)
+        unit.runs = bool(pod.spec.node_name) and not pod.finished
+        job_id = recorded_job(pod)
+        if job_id is not None:
+            unit.job, unit.recorded = Placeholder(job_id, claimed=True), job_id
+        elif not pod.finished and not self._covered(meta.creation_timestamp, runs=unit.runs):
+            unit.doubt_since = BEFORE_US
+        return self._units.add(unit)
+
+    def facts(self, unit: Unit) -> UnitFacts:
+        """Everything known of the unit now."""
+        pod = self._pods.get(unit.key)
+        if pod is not None:
+            self.parting(pod)
+        else:
+            self._readings.forget(unit.key)
+        created = None if pod is None else pod.metadata.creation_timestamp
+        covered = self._covered(created, runs=unit.runs)
+        weigh(unit, self._units, owner=self._owner, covered=covered)
+        bulky = None if pod is None or pod.spec.node_name else excess(pod)
+        request, remarks, refused = ((), (), ()) if pod is None else self._read(pod, unit, bulky)
+        if pod is not None and not pod.spec.node_name and bulky is None:
+            request, remarks = self._required(pod, request, remarks)
+        corrected = unit.refused not in {None, request}
+        read = pod if bulky is None else None
+        uncompared = self._uncompared(unit, read)
+        survey = UNKNOWN if read is None or read.spec.node_name else self._surroundings.survey(read)
+        # What is refused is bound to no Node: whether it would fit there is not asked.
+        places = self._places(unit, read, compared=uncompared is None)
+        update_refused = unit.update_refused is not None and unit.update_refused == request
+        return UnitFacts(
+            key=unit.key,
+            owner=self._owner,
+            pods=() if pod is None else (self._pod(pod, unit),),
+            request=request,
+            refused=refused,
+            accepted=self._accepted(unit) if refused else {},
+            job=unit.job_facts(
+                looked_through=self._looked_through(),
+                since=self._units.believed_since(self._clock()),
+            ),
+            nodes=places,
+            in_way=self._in_way(unit, pod, places),
+            submit_at=0.0 if corrected else unit.submit_at,
+            held_until=0.0 if unit.forerunner is None else unit.forerunner.until,
+            held_why="" if unit.forerunner is None else unit.forerunner.told,
+            update_at=unit.update_at if update_refused else 0.0,
+            readmit_at=unit.readmit_at,
+            readmit_refused=unit.readmit_refused,
+            untaken=unit.untaken if update_refused else "",
+            unfit_since=unit.unfit_since,
+            unlisted=self._nodes.unlisted,
+            uncompared_since=uncompared,
+            excluded=self._excluded(unit, survey),
+            nowhere="" if unit.job is not None else survey.nowhere,
+            refused_bind=unit.refused_bind,
+            bound_by_us=self._bound_by_us(pod, unit),
+            unrecorded=self._unrecorded(unit),
+            unjudged=not self._rulebook.knows(unit.namespace),
+            remarks=remarks,
+            outcome=unit.outcome or ("pod gone" if pod is None else ""),
+            epoch=time.time(),
+            evict_suspended=self._evict_suspended,
+            tenure=self._tenure(unit, pod, request),
+            lingers_until=self._lingers_until(unit) if pod is None else 0.0,
+            longest_grace=self._longest_grace(),
+        )
+
+    def _in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
+        """For a pod that waits; of one that is on a Node it is noted how it stands there."""
+        if pod is None:
+            return None
+        if pod.spec.node_name or unit.bound:
+            self._coverage.saw(unit)
+            return None
+        return self._coverage.in_way(unit, [it.target for it in places.values() if it.target])
+
+    def _unrecorded(self, unit: Unit) -> bool:
+        """Where the pod takes no annotation now, its binding brings it along, and a census finds
+        the job until then.
+        """
+        if unit.job is None or self._clock() < unit.status_pause.until:
+            return False
+        return unit.job.job_id != unit.recorded
+
+    def parting(self, pod: Pod) -> None:
+        """Remember how the pod ends, if it does: this may be the last that is seen of it."""
+        unit = self._units.get(pod.metadata.uid)
+        if unit is not None:
+            unit.outcome = outcome_of(pod) or unit.outcome
+            unit.remains, unit.orphaned = remains_of(pod), False
+            self._successors.saw(unit, pod)
+
+    def use_kill_wait(self, seconds: int | None) -> None:
+        """Judge grace periods by this KillWait from now on, and none where it is not known."""
+        self._judges_grace = seconds is not None
+        if seconds is not None:
+            self._rules = replace(self._rules, kill_wait_seconds=seconds)
+        self._readings = Readings(_Parser(self._rules, self._rulebook))
+
+    def _tenure(
+        self, unit: Unit, pod: Pod | None, request: JobRequest | tuple[Problem, ...]
+    ) -> Tenure:
+        if pod is None or not pod.spec.node_name:
+            return unit.tenure
+        job = unit.job
+        if job is not None and job.record is not None and self._owned(unit, job.record):
+            unit.tenure = learnt(unit.tenure, job.record, now=self._clock(), epoch=time.time())
+        until = unit.tenure.until
+        if until is None and isinstance(request, JobRequest):
+            until = _by_kubelet(pod, request)
+        young = job is not None and job.lost_within(self._min_job_age() or LEAST_JOB_AGE)
+        return replace(unit.tenure, until=until, lost_young=young)
+
+    def _lingers_until(self, unit: Unit) -> float:
+        """The pod is gone: until when what it left may run."""
+        remains = unit.remains
+        if remains is None and unit.orphaned and unit.job is not None and unit.job.record:
+            remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)
+        if remains is None:
+            return 0.0
+        if remains.gone_at is None:
+            remains = unit.remains = replace(remains, gone_at=self._clock())
+        dead = self._nodes.read and is_dead(self._nodes.facts(remains.node))
+        return 0.0 if dead else remains.until
+
+    def _longest_grace(self) -> int | None:
+        if not self._judges_grace or self._rules.grace_policy == "guarded":
+            return None
+        return longest_grace(self._rules)
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod of that uid, as last seen."""
+        return self._pods.get(uid)
+
+    def claim(self, uid: str, target: str) -> bool:
+        """Whether the pod still fits on that Node, which is kept for it then."""
+        pod = self._pods.get(uid)
+        return pod is None or self._surroundings.claim(pod, target)
+
+    def _uncompared(self, unit: Unit, pod: Pod | None) -> float | None:
+        if pod is None or pod.spec.node_name:
+            return None
+        return self._surroundings.waits_since(pod, holds_nodes=bool(_held(unit)))
+
+    def _places(self, unit: Unit, pod: Pod | None, *, compared: bool) -> dict[str, Place]:
+        places = {node: self._place(node, pod, compared=compared) for node in _held(unit)}
+        return {node: place for node, place in places.items() if place is not None}
+
+    def _place(self, node: str, pod: Pod | None, *, compared: bool) -> Place | None:
+        """As its own wishes say first, and then the pods that are there, once the pod is compared
+        with them.
+        """
+        place = self._nodes.place(node, _NO_WISHES if pod is None else pod.spec.wishes)
+        if place is None or place.unfit is not None or pod is None or pod.spec.node_name:
+            return place
+        if not compared:
+            return place
+        return replace(place, unfit=self._surroundings.unfit(pod, place.target))
+
+    def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:
+        learnt = unit.exclusions.active(self._clock())
+        return {**survey.ruled_out, **learnt} if learnt else survey.ruled_out
+
+    def _accepted(self, unit: Unit) -> Mapping[str, str]:
+        record = None if unit.job is None else unit.job.record
+        if record is None or not self._owned(unit, record):
+            return {}
+        tag = read_tag(record.admin_comment)
+        return {} if tag is None else tag.asked
+
+    def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
+        meta = pod.metadata
+        return PodFacts(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            stage=stage_of(pod, bound=bool(unit.bound.get(meta.uid))),
+            node=self._node(pod, unit),
+            placed_by_us=_placed_by_us(pod, unit),
+            grace_seconds=pod.spec.termination_grace_period_seconds,
+            ends_at=meta.annotations.get(ENDS_AT, "") if unit.ends_at is None else unit.ends_at,
+            deletion_grace_seconds=(
+                None if meta.deletion_timestamp is None else meta.deletion_grace_period_seconds
+            ),
+        )
+
+    def _bound_by_us(self, pod: Pod | None, unit: Unit) -> bool:
+        record = None if unit.job is None else unit.job.record
+        if pod is not None and record is not None and not unit.bound_by_us:
+            node = self._node(pod, unit)
+            unit.bound_by_us = proves_binding(record, unit.key, owner=self._owner, node=node)
+        return unit.bound_by_us
+
+    def unexplained(self) -> Unexplained:
+        """The pods that run and have no job of which Slurm has shown that it is theirs."""
+        running = [pod for pod in self._pods if pod.spec.node_name and not pod.finished]
+        units = {pod.metadata.uid: self._units.get(pod.metadata.uid) for pod in running}
+        return Unexplained(
+            {
+                pod.metadata.uid: pod.metadata.creation_timestamp
+                for pod in running
+                if (unit := units[pod.metadata.uid]) is None or unit.job is None or unit.job.claimed
+            },
+            pending=any(it is None or unweighed(it) for it in units.values()),
+        )
+
+    def slurm_node(self, unit: Unit) -> str:
+        """The Slurm node behind the Node of a unit's pod; empty where it has none, or that is not
+        known.
+        """
+        pod = self._pods.get(unit.key)
+        return "" if pod is None else self._node(pod, unit)
+
+    def _node(self, pod: Pod, unit: Unit) -> str:
+        """The Slurm node of a bound pod. What an annotation says counts only as far as the mapping
+        agrees: the pod's author can write it too.
+        """
+        # What this process has written counts where the watch does not show it yet.
+        target = pod.spec.node_name or unit.bound.get(pod.metadata.uid, "")
+        if not target:
+            return ""
+        record = unit.job.record if unit.job is not None else None
+        held = () if record is None else record.nodes
+        among = (pod.metadata.annotations.get(NODES, ""), *held)
+        return self._nodes.node_of(target, among=among) or ""
+
+    def _read(self, pod: Pod, unit: Unit, bulky: Problem | None) -> _Reading:
+        large = pod.oversize
+        if large is not None and not (pod.spec.node_name and pod.spec.containers):
+            return (Problem(large.part, large.size, large.most),), (), ()
+        if bulky is not None and not pod.spec.node_name:
+            return (bulky,), (), ()
+        edition = self._rulebook.edition(pod.metadata.namespace)
+        # The grace of a pod that runs was accepted: its node is asked for anew all the same.
+        judged = self._judges_grace and not pod.spec.node_name
+        types = self._gpu_types(unit)
+        spec = _Spec(pod, edition, grace_counts=judged, gpu_types=types)
+        return self._readings.of(pod.metadata.uid, spec)
+
+    def _required(
+        self, pod: Pod, request: JobRequest | tuple[Problem, ...], remarks: tuple[Remark, ...]
+    ) -> tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]:
+        """With what the pod requires and nobody would honour."""
+        if isinstance(request, JobRequest):
+            remarks = (*remarks, *uncharged(request, self._accounting_storage()))
+        problems, passed = self._requirements.judge(pod)
+        if problems:
+            known = () if isinstance(request, JobRequest) else request
+            request = (*known, *problems)
+        return request, (*remarks, *passed)
+
+    def _gpu_types(self, unit: Unit) -> frozenset[str] | None:
+        """Those that Slurm has, and the one that the unit's own job was asked for: where its nodes
+        are away while we start, a job that waits for them shall not be taken for another.
+        """
+        known = self._nodes.gpu_types
+        record = None if unit.job is None else unit.job.record
+        if known is None or record is None:
+            return known
+        own = types_of(record.gres.replace("gres/", ""), name="gpu")
+        # Whose job it is costs a decoding of its tag, and nearly always there is nothing to add.
+        return known if own <= known or not self._owned(unit, record) else known | own
+
+    def _owned(self, unit: Unit, record: Job) -> bool:
+        return stands_for(record.admin_comment, unit.key, owner=self._owner)
+
+
+def _held(unit: Unit) -> tuple[str, ...]:
+    """The nodes that its job holds."""
+    record = None if unit.job is None else unit.job.record
+    return () if record is None else record.nodes
+
+
+def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
+    """When its time is over, where nothing is known of any job of it: the kubelet says when it
+    began, and the pod how long it may run.
+    """
+    began = pod.status.start_time
+    if began is None or request.time_limit_minutes is None:
+        return None
+    return began.timestamp() + 60.0 * request.time_limit_minutes
+
+
+def recorded_job(pod: Pod) -> int | None:
+    """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
+    text = pod.metadata.annotations.get(JOB_ID, "")
+    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
+    job_id = int(text) if plain else 0
+    return job_id if 0 < job_id < _NO_JOB_ID else None
+
+
+def stage_of(pod: Pod, *, bound: bool) -> PodStage:
+    """How far the pod has come; `bound` when a binding was made that the watch may not show yet."""
+    if pod.finished:
+        return PodStage.FINISHED
+    going = pod.metadata.deletion_timestamp is not None
+    if pod.spec.node_name or bound:
+        return PodStage.DEPARTING if going else PodStage.BOUND
+    if going:
+        return PodStage.WITHDRAWN
+    return PodStage.GATED if pod.spec.scheduling_gates else PodStage.WAITING
+
+
+def _told(pod: Pod) -> tuple[str, str]:
+    """What a former process told last, so that it is not told again."""
+    scheduled = pod.condition("PodScheduled")
+    return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
+
+
+def _placed_by_us(pod: Pod, unit: Unit) -> bool:
+    return (
+        pod.metadata.uid in unit.bound
+        or unit.job is not None
+        or recorded_job(pod) is not None
+        or NODES in pod.metadata.annotations
+    )
+
+
+_Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...], tuple[Problem, ...]]
+"""What a pod asks for; what is to be said of that; why a pod that runs would be refused now."""
+
+
+class _Spec:
+    """A pod's part that the parser reads; two of one pod with one key are read the same."""
+
+    __slots__ = ("gpu_types", "grace_counts", "key", "pod")
+
+    def __init__(
+        self,
+        pod: Pod,
+        edition: Hashable,
+        *,
+        grace_counts: bool,
+        gpu_types: frozenset[str] | None,
+    ) -> None:
+        self.pod = pod
+        self.grace_counts = grace_counts
+        self.gpu_types = gpu_types
+        # Grace is immutable; annotations are not, but ours change them often. Resources change by
+        # pods/resize, selector and affinity while a scheduling gate holds the pod.
+        spec = pod.spec
+        self.key: Hashable = (
+            edition,
+            grace_counts,
+            gpu_types,
+            bool(pod.spec.node_name),
+            pod.metadata.uid,
+            spec.active_deadline_seconds,
+            spec.affinity and spec.affinity.node_affinity,
+            _asked(spec),
+            *sorted(spec.node_selector.items()),
+            *sorted(_ours(pod.metadata.annotations)),
+        )
+
+
+def _asked(spec: KubePodSpec) -> Hashable:
+    containers = (it.resources for it in (*spec.init_containers, *spec.containers))
+    parts = containers if spec.resources is None else (spec.resources, *containers)
+    return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)
+
+
+def _ours(found: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What its author asks for; what is under no prefix of ours is not kept (`kube/slim.py`)."""
+    return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]
+
+
+class _Parser:
+    """`annotations.parse` for a pod as Kubernetes sends it, by the site's policy."""
+
+    def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
+        self._rules = rules
+        self._rulebook = rulebook
+
+    def __call__(self, spec: _Spec) -> _Reading:
+        verdict = self._rulebook.judge(spec.pod)
+        if isinstance(verdict, Problem):
+            return (verdict,), (), ()
+        rules = replace(
+            self._rules,
+            known_gpu_types=spec.gpu_types,
+            grace_policy=self._rules.grace_policy if spec.grace_counts else "guarded",
+        )
+        request = self._parse(spec.pod, verdict.annotations, rules)
+        if not isinstance(request, JobRequest):
+            return (*request, *verdict.problems), verdict.remarks, ()
+        if spec.pod.spec.node_name:
+            return request, verdict.remarks, verdict.problems
+        return verdict.problems or request, verdict.remarks, ()
+
+    def _parse(
+        self, pod: Pod, annotations: Mapping[str, str], rules: Rules
+    ) -> JobRequest | tuple[Problem, ...]:
+        whole = pod.spec.resources or ResourceRequirements()
+        return parse(
+            PodSpec(
+                annotations=annotations,
+                containers=tuple(map(_resources, pod.spec.containers)),
+                init_containers=tuple(map(_resources, pod.spec.init_containers)),
+                overhead=_texts(pod.spec.overhead),
+                requests=_texts(whole.requests),
+                limits=_texts(whole.limits),
+                node_selector=pod.spec.node_selector,
+                node_affinity=_required_affinity(pod),
+                termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+                active_deadline_seconds=pod.spec.active_deadline_seconds,
+            ),
+            rules,
+        )
+
+
+def _required_affinity(pod: Pod) -> tuple[tuple[Requirement, ...], ...] | None:
+    """The terms of which one must match, None where the pod has no such affinity."""
+    of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+    required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
+    if not required:
+        return None
+    return tuple(
+        tuple(Requirement(it.key, it.operator, it.values) for it in term.match_expressions)
+        for term in required.node_selector_terms or ()
+    )
+
+
+def _resources(container: Container) -> ContainerResources:
+    return ContainerResources(
+        name=container.name,
+        requests=_texts(container.resources.requests),
+        limits=_texts(container.resources.limits),
+        restartable=container.restart_policy == "Always",
+    )
+
+
+def _texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in quantities.items()}
