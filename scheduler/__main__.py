@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import scheduler
-from scheduler import flags, logs, settings, startup
+from scheduler.config import flags, settings
 from scheduler.demo import main as demo
-from scheduler.elector import LeaseLostError
+from scheduler.election.elector import LeaseLostError
 from scheduler.kube.errors import went_back
+from scheduler.kube.identity import ClusterIdError
 from scheduler.kube.session import KubeConfigError
+from scheduler.listen import descriptors
+from scheduler.observe import logs
+from scheduler.observe.redacted import redacted
 from scheduler.sandbox import main as sandbox
-from scheduler.scope import ClusterIdError
+from scheduler.service import startup
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, unknown = parser().parse_known_args(words)
     if unknown:
         near = flags.near(unknown[0]) if arguments.command is _run else ""
-        arguments.parser.error(f"there is no {' '.join(unknown)}{near}")
+        # What stands behind it may be a secret, such as the value of a flag that is misspelt.
+        name = redacted(unknown[0].partition("=")[0])
+        arguments.parser.error(f"there is no {name}{near}")
     try:
         status: int = arguments.command(arguments)
     except KeyboardInterrupt:
@@ -87,6 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
         given = flags.load(arguments)
         logs.set_up(given.zap_log_level, given.log_format)
         _settle_memory()
+        descriptors.raise_limit()
         asyncio.run(startup.run(given))
     except settings.SettingsError as error:
         print(error, file=sys.stderr)

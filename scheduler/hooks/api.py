@@ -8,6 +8,7 @@ still in the way. 503: not known. 429: too many wait already. Each connection se
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,18 +18,20 @@ from aiohttp import hdrs, web
 
 from scheduler.hooks.guard import Answer, Guard, Verdict
 from scheduler.hooks.secrets import Secrets
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
 from slurmapi import HostlistError, expand_hostlist
 
 # Some thousand node names of no regular pattern.
 LARGEST_BODY: Final = 64 * 1024
 LONGEST_WAIT_SECONDS: Final = 50.0
 """Below the minute after which proxies lose their patience."""
-_BODY_SECONDS: Final = 5.0
+BODY_SECONDS: Final = 5.0
 _MOST_FIELDS: Final = 8
 _MOST_DIGITS: Final = 10
 # Waits of one kind at a time: a thousand placeholders that end at once leave room for the guard.
 MOST_WAITS: Final = 512
+# A job's user has the token of its unit, and must not take the places of all others with it.
+MOST_WAITS_OF_A_UNIT: Final = 4
 _LONGEST_TOLD: Final = 20
 
 _STATUS: Final[Mapping[Answer, int]] = {
@@ -50,11 +53,13 @@ class Limits:
 
     wait_seconds: float = LONGEST_WAIT_SECONDS
     waits: int = MOST_WAITS
-    body_seconds: float = _BODY_SECONDS
+    body_seconds: float = BODY_SECONDS
 
 
 class HooksApi:
-    """The routes; `hinted` is told the id of a job that has changed.
+    """The routes; `hinted` is told the id of a job that has changed, `beat` is called with each
+    question to the guard, and `waits_on` is told the connection of a known caller who waits for its
+    answer.
 
     Where another process leads (`leads` is false) the guard is answered all the same: that takes no
     more than the pods. A hint would be lost on this process, and a placeholder's question is a hint
@@ -67,7 +72,9 @@ class HooksApi:
         *,
         secrets: Secrets,
         hinted: Callable[[int], None],
+        beat: Callable[[], None],
         leads: Callable[[], bool],
+        waits_on: Callable[[object], None],
         metrics: Metrics,
         clock: Callable[[], float],
         limits: Limits | None = None,
@@ -75,12 +82,14 @@ class HooksApi:
         self._guard = guard
         self._secrets = secrets
         self._hinted = hinted
+        self._beat = beat
         self._leads = leads
+        self._waits_on = waits_on
         self._metrics = metrics
         self._clock = clock
         self._limits = limits or Limits()
         self._waits = {"guard": 0, "gone": 0}
-        self._admitted: set[object] = set()
+        self._waits_of: Counter[str] = Counter()
 
     def app(self) -> web.Application:
         """The application to serve."""
@@ -89,10 +98,6 @@ class HooksApi:
         app.router.add_post("/v1/units/{unit}/gone", self._ask_gone)
         app.router.add_post("/v1/hints", self._hint)
         return app
-
-    def admitted(self, connection: object) -> bool:
-        """Whether the connection carries a request whose caller is known."""
-        return connection in self._admitted
 
     @web.middleware
     async def _one_request(
@@ -108,8 +113,6 @@ class HooksApi:
             response = _said(408, "the body did not come in time")
         except web.HTTPException as error:
             response = _said(error.status, error.reason)
-        finally:
-            self._admitted.discard(request.protocol)
         response.force_close()
         return response
 
@@ -118,9 +121,10 @@ class HooksApi:
         fields = await self._fields(request)
         job_id, nodes = _job_id(fields), _nodes(fields)
         seconds = self._seconds(fields)
+        self._beat()
         self._hinted(job_id)
         return await self._waited(
-            "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
+            request, "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
         )
 
     async def _ask_gone(self, request: web.Request) -> web.Response:
@@ -129,7 +133,16 @@ class HooksApi:
         seconds = self._seconds(await self._fields(request))
         if not self._leads():
             return _said(200, "gone") if await self._guard.is_over(unit) else _not_the_leader()
-        return await self._waited("gone", lambda: self._guard.gone(unit, seconds=seconds))
+        if self._waits_of[unit] >= MOST_WAITS_OF_A_UNIT:
+            return self._too_many("gone", self._waits_of[unit])
+        self._waits_of[unit] += 1
+        try:
+            return await self._waited(
+                request, "gone", lambda: self._guard.gone(unit, seconds=seconds)
+            )
+        finally:
+            self._waits_of[unit] -= 1
+            self._waits_of += Counter()  # which drops those that are 0
 
     async def _hint(self, request: web.Request) -> web.Response:
         await self._admit(request)
@@ -152,7 +165,6 @@ class HooksApi:
         )
         if not known:
             raise web.HTTPUnauthorized
-        self._admitted.add(request.protocol)
 
     async def _fields(self, request: web.Request) -> dict[str, str]:
         async with asyncio.timeout(self._limits.body_seconds):
@@ -176,10 +188,12 @@ class HooksApi:
             raise BadRequestError(f"wait: {_shown(text)}: expected whole seconds")
         return min(max(float(text), 1.0), self._limits.wait_seconds)
 
-    async def _waited(self, kind: str, ask: Callable[[], Awaitable[Verdict]]) -> web.Response:
+    async def _waited(
+        self, request: web.Request, kind: str, ask: Callable[[], Awaitable[Verdict]]
+    ) -> web.Response:
         if self._waits[kind] >= self._limits.waits:
-            self._metrics.hook_seconds.labels(kind, "refused").observe(0.0)
-            return _said(429, f"{self._waits[kind]} wait already, ask again in a moment")
+            return self._too_many(kind, self._waits[kind])
+        self._waits_on(request.protocol)
         self._waits_now(kind, +1)
         began = self._clock()
         try:
@@ -188,6 +202,10 @@ class HooksApi:
             self._waits_now(kind, -1)
         self._metrics.hook_seconds.labels(kind, verdict.answer).observe(self._clock() - began)
         return _said(_STATUS[verdict.answer], _told(verdict))
+
+    def _too_many(self, kind: str, waits: int) -> web.Response:
+        self._metrics.hook_seconds.labels(kind, "refused").observe(0.0)
+        return _said(429, f"{waits} wait already, ask again in a moment")
 
     def _waits_now(self, kind: str, more: int) -> None:
         self._waits[kind] += more

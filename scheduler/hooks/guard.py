@@ -8,7 +8,7 @@ question came: the job that starts now may have got its place from one that ende
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final
@@ -17,14 +17,13 @@ import structlog
 
 from scheduler.core.naming import Owner, read_tag, stands_for
 from scheduler.hooks.fresh import FreshStates
-from scheduler.hooks.presence import Presence
-from scheduler.slurmwatch import look
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.nodes.presence import Presence
+from scheduler.slurm.pulse import look
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJob
 
 log = structlog.get_logger(__name__)
 
-_HOLDING: Final = frozenset({BaseState.RUNNING, BaseState.SUSPENDED})
 # News of pods come by themselves; what Slurm says is asked anew this often while somebody waits.
 _AGAIN_SECONDS: Final = 2.0
 _TRY_AGAIN_SECONDS: Final = 0.5
@@ -66,6 +65,7 @@ class Guard:
         synced: Callable[[], Awaitable[None]],
         kube_node: Callable[[str], str],
         clock: Callable[[], float],
+        keeps_suspended: bool,
     ) -> None:
         self._client = client
         self._units = units
@@ -75,6 +75,10 @@ class Guard:
         self._synced = synced
         self._kube_node = kube_node
         self._clock = clock
+        # What runs in place of a suspended job computes on the same cores, so its pod is in the
+        # way, unless the site has chosen that it stays: to wait for it would help nobody.
+        kept = {BaseState.SUSPENDED} if keeps_suspended else set()
+        self._holding = frozenset({BaseState.RUNNING} | kept)
 
     async def clear(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> Verdict:
         """Wait, for `seconds` at most, until the job's processes may start on these nodes.
@@ -87,26 +91,6 @@ class Guard:
             return await self._in_way(job_id, frozenset(map(self._kube_node, nodes)))
 
         return await self._until_none(in_way, seconds=seconds)
-
-    def left_over(self, uid: str, kube_nodes: Iterable[str]) -> int:
-        """How many other pods on these Nodes are of jobs that have ended, or may be: Slurm did not
-        answer the last pulse, or none has told of the job. One that goes is so, too, where no job
-        is known to hold its node any more. Asks nobody, waits for nothing.
-        """
-        here = self._presence.on(kube_nodes, has_job=self._has_job) - {uid}
-        return sum(map(self._is_over, here))
-
-    def _is_over(self, uid: str) -> bool:
-        unit = self._units.get(uid)
-        if unit is None or self._units.silent:
-            return True
-        job = None if unit.job is None or unit.job.missing else unit.job
-        state = None if job is None else job.state
-        if unit.evicted_at or self._presence.goes(uid):
-            return state is None or state.base not in _HOLDING
-        if job is None:
-            return False  # one that Slurm has forgotten runs on: its node is asked for anew
-        return state is None or state.ended
 
     async def is_over(self, uid: str) -> bool:
         """Whether there is no such pod any more. Whoever does not lead cannot say more of a pod:
@@ -185,7 +169,7 @@ class Guard:
         if unit is None or unit.job is None:
             return False
         state = states.get(unit.job.job_id)
-        if state is None or state.base not in _HOLDING:
+        if state is None or state.base not in self._holding:
             return False
         return await self._holds(unit, unit.job)
 

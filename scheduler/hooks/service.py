@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
+from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.naming import Owner
 from scheduler.hooks.api import HooksApi
 from scheduler.hooks.fresh import FreshStates
 from scheduler.hooks.guard import Guard
-from scheduler.hooks.listener import Listener
+from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.hooks.pem import Authority, Certificate, PemFiles
-from scheduler.hooks.presence import Presence
 from scheduler.hooks.secrets import SecretError, Secrets
-from scheduler.metrics import Metrics
-from scheduler.settings import Settings, SettingsError
-from scheduler.slurmwatch import SlurmWatch
-from scheduler.units import Units
+from scheduler.listen.listener import HOOKS, HOOKS_TLS, Listener
+from scheduler.nodes.presence import Presence
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.state.units import Units
 from slurmapi import SlurmClient
 
 
@@ -30,30 +31,37 @@ class Hooks:
         client: SlurmClient,
         *,
         units: Units,
+        presence: Presence,
         watch: SlurmWatch,
         owner: Owner,
         synced: Callable[[], Awaitable[None]],
         kube_node: Callable[[str], str],
         leads: Callable[[], bool],
+        prolog: Callable[[], str | None],
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
-        self.presence = Presence(binding=units.binding)
         self._url = settings.hooks_api_url
         self._address = settings.hooks_api_bind_address
         self._secrets = _secrets(settings.hooks_api_token_file)
         self._certificate = _certificate(settings)
         self._authority = _authority(settings.hooks_api_ca_file)
+        self.heartbeat = Heartbeat(
+            listens=self._secrets is not None and self._address is not None,
+            prolog=prolog,
+            clock=clock,
+        )
         self._fresh = FreshStates(watch.look_now)
         self._guard = Guard(
             client,
             units=units,
-            presence=self.presence,
+            presence=presence,
             fresh=self._fresh,
             owner=owner,
             synced=synced,
             kube_node=kube_node,
             clock=clock,
+            keeps_suspended=settings.suspend_policy == "keep",
         )
         self._units = units
         self._watch = watch
@@ -61,10 +69,6 @@ class Hooks:
         self._metrics = metrics
         self._clock = clock
         self._listener: Listener | None = None
-
-    def left_over(self, uid: str, kube_nodes: Iterable[str]) -> int:
-        """As Guard.left_over; 0 where no guard can be asked, since then no handover is guarded."""
-        return 0 if self._secrets is None else self._guard.left_over(uid, kube_nodes)
 
     async def open(self) -> int | None:
         """Listen; returns the port, None where nothing shall listen. Raises SettingsError."""
@@ -75,18 +79,20 @@ class Hooks:
         except SecretError as error:
             raise SettingsError(f"--hooks-api-token-file: {error}") from None
         self._load_pem_files()
+        tls = self._certificate.context if self._certificate else None
+        self._listener = Listener(HOOKS if tls is None else HOOKS_TLS)
         api = HooksApi(
             self._guard,
             secrets=self._secrets,
             hinted=self._hinted,
+            beat=self.heartbeat.beat,
             leads=self._leads,
+            waits_on=self._listener.know,
             metrics=self._metrics,
             clock=self._clock,
         )
-        self._listener = Listener(api.app(), admitted=api.admitted)
-        tls = self._certificate.context if self._certificate else None
         try:
-            return await self._listener.open(self._address, tls=tls)
+            return await self._listener.open(api.app(), self._address, tls=tls)
         except OSError as error:
             why = error.strerror or str(error)
             raise SettingsError(f"--hooks-api-bind-address: {self._address}: {why}") from None

@@ -6,57 +6,94 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from scheduler import probes
-from scheduler.brake import EndingBrake
-from scheduler.canceller import Canceller
-from scheduler.census import Census
-from scheduler.clock import monotonic
-from scheduler.controller import Controller, run_workers
+from scheduler.config.rules import rules_of
+from scheduler.config.settings import Settings
 from scheduler.core.brake import Limits
 from scheduler.core.naming import Owner
-from scheduler.core.reasons import MEANINGS, Reason
-from scheduler.elector import Election
-from scheduler.execute import Executor
-from scheduler.gauges import Gauges, saw_start
+from scheduler.core.reasons import IMPORTANT, MEANINGS, Reason
+from scheduler.election.elector import Election
+from scheduler.execute.brake import EndingBrake
+from scheduler.execute.cancel import Canceller
+from scheduler.execute.dispatch import Executor
+from scheduler.execute.editing import EditPace
+from scheduler.execute.forms import Forms
+from scheduler.execute.modes import Modes
+from scheduler.execute.owner_hints import OwnerHints
+from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.tell import Teller
+from scheduler.facts.gather import Look
+from scheduler.facts.requirements import Requirements
+from scheduler.facts.successors import Successors
 from scheduler.hooks.service import Hooks
-from scheduler.killwait import KillWait, own_pod
 from scheduler.kube.api import KubeApi
+from scheduler.kube.demands import claims_of
 from scheduler.kube.errors import KubeError, went_back
+from scheduler.kube.identity import (
+    may_read_nodes,
+    may_read_pods,
+    may_read_volumes,
+    token_name,
+    token_of,
+)
+from scheduler.kube.link import KubeLink
+from scheduler.kube.neighbours import Neighbour
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
+from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import IDENTIFIED, PODS, Identified, Node, Pod
-from scheduler.look import Look
-from scheduler.loopwatch import watch_loop
-from scheduler.metrics import Metrics
-from scheduler.nodeparts import NodeParts
+from scheduler.kube.wire import (
+    IDENTIFIED,
+    PODS,
+    Claim,
+    Identified,
+    Node,
+    PersistentVolume,
+    Pod,
+)
+from scheduler.nodes.coverage import Coverage
+from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.neighbour_parts import NeighbourParts
+from scheduler.nodes.parts import NodeParts
+from scheduler.nodes.presence import Presence
+from scheduler.observe.clock import monotonic
+from scheduler.observe.loop import watch_loop
+from scheduler.observe.metrics import Metrics
+from scheduler.observe.trouble import Trouble
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.policy.watch import PolicyWatch
-from scheduler.retry import retry_policy
-from scheduler.rules import rules_of
-from scheduler.scope import may_read_nodes, token_of
-from scheduler.settings import Settings, SettingsError
-from scheduler.slurmwatch import SlurmWatch
-from scheduler.standby import Standby
-from scheduler.successors import Successors
-from scheduler.teller import Teller
-from scheduler.units import Units
-from scheduler.workqueue import WorkQueue
+from scheduler.reconcile.controller import Controller, run_workers
+from scheduler.reconcile.standby import Standby
+from scheduler.reconcile.urgency import Level, Urgency
+from scheduler.reconcile.workqueue import WorkQueue
+from scheduler.service.announce import announce
+from scheduler.service.gauges import Gauges, saw_start
+from scheduler.service.retry import retry_policy
+from scheduler.slurm.causes import SlurmCauses
+from scheduler.slurm.census import Census
+from scheduler.slurm.kill_wait import KillWait, own_pod
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.slurm.token_rights import TokenRights
+from scheduler.state.units import Units
 from slurmapi import Call, SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
 
-# Without an answer of Slurm for this long the scheduler is not ready; it works on regardless.
-_SLURM_SILENT_SECONDS: Final = 60.0
+# Without an answer of Slurm or Kubernetes for this long the scheduler is not ready; it works on
+# regardless.
+_SILENT_SECONDS: Final = 60.0
 
 
 class App:
@@ -70,13 +107,24 @@ class App:
         owner: Owner,
         election: Election,
         metrics: Metrics,
+        link: KubeLink,
         policy: Policy = NO_POLICY,
     ) -> None:
         self._settings = settings
         self._election = election
+        self._link = link
+        self._owner = owner
         self._metrics = metrics
-        self._queue = WorkQueue[str](metrics=metrics, first_seconds=0.05)
         self._units = Units()
+        self._pod_store = Joined[Pod]()
+        urgency = Urgency(self._units, self._pod_store)
+        self._queue = WorkQueue[str](
+            metrics=metrics,
+            first_seconds=0.05,
+            levels=len(Level),
+            level=urgency,
+            tenant=urgency.tenant,
+        )
         api = KubeApi(kube, policy=retry_policy(KubeError))
         token = token_of(settings)
         self._slurm = SlurmClient(
@@ -88,12 +136,25 @@ class App:
             observe=self._slurm_called,
             permit=election.seconds_left,
         )
+        self._rights = TokenRights(
+            self._slurm,
+            owner=owner,
+            namespace=next(iter(settings.watch_namespace), ""),
+            name=token_name(settings),
+            metrics=metrics,
+        )
         self._canceller = Canceller(self._slurm)
         self._recorder = Recorder(
             api,
             component="slurm-pod-scheduler",
             instance=socket.gethostname(),
             qps=settings.events_per_second,
+            important=IMPORTANT,
+            on_drop=lambda why: metrics.events_dropped.labels(why).inc(),
+        )
+        self._rules = rules_of(settings)
+        self._owner_hints = OwnerHints(
+            api, self._recorder, prefixes=self._rules.prefixes, clock=monotonic
         )
         self._pods = self._pod_reflectors(kube)
         self._gpu_types: frozenset[str] | None = None
@@ -106,8 +167,27 @@ class App:
             clock=monotonic,
             on_change=self._nodes_changed,
         )
-        self._rules = rules_of(settings)
+        self._neighbours = NeighbourParts(
+            settings,
+            kube,
+            may_read=partial(may_read_pods, settings, api),
+            may_read_volumes=partial(may_read_volumes, settings, api),
+            nodes=self._nodes,
+            own=self._pod_store,
+            binding=self._units.binding,
+            on_change=self._room_changed,
+            on_volumes=self._volumes_changed,
+            on_ready=self._queue.add,
+            clock=monotonic,
+        )
         self._policy = self._build_policy(kube, policy)
+        self._slurm_trouble = Trouble("slurm", clock=monotonic, metrics=metrics)
+        self._slurm_causes = SlurmCauses(
+            settings.slurm_api_base,
+            token=token_name(settings),
+            lifetime=lambda: token.lifetime,
+            answered=lambda: self._watch.last_answer_at is not None,
+        )
         self._watch = SlurmWatch(
             self._slurm,
             units=self._units,
@@ -118,6 +198,7 @@ class App:
             metrics=metrics,
             running_looks_per_second=settings.running_looks_per_second,
             leads=election.elected.is_set,
+            on_pulse=self._pulsed,
         )
         self._census = Census(
             self._slurm,
@@ -129,19 +210,32 @@ class App:
                 not settings.watch_namespace or namespace in settings.watch_namespace
             ),
             slurm_node=lambda unit: self._look.slurm_node(unit),  # noqa: PLW0108 - made later
+            unexplained=lambda: self._look.unexplained(),  # noqa: PLW0108 - made later
             on_change=self._queue.add,
             clock=monotonic,
             metrics=metrics,
+        )
+        self._presence = Presence(binding=self._units.binding)
+        self._coverage = Coverage(
+            units=self._units,
+            presence=self._presence,
+            owner=owner,
+            kube_node=self._nodes.nodes.kube_node,
+            keeps_suspended=settings.suspend_policy == "keep",
+            clock=monotonic,
+            epoch=time.time,
         )
         self._hooks = Hooks(
             settings,
             self._slurm,
             units=self._units,
+            presence=self._presence,
             watch=self._watch,
             owner=owner,
             synced=self._mapped,
             kube_node=self._nodes.nodes.kube_node,
             leads=election.elected.is_set,
+            prolog=lambda: self._slurmctld.prolog,
             metrics=metrics,
             clock=monotonic,
         )
@@ -160,23 +254,22 @@ class App:
             reflectors=self._reflectors,
             answered_at=lambda: self._watch.last_answer_at,
             lifetime=lambda: token.lifetime,
+            unguarded=self._modes.unguarded,
             ready=lambda: not self.not_ready(),
             leads=lambda: election.seconds_left() > 0,
             clock=monotonic,
         )
-        self._faces = probes.Faces()
         self._begun = asyncio.Event()
 
     def _pod_reflectors(self, kube: KubeSession) -> tuple[Reflector[Pod], ...]:
         """One for each namespace in scope, or one for all."""
-        self._pod_store = Joined[Pod]()
         namespaces = self._settings.watch_namespace
         paths = [f"/api/v1/namespaces/{name}/pods" for name in namespaces] or ["/api/v1/pods"]
         return tuple(
             Reflector(
                 kube,
                 path,
-                decode=PODS,
+                decode=slimmed(PODS, prefixes=self._rules.prefixes),
                 store=self._pod_store.new(),
                 on_change=self._pod_changed,
                 name="pods",
@@ -210,6 +303,14 @@ class App:
         self._look = Look(
             pods=self._pod_store,
             nodes=self._nodes.nodes,
+            surroundings=self._neighbours.surroundings,
+            requirements=Requirements(
+                self._neighbours.surroundings,
+                self._neighbours.volumes,
+                rulebook=self._rulebook,
+                ignored=settings.ignored_requirements,
+                devices=settings.device_resources,
+            ),
             units=self._units,
             owner=owner,
             rules=self._rules,
@@ -217,8 +318,10 @@ class App:
             clock=monotonic,
             looked_through=lambda: self._census.completed_at is not None,
             covered=self._census.covers,
-            left_over=self._hooks.left_over,
+            coverage=self._coverage,
             successors=Successors(metrics=self._metrics, clock=monotonic),
+            min_job_age=lambda: self._slurmctld.min_job_age,
+            accounting_storage=lambda: self._slurmctld.accounting_storage,
             evict_suspended=settings.suspend_policy == "evict",
         )
         self._standby = Standby(self._look, self._units)
@@ -230,8 +333,16 @@ class App:
             metrics=self._metrics,
             clock=monotonic,
         )
-        self._brake = EndingBrake(
+        self._slurmctld = Slurmctld(
             self._slurm,
+            failed_at=lambda: self._watch.failed_at,
+            warn=self._warn,
+            clock=monotonic,
+        )
+        loads = NodeLoads(self._slurm, clock=monotonic)
+        self._brake = EndingBrake(
+            self._slurmctld,
+            loads=loads,
             limits=Limits(
                 share=settings.brake_share,
                 minimum=settings.brake_minimum,
@@ -245,6 +356,14 @@ class App:
             metrics=self._metrics,
             clock=monotonic,
         )
+        self._modes = Modes(
+            settings.placeholder_mode,
+            self._slurm,
+            kinds=self._nodes.kinds,
+            heartbeat=self._hooks.heartbeat,
+            slurmctld=self._slurmctld,
+        )
+        gpu_sharing = GpuSharing(settings.gpu_node_sharing, kinds=self._nodes.kinds)
         executor = Executor(
             kube=api,
             slurm=self._slurm,
@@ -253,7 +372,9 @@ class App:
             nodes=self._nodes.nodes,
             teller=teller,
             owner=owner,
-            placeholder_mode=settings.placeholder_mode,
+            modes=self._modes,
+            gpu_sharing=gpu_sharing,
+            forms=Forms(self._modes, gpu_sharing, kinds=self._nodes.kinds),
             watch=self._watch,
             census=self._census,
             job_environment=self._job_environment,
@@ -261,6 +382,15 @@ class App:
             clock=monotonic,
             doubt_pods=self._doubt_pods,
             brake=self._brake,
+            loads=loads,
+            claim=self._look.claim,
+            submits=SubmitPace(teller, metrics=self._metrics, clock=monotonic),
+            edits=EditPace(
+                teller,
+                version=lambda: self._rulebook.version,
+                metrics=self._metrics,
+                clock=monotonic,
+            ),
             budget_seconds=(
                 settings.eviction_budget_timeout if settings.eviction_policy == "budget" else 0.0
             ),
@@ -282,31 +412,27 @@ class App:
             loop.add_signal_handler(number, stop.set)
         async with self._slurm:
             try:
-                await self._open_faces()
+                await self._open_hooks()
                 async with asyncio.TaskGroup() as group:
                     tasks = self._start(group)
                     await stop.wait()
                     await self._shut_down(tasks)
             finally:
                 await self._hooks.close()
-                await self._faces.close()
 
-    async def _open_faces(self) -> None:
-        settings = self._settings
-        served = {
-            "health-probe": (
-                settings.health_probe_bind_address,
-                probes.probes(self.not_ready, self._election.role),
-            ),
-            "metrics": (settings.metrics_bind_address, probes.metrics(self._metrics.registry)),
-        }
-        for name, (address, face) in served.items():
-            try:
-                port = await self._faces.open(address, face)
-            except OSError as error:
-                why = error.strerror or str(error)
-                raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
-            log.info("listening", face=name, port=port)
+    async def _announce(self) -> None:
+        with suppress(SlurmError):  # one that is away again is told of anyway
+            await announce(
+                self._settings,
+                owner=self._owner,
+                slurm=self._slurm,
+                nodes=self._nodes.nodes,
+                modes=self._modes,
+                not_ready=self.not_ready,
+                role=self._election.role,
+            )
+
+    async def _open_hooks(self) -> None:
         if (port := await self._hooks.open()) is not None:
             log.info("listening", face="hooks-api", port=port)
 
@@ -316,17 +442,22 @@ class App:
             "election": self._election.run(),
             "pods": self._guard("pods", self._reflect_pods()),
             "nodes": self._guard("nodes", self._nodes.run()),
+            "neighbours": self._guard("neighbours", self._neighbours.run()),
             "policy": self._guard("policy", self._policy.run()),
             "pulse": self._guard("pulse", _after(self._watch.run, self._synced)),
             # What it found before we take over would be forgotten, and not looked for in a while.
             "census": self._guard("census", _after(self._census.run, self._begun.wait)),
             "canceller": self._guard("canceller", self._canceller.run()),
             "brake": self._guard("brake", self._brake.run()),
+            "slurmctld": self._guard("slurmctld", _after(self._slurmctld.run, elected)),
             "recorder": _after(self._recorder.run, elected),
             "hooks": self._guard("hooks", self._hooks.run()),
             "kill wait": self._guard("kill wait", self._kill_wait.run()),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges.run()),
+            "rights": self._guard("rights", _after(self._rights.run, self._begun.wait)),
+            "owner hints": self._guard("owner hints", _after(self._owner_hints.run, elected)),
+            "ready": self._announce(),
             "workers": self._work(),
         }
         return {name: group.create_task(part, name=name) for name, part in parts.items()}
@@ -387,9 +518,11 @@ class App:
     def _take_over(self) -> None:
         """Begin with nothing but the caches, whatever was seen while another led."""
         self._units.clear()
+        self._coverage.begin()
         self._begun.set()
         for pod in self._pod_store:
             self._queue.add(pod.metadata.uid)
+            self._owner_hints.see(pod)
         self._watch.hurry()
         if told := self._election.told():
             about, text = told
@@ -413,33 +546,54 @@ class App:
 
     def _reflectors(
         self,
-    ) -> tuple[Reflector[Pod] | Reflector[Node] | Reflector[Identified], ...]:
-        return (*self._pods, *self._nodes.reflectors, *self._policy.needed())
+    ) -> tuple[
+        Reflector[Pod]
+        | Reflector[Node]
+        | Reflector[Identified]
+        | Reflector[Neighbour]
+        | Reflector[Claim]
+        | Reflector[PersistentVolume],
+        ...,
+    ]:
+        return (
+            *self._pods,
+            *self._nodes.reflectors,
+            *self._neighbours.reflectors,
+            *self._policy.needed(),
+        )
 
     def not_ready(self) -> list[str]:
         """All reasons why this process cannot do its work now."""
-        reasons = self._election.not_ready() + [
+        unlisted = [
             f"{reflector.name} are not listed yet"
             for reflector in self._reflectors()
             if not reflector.synced.is_set()
         ]
+        after = 0.0 if unlisted else _SILENT_SECONDS
+        reasons = [*self._election.not_ready(), *self._link.not_ready(after_seconds=after)]
+        reasons += unlisted
         answered = self._watch.last_answer_at
-        if self._watch.stranger:
-            reasons.append(self._watch.stranger)
+        why = f": {self._slurm_trouble.text}" if self._slurm_trouble.text else ""
         if answered is None:
-            reasons.append("Slurm has not answered yet")
-        elif monotonic() - answered > _SLURM_SILENT_SECONDS:
-            reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s")
+            reasons.append(f"Slurm has not answered yet{why}")
+        elif monotonic() - answered > _SILENT_SECONDS:
+            reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s{why}")
+        elif self._watch.stranger:
+            reasons.append(self._slurm_trouble.text)
+        if self._rights.missing:
+            reasons.append(self._rights.missing)
         if self._brake.trouble:
             reasons.append(self._brake.trouble)
         return reasons
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        self._hooks.presence.changed(old, new)
+        self._presence.changed(old, new)
         pod = new or old
         saw_start(self._metrics, self._units, old=old, new=new, now=monotonic())
         if pod is not None:
             self._look.parting(pod)
+            if old is None and self._election.elected.is_set():
+                self._owner_hints.see(pod)
             self._wake(pod.metadata.uid)
 
     def _doubt_pods(self) -> None:
@@ -457,11 +611,23 @@ class App:
             if read_anew or unit.job is None:
                 self._wake(unit.key)
 
+    def _room_changed(self) -> None:
+        """Other pods have come or gone: some pod that no Node could take may go somewhere."""
+        for unit in self._units:
+            if unit.job is None and unit.told_reason == Reason.NO_NODE_FITS:
+                self._wake(unit.key)
+
+    def _volumes_changed(self) -> None:
+        """Pods that wait for a claim to be bound may be served now."""
+        for pod in self._pod_store:
+            if not pod.spec.node_name and claims_of(pod):
+                self._wake(pod.metadata.uid)
+
     def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
         """Its labels may be others, or known at last."""
         if new is not None:
             for pod in self._pod_store:
-                if pod.metadata.namespace == new.metadata.name:
+                if pod.metadata.namespace == new.metadata.name and not pod.finished:
                     self._wake(pod.metadata.uid)
 
     def _created(self, uid: str) -> datetime | None:
@@ -471,7 +637,8 @@ class App:
     def _policy_changed(self) -> None:
         """What was refused may be allowed now, and the other way round."""
         for pod in self._pod_store:
-            self._wake(pod.metadata.uid)
+            if not pod.finished:
+                self._wake(pod.metadata.uid)
 
     def _kill_wait_changed(self, seconds: int | None) -> None:
         self._look.use_kill_wait(seconds)
@@ -487,6 +654,12 @@ class App:
         if ref is not None:
             kind = MEANINGS[reason].kind
             self._recorder.record(ref, type=kind, reason=reason, message=message)
+
+    def _pulsed(self, error: SlurmError | None) -> None:
+        if error is None:
+            self._slurm_trouble.over()
+        else:
+            self._slurm_trouble.saw(self._slurm_causes.of(error))
 
     def _slurm_called(self, call: Call) -> None:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
+from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.lease import Timing
-from scheduler.elector import Alone, Election, Elector
+from scheduler.election.elector import Alone, Election, Elector
+from scheduler.kube.identity import own_namespace
 from scheduler.kube.leases import Leases
 from scheduler.kube.session import KubeSession, Observe
-from scheduler.scope import own_namespace
-from scheduler.settings import Settings, SettingsError
 
 
 @asynccontextmanager

@@ -20,8 +20,8 @@ from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
-from scheduler.metrics import Metrics
-from scheduler.units import Unit, Units
+from scheduler.observe.metrics import Metrics
+from scheduler.state.units import Unit, Units
 from slurmapi import BaseState
 from slurmapi.jwt import Lifetime
 
@@ -59,6 +59,7 @@ class Gauges:
         reflectors: Callable[[], Iterable[Heard]],
         answered_at: Callable[[], float | None],
         lifetime: Callable[[], Lifetime],
+        unguarded: Callable[[], int],
         ready: Callable[[], bool],
         leads: Callable[[], bool],
         clock: Callable[[], float],
@@ -71,6 +72,7 @@ class Gauges:
         self._clock = clock
         self._started_at = clock()
         self._series: dict[Gauge, set[tuple[str, ...]]] = {}
+        self._left: set[tuple[str, int]] = set()
         for state in STATES:
             metrics.units.labels(state, "").set(0)
         metrics.slurm_answered.set_function(lambda: self._epoch(answered_at()))
@@ -78,6 +80,7 @@ class Gauges:
         metrics.token_expires.set_function(lambda: lifetime().expires_at)
         metrics.ready.set_function(ready)
         metrics.leader.set_function(leads)
+        metrics.unguarded_nodes.set_function(lambda: unguarded() if leads() and ready() else 0)
 
     async def run(self) -> None:
         """For ever; end it by cancelling."""
@@ -95,13 +98,15 @@ class Gauges:
         if not self._leads():
             return
         found: Counter[tuple[str, str, str]] = Counter()
-        alone = 0
+        left: set[tuple[str, int]] = set()
         for number, unit in enumerate(self._units, 1):
             found[unit.namespace, *standing(unit)] += 1
-            alone += self._alone(unit)
+            left |= self._left_by(unit)
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
-        self._metrics.placeholders_without_pod.set(alone)
+        # Where pods come and go, there is always some job whose cancel is on its way.
+        self._metrics.placeholders_without_pod.set(len(left & self._left))
+        self._left = left
         self._show(found)
 
     def _heard(self, name: str) -> Callable[[], float]:
@@ -119,12 +124,18 @@ class Gauges:
     def _epoch(self, moment: float | None) -> float:
         return time.time() - self._clock() + (self._started_at if moment is None else moment)
 
-    def _alone(self, unit: Unit) -> int:
-        """How many jobs of the unit may run for nobody."""
+    def _left_by(self, unit: Unit) -> set[tuple[str, int]]:
+        """The jobs of the unit that may run for nobody, with its key."""
+        jobs = set(unit.given_back)
         pod = self._pods.get(unit.key)
-        wanted = pod is not None and not pod.finished
-        lives = unit.job is not None and not _ended(unit)
-        return len(unit.given_back) + (lives and not wanted)
+        wanted = (pod is not None and not pod.finished) or self._lingers(unit)
+        if unit.job is not None and not _ended(unit) and not wanted:
+            jobs.add(unit.job.job_id)
+        return {(unit.key, job_id) for job_id in jobs}
+
+    def _lingers(self, unit: Unit) -> bool:
+        """Whether containers of its pod may still run, though the pod is gone."""
+        return unit.remains is not None and self._clock() < unit.remains.until
 
     def _show(self, found: Counter[tuple[str, str, str]]) -> None:
         whole: Counter[tuple[str, ...]] = Counter()
@@ -161,6 +172,7 @@ def _pending_reason(unit: Unit) -> str:
 
 
 def _state(job: JobFacts) -> str:
+    """A job that Slurm has just taken from us is pending, though no pulse has shown it yet."""
     match job:
         case NoJob():
             return "none"
@@ -170,7 +182,7 @@ def _state(job: JobFacts) -> str:
             return "vanished"
         case Tracked(state=state):
             if state is None:
-                return "unknown"
+                return "pending" if job.made_as else "unknown"
             return "ended" if state.ended else state.base.value.lower()
 
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from scheduler.settings import Address
-
-_STOP_SECONDS: Final = 0.5
+from scheduler.config.settings import Address
+from scheduler.listen.listener import FACE, Listener, one_request
 
 
 class Faces:
     """Listeners that are opened together and closed together."""
 
     def __init__(self) -> None:
-        self._runners: list[web.AppRunner] = []
+        self._listeners: list[Listener] = []
 
     async def open(self, address: Address | None, app: web.Application) -> int | None:
         """Serve the app there; returns the port, or None where nothing shall listen.
@@ -27,17 +25,14 @@ class Faces:
         """
         if address is None:
             return None
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
-        await runner.setup()
-        self._runners.append(runner)
-        site = web.TCPSite(runner, address.host, address.port)
-        await site.start()
-        return int(runner.addresses[0][1])
+        listener = Listener(FACE)
+        self._listeners.append(listener)
+        return await listener.open(app, address)
 
     async def close(self) -> None:
         """Stop listening."""
-        for runner in reversed(self._runners):
-            await runner.cleanup()
+        for listener in reversed(self._listeners):
+            await listener.close()
 
 
 def probes(
@@ -56,7 +51,7 @@ def probes(
         text = "".join(f"{reason}\n" for reason in missing or ["ok", *filter(None, [role()])])
         return web.Response(text=text, status=503 if missing else 200)
 
-    app = web.Application()
+    app = web.Application(middlewares=[one_request])
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app
@@ -64,6 +59,6 @@ def probes(
 
 def metrics(registry: CollectorRegistry) -> web.Application:
     """/metrics in Prometheus' and OpenMetrics' format."""
-    app = web.Application()
+    app = web.Application(middlewares=[one_request])
     app.router.add_get("/metrics", make_aiohttp_handler(registry))
     return app

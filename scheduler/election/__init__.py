@@ -1,0 +1,1 @@
+"""The election of the one process that may write."""

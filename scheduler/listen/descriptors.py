@@ -1,0 +1,54 @@
+"""File descriptors: as many as the process may have, and few words when they are used up."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+_ENOUGH: Final = 65_536
+_SAY_SECONDS: Final = 60.0
+_USED_UP: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def raise_limit() -> None:
+    """Take what the hard limit allows. Many systems begin with 1024, for programs with select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def descriptors() -> int:
+    """How many the process may have."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _ENOUGH if soft == resource.RLIM_INFINITY else soft
+
+
+class AcceptErrors:
+    """The loop's handler of errors that nobody awaits.
+
+    When accept() finds no descriptor, asyncio pauses the listener for a second, and reports the
+    error a hundred times, each with a traceback. One line a minute is enough.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._said_at = float("-inf")
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """One error."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _USED_UP:
+            loop.default_exception_handler(context)
+        elif self._clock() - self._said_at >= _SAY_SECONDS:
+            self._said_at = self._clock()
+            log.warning("connections are not accepted for a while", error=error.strerror)

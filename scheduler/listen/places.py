@@ -1,0 +1,136 @@
+"""Who may hold a connection: places are few, and nobody can take those of everybody else.
+
+A connection is a stranger's until its caller has shown a token. Strangers have places of their own,
+and one address has at most half of them. Who comes when there is no place gets that of a stranger
+who has had time to speak, or whose address holds more: so a flood costs its own address, and an
+honest caller who shares the address (NAT) is served a little later, not banned.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Protocol
+
+# A stranger keeps its place so long at least, unless its address holds more than the newcomer's: a
+# handshake and a head take milliseconds, also in a burst of honest callers.
+FRESH_SECONDS: Final = 0.25
+# Whoever has an IPv6 address mostly has all of its /64.
+_IPV6_BITS: Final = 64
+_REMEMBERED_ADDRESSES: Final = 4096
+
+
+class Guest(Protocol):
+    """A connection: where it comes from, and how it is ended."""
+
+    @property
+    def address(self) -> str:
+        """What stands for its caller."""
+        ...
+
+    def cut(self) -> None:
+        """End it at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many connections there may be at a time, `strangers` among them."""
+
+    connections: int
+    strangers: int
+
+    @property
+    def share(self) -> int:
+        """What one address may have of the strangers' places."""
+        return max(1, self.strangers // 2)
+
+    def within(self, descriptors: int) -> Capacity:
+        """As much of it as these file descriptors allow. Three listeners take three quarters."""
+        most = max(2, descriptors // 4)
+        return Capacity(min(self.connections, most), min(self.strangers, max(1, most // 2)))
+
+
+class Places:
+    """The places of one listener. Whoever is cut leaves by itself, at once."""
+
+    def __init__(self, capacity: Capacity, *, clock: Callable[[], float]) -> None:
+        self._capacity = capacity
+        self._clock = clock
+        # By address, the oldest first, with the time they came.
+        self._strangers: defaultdict[str, dict[Guest, float]] = defaultdict(dict)
+        self._count = 0
+        self._known: set[Guest] = set()
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return self._count + len(self._known)
+
+    def enter(self, guest: Guest) -> bool:
+        """Whether there is a place for it, if need be another stranger's."""
+        if not self._has_room(guest.address) and not self._make_room(guest.address):
+            self.refused += 1
+            return False
+        self._strangers[guest.address][guest] = self._clock()
+        self._count += 1
+        return True
+
+    def know(self, guest: Guest) -> None:
+        """Its caller has shown a token."""
+        if self._forget_stranger(guest):
+            self._known.add(guest)
+
+    def leave(self, guest: Guest) -> None:
+        """It has ended."""
+        self._forget_stranger(guest)
+        self._known.discard(guest)
+
+    def _has_room(self, address: str) -> bool:
+        return (
+            len(self) < self._capacity.connections
+            and self._count < self._capacity.strangers
+            and len(self._strangers.get(address, ())) < self._capacity.share
+        )
+
+    def _make_room(self, address: str) -> bool:
+        own = self._strangers.get(address, {})
+        if len(own) >= self._capacity.share:
+            return self._take_from(own, by_force=False)
+        if not self._strangers:
+            return False
+        largest = max(self._strangers.values(), key=len)
+        return self._take_from(largest, by_force=len(largest) > len(own) + 1)
+
+    def _take_from(self, strangers: dict[Guest, float], *, by_force: bool) -> bool:
+        oldest, since = next(iter(strangers.items()))
+        if not by_force and self._clock() - since < FRESH_SECONDS:
+            return False
+        self._forget_stranger(oldest)
+        oldest.cut()
+        return True
+
+    def _forget_stranger(self, guest: Guest) -> bool:
+        strangers = self._strangers.get(guest.address, {})
+        if strangers.pop(guest, None) is None:
+            return False
+        self._count -= 1
+        if not strangers:
+            del self._strangers[guest.address]
+        return True
+
+
+@lru_cache(_REMEMBERED_ADDRESSES)
+def block_of(host: str) -> str:
+    """What stands for a caller: its IPv4 address, or the /64 of its IPv6 address."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _IPV6_BITS), strict=False))

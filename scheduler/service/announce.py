@@ -1,0 +1,51 @@
+"""The one line of the log that says that the start is over, and as what this process serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+import scheduler
+from scheduler.config.settings import Settings
+from scheduler.core.naming import Owner
+from scheduler.execute.modes import Modes
+from scheduler.nodes.fit import Nodes
+from slurmapi import SlurmClient
+
+log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS: Final = 0.25
+
+
+async def announce(
+    settings: Settings,
+    *,
+    owner: Owner,
+    slurm: SlurmClient,
+    nodes: Nodes,
+    modes: Modes,
+    not_ready: Callable[[], Sequence[str]],
+    role: Callable[[], str],
+) -> None:
+    """Return when it has been said. Raises SlurmError where Slurm is away again by then."""
+    while not_ready():  # noqa: ASYNC110 - made of many parts, which have no event in common
+        await asyncio.sleep(_LOOK_SECONDS)
+    version = await slurm.negotiate()
+    mode = await modes.choose()
+    mapped, listed = nodes.mapped()
+    log.info(
+        "ready",
+        version=scheduler.__version__,
+        kubernetes_cluster=owner.cluster,
+        scheduler_name=owner.scheduler,
+        slurm_cluster=slurm.cluster,
+        slurm_api=str(version),
+        placeholder_mode=mode.mode,
+        mode_because=mode.why,
+        nodes_mapped=f"{mapped} of {listed}",
+        scope=", ".join(settings.watch_namespace) or "all namespaces",
+        role=role() or "leads, without an election",
+    )

@@ -1,0 +1,86 @@
+"""The retry policy of this service, for both of its servers.
+
+Only for idempotent calls inside an adapter: a few tries within a few seconds. The long game, the
+requeue of a key, is the work queue's. Tenacity's own defaults retry without pause and without end,
+do not obey Retry-After, and wrap the error; this policy does none of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import tenacity
+from tenacity.wait import wait_base
+
+from slurmapi import RetryPolicy
+
+T = TypeVar("T")
+OnRetry = Callable[[BaseException, int, float], None]
+"""Called before each pause with the error, the number of the failed try, and seconds to wait."""
+
+
+def retry_policy(
+    *errors: type[Exception],
+    attempts: int = 3,
+    total_seconds: float = 10.0,
+    first_seconds: float = 0.1,
+    longest_seconds: float = 2.0,
+    on_retry: OnRetry | None = None,
+) -> RetryPolicy:
+    """Retries for the given error types, each only when its `retryable` is true.
+
+    Waits are full-jitter exponential, and never shorter than the error's `retry_after` seconds. A
+    try is not begun when the wait before it would overrun `total_seconds`; the last error is then
+    raised as it is. One try is not cut short: deadlines of requests belong to the requests.
+    """
+
+    def worth_it(error: BaseException) -> bool:
+        return isinstance(error, errors) and bool(getattr(error, "retryable", True))
+
+    async def run(call: Callable[[], Awaitable[T]], /) -> T:
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + total_seconds
+
+        def enough(state: tenacity.RetryCallState) -> bool:
+            too_late = clock() + state.upcoming_sleep > give_up_at
+            return too_late or state.attempt_number >= attempts
+
+        async def attempt() -> T:
+            return await call()
+
+        return await tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(worth_it),
+            stop=enough,
+            wait=_PoliteWait(first_seconds, longest_seconds),
+            before_sleep=None if on_retry is None else _reporter(on_retry),
+            sleep=asyncio.sleep,
+            reraise=True,
+        )(attempt)
+
+    return run
+
+
+class _PoliteWait(wait_base):
+    """Full jitter, and at least what the server asked for."""
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._jitter = tenacity.wait_random_exponential(multiplier=first, max=longest)
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        asked = getattr(_error(retry_state), "retry_after", None)
+        return max(self._jitter(retry_state), float(asked or 0.0))
+
+
+def _error(state: tenacity.RetryCallState) -> BaseException | None:
+    return None if state.outcome is None else state.outcome.exception()
+
+
+def _reporter(on_retry: OnRetry) -> Callable[[tenacity.RetryCallState], None]:
+    def report(state: tenacity.RetryCallState) -> None:
+        error = _error(state)
+        if error is not None:
+            on_retry(error, state.attempt_number, state.upcoming_sleep)
+
+    return report

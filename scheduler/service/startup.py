@@ -1,0 +1,123 @@
+"""From settings to a process that schedules: who we are, which rules hold, and who leads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+import scheduler
+from scheduler.config.settings import Settings, SettingsError
+from scheduler.core.naming import Owner
+from scheduler.election.elector import LeaseLostError
+from scheduler.election.opening import election_of
+from scheduler.kube.api import KubeApi
+from scheduler.kube.identity import admitted, cluster_id
+from scheduler.kube.link import KubeLink, Standing
+from scheduler.kube.session import KubeSession
+from scheduler.listen.descriptors import AcceptErrors
+from scheduler.observe.metrics import Metrics
+from scheduler.policy import file as policy_file
+from scheduler.policy.rules import NO_POLICY, Policy
+from scheduler.service import probes
+from scheduler.service.app import App
+
+log = structlog.get_logger(__name__)
+
+
+async def run(settings: Settings) -> None:
+    """Connect, find out who we are, and schedule until told to stop. Raises LeaseLostError."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(AcceptErrors(loop.time))
+    metrics = Metrics()
+    policy = await _policy(settings.policy_file)
+    link = KubeLink(metrics)
+    standing = Standing(link.not_ready)
+    faces = probes.Faces()
+    agent = f"slurm-pod-scheduler/{scheduler.__version__}"
+    election = election_of(settings, user_agent=agent, observe=metrics.kube_call)
+    try:
+        async with election as elected:
+            opening = KubeSession.open(
+                settings.kubeconfig,
+                user_agent=agent,
+                observe=metrics.kube_call,
+                permit=elected.seconds_left,
+                on_answer=link.heard,
+            )
+            async with await opening as kube:
+                link.server = kube.server
+                health = probes.probes(standing.not_ready, elected.role)
+                await _open(faces, settings, health, metrics)
+                owner = await _owner(settings, kube)
+                app = App(
+                    settings,
+                    kube,
+                    owner=owner,
+                    election=elected,
+                    metrics=metrics,
+                    link=link,
+                    policy=policy,
+                )
+                standing.service = app.not_ready
+                await _run(app)
+    finally:
+        await faces.close()
+
+
+async def _open(
+    faces: probes.Faces, settings: Settings, health: web.Application, metrics: Metrics
+) -> None:
+    """Listen before anything is waited for, so that /readyz says what that is."""
+    served = {
+        "health-probe": (settings.health_probe_bind_address, health),
+        "metrics": (settings.metrics_bind_address, probes.metrics(metrics.registry)),
+    }
+    for name, (address, face) in served.items():
+        try:
+            port = await faces.open(address, face)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None
+        log.info("listening", face=name, port=port)
+
+
+async def _owner(settings: Settings, kube: KubeSession) -> Owner:
+    """Who we are. Raises KubeConfigError where the API server does not know us, ClusterIdError."""
+    api = KubeApi(kube)
+    await admitted(api, server=kube.server)
+    owner = Owner(await cluster_id(settings, api), settings.scheduler_name)
+    log.info(
+        "starting",
+        version=scheduler.__version__,
+        server=kube.server,
+        owner=owner.cluster,
+        scheduler_name=owner.scheduler,
+        slurm=settings.slurm_api_base,
+    )
+    return owner
+
+
+async def _run(app: App) -> None:
+    try:
+        await app.run()
+    except BaseExceptionGroup as group:
+        lost = group.subgroup(LeaseLostError)
+        if lost is None:
+            raise
+    else:
+        return
+    log.error("the lease is lost", why=str(lost.exceptions[0]))
+    raise lost.exceptions[0]
+
+
+async def _policy(path: Path | None) -> Policy:
+    """The site's rules, which must be in order at the start. Raises SettingsError."""
+    if path is None:
+        return NO_POLICY
+    try:
+        return await asyncio.to_thread(policy_file.read, path)
+    except policy_file.PolicyError as error:
+        raise SettingsError(f"--policy-file: {error}") from None
