@@ -3,12 +3,14 @@
 #
 #   sh deploy/admission/render.sh scheduler-name=tenant-slurm-scheduler slurm-kill-wait=60s
 #
-# Keys are flags of the scheduler, to be given the same values (docs/settings.md), and two more:
-# scheduler-user, who writes the scheduler's records, and tolerate, the keys of taints that its pods
-# shall tolerate. Several values are joined by commas. FILES names other manifests than the three.
+# Keys are flags of the scheduler, to be given the same values (docs/settings.md), and three more:
+# scheduler-user, who writes the scheduler's records, scheduler-account, who the scheduler comes as,
+# and tolerate, the keys of taints that its pods shall tolerate. Several values are joined by commas.
+# FILES names other manifests than these five.
 set -eu
 here=$(dirname "$0")
-files=${FILES:-"$here/mutating.yaml $here/records.yaml $here/validating.yaml"}
+files=${FILES:-"$here/account.yaml $here/mutating.yaml $here/records.yaml $here/resize.yaml
+  $here/validating.yaml"}
 script=
 for setting in "$@"; do
   key=${setting%%=*}

@@ -59,7 +59,7 @@ scheduler() {
   local address
   address=$(docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$SLURM")
   kubectl create namespace "$NAME" --dry-run=client --output yaml | kubectl apply --filename -
-  in_slurm scontrol token username=slurm lifespan=31536000 | secret slurm-token auth-token
+  in_slurm scontrol token username=slurm lifespan=86400 | secret slurm-token auth-token
   in_slurm cat /etc/slurm/hooks.token | secret slurm-hooks token
   helm upgrade --install "$NAME" deploy/helm/slurm-pod-scheduler --namespace "$NAME" \
     --values deploy/kind/values.yaml --set "scheduler.image.tag=$VERSION" \

@@ -14,6 +14,14 @@
 {{- end -}}
 {{- $reads := or (eq $values.scope.type "cluster") $values.scope.nodeAccess -}}
 {{- $arguments = append $arguments (printf "--node-access=%s" (ternary "read" "none" $reads)) -}}
+{{- $counts := or (eq $values.scope.type "cluster") $values.scope.podAccess -}}
+{{- $arguments = append $arguments (printf "--pod-access=%s" (ternary "read" "none" $counts)) -}}
+
+{{- $reaches := or (eq $values.scope.type "cluster") $values.scope.volumeAccess -}}
+{{- $arguments = append $arguments (printf "--volume-access=%s" (ternary "read" "none" $reaches)) -}}
+{{- with $values.ignoredRequirements -}}
+  {{- $arguments = append $arguments (printf "--ignored-requirements=%s" (join "," .)) -}}
+{{- end -}}
 
 {{- $mapping := include "slurm-pod-scheduler.list" $values.nodeMapping | fromJsonArray -}}
 {{- if include "slurm-pod-scheduler.hasNodeMap" . -}}

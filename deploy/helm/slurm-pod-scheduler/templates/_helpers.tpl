@@ -124,3 +124,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   {{- if or .nodes .existingConfigMap -}}true{{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Whether there are admission policies: "auto" makes them with the rights that the scope takes anyhow. */}}
+{{- define "slurm-pod-scheduler.hasAdmission" -}}
+{{- $enabled := toString .Values.scheduler.admission.enabled -}}
+{{- $may := and (eq .Values.scheduler.scope.type "cluster") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") $may) -}}
+true
+{{- end -}}
+{{- end -}}

@@ -33,6 +33,16 @@
   verbs: [list, watch]
 {{- end -}}
 
+{{/* A pod is bound only to a Node from which its volumes can be reached. */}}
+{{- define "slurm-pod-scheduler.volumeRules" -}}
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [list, watch]
+{{- end -}}
+
 {{/* The uid of that namespace tells this cluster from others on the same Slurm. */}}
 {{- define "slurm-pod-scheduler.identityRules" -}}
 # its uid tells this cluster from others on the same Slurm
