@@ -26,17 +26,23 @@ from scheduler.core.facts import (
 from scheduler.core.fitness import Place
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.facts.gather import Look
+from scheduler.facts.requirements import Requirements
+from scheduler.facts.successors import Successors
+from scheduler.kube.neighbours import NeighbourStore
 from scheduler.kube.store import Joined, Store
-from scheduler.kube.wire import NODES, PODS, Node, Pod
-from scheduler.look import Look
-from scheduler.metrics import Metrics
-from scheduler.nodemap import NodeMap
-from scheduler.nodes import Nodes
+from scheduler.kube.wire import NODES, PODS, Node, PersistentVolume, Pod
+from scheduler.nodes.coverage import Coverage
+from scheduler.nodes.fit import Nodes
+from scheduler.nodes.map import NodeMap
+from scheduler.nodes.presence import Presence
+from scheduler.nodes.records import SlurmNodes
+from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.volumes import Volumes
+from scheduler.observe.metrics import Metrics
 from scheduler.policy.rulebook import Rulebook
-from scheduler.slurmnodes import SlurmNodes
-from scheduler.slurmwatch import due
-from scheduler.successors import Successors
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.slurm.pulse import due
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState, SlurmClient, StaticToken
 
 _NOW: Final = 1000.0
@@ -160,24 +166,51 @@ def whole_passes(units: int) -> list[Pace]:
     ]
 
 
+def _coverage(units: Units) -> Coverage:
+    return Coverage(
+        units=units,
+        presence=Presence(binding=units.binding),
+        owner=_OWNER,
+        kube_node=lambda node: node,
+        keeps_suspended=False,
+        clock=lambda: _NOW,
+        epoch=lambda: _NOW,
+    )
+
+
 def _cluster(count: int) -> tuple[Look, list[Unit]]:
     pods, nodes, units = Joined[Pod](), Store[Node](), Units()
     listed = PODS.page(payloads.pod_list(count)).items or ()
     uids = [pod.metadata.uid for pod in listed]
     pods.new().replace(listed)
     nodes.replace(NODES.page(payloads.node_list(200)).items or ())
+    behind = _same_names(nodes)
+    volumes = Volumes(Store[PersistentVolume]())
+    rulebook = Rulebook(prefixes=Rules().prefixes)
+    around = Surroundings(
+        behind,
+        volumes=volumes,
+        scheduler_name=_OWNER.scheduler,
+        seen=NeighbourStore(),
+        own=pods,
+        binding=units.binding,
+        clock=lambda: _NOW,
+    )
     look = Look(
         pods=pods,
-        nodes=_same_names(nodes),
+        nodes=behind,
+        surroundings=around,
+        requirements=Requirements(around, volumes, rulebook=rulebook, ignored=(), devices={}),
         units=units,
         owner=_OWNER,
         rules=Rules(),
-        rulebook=Rulebook(prefixes=Rules().prefixes),
+        rulebook=rulebook,
         clock=lambda: _NOW,
         looked_through=lambda: True,
-        covered=lambda _created: True,
-        left_over=lambda _uid, _nodes: 0,
+        covered=lambda _created, **_: True,
+        coverage=_coverage(units),
         successors=Successors(metrics=Metrics(), clock=lambda: _NOW),
+        min_job_age=lambda: None,
     )
     found = [unit for uid in uids if (unit := look.unit(uid))]
     for number, unit in enumerate(found):

@@ -22,18 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.clusters import cluster_on
 from tests.audit.audit import unaudited
-from tests.rigs import kube_build, slurm_build
-from tests.rigs.kube import KubeRig
-from tests.rigs.node_sim import SimulatedNodes
-from tests.rigs.simulator.nodes import NodeShape
-from tests.rigs.slurm import SlurmRig
 from tests.support import pods
 from tests.support.cluster import Cluster, release
 from tests.support.history import History
 from tests.support.kube import Kube, Object
-from tests.support.live import LiveCluster
-from tests.support.sandbox import SandboxCluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import Record, SlurmHand
 from tests.support.world import World
@@ -113,7 +107,7 @@ CASES: Final = (
     Case("node DOWN", _down, _ended),
     Case("node rebooted", _power_cycle, _ended, script_only=True),
     Case("requeued", _requeue, lambda it: it.states[0] == "PENDING", script_only=True),
-    Case("suspended (evict)", _suspend, lambda it: it.states[0] == "SUSPENDED"),
+    Case("suspended", _suspend, lambda it: it.states[0] == "SUSPENDED"),
 )
 
 
@@ -174,8 +168,7 @@ async def _tidy(world: World) -> None:
 
 
 async def _measure(cluster: Cluster, rounds: int, folder: Path) -> None:
-    flags = ("--suspend-policy=evict",)
-    with SchedulerProcess(cluster, folder=folder, flags=flags) as process:
+    with SchedulerProcess(cluster, folder=folder) as process:
         async with Kube(cluster.kube_url, token=cluster.kube_token, ca=cluster.kube_ca) as kube:
             namespace = f"bench-{secrets.token_hex(4)}"
             await kube.create("namespaces", {"metadata": {"name": namespace}})
@@ -202,16 +195,6 @@ def _show(name: str, took: list[float]) -> None:
     print(f"{name:28} {median:6.2f}  ({least:.2f} to {most:.2f})", flush=True)
 
 
-def _cluster(stack: ExitStack, on: str, major: str) -> Cluster:
-    if on == "sandbox":
-        return stack.enter_context(SandboxCluster(major, nodes=_LIVE_NODES))
-    slurm = stack.enter_context(SlurmRig(slurm_build.ensure(major)))
-    kube = stack.enter_context(KubeRig(kube_build.ensure()))
-    shapes = [NodeShape(name=name) for name in slurm.nodes]
-    stack.enter_context(SimulatedNodes(kube, shapes))
-    return LiveCluster(kube, slurm)
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.endings", description=__doc__)
@@ -221,7 +204,11 @@ def main() -> None:
     asked = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        asyncio.run(_measure(_cluster(stack, asked.on, asked.release), asked.rounds, folder))
+        asyncio.run(
+            _measure(
+                cluster_on(stack, asked.on, asked.release, nodes=_LIVE_NODES), asked.rounds, folder
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -21,17 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.rigs import kube_build, slurm_build
-from tests.rigs.kube import KubeRig
-from tests.rigs.node_sim import SimulatedNodes
-from tests.rigs.simulator.nodes import NodeShape
-from tests.rigs.slurm import SlurmRig
+from benchmarks.clusters import cluster_on
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube
-from tests.support.live import LiveCluster
 from tests.support.replicas import Replica, access, replica
-from tests.support.sandbox import SandboxCluster
 
 _LOOK_SECONDS: Final = 0.02
 _LONGEST_SECONDS: Final = 60.0
@@ -140,16 +134,6 @@ def _shown(took: list[float]) -> str:
     return f"{f'{statistics.median(took):.2f}  ({min(took):.2f} to {max(took):.2f})':>24}"
 
 
-def _cluster(stack: ExitStack, on: str, major: str) -> Cluster:
-    if on == "sandbox":
-        return stack.enter_context(SandboxCluster(major))
-    slurm = stack.enter_context(SlurmRig(slurm_build.ensure(major)))
-    kube = stack.enter_context(KubeRig(kube_build.ensure()))
-    shapes = [NodeShape(name=name) for name in slurm.nodes]
-    stack.enter_context(SimulatedNodes(kube, shapes))
-    return LiveCluster(kube, slurm)
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.failover", description=__doc__)
@@ -161,7 +145,9 @@ def main() -> None:
     cases = [case for case in CASES if case.name.startswith(asked.only)]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        asyncio.run(_measure(_cluster(stack, asked.on, asked.release), cases, asked.rounds, folder))
+        asyncio.run(
+            _measure(cluster_on(stack, asked.on, asked.release), cases, asked.rounds, folder)
+        )
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ from typing import Any, Final
 import aiohttp
 
 from benchmarks.main_path.usage import cpu_seconds
-from scheduler.census import Census
 from scheduler.core.naming import VERSION, Owner, OwnerTag
-from scheduler.metrics import Metrics
-from scheduler.units import Units
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.census import Census
+from scheduler.slurm.ended_jobs import Unexplained
+from scheduler.state.units import Units
 from slurmapi import Call, Deadlines, SlurmClient, StaticToken
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure
@@ -164,6 +165,7 @@ async def _run(rig: SlurmRig, jobs: int) -> None:
             created=lambda _: None,
             in_scope=lambda _: True,
             slurm_node=lambda _: "",
+            unexplained=lambda: Unexplained({}),
             on_change=seen.changed,
             clock=time.monotonic,
             metrics=Metrics(),

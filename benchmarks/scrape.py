@@ -18,11 +18,11 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from scheduler.core.pending import LABELS
-from scheduler.gauges import Gauges
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod
-from scheduler.metrics import Metrics
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.observe.metrics import Metrics
+from scheduler.service.gauges import Gauges
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState
 from slurmapi.jwt import Lifetime
 
@@ -78,6 +78,7 @@ def _scene(units: int) -> tuple[Metrics, Gauges]:
         reflectors=tuple,
         answered_at=lambda: None,
         lifetime=Lifetime,
+        unguarded=lambda: 0,
         ready=lambda: True,
         leads=lambda: True,
         clock=time.monotonic,

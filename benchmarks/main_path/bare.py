@@ -20,7 +20,7 @@ import msgspec
 
 from benchmarks.main_path.figures import Stalls
 from benchmarks.main_path.usage import cpu_seconds, peak_rss_mib, queued_seconds
-from scheduler.loopwatch import STALL_SECONDS
+from scheduler.observe.loop import STALL_SECONDS
 
 _CONCURRENCY: Final = 48
 _SLURM_CONNECTIONS: Final = 16

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.main_path.servers import Servers
 from benchmarks.main_path.usage import cpu_seconds, peak_rss_mib, queued_seconds
-from scheduler.settings import ENV_PREFIX
+from scheduler.config.settings import ENV_PREFIX
 from tests.support.ports import free_ports
 
 SUBMITTED: Final = "placeholder submitted"
@@ -64,8 +64,14 @@ class ObservedScheduler:
     ) -> None:
         self._process = process
         self._log = log
+        self.probe_port = probes
+        self.metrics_port = metrics
         self._probes = f"http://127.0.0.1:{probes}/readyz"
         self._metrics = f"http://127.0.0.1:{metrics}/metrics"
+
+    def log_bytes(self) -> int:
+        """How much it has logged."""
+        return self._log.stat().st_size
 
     def cpu_seconds(self) -> float:
         """Its CPU time since its start."""
@@ -157,7 +163,7 @@ async def running(
     slurm_url: str = "",
     flags: Sequence[str] = ("--hooks-api-bind-address=0",),
 ) -> AsyncIterator[ObservedScheduler]:
-    """`python -m scheduler run` with its default settings, ended at the end of the block."""
+    """`python -m scheduler run`, else with its default settings, ended at the end of the block."""
     probes, metrics = free_ports(2)
     log = folder / f"scheduler-{probes}.log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -168,6 +174,8 @@ async def running(
             f"--slurm-api-base={slurm_url or servers.slurm_url}",
             f"--slurm-auth-token-file={servers.slurm_token_file}",
             *("--scheduler-name=slurm-scheduler", "--log-format=json"),
+            # The nodes of the sandbox have a slurmd, where auto would wait for a guard.
+            f"--placeholder-mode={'external' if servers.external else 'script'}",
             f"--health-probe-bind-address=127.0.0.1:{probes}",
             f"--metrics-bind-address=127.0.0.1:{metrics}",
             *flags,
