@@ -14,6 +14,7 @@ from typing import Final
 from tests.audit.history import (
     LOST,
     NEVER,
+    Bind,
     By,
     History,
     JobLife,
@@ -41,11 +42,13 @@ class Violation:
 class Limits:
     """What no two servers can promise each other, in seconds.
 
-    `bind_age`: Slurm may end a job between the look at it and the bind, which has that long.
+    `bind_age`: Slurm may end a job, the pod's own or that of another pod on the Node, between the
+    look at it and the bind, which has that long.
     `settle`: a new placeholder may start just while its pod is deleted for the former's end.
-    I7, by the brake's defaults: of the bound pods no more go within `brake_window` than the share,
-    or `brake_minimum`, unless the evidence against them is `brake_pause` old. Both times are a
-    second off, as the API server's and the scheduler's clocks may tell them.
+    I7, by the brake's defaults: of the bound pods no more go for a lost node within `brake_window`
+    than the share, or `brake_minimum`, unless the evidence against them is `brake_pause` old. Both
+    times are a second off, as the API server's and the scheduler's clocks may tell them. Other weak
+    evidence cannot be told from strong here: starts of slurmctld are not on record.
     """
 
     bind_age: float = 2.5
@@ -57,10 +60,11 @@ class Limits:
 
 
 DEFAULT: Final = Limits()
+_LOST_NODE: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
 
 def judge(history: History, limits: Limits = DEFAULT) -> list[Violation]:
-    """Every breach of I1 to I8 that is certain."""
+    """Every breach of I1 to I8, and of I12 by our own binds, that is certain."""
     case = _Case(history, limits)
     return [found for rule in RULES for found in rule(case)]
 
@@ -76,6 +80,11 @@ class _Case:
         for job in history.ours():
             for uid in job.uids:
                 self.placeholders[uid].append(job)
+
+    def binds(self) -> Iterator[tuple[PodLife, Bind]]:
+        """Those of ours that were accepted."""
+        for pod in self.history.pods:
+            yield from ((pod, it) for it in pod.binds if it.by is By.US and it.accepted)
 
     def runs_on(self, pod: PodLife) -> Iterator[tuple[JobLife, Run]]:
         """The times in which a placeholder of the pod held its node."""
@@ -100,22 +109,17 @@ def one_runs(case: _Case) -> Iterator[Violation]:
 
 def bound_where_held(case: _Case) -> Iterator[Violation]:
     """I2: a pod is bound to a node that its placeholder holds at that moment, ready."""
-    for pod in case.history.pods:
-        for bind in pod.binds:
-            if bind.by is not By.US or not bind.accepted:
-                continue
-            node = case.history.slurm_node(bind.node)
-            since = bind.when.earliest - case.limits.bind_age
-            if not any(
-                node in run.nodes
-                and run.ready.maybe_before(bind.when)
-                and run.span.end.latest >= since
-                for job in case.placeholders[pod.uid]
-                for run in job.runs
-            ) and not _may_have_held(case, pod, node, bind.when):
-                jobs = "; ".join(map(_held, case.placeholders[pod.uid]))
-                told = f"bound to {bind.node} at {_time(bind.when)}, which none held of: {jobs}"
-                yield Violation("I2", _name(pod), told)
+    for pod, bind in case.binds():
+        node = case.history.slurm_node(bind.node)
+        since = bind.when.earliest - case.limits.bind_age
+        if not any(
+            node in run.nodes and run.ready.maybe_before(bind.when) and run.span.end.latest >= since
+            for job in case.placeholders[pod.uid]
+            for run in job.runs
+        ) and not _may_have_held(case, pod, node, bind.when):
+            jobs = "; ".join(map(_held, case.placeholders[pod.uid]))
+            told = f"bound to {bind.node} at {_time(bind.when)}, which none held of: {jobs}"
+            yield Violation("I2", _name(pod), told)
 
 
 def _may_have_held(case: _Case, pod: PodLife, node: str, when: When) -> bool:
@@ -204,6 +208,33 @@ def braked(case: _Case) -> Iterator[Violation]:
             return
 
 
+def bound_beside_nobody(case: _Case) -> Iterator[Violation]:
+    """I12: no pod is bound beside one of ours whose containers run while no placeholder of it holds
+    the node. Who put a pod there is known only of what was bound within the record. Which jobs of
+    others wait for a guard is on no record.
+    """
+    there: dict[str, list[PodLife]] = defaultdict(list)
+    for pod, bind in case.binds():
+        there[bind.node].append(pod)
+    for pod, bind in case.binds():
+        for beside in there[bind.node]:
+            if beside is pod:
+                continue  # what it lacks itself is I2's
+            if beside.held.surely_covers(bind.when) and not _may_be_covered(case, beside, bind):
+                jobs = "; ".join(map(_held, case.placeholders[beside.uid]))
+                told = f"bound to {bind.node} at {_time(bind.when)}, beside {_name(beside)}, for"
+                yield Violation("I12", _name(pod), f"{told} which no job held it: {jobs}")
+
+
+def _may_be_covered(case: _Case, pod: PodLife, bind: Bind) -> bool:
+    """Whether a placeholder of the pod may have held its node then, or shortly before."""
+    since = bind.when.earliest - case.limits.bind_age
+    return any(
+        run.span.start.maybe_before(bind.when) and run.span.end.latest >= since
+        for _, run in case.runs_on(pod)
+    ) or _may_have_held(case, pod, case.history.slurm_node(pod.node), bind.when)
+
+
 def foreign_untouched(case: _Case) -> Iterator[Violation]:
     """I8: no job and no pod that is not ours is written to."""
     for job in case.history.jobs:
@@ -229,6 +260,7 @@ RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
     ended_on_evidence,
     braked,
     foreign_untouched,
+    bound_beside_nobody,
 )
 
 
@@ -275,7 +307,8 @@ def _hasty(case: _Case) -> Iterator[When]:
             if deletion.by is not By.US or not pod.placed.maybe_before(deletion.when):
                 continue
             evidence = _evidence(case, pod, deletion)
-            if evidence is not None:
+            lost = any(job.state in _LOST_NODE for job in case.placeholders[pod.uid])
+            if evidence is not None and lost:
                 longest = deletion.when.latest - evidence.earliest
                 if longest < case.limits.brake_pause:
                     yield deletion.when

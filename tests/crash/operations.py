@@ -12,7 +12,7 @@ import slurmapi
 from scheduler import kube
 
 _PACKAGES: Final = (kube, slurmapi)
-_REQUESTS: Final = frozenset({"request", "_request", "_ask"})
+_REQUESTS: Final = frozenset({"request", "_write", "_write_again", "_ask"})
 _READS: Final = frozenset({"GET"})
 
 

@@ -1,7 +1,7 @@
 """One scheduler process that dies where it is told to: at one of its writes, or of its decisions.
 
-It is the whole of `scheduler.startup.run`. What it writes is seen where it leaves for the network,
-so there is no write that is not seen; what it decides is seen where `decide` answers.
+It is the whole of `scheduler.service.startup.run`. What it writes is seen where it leaves for the
+network, so there is no write that is not seen; what it decides is seen where `decide` answers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from enum import StrEnum
 from typing import Final
 from unittest import mock
 
-from scheduler import controller, startup
+from scheduler.config.settings import Settings
 from scheduler.core.actions import Action
 from scheduler.core.decide import decide
 from scheduler.core.facts import Tracked, UnitFacts
 from scheduler.core.table import cell
-from scheduler.settings import Settings
+from scheduler.reconcile import controller
+from scheduler.service import startup
 from tests.crash.memory_network import HERE, Host, MemoryTransport, Wire
 
 # The other side of a dead process's connections hears of its end this much later.

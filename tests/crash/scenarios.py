@@ -370,7 +370,7 @@ SCENARIOS: Final = (
     Scenario(job_is_preempted_while_the_pod_starts),
     Scenario(job_reaches_its_time_limit, flags=_SLOWLY),
     Scenario(job_loses_its_node, flags=_SLOWLY),
-    Scenario(job_is_suspended, flags={"suspend-policy": "evict"}),
+    Scenario(job_is_suspended),
     Scenario(job_is_lost_and_its_pod_runs_on),
     Scenario(job_of_a_waiting_pod_is_lost),
     Scenario(pod_is_edited_while_it_waits),

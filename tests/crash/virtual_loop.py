@@ -100,7 +100,7 @@ def alone(loop: asyncio.AbstractEventLoop, now: Callable[[], float]) -> Iterator
         mock.patch("time.clock_gettime", awake),
         # Reading the system's authorities takes as long as all else, and there is no TLS here.
         mock.patch("ssl.SSLContext.load_default_certs"),
-        mock.patch("scheduler.app.watch_loop", _never_late),
+        mock.patch("scheduler.service.app.watch_loop", _never_late),
     ):
         yield
 

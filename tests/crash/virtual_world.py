@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from unittest import mock
 
+from scheduler.config.settings import Settings
 from scheduler.core.naming import OwnerTag
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.resources import PODS
 from scheduler.sandbox.slurm.records import Job, State
-from scheduler.settings import Settings
 from tests.audit.audit import Audit
 from tests.audit.sandbox import SandboxRecorder
 from tests.crash.hooks import hook_flags, hooked
@@ -250,6 +250,7 @@ def _settings(sandbox: Sandbox, flags: dict[str, str]) -> Settings:
         {
             "kubeconfig": str(sandbox.kubeconfig),
             "slurm-api-base": sandbox.slurm_url,
+            "placeholder-mode": sandbox.placeholder_mode,
             "slurm-auth-token": sandbox.slurm_token("root"),
             "health-probe-bind-address": "127.0.0.1:8081",
             "metrics-bind-address": "127.0.0.1:8080",

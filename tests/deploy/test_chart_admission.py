@@ -52,6 +52,7 @@ def test_policies_are_those_of_the_folder_with_the_settings_of_the_release(
         "annotation-prefix": "slurm.example.com/",
         "device-resources": "amd.com/gpu=gpu:mi300",
         "scheduler-user": "system:serviceaccount:tenant:slurm,system:serviceaccount:other:slurm",
+        "scheduler-account": "system:serviceaccount:tenant:slurm",
         "tolerate": "sunk.coreweave.com/lock",
     }
     wanted = {
@@ -72,8 +73,23 @@ def test_policies_are_those_of_the_folder_with_the_settings_of_the_release(
     assert _policies(live_helm, "ci/everything-values.yaml", *sets) == wanted
 
 
+def test_policies_are_made_where_the_installer_may(live_helm: Helm) -> None:
+    """Those of one release must not stop another one, whose account they do not know."""
+    new, cluster = ("--kube-version", "1.30.0"), "ci/cluster-values.yaml"
+    found = _policies(live_helm, cluster, *new)
+    parts = {
+        name.rpartition("-")[2]: it for (kind, name), it in found.items() if kind.endswith("y")
+    }
+    assert parts.keys() == {"account", "pods", "records", "resize"}
+    (rule,) = parts["records"]["matchConstraints"]["resourceRules"]
+    assert rule["resources"] == ["pods", "pods/status"]
+    namespaced = ("--set", "scheduler.scope.type=namespace")
+    assert _policies(live_helm, cluster, *new, *namespaced) == {}
+    assert _policies(live_helm, cluster, "--kube-version", "1.29.9") == {}
+    assert _policies(live_helm, cluster, *new, "--set", "scheduler.admission.enabled=false") == {}
+
+
 def test_policies_are_the_sites_choice(live_helm: Helm) -> None:
-    assert _policies(live_helm, "ci/cluster-values.yaml") == {}
     some = ("--set", "scheduler.admission.enabled=true")
     found = _policies(live_helm, "ci/cluster-values.yaml", *some)
     assert {kind for kind, _ in found} == {

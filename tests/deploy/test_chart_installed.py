@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from tests.rigs.helm import Helm, ToolError
-from tests.support.chart import CHART, Release
+from tests.support.chart import Release, chart_of_version
 from tests.support.kube import Kube, Object
 
 if TYPE_CHECKING:
@@ -35,12 +34,7 @@ def release(live_helm: Helm, home: str) -> Release:
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
     """The chart as of a version before."""
-    chart = tmp_path / _NAME
-    shutil.copytree(CHART, chart)
-    text = (chart / "Chart.yaml").read_text()
-    assert "\nversion: 0.1.0\n" in text
-    (chart / "Chart.yaml").write_text(text.replace("\nversion: 0.1.0\n", "\nversion: 0.0.9\n"))
-    return chart
+    return chart_of_version("0.0.9", folder=tmp_path)
 
 
 async def test_newer_chart_with_the_same_values_leaves_the_pod_alone(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from scheduler import flags, mapfile
+from scheduler.config import flags
+from scheduler.config.settings import Settings
+from scheduler.nodes import map_file
 from scheduler.policy import file as policy_file
-from scheduler.settings import Settings
 from tests.deploy.monitoring import definitions
 from tests.rigs.helm import Helm, ToolError
 from tests.support.chart import CHART, VALUES, of_kind, rendered
@@ -126,7 +127,7 @@ def test_process_takes_command_line_and_files(
         assert rules is not None
         assert "2592000" in (tmp_path / "policy.yaml").read_text()
     if "nodes.yaml" in files:
-        assert mapfile.MapFile(tmp_path / "nodes.yaml").nodes == {
+        assert map_file.MapFile(tmp_path / "nodes.yaml").nodes == {
             "gpu-1": "node-a",
             "0042": "node-b",
         }
@@ -172,6 +173,19 @@ def test_network_policy_lets_out_to_the_port_of_slurmrestd(
     (policy,) = of_kind(rendered(live_helm, "try", "--set", switched), "NetworkPolicy")
     _names, _kubernetes, *slurm = policy["spec"]["egress"]
     assert [it["ports"][0]["port"] for it in slurm] == ports
+
+
+def test_network_policy_lets_nobody_to_the_health_port_unless_told(live_helm: Helm) -> None:
+    """The Node of a pod always reaches it, so that probes need no rule."""
+    switched = ("--set", "scheduler.networkPolicy.enabled=true")
+    (policy,) = of_kind(rendered(live_helm, "try", *LEAST, *switched), "NetworkPolicy")
+    assert [it["ports"] for it in policy["spec"]["ingress"]] == [[{"port": "metrics"}]]
+    peers = "scheduler.networkPolicy.healthFrom[0].ipBlock.cidr=10.0.0.0/8"
+    (policy,) = of_kind(
+        rendered(live_helm, "try", *LEAST, *switched, "--set", peers), "NetworkPolicy"
+    )
+    (health,) = [it for it in policy["spec"]["ingress"] if it["ports"] == [{"port": "health"}]]
+    assert health["from"] == [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
 
 
 async def test_pods_keep_the_restricted_standard(

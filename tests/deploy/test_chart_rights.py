@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from scheduler.kube.api import KubeApi
+from scheduler.kube.api import KubeApi, Refused
 from scheduler.kube.errors import Conflict, Forbidden, NotFound
 from scheduler.kube.leases import Leases
 from scheduler.kube.session import KubeSession
@@ -37,7 +37,7 @@ _POD: Final = ("no-such-pod", "no-such-uid")
 
 
 class Calls:
-    """What the scheduler asks for, one call for each right. None and Forbidden are a no."""
+    """What the scheduler asks for, one call for each right. None, Refused, Forbidden are a no."""
 
     def __init__(self, session: KubeSession) -> None:
         self._session = session
@@ -52,6 +52,10 @@ class Calls:
             ("pods/status", "patch"): lambda at: self._api.patch_pod_status(at, *_POD),
             ("nodes", "list"): lambda _: self._list("/api/v1/nodes"),
             ("nodes", "watch"): lambda _: self._watch("/api/v1/nodes"),
+            ("persistentvolumeclaims", "list"): lambda at: self._list(_claims(at)),
+            ("persistentvolumeclaims", "watch"): lambda at: self._watch(_claims(at)),
+            ("persistentvolumes", "list"): lambda _: self._list("/api/v1/persistentvolumes"),
+            ("persistentvolumes", "watch"): lambda _: self._watch("/api/v1/persistentvolumes"),
             ("events", "create"): self._event,
             ("events", "patch"): lambda at: self._none_is_fine(
                 self._api.patch_event(at, "no-such-event", {})
@@ -70,9 +74,10 @@ class Calls:
         if verb not in {"list", "watch"}:
             where = where or ("kube-system" if resource == "namespaces" else default)
         try:
-            return await self._of[resource, verb](where) is not None
+            answer = await self._of[resource, verb](where)
         except Forbidden:
             return False
+        return answer is not None and not isinstance(answer, Refused)
 
     async def _list(self, path: str) -> bytes:
         return await self._session.request("GET", path, query={"limit": 1})
@@ -138,6 +143,14 @@ async def roles(
     await kube.create("leases", {"metadata": {"name": _NAME}}, namespace=home)
     # a watch tells at once of what is there
     await kube.create("pods", pods.pod("there"), namespace=served)
+    size: Object = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    claim = size | {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": "nowhere"}
+    volume = size | {"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"}}
+    for kind, name, spec, where in (
+        ("persistentvolumeclaims", "there", claim, served),
+        ("persistentvolumes", served, volume, ""),
+    ):
+        await kube.create(kind, {"metadata": {"name": name}, "spec": spec}, namespace=where)
     found = [
         it | {"kind": kind}
         for kind, places in (("clusterroles", [""]), ("roles", [home, served]))
@@ -147,6 +160,8 @@ async def roles(
     ]
     yield found
     await kube.delete("pods", "there", namespace=served, grace_seconds=0)
+    await kube.delete("persistentvolumeclaims", "there", namespace=served)
+    await kube.delete("persistentvolumes", served)
     for name in (_NAME, "another"):
         await kube.delete("leases", name, namespace=home)
     await release.uninstall()
@@ -220,3 +235,8 @@ async def _settled(calls: Calls, right: Right, *, default: str, wanted: bool) ->
 
 def _pods(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+
+
+def _claims(namespace: str) -> str:
+    where = f"namespaces/{namespace}/" if namespace else ""
+    return f"/api/v1/{where}persistentvolumeclaims"

@@ -76,7 +76,7 @@ def test_names_in_the_commands_of_kubectl_are_those_of_the_objects(
     assert f"kubectl describe pod {test['metadata']['name']} --namespace {_NAME}" in _PAGE
     secret = slurm["token"]["existingSecret"]
     assert shown.count(f"create secret generic {secret} --namespace {_NAME}") == 2
-    assert shown.count("--from-literal=auth-token=$TOKEN") == 2
+    assert shown.count("--from-file=auth-token=/dev/stdin") == 2
 
 
 @pytest.mark.parametrize("block", blocks("yaml")[1:])

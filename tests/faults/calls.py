@@ -34,17 +34,20 @@ class Call:
     method: str
     path: re.Pattern[str]
     reads: Reads = Reads.NOTHING
+    of_others: bool = False
+    """Whether it asks for the pods on Nodes, whosever they are: two reads have that path."""
 
     @property
     def writes(self) -> bool:
         """Whether it may change something on the server."""
         return self.reads is Reads.NOTHING
 
-    def fits(self, server: Server, method: str, path: str, *, watch: bool) -> bool:
+    def fits(self, server: Server, method: str, path: str, *, watch: bool, of_others: bool) -> bool:
         """Whether a request is of this kind."""
         return (
             (self.server, self.method) == (server, method)
             and (self.reads is Reads.WATCH) == watch
+            and self.of_others == of_others
             and self.path.fullmatch(path) is not None
         )
 
@@ -53,12 +56,16 @@ def _slurm(name: str, method: str, path: str, reads: Reads = Reads.NOTHING) -> C
     return Call(Server.SLURM, name, method, re.compile(rf"/slurm/v[0-9.]+/{path}/?"), reads)
 
 
-def _kube(name: str, method: str, path: str, reads: Reads = Reads.NOTHING) -> Call:
-    return Call(Server.KUBE, name, method, re.compile(path), reads)
+def _kube(
+    name: str, method: str, path: str, reads: Reads = Reads.NOTHING, *, of_others: bool = False
+) -> Call:
+    return Call(Server.KUBE, name, method, re.compile(path), reads, of_others)
 
 
 _PODS: Final = "/api/v1(?:/namespaces/[^/]+)?/pods"
 _POD: Final = "/api/v1/namespaces/[^/]+/pods/[^/]+"
+_CLAIMS: Final = "/api/v1(?:/namespaces/[^/]+)?/persistentvolumeclaims"
+_VOLUMES: Final = "/api/v1/persistentvolumes"
 _EVENTS: Final = "/api/v1/namespaces/[^/]+/events"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases"
 _SLURM_CALLS: Final = (
@@ -76,10 +83,16 @@ _SLURM_CALLS: Final = (
 _KUBE_CALLS: Final = (
     _kube("list_pods", "GET", _PODS, Reads.LIST),
     _kube("watch_pods", "GET", _PODS, Reads.WATCH),
+    _kube("list_neighbours", "GET", "/api/v1/pods", Reads.LIST, of_others=True),
+    _kube("watch_neighbours", "GET", "/api/v1/pods", Reads.WATCH, of_others=True),
     _kube("list_nodes", "GET", "/api/v1/nodes", Reads.LIST),
     _kube("watch_nodes", "GET", "/api/v1/nodes", Reads.WATCH),
     _kube("list_namespaces", "GET", "/api/v1/namespaces", Reads.LIST),
     _kube("watch_namespaces", "GET", "/api/v1/namespaces", Reads.WATCH),
+    _kube("list_claims", "GET", _CLAIMS, Reads.LIST),
+    _kube("watch_claims", "GET", _CLAIMS, Reads.WATCH),
+    _kube("list_volumes", "GET", _VOLUMES, Reads.LIST),
+    _kube("watch_volumes", "GET", _VOLUMES, Reads.WATCH),
     _kube("get_namespace", "GET", "/api/v1/namespaces/[^/]+", Reads.ONE),
     _kube("get_pod", "GET", _POD, Reads.ONE),
     _kube("bind", "POST", f"{_POD}/binding"),
@@ -98,8 +111,12 @@ CALLS: Final = (*_SLURM_CALLS, *_KUBE_CALLS)
 def call_of(server: Server, method: str, target: str) -> Call | None:
     """The kind of a request by its target, None for one that the table lacks."""
     path, _, query = target.partition("?")
-    watch = dict(parse_qsl(query)).get("watch") == "true"
-    fitting = (it for it in CALLS if it.fits(server, method, path, watch=watch))
+    asked = dict(parse_qsl(query))
+    watch = asked.get("watch") == "true"
+    of_others = asked.get("fieldSelector", "").startswith("spec.nodeName!=")
+    fitting = (
+        it for it in CALLS if it.fits(server, method, path, watch=watch, of_others=of_others)
+    )
     return next(fitting, None)
 
 

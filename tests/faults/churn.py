@@ -16,6 +16,9 @@ PROVOKED: Final[dict[str, tuple[Fault, str]]] = {
     "get_pod": (faults.reset_after, "bind"),
     "list_pods": (faults.expired, "watch_pods"),
     "list_nodes": (faults.expired, "watch_nodes"),
+    "list_neighbours": (faults.expired, "watch_neighbours"),
+    "list_claims": (faults.expired, "watch_claims"),
+    "list_volumes": (faults.expired, "watch_volumes"),
     "list_namespaces": (faults.expired, "watch_namespaces"),
 }
 TIMES: Final = 3

@@ -113,6 +113,11 @@ class ProxiedCluster:
         return self.front.slurm_token_file
 
     @property
+    def placeholder_mode(self) -> str:
+        """The cluster's own."""
+        return self._cluster.placeholder_mode
+
+    @property
     def slurm_url(self) -> str:
         """The proxy of slurmrestd."""
         return self.front.slurm_url

@@ -10,16 +10,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler import startup
-from scheduler.elector import LeaseLostError
+from scheduler.config.settings import Settings
+from scheduler.election.elector import LeaseLostError
 from scheduler.kube.errors import went_back
+from scheduler.kube.identity import ClusterIdError
+from scheduler.kube.session import KubeConfigError
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.kubelet import RUN_SECONDS
 from scheduler.sandbox.kube.resources import LEASES, NAMESPACES, PODS
 from scheduler.sandbox.slurm.records import Job
-from scheduler.scope import ClusterIdError
-from scheduler.settings import Settings
+from scheduler.service import startup
 from tests.audit.audit import Audit, unaudited
 from tests.audit.sandbox import SandboxRecorder
 from tests.crash.virtual_loop import alone
@@ -132,7 +133,7 @@ class Playground:
         while True:
             try:
                 await startup.run(settings)
-            except (OSError, ClusterIdError, LeaseLostError):
+            except (KubeConfigError, OSError, ClusterIdError, LeaseLostError):
                 pass
             except ExceptionGroup as failed:
                 if went_back(failed) is None:
@@ -235,6 +236,7 @@ async def playground(folder: Path, *, release: str = "26.05") -> AsyncIterator[P
                 "health-probe-bind-address": "0",
                 "metrics-bind-address": "0",
                 "hooks-api-bind-address": "0",
+                "placeholder-mode": sandbox.placeholder_mode,
                 "policy-file": policy,
                 "condition-interval": 1.0,
                 "poll-interval": 1.0,

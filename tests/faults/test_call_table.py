@@ -12,8 +12,9 @@ from typing import Final
 
 import pytest
 
-from scheduler import app, nodeparts
 from scheduler import kube as kube_package
+from scheduler.nodes import neighbour_parts, parts
+from scheduler.service import app
 from slurmapi import client
 from tests.faults.calls import CALLS, Server, call_of
 from tests.faults.matrix import FAULTS, UNUSED, rounds
@@ -21,6 +22,7 @@ from tests.faults.matrix import FAULTS, UNUSED, rounds
 # What the clients call their operations, where the table says otherwise, and what stands for none.
 _CALLED: Final = {
     "negotiate": "ping",
+    "count_nodes": "nodes",
     "probe": "list_nodes",
     "list_slurmd_pods": "list_pods",
     "watch_slurmd_pods": "watch_pods",
@@ -48,7 +50,7 @@ def _operations() -> set[str]:
         and isinstance(node.args[0], ast.Constant)
     }
     kube = {name for module in _modules(kube_package) for name in _words(module, "operation")}
-    reflected = {name for module in (app, nodeparts) for name in _reflected(module)}
+    reflected = {name for module in (app, neighbour_parts, parts) for name in _reflected(module)}
     for name in reflected:
         kube |= {f"list_{name}", f"watch_{name}"}
     return (slurm | kube) - _NO_CALLS
@@ -87,6 +89,8 @@ def test_every_row_is_an_operation_of_the_clients() -> None:
         (Server.SLURM, "DELETE", "/slurm/v0.0.45/jobs/", "cancel"),
         (Server.KUBE, "GET", "/api/v1/pods?limit=500", "list_pods"),
         (Server.KUBE, "GET", "/api/v1/namespaces/a/pods?watch=true", "watch_pods"),
+        (Server.KUBE, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3D", "list_neighbours"),
+        (Server.KUBE, "GET", "/api/v1/namespaces/a/persistentvolumeclaims", "list_claims"),
         (Server.KUBE, "GET", "/api/v1/namespaces/a/pods/b", "get_pod"),
         (Server.KUBE, "POST", "/api/v1/namespaces/a/pods/b/binding", "bind"),
     ],

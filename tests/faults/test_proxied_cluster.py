@@ -30,6 +30,7 @@ class Somewhere:
     kubeconfig: Path
     slurm_token_file: Path = Path("unread")
     slurm_url: str = "http://127.0.0.1:1"
+    placeholder_mode: str = "external"
 
 
 async def test_an_api_server_with_tls_gets_the_token_of_the_kubeconfig(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from scheduler.settings import Settings
+from scheduler.config.settings import Settings
 from tests.crash.operations import write_operations
 from tests.faults.calls import CALLS, Server
 from tests.faults.play import Play

@@ -6,6 +6,7 @@ import threading
 from typing import Any, Final, Self
 
 from tests.rigs.kube import KubeRig
+from tests.support.pods import has_ended
 
 _WAITING: Final = (
     "/api/v1/pods?fieldSelector=spec.schedulerName%3Ddefault-scheduler,spec.nodeName%3D"
@@ -60,7 +61,7 @@ class DefaultScheduler:
 
     def _ports_in_use(self) -> set[int]:
         there = self._kube.ask("GET", f"{_PLACED}{self._node}").body["items"]
-        alive = [it for it in there if it["status"]["phase"] not in {"Succeeded", "Failed"}]
+        alive = [it for it in there if not has_ended(it)]
         return {port for pod in alive for port in _ports(pod)}
 
 

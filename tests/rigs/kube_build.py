@@ -64,6 +64,11 @@ def ensure() -> KubeBinaries:
     )
 
 
+def kube_scheduler() -> Path:
+    """The one server that no rig starts: only the tests of its rules need it. 10 s to build."""
+    return _kubernetes("kube-scheduler")
+
+
 def _kubernetes(program: str) -> Path:
     return _ready_made(program) or _built(program, lambda target: _build(program, target))
 

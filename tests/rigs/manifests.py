@@ -27,6 +27,14 @@ _FILES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "deployment.yaml": (("deployment",), ()),
     "rbac-namespaced.yaml": (_RIGHTS, _SERVED),
     "deployment-namespaced.yaml": (("deployment",), _SERVED),
+    "rbac-pods.yaml": (
+        ("rbac-pods",),
+        (*_SERVED, "scheduler.scope.nodeAccess=true", "scheduler.scope.podAccess=true"),
+    ),
+    "rbac-volumes.yaml": (
+        ("rbac-volumes",),
+        (*_SERVED, "scheduler.scope.nodeAccess=true", "scheduler.scope.volumeAccess=true"),
+    ),
     "rbac-nodes.yaml": (("rbac-nodes",), (*_SERVED, "scheduler.scope.nodeAccess=true")),
 }
 _SLURM: Final = "scheduler.config.slurm.apiBase=http://slurmrestd.slurm:6820"

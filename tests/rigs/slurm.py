@@ -99,6 +99,11 @@ class SlurmRig:
         self.close()
 
     @property
+    def controller_url(self) -> str:
+        """slurmctld's own port, as one who mistakes it for slurmrestd's would write it."""
+        return f"http://127.0.0.1:{self._controller_port}"
+
+    @property
     def url(self) -> str:
         """slurmrestd over TCP."""
         return f"http://127.0.0.1:{self._rest_port}"
@@ -185,6 +190,29 @@ class SlurmRig:
             while self.call("squeue", "--noheader", f"--states={_ENDED}"):
                 assert time.monotonic() < until, f"jobs were not purged in {_PURGE_SECONDS} s"
                 time.sleep(0.5)
+        finally:
+            self._restart_with(conf, usual)
+
+    @contextmanager
+    def job_submit(self, lua: str) -> Iterator[None]:
+        """Slurm with this job_submit.lua; slurmctld is restarted before and after."""
+        conf = self._run / "etc" / "slurm.conf"
+        (conf.parent / "job_submit.lua").write_text(lua)
+        usual = conf.read_text()
+        self._restart_with(conf, f"{usual}JobSubmitPlugins=lua\n")
+        try:
+            yield
+        finally:
+            self._restart_with(conf, usual)
+
+    @contextmanager
+    def suspending(self) -> Iterator[None]:
+        """Preemption that suspends; slurmctld is restarted before and after."""
+        conf = self._run / "etc" / "slurm.conf"
+        usual = conf.read_text()
+        self._restart_with(conf, slurm_conf.suspending(usual))
+        try:
+            yield
         finally:
             self._restart_with(conf, usual)
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,17 @@ CHART: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler"
 VALUES: Final = sorted((CHART / "ci").glob("*-values.yaml"))
 # The rig's API server, address and files take their place, as they would in another pod.
 _OF_THE_POD: Final = ("-bind-address=",)
+
+
+def chart_of_version(version: str, *, folder: Path) -> Path:
+    """A copy of the chart that says it is of that version."""
+    chart = folder / CHART.name
+    shutil.copytree(CHART, chart)
+    text = (chart / "Chart.yaml").read_text()
+    assert "\nversion: 0.1.0\n" in text
+    changed = text.replace("\nversion: 0.1.0\n", f"\nversion: {version}\n")
+    (chart / "Chart.yaml").write_text(changed)
+    return chart
 
 
 def rendered(helm: Helm, *arguments: str | Path, chart: Path = CHART) -> list[Object]:

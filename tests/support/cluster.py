@@ -41,6 +41,10 @@ class Servers(Protocol):
     def slurm_url(self) -> str:
         """slurmrestd over TCP."""
 
+    @property
+    def placeholder_mode(self) -> str:
+        """What stories expect of pods there, "external" or "script"."""
+
 
 class Cluster(Protocol):
     """`name` is KIND-RELEASE, as in "live-24.11"; `placeholder_mode` is "external" or "script".
@@ -117,6 +121,9 @@ class Cluster(Protocol):
 
     async def kill_script(self, job_id: int) -> None:
         """Have somebody kill (SIGKILL) a batch job's script on its node, as OverMemoryKill does."""
+
+    def job_submit_plugin(self) -> AbstractAsyncContextManager[None]:
+        """Slurm has the job_submit plugin of tests/support/job_submit.py."""
 
     def rebooting(self, node: str) -> AbstractAsyncContextManager[None]:
         """What `reboot` asks for happens after the block, in which the node becomes free."""

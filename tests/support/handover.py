@@ -21,12 +21,12 @@ _SCRIPT: Final = "#!/bin/sh\nexit 0\n"
 async def create_pod(
     world: World, name: str = "train", *, cpus: int | None = None, stop_seconds: int = STOP_SECONDS
 ) -> None:
-    """A pod that takes a whole node, and its time to stop; the words of its job are kept."""
+    """A pod that takes a whole node, and its time to stop."""
     await world.create(
         name,
         cpus=str(cpus or world.cluster.cpus_per_node),
         grace=20,
-        slurm={"partition": world.cluster.script_partition, "current-working-dir": "/tmp"},
+        slurm={"partition": world.cluster.script_partition},
         annotations={"sandbox/stop-seconds": str(stop_seconds)},
     )
 

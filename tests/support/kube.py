@@ -23,6 +23,8 @@ _GROUPS: Final = {
     "serviceaccounts": "/api/v1",
     "secrets": "/api/v1",
     "configmaps": "/api/v1",
+    "persistentvolumeclaims": "/api/v1",
+    "persistentvolumes": "/api/v1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
@@ -36,6 +38,7 @@ _GROUPS: Final = {
     "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1",
 }
 _APPLY: Final = "application/apply-patch+yaml"
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
 _MERGE: Final = "application/merge-patch+json"
 _SECONDS: Final = 20.0
 # kube-controller-manager backs off while a test has had the API server away.
@@ -196,6 +199,17 @@ class Kube:
         """Where a watch may begin."""
         answer = await self._ask("GET", _path(kind, namespace))
         return str(answer["metadata"]["resourceVersion"])
+
+    async def answer(self, method: str, path: str, body: Object | None) -> tuple[int, Object]:
+        """Status and body of what the API server says to a request, be it a refusal."""
+        kinds = {"PATCH": _STRATEGIC}
+        try:
+            found = await self._ask(
+                method, path, body, content_type=kinds.get(method, "application/json")
+            )
+        except KubeAnswerError as refusal:
+            return refusal.status, {"message": str(refusal)}
+        return 201 if method == "POST" else 200, found
 
     async def _ask(
         self,

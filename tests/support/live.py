@@ -15,6 +15,7 @@ from tests.rigs.kube import KubeRig
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import CPUS_PER_NODE, REAL_PARTITION
 from tests.support.cluster import Accounts
+from tests.support.job_submit import LUA
 from tests.support.sacctmgr import RealAccounts
 from tests.support.slurm import OPERATOR
 
@@ -162,6 +163,26 @@ class LiveCluster:
     async def reboot(self, node: str) -> None:
         """As in Cluster."""
         await self._scontrol("reboot", "ASAP", "nextstate=resume", "reason=test", node)
+
+    @asynccontextmanager
+    async def job_submit_plugin(self) -> AsyncIterator[None]:
+        """As in Cluster; slurmctld is restarted before and after."""
+        plugin = self._slurm.job_submit(LUA)
+        await asyncio.to_thread(plugin.__enter__)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(plugin.__exit__, None, None, None)
+
+    @asynccontextmanager
+    async def suspending(self) -> AsyncIterator[None]:
+        """Preemption that suspends, as SlurmRig has it."""
+        preemption = self._slurm.suspending()
+        await asyncio.to_thread(preemption.__enter__)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(preemption.__exit__, None, None, None)
 
     @asynccontextmanager
     async def rebooting(self, node: str) -> AsyncIterator[None]:

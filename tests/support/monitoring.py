@@ -42,7 +42,7 @@ class Monitor:
             return wanted - set(seen)
 
         await self._until_none(f"alerts that fire, of {sorted(wanted)}", lacking)
-        assert set(seen) - _BY_LOAD <= wanted, seen
+        assert set(seen) - _BY_LOAD <= wanted, f"{seen}\n{self.world.scheduler.log_tail()}"
         texts = [text for alerts in seen.values() for it in alerts for text in _texts(it)]
         assert not [text for text in texts if _TEMPLATE_ERROR in text]
 

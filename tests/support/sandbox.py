@@ -14,11 +14,13 @@ from typing import Any, Final, Self, TypeVar
 
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.slurm import ReservationConfig, SlurmModel
+from scheduler.sandbox.slurm.plugins import no_plugin
 from tests.audit.records import Recorder, Records
 from tests.audit.sandbox import SandboxRecorder
 from tests.rigs.slurm_conf import LICENSES
 from tests.support.cluster import Accounts
 from tests.support.hooks import CONF
+from tests.support.job_submit import verdict
 from tests.support.model_accounts import FIRST_ACCOUNTS, ModelAccounts
 
 T = TypeVar("T")
@@ -182,6 +184,15 @@ class SandboxCluster:
     async def kill_script(self, job_id: int) -> None:
         """As in Cluster."""
         await self._do(lambda slurm: slurm.kill_script(job_id))
+
+    @asynccontextmanager
+    async def job_submit_plugin(self) -> AsyncIterator[None]:
+        """As in Cluster."""
+        await self._do(lambda slurm: setattr(slurm, "job_submit", verdict))
+        try:
+            yield
+        finally:
+            await self._do(lambda slurm: setattr(slurm, "job_submit", no_plugin))
 
     @asynccontextmanager
     async def rebooting(self, node: str) -> AsyncIterator[None]:

@@ -75,6 +75,8 @@ class SchedulerProcess:
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
             f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
             f"--hooks-api-bind-address=127.0.0.1:{self._hooks_port}",
+            # Model nodes have a slurmd, where auto would wait for a guard that few stories install.
+            f"--placeholder-mode={cluster.placeholder_mode}",
             "--zap-log-level=debug",
             # Stories read the wordings one after the other; at the default each costs ten seconds.
             "--condition-interval=1",
@@ -112,6 +114,11 @@ class SchedulerProcess:
     def metrics_address(self) -> str:
         """Where Prometheus finds it."""
         return f"127.0.0.1:{self._metrics_port}"
+
+    @property
+    def face_ports(self) -> tuple[int, int]:
+        """Those of its metrics and its probes."""
+        return (self._metrics_port, self._probe_port)
 
     @property
     def hooks_url(self) -> str:

@@ -207,13 +207,13 @@ class World:
 
         await self.until(f"pod {name} is gone", look)
 
-    async def removed(self, pod: Object) -> Seen:
+    async def removed(self, pod: Object, *, seconds: float = SECONDS) -> Seen:
         """The last state of a pod, once the watch has told that it was removed."""
 
         async def look() -> Seen | None:
             return self.history.removed(pod["metadata"]["uid"])
 
-        return await self.until(f"{pods.summary(pod)} was removed", look)
+        return await self.until(f"{pods.summary(pod)} was removed", look, seconds=seconds)
 
     async def placeholder(self, pod: Object) -> Record:
         """The job a pod's annotation names."""

@@ -18,6 +18,8 @@ _LEASE_SECONDS: Final = 40
 _BEAT_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 5.0
 _AT_ONCE: Final = 16
+# As every kubelet reports it; a pod that requests some would fit on no Node without.
+_DISK: Final = "100Gi"
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -78,6 +80,7 @@ def _node(shape: NodeShape) -> dict[str, Any]:
         "cpu": str(shape.cpus),
         "memory": f"{shape.memory_mib}Mi",
         "pods": str(shape.pods),
+        "ephemeral-storage": _DISK,
         **{name: str(count) for name, count in shape.devices.items()},
     }
     labels = {
