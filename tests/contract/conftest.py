@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -25,6 +26,7 @@ from scheduler.sandbox.slurm import (
     SlurmServer,
     mint_token,
 )
+from slurmapi import JobState
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import FEATURE, LICENSES, SPECIAL_FEATURE
 
@@ -32,6 +34,14 @@ _GPUS = 8
 _NODES = 4
 _MODEL = {"26.05": "model_slurm_26", "24.11": "model_slurm_24"}
 _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
+# A batch job that is cancelled as it starts is COMPLETING for KillWait, 30 s, and its node takes no
+# other meanwhile (measured on 24.11.5).
+COMPLETING_SECONDS: Final = 80.0
+
+
+def is_over(state: JobState) -> bool:
+    """Whether it has ended and its nodes are free."""
+    return state.ended and not state.completing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

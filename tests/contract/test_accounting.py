@@ -18,15 +18,19 @@ import pytest
 
 from scheduler.sandbox.slurm import Release, SlurmModel
 from slurmapi import BaseState, FileToken, Job, JobSubmission, SlurmClient, SlurmRefused
-from tests.contract.conftest import SlurmPeer, live_peer, model_peer
+from tests.contract.conftest import (
+    COMPLETING_SECONDS,
+    SlurmPeer,
+    is_over,
+    live_peer,
+    model_peer,
+)
 from tests.support.cluster import Accounts
 from tests.support.model_accounts import FIRST_ACCOUNTS, ModelAccounts
 from tests.support.sacctmgr import RealAccounts
 
 pytestmark = pytest.mark.xdist_group("accounts")
 
-# What was cancelled as it started stays COMPLETING for KillWait, which is 30 s.
-_SECONDS: Final = 80.0
 _MODELS: Final = {"26.05": Release.V26_05, "24.11": Release.V24_11}
 _numbers = itertools.count(1)
 
@@ -60,7 +64,7 @@ class Lab:
         return job_id
 
     async def until(self, job_id: int, holds: Callable[[Job], bool]) -> Job:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(COMPLETING_SECONDS):
             while True:
                 job = await self.client.job(job_id)
                 if holds(job):
@@ -73,7 +77,7 @@ class Lab:
     async def cancel_all(self) -> None:
         await self.client.cancel(self._made)
         for job_id in self._made:
-            await self.until(job_id, lambda job: job.state.ended and not job.state.completing)
+            await self.until(job_id, lambda job: is_over(job.state))
 
 
 @pytest.fixture(
@@ -124,6 +128,13 @@ async def test_job_that_names_nothing_has_the_defaults(lab: Lab) -> None:
     assert (job.account, job.qos) == ("root", "normal")
     of_alice = await lab.client.job(await lab.submit(user_id=2001))
     assert (of_alice.account, of_alice.qos) == ("staff", "normal")
+
+
+async def test_configuration_names_the_database(lab: Lab) -> None:
+    """By which pods are told whether anybody is charged; 24.11 tells no configuration."""
+    config = await lab.client.config()
+    told = None if config is None else config.accounting_storage
+    assert told == (None if lab.peer.major == "24.11" else "accounting_storage/slurmdbd")
 
 
 async def test_account_and_qos_that_are_named_stand_on_the_job(lab: Lab) -> None:

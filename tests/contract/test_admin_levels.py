@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from slurmapi import JobSubmission, SlurmClient, SlurmDenied, StaticToken
+from tests.contract.conftest import COMPLETING_SECONDS, is_over
 from tests.rigs.slurm import SlurmRig
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("accounts")]
@@ -51,11 +52,9 @@ def _placeholder(rig: SlurmRig, **more: Any) -> JobSubmission:
 
 
 async def _ended(client: SlurmClient, job_id: int) -> None:
-    # One that was cancelled as it started stays COMPLETING for KillWait, which is 30 s.
-    async with asyncio.timeout(80):
+    async with asyncio.timeout(COMPLETING_SECONDS):
         while True:
-            state = (await client.job(job_id)).state
-            if state.ended and not state.completing:
+            if is_over((await client.job(job_id)).state):
                 return
             await asyncio.sleep(0.05)
 

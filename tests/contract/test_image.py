@@ -78,8 +78,13 @@ def test_image_can_install_and_compile_nothing(image: ImageArchive) -> None:
 
 
 def test_image_holds_our_source_and_none_of_our_tests(image: ImageArchive) -> None:
-    (site,) = {it.partition("/scheduler/")[0] for it in image.paths() if "/scheduler/app.py" in it}
-    assert image.read(f"{site}/scheduler/app.py") == (ROOT / "scheduler/app.py").read_bytes()
+    (site,) = {
+        it.partition("/scheduler/")[0] for it in image.paths() if "/scheduler/service/app.py" in it
+    }
+    assert (
+        image.read(f"{site}/scheduler/service/app.py")
+        == (ROOT / "scheduler/service/app.py").read_bytes()
+    )
     assert not [it for it in image.paths() if it.startswith((f"{site}/tests/", "/build/"))]
     assert image.read(f"{SHARE}/LICENSE") == (ROOT / "LICENSE").read_bytes()
 

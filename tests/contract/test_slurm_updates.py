@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import pytest
 
 from slurmapi import BaseState, FileToken, Job, JobSubmission, SlurmClient, SlurmRefused
+from tests.contract.conftest import COMPLETING_SECONDS, is_over
 
 _SECONDS: Final = 20.0
 _numbers = itertools.count(1)
@@ -48,18 +49,15 @@ class Waiting:
     async def now(self) -> Job:
         return await self.client.job(self.job_id)
 
-    async def until(self, holds: Callable[[Job], bool], *, job_id: int = 0) -> Job:
-        async with asyncio.timeout(_SECONDS):
+    async def until(
+        self, holds: Callable[[Job], bool], *, job_id: int = 0, seconds: float = _SECONDS
+    ) -> Job:
+        async with asyncio.timeout(seconds):
             while True:
                 job = await self.client.job(job_id or self.job_id)
                 if holds(job):
                     return job
                 await asyncio.sleep(0.05)
-
-
-def _is_over(job: Job) -> bool:
-    """Its node is free: one that happened to start just now stays COMPLETING for long."""
-    return job.state.ended and not job.state.completing
 
 
 @pytest.fixture
@@ -84,7 +82,9 @@ async def waiting(slurm_peer: Peer) -> AsyncIterator[Waiting]:
         yield waiting
         assert await client.cancel(made) == {}
         for job_id in made:
-            await waiting.until(_is_over, job_id=job_id)
+            await waiting.until(
+                lambda job: is_over(job.state), job_id=job_id, seconds=COMPLETING_SECONDS
+            )
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,13 @@ from slurmapi import (
     StaticToken,
 )
 from slurmapi.identity import Identity
-from tests.contract.conftest import SlurmPeer
+from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over
 from tests.support.slurm import UNLIMITED
 
 BAD_TOKEN = StaticToken("no.jwt.atall")
 SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 UNKNOWN_ID = 3_999_999
-_COMPLETING_SECONDS = 80.0
+FIRST_NO_ID = 2**32 - 3  # NO_VAL of slurm.h is one more
 _numbers = itertools.count(1)
 
 
@@ -97,7 +97,7 @@ class Jobs:
         its node takes no other job meanwhile (measured on 24.11.5).
         """
         # What ran there before, in a story too, may still be COMPLETING.
-        job = await self.until(job_id, is_running, seconds=_COMPLETING_SECONDS)
+        job = await self.until(job_id, is_running, seconds=COMPLETING_SECONDS)
         if self._peer.major == "24.11":
             assert job.start_time is not None
             await asyncio.sleep(max(0.0, job.start_time + 1.5 - time.time()))
@@ -107,11 +107,7 @@ class Jobs:
         assert await self.client.cancel(self._made) == {}
         for job_id in self._made:
             # One that happened to start just now stays COMPLETING for long, see `running`.
-            await self.until(job_id, _is_over, seconds=_COMPLETING_SECONDS)
-
-
-def _is_over(state: JobState) -> bool:
-    return state.ended and not state.completing
+            await self.until(job_id, is_over, seconds=COMPLETING_SECONDS)
 
 
 def is_running(state: JobState) -> bool:
@@ -185,6 +181,7 @@ async def test_answers_and_refusals_name_their_cluster(
 async def test_config_is_there_in_the_newest_version_only(
     client: SlurmClient, slurm_peer: SlurmPeer
 ) -> None:
+    before = int(time.time())
     config = await client.config()
     if slurm_peer.major == "24.11":
         assert config is None
@@ -193,7 +190,10 @@ async def test_config_is_there_in_the_newest_version_only(
     assert config.kill_wait == 30
     assert config.cluster_name
     assert config.boot_time is not None
+    assert config.told_at is not None
+    assert before <= config.told_at <= time.time(), "it is the time of the answer"
     assert config.preempt_type == "preempt/partition_prio"
+    assert config.accounting_storage == "", "without slurmdbd"
 
 
 async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: SlurmPeer) -> None:
@@ -207,6 +207,8 @@ async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: 
     partitions = {part.name: part for part in await client.partitions()}
     assert "UP" in partitions[slurm_peer.partition].states
     assert partitions["high"].priority_tier != partitions[slurm_peer.partition].priority_tier
+    told = [part.name for part in partitions.values() if part.is_default]
+    assert told == ([slurm_peer.partition] if slurm_peer.major == "26.05" else [])
 
 
 async def test_unix_socket_serves_the_same(
@@ -242,6 +244,16 @@ async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: SlurmPeer
     assert job.restart_count == 0
     assert job.submit_time is not None
     assert (job.preempt_time, job.time_limit_minutes) == (None, None)
+
+
+async def test_answer_about_a_job_tells_its_own_time(jobs: Jobs) -> None:
+    """By Slurm's clock, which here is this machine's, whenever the job was changed last."""
+    job = await jobs.client.job(await jobs.submit(held=True))
+    while job.told_at == job.submit_time:
+        before = int(time.time())
+        job = await jobs.client.job(job.job_id)
+        assert job.told_at is not None
+        assert before <= job.told_at <= time.time()
 
 
 async def test_required_and_excluded_nodes_are_kept_to(jobs: Jobs, slurm_peer: SlurmPeer) -> None:
@@ -324,6 +336,22 @@ async def test_unknown_job_is_error_2017(client: SlurmClient) -> None:
     assert (unknown.value.error_number, unknown.value.status) == (2017, 404)
 
 
+async def test_number_that_is_no_job_id_is_refused_with_all_that_is_asked_beside_it(
+    jobs: Jobs,
+) -> None:
+    job_id = await jobs.submit(held=True)
+    with pytest.raises(SlurmNoSuchJob):
+        await jobs.client.job(FIRST_NO_ID - 1)
+    assert set(await jobs.client.job_states([job_id, FIRST_NO_ID - 1])) == {job_id}
+    for number in (FIRST_NO_ID, FIRST_NO_ID + 1, 2**40):
+        with pytest.raises(SlurmInvalid) as refused:
+            await jobs.client.job(number)
+        assert (refused.value.error_number, refused.value.status) == (9000, 422)
+        with pytest.raises(SlurmInvalid) as refused:
+            await jobs.client.job_states([job_id, number])
+        assert (refused.value.error_number, refused.value.status) == (9000, 422)
+
+
 async def test_cancel_ends_a_running_job(jobs: Jobs) -> None:
     job_id = await jobs.submit()
     await jobs.running(job_id)
@@ -332,7 +360,7 @@ async def test_cancel_ends_a_running_job(jobs: Jobs) -> None:
     assert job.state.base is BaseState.CANCELLED
     assert job.end_time is not None
     # Of an external job until EpilogSlurmctld returns.
-    await jobs.until(job_id, _is_over)
+    await jobs.until(job_id, is_over)
 
 
 async def test_cancel_of_pending_ended_and_unknown_jobs_succeeds_in_one_batch(jobs: Jobs) -> None:
@@ -360,7 +388,7 @@ async def test_excluded_nodes_of_a_job_that_waits_can_be_changed_and_cleared(
     job_id = await jobs.submit(held=True, excluded_nodes=(first,))
     for excluded in ((first, second), (second,), ()):
         await jobs.client.update_job(job_id, excluded_nodes=excluded)
-        assert (await jobs.client.job(job_id)).excluded_nodes == excluded
+        assert tuple((await jobs.client.job(job_id)).excluded_nodes) == excluded
     with pytest.raises(SlurmRefused) as refused:
         await jobs.client.update_job(job_id, excluded_nodes=("nowhere",))
     assert refused.value.error_number == 2018
@@ -390,6 +418,20 @@ async def test_one_node_is_told_by_name_and_an_unknown_one_is_none(
     assert node.name == slurm_peer.nodes[0]
     assert node.address
     assert await client.node("nowhere") is None
+
+
+async def test_what_is_allocated_on_a_node_is_counted_when_all_nodes_are_asked_about(
+    jobs: Jobs, client: SlurmClient, slurm_peer: SlurmPeer
+) -> None:
+    name = slurm_peer.nodes[0]
+    former = await client.counted_node(name)
+    await jobs.running(await jobs.submit(required_nodes=(name,)))
+    told, counted = await client.node(name), await client.counted_node(name)
+    assert former is not None
+    assert told is not None
+    assert counted is not None
+    assert told.allocated_cpus == former.allocated_cpus
+    assert (counted.allocated_cpus, counted.allocated_memory_mib) >= (2, 512)
 
 
 async def test_update_of_an_ended_job_is_refused(jobs: Jobs) -> None:

@@ -99,11 +99,14 @@ async def test_healthy_pod_deleted(world: World, mask: Kube) -> None:
 async def test_more_pods_ended_at_once_than_a_brake_would_let_go(world: World) -> None:
     world.audit.limits = Limits(brake_minimum=2)
     names = [f"many-{number}" for number in range(4)]
-    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in names))
+    node = world.cluster.nodes[0]
+    there = {"required-nodes": node}
+    await asyncio.gather(
+        *(world.create(name, cpus="1", memory="100Mi", slurm=there) for name in names)
+    )
     for name in names:
         await world.running(name)
-    jobs = await world.one_placeholder_each()
-    await asyncio.gather(*(world.slurm.cancel(job.job_id) for job in jobs.values()))
+    await world.set_node(node, "DOWN")
     for name in names:
         await world.gone(name)
     await _found(world, "I7")

@@ -1,4 +1,6 @@
-"""The brake: where Slurm would end many pods at once, each waits for a later look (I7)."""
+"""The brake: where Slurm would end many pods for lost nodes at once, each waits for a later look
+(I7).
+"""
 
 from __future__ import annotations
 
@@ -28,23 +30,26 @@ pytestmark = [
 cluster = told_on("sandbox-26.05", *LIVE)
 
 
-async def test_many_jobs_that_end_at_once_hold_their_pods_until_a_later_look(world: World) -> None:
+async def test_many_pods_of_a_lost_node_are_held_until_a_later_look(world: World) -> None:
     world.audit.limits = Limits(brake_minimum=_MINIMUM, brake_pause=_PAUSE_SECONDS - 1)
-    found = await _running(world)
-    jobs = await world.one_placeholder_each()
-    await world.slurm.cancel_all(job.job_id for job in jobs.values())
+    node = world.cluster.nodes[0]
+    found = await _running(world, node)
+    await world.set_node(node, "DOWN")
     await world.until("the brake holds all", lambda: _shows(world, held=len(_NAMES), ready=False))
     world.unharmed(*found)
     told = await world.event("BrakeEngaged", name=_NAMES[0])
     assert told["type"] == "Warning"
-    assert "was cancelled" in told["message"]
+    assert "lost its node" in told["message"]
     for name in _NAMES:
         await world.gone(name)
     await world.until("the brake holds none", lambda: _shows(world, held=0, ready=True))
 
 
-async def _running(world: World) -> list[Object]:
-    await asyncio.gather(*(world.create(name, cpus="1", memory="100Mi") for name in _NAMES))
+async def _running(world: World, node: str) -> list[Object]:
+    there = {"required-nodes": node}
+    await asyncio.gather(
+        *(world.create(name, cpus="1", memory="100Mi", slurm=there) for name in _NAMES)
+    )
     found = [await world.running(name) for name in _NAMES]
     assert all(pods.annotation(pod, pods.JOB_ID) for pod in found)
     return found

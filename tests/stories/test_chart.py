@@ -14,7 +14,7 @@ import pytest
 from tests.support import pods
 from tests.support.chart import Release, command_line, namespace_for
 from tests.support.cluster import Cluster
-from tests.support.kube import Kube
+from tests.support.kube import Kube, KubeAnswerError
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
@@ -122,8 +122,12 @@ async def test_pods_are_served_told_and_evicted_with_the_rights_of_the_chart(
 ) -> None:
     assert f"TEST SUITE:     {_NAME}-test" in await release.test()
 
-    await world.create("wrong", cpus=None)
-    await world.event("SchedulingFailed", name="wrong")
+    if scope.values["type"] == "cluster":
+        with pytest.raises(KubeAnswerError, match=r"requests\.cpu is not set"):
+            await world.create("wrong", cpus=None)  # the admission policies come with the chart
+    else:
+        await world.create("wrong", cpus=None)
+        await world.event("SchedulingFailed", name="wrong")
     await world.create()
     job = await world.placeholder(await world.running())
     assert (_COMMENT in str(job.raw["comment"])) == bool(scope.more)

@@ -242,7 +242,8 @@ class TestSoperator:
             record = await world.placeholder(pod)
             assert {pods.node_of(pod), record.nodes} == {one, other}
             assert pod["spec"]["terminationGracePeriodSeconds"] == 30
-            await kube.delete("pods", "infer", namespace=world.namespace, grace_seconds=0)
+            # Not by force: the job of a pod that no kubelet has ended stays for its grace and 30 s.
+            await kube.delete("pods", "infer", namespace=world.namespace, grace_seconds=1)
             await world.job_ended(record.job_id)
 
 

@@ -91,6 +91,35 @@ async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> No
     assert running.number("time_limit") in UNLIMITED
 
 
+async def test_pod_resized_while_it_waits_gets_a_job_of_its_new_size(world: World) -> None:
+    filler = await world.fill()
+    await world.create(cpus="1")
+    job = await _waits(world)
+
+    await _resize(world, cpus="3")
+    await world.job_ended(job.job_id, state="CANCELLED")
+    event = await world.event("PlaceholderLost")
+    assert "cpus (the pod's resources) was edited" in event["message"]
+    await world.end_native(filler)
+    running = await world.placeholder(await world.running())
+    assert running.job_id != job.job_id
+    assert running.number("cpus") == 3
+
+
+async def test_pod_resized_while_it_runs_is_told_and_counted(world: World) -> None:
+    await world.create(cpus="1")
+    pod = await world.running()
+    job = await world.placeholder(pod)
+
+    await _resize(world, cpus="3")
+    event = await world.event("ResizedBeyondJob")
+    assert f"asks for 3 CPUs and its Slurm job {job.job_id} holds 1" in event["message"]
+    assert world.scheduler.metric("slurm_pod_scheduler_resized_beyond_job_total", {}) == 1
+    await _resize(world, cpus="1")
+    world.unharmed(pod)
+    assert (await world.placeholder(await _pod(world))).job_id == job.job_id
+
+
 async def test_change_by_an_operator_is_not_fought(world: World) -> None:
     await world.fill()
     await world.create(slurm={"timeout": "600"})
@@ -246,6 +275,23 @@ async def _waits(world: World) -> Record:
 
 async def _pod(world: World) -> Object:
     return await world.kube.get("pods", "train", namespace=world.namespace)
+
+
+async def _resize(world: World, *, cpus: str) -> None:
+    pod = await _pod(world)
+    where = {"namespace": world.namespace, "subresource": "status"}
+    told = pod["status"].get("containerStatuses", [])
+    if told:
+        # The API server resizes running containers only where the kubelet reports their resources,
+        # as every kubelet since 1.33 does, and the rig's simulated ones do not.
+        (status,) = told
+        status = {"containerStatuses": [status | {"resources": {"requests": {"cpu": "1"}}}]}
+        await world.kube.patch("pods", "train", {"status": status}, **where)
+    (container,) = pod["spec"]["containers"]
+    requests = container["resources"]["requests"] | {"cpu": cpus}
+    container = container | {"resources": container["resources"] | {"requests": requests}}
+    patch = {"spec": {"containers": [container]}}
+    await world.kube.patch("pods", "train", patch, **where | {"subresource": "resize"})
 
 
 async def _edit(world: World, **annotations: str | None) -> None:

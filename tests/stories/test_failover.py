@@ -20,6 +20,7 @@ from tests.support.cluster import Cluster
 from tests.support.handover import next_job_is_held, running_pod
 from tests.support.hooks import SECRET, hooks_on, secret_file
 from tests.support.kube import Kube, Object
+from tests.support.pods import pod
 from tests.support.replicas import SLACK, AuditLog, Replica, pair, until
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
@@ -160,6 +161,27 @@ async def test_leader_that_is_killed_is_followed_after_its_lease(
     await _all_is_well(world, before, *(f"b-{number}" for number in range(6)))
     await asyncio.to_thread(one.process.start)
     assert "stands by" in one.process.role
+
+
+async def test_pod_that_came_while_nobody_led_is_told_what_its_controller_has(
+    world: World, replicas: tuple[Replica, Replica]
+) -> None:
+    """Who stands by says nothing of the pods it sees come; nor did it once it led."""
+    one, two = replicas
+    one.process.kill()
+    made = pod("train", slurm={"partition": "main"}, restartPolicy="Never")
+    made["metadata"].pop("name")
+    on_job = made["metadata"].pop("annotations")
+    body = {"metadata": {"name": "train", "annotations": on_job}, "spec": {"template": made}}
+    await world.kube.create("jobs", body, namespace=world.namespace)
+    await _taken_over(world, two, "SIGKILL")
+
+    async def told() -> str | None:
+        events = await world.kube.items("events", namespace=world.namespace)
+        found = (it["message"] for it in events if it["reason"] == "AnnotationsOnOwner")
+        return next(found, None)
+
+    assert (await world.until("the pod is told", told)).startswith("Job train has the annotations")
 
 
 async def test_leader_that_stood_still_writes_nothing_when_it_goes_on(

@@ -54,6 +54,22 @@ async def test_next_pod_is_bound_when_the_one_before_has_stopped(world: World) -
     await world.end_native(others)
 
 
+async def test_next_pod_is_bound_when_the_one_before_has_stopped_without_any_hook(
+    world: World,
+) -> None:
+    """Slurm gives the node away at once: nothing but the scheduler itself holds the pod back."""
+    pod = await running_pod(world, stop_seconds=8)
+    node = pods.node_of(pod)
+    others = await fill_others(world, str(node))
+    await create_pod(world, "second")
+    await world.waiting("second")
+    await cancel_placeholder(world, pod)
+    second = await world.bound("second")
+    assert pods.node_of(second) == node
+    assert pods.has_ended(world.history.of("train")[-1].pod), "both pods were on one node"
+    await world.end_native(others)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World) -> None:

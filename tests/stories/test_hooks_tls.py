@@ -144,7 +144,7 @@ class TestScripts:
         await world.gone()
         await ended_when_told(world, job.job_id, state="CANCELLED")
         assert isinstance(world.cluster, LiveCluster)
-        assert "no answer" not in await world.cluster.read(f"/tmp/slurm-{job.job_id}.out")
+        assert f"job {job.job_id}: " not in world.cluster.syslog
 
     @pytest.mark.parametrize("trouble", TROUBLES)
     async def test_node_is_held_for_kill_wait_when_the_script_cannot_trust_a(
@@ -162,7 +162,6 @@ class TestScripts:
         assert _KILL_WAIT_SECONDS - 3 < time.monotonic() - cancelled_at < _KILL_WAIT_SECONDS + 10
         world.unharmed(other)
         assert isinstance(world.cluster, LiveCluster)
-        output = await world.cluster.read(f"/tmp/slurm-{job.job_id}.out")
-        (said,) = (it for it in output.splitlines() if it.startswith("slurm-pod-scheduler: "))
+        lines = world.cluster.syslog.splitlines()
+        (said,) = (it for it in lines if f"job {job.job_id}: no answer of " in it)
         assert "curl: (60) SSL certificate " in said
-        assert f"job {job.job_id}: no answer of " in world.cluster.syslog

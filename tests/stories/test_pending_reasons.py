@@ -234,7 +234,7 @@ async def test_pod_behind_another_of_equal_size_is_told_priority(world: World) -
     await world.create("first", cpus="50")
     await world.told("is pending: Resources", name="first")
     await world.create("second", cpus="50")
-    await world.told("is pending: Priority", "jobs of higher priority", name="second")
+    await world.told("is pending: Priority", "other jobs of its partition first", name="second")
 
 
 async def test_start_that_slurm_expects_is_told(world: World) -> None:

@@ -91,12 +91,13 @@ async def test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it(worl
     assert "EvictionByEvictionAPI" in ended.raw["comment"]
 
 
+@pytest.mark.slow
 async def test_force_deleted_pod_cancels_job(world: World) -> None:
-    await world.create(grace=20, annotations={"sandbox/stop-seconds": "20"})
+    await world.create(grace=1, annotations={"sandbox/stop-seconds": "20"})
     job = await world.placeholder(await world.running())
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
     await world.gone()
-    await world.job_ended(job.job_id, state="CANCELLED")
+    await world.until("its job has ended", lambda: _has_ended(world, job.job_id), seconds=60)
 
 
 @pytest.mark.slow
@@ -130,6 +131,12 @@ async def test_pod_on_a_node_out_of_service_is_removed_and_lets_go_of_its_job(wo
     finally:
         await _in_service(world, node)
     assert "DeletionByTaintManager" in ended.raw["comment"]
+
+
+async def _has_ended(world: World, job_id: int) -> bool:
+    record = await world.slurm.job(job_id)
+    assert record is not None
+    return not record.live
 
 
 async def _out_of_service(world: World, node: Object) -> None:

@@ -33,7 +33,10 @@ _REJECTED = {
     "no such partition": Wrong({"slurm": {"partition": "nowhere"}}, ("nowhere",)),
     "no such node": Wrong({"slurm": {"required-nodes": "nowhere"}}, ("required-nodes", "nowhere")),
     "no such feature": Wrong({"slurm": {"features": "nothing"}}, ("features", "nothing")),
-    "more GPUs than any node": Wrong({"gpus": 1000}, ("1000",)),
+}
+_TOO_LARGE = {
+    "more GPUs than any node": Wrong({"gpus": 1000}, ("the largest has", "nvidia.com/gpu", "1000")),
+    "more CPUs than any node": Wrong({"cpus": "60000"}, ("the largest has", "CPUs", "60000")),
 }
 
 
@@ -62,17 +65,15 @@ async def test_pod_refused_by_slurm_is_told_and_leaves_nothing(world: World, wro
 
 
 @pytest.mark.anywhere
-async def test_more_cpus_than_any_node_is_told(world: World) -> None:
-    """26.05 takes such a job and leaves it pending for ever, 24.11 refuses it: the pod tells."""
-    await world.create(cpus="60000")
-
-    async def told() -> bool:
-        pod = await world.kube.get("pods", "train", namespace=world.namespace)
-        condition = pods.condition(pod, "PodScheduled")
-        return condition is not None and condition["reason"] in {"SlurmPending", "SlurmRejected"}
-
-    await world.until("the pod says that Slurm will not start it", told)
+@pytest.mark.parametrize("wrong", _TOO_LARGE.values(), ids=_TOO_LARGE.keys())
+async def test_pod_that_is_larger_than_any_node_is_told_and_not_submitted(
+    world: World, wrong: Wrong
+) -> None:
+    """26.05 would take such a job and leave it pending for ever, 24.11 refuse it."""
+    await world.create(**wrong.pod)
+    await _told(world, "NoNodeFits", wrong.words)
     await _goes_on(world)
+    assert not [it for it in await world.slurm.placeholders(world.namespace) if "train" in it.name]
 
 
 @pytest.mark.anywhere

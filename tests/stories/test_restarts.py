@@ -7,15 +7,19 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.stories.test_nodes import marked
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
+from tests.support.slurm import Record
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(240)
 
 _RUNNING = ("runs-0", "runs-1")
 _WAITING = ("waits-0", "waits-1")
+# The effect is one that ends no other pod there.
+_DEAD = {"key": "node.kubernetes.io/out-of-service", "effect": "NoSchedule"}
 _RESTARTS = [
     pytest.param(component, kill, id=f"{component}-{'killed' if kill else 'stopped'}")
     for component in ("slurmrestd", "slurmctld", "kube-apiserver")
@@ -119,13 +123,22 @@ async def test_pods_allocated_while_the_scheduler_is_dead_are_bound_later(world:
 
 async def test_pods_deleted_while_the_scheduler_is_dead_leave_no_job(world: World) -> None:
     await _scene(world)
+    job = await world.placeholder(await world.running(_RUNNING[0]))
     world.scheduler.kill()
     for name in (_RUNNING[0], _WAITING[0]):
         await world.delete(name)
         await world.gone(name)
     world.scheduler.start()
-    left = await world.one_placeholder_each()
+    await world.until("the job of the pod that waited is over", lambda: _others_live(world, job))
+    # Nobody can tell whether the containers of the other one had stopped, until its Node is dead.
+    async with marked(world, job.nodes, spec={"taints": [_DEAD]}):
+        left = await world.one_placeholder_each()
     assert {it.tag["unit"] for it in left.values()} == {_RUNNING[1], _WAITING[1]}
+
+
+async def _others_live(world: World, job: Record) -> bool:
+    live = await world.slurm.live_placeholders(world.namespace)
+    return {it.tag["unit"] for it in live} == {job.tag["unit"], _RUNNING[1], _WAITING[1]}
 
 
 async def test_scheduler_killed_again_and_again_doubles_nothing(world: World) -> None:

@@ -16,6 +16,7 @@ from tests.support.cluster import Cluster
 from tests.support.handover import ended_when_told, script_begun
 from tests.support.hooks import flags_for_scripts
 from tests.support.kube import Object
+from tests.support.live import LiveCluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
@@ -26,6 +27,9 @@ _KILL_WAIT_SECONDS: Final = 30
 _TRAP: Final = """#!/bin/sh
 umask 077
 for ahead in $(seq 20); do : >"/tmp/slurm-$((SLURM_JOB_ID + ahead)).out" || exit 1; done
+"""
+_LINKS: Final = """#!/bin/sh
+for ahead in $(seq 20); do ln -s {file} "{folder}/slurm-$((SLURM_JOB_ID + ahead)).out"; done
 """
 
 
@@ -90,6 +94,26 @@ async def test_file_in_the_place_of_its_output_stops_no_placeholder(world: World
     )
     job = await world.placeholder(await world.running())
     assert trap < job.job_id <= trap + 20
+
+
+async def test_link_in_the_working_directory_is_not_followed(world: World) -> None:
+    """slurmd opens a script's output as the job's user, here root, and empties the file."""
+    partition = world.cluster.script_partition
+    folder = f"/tmp/links-{world.namespace}"
+    file = f"{folder}-kept"
+    mine = f"#!/bin/sh\nmkdir -m 755 {folder} && chown alice {folder}\n"
+    mine += f"umask 077; echo kept >{file}\n"
+    owner = await world.native_job(flags=[], script=mine, partition=partition)
+    await world.job_ended(owner, state="COMPLETED")
+    links = _LINKS.format(file=file, folder=folder)
+    planted = await world.native_job(flags=[], script=links, partition=partition, user="alice")
+    await world.job_ended(planted, state="COMPLETED")
+    await world.create(slurm={"partition": partition, "current-working-dir": folder})
+    job = await script_begun(world, await world.running())
+    assert planted < job.job_id <= planted + 20
+    assert job.raw["current_working_directory"] == folder
+    assert isinstance(world.cluster, LiveCluster)
+    assert await world.cluster.read(file) == "kept\n"
 
 
 async def _running_pod(world: World) -> tuple[Object, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.placeholder import SCRIPT, SCRIPT_MEMORY_MIB
+from scheduler.execute.placeholder import SCRIPT, SCRIPT_MEMORY_MIB
 from tests.rigs import cgroups
 from tests.support.cluster import Cluster
 from tests.support.handover import cancel_placeholder, script_begun
@@ -61,7 +61,7 @@ async def test_script_of_a_pod_of_one_mebibyte_holds_its_node_to_the_end(world: 
     await world.create(
         memory="1Mi",
         grace=20,
-        slurm={"partition": world.cluster.script_partition, "current-working-dir": "/tmp"},
+        slurm={"partition": world.cluster.script_partition},
         annotations={"sandbox/stop-seconds": "5"},
     )
     pod = await world.running()
@@ -70,9 +70,6 @@ async def test_script_of_a_pod_of_one_mebibyte_holds_its_node_to_the_end(world: 
     await cancel_placeholder(world, pod)
     await world.gone()
     await world.job_ended(job.job_id, state="CANCELLED")
-    assert isinstance(world.cluster, LiveCluster)
-    output = await world.cluster.read(f"/tmp/slurm-{job.job_id}.out")
-    assert "memory" not in output
 
 
 async def test_same_script_with_less_memory_would_be_killed(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,9 +44,12 @@ def scheduler(
 async def test_secrets_are_seen_nowhere(
     world: World, cluster: Cluster, token: Path, secret: Path
 ) -> None:
+    await asyncio.to_thread(world.scheduler.stop)
     _set(token, _OLD)
+    world.scheduler.launch()
     await world.create()
-    await world.until("Slurm has refused the token", lambda: _refused(world))
+    not_ready = await world.until("/readyz says why", lambda: _not_ready(world))
+    refused = await world.told("Slurm")
     _set(token, cluster.slurm_token_file.read_text(encoding="utf-8"))
     pod = await world.running()
     record = await world.placeholder(pod)
@@ -53,14 +57,16 @@ async def test_secrets_are_seen_nowhere(
     await world.event("SlurmRejected", name="wrong")
     events = await world.kube.items("events", namespace=world.namespace)
 
+    uid = pod["metadata"]["uid"]
     said = {
         "log": world.scheduler.log.read_text(encoding="utf-8"),
         "metrics": world.scheduler.metrics_text(),
+        "condition": f"{uid}: {refused}",
+        "/readyz": f"{uid}: {not_ready}",
         "Events": json.dumps(events),
         "pod": json.dumps(pod),
         "job": json.dumps(record.raw),
     }
-    uid = pod["metadata"]["uid"]
     assert [where for where, text in said.items() if uid not in text] == ["metrics"]
     for name, hidden in _secrets(cluster, token, secret).items():
         assert hidden
@@ -81,5 +87,6 @@ def _set(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-async def _refused(world: World) -> bool:
-    return "error 1007" in world.scheduler.log.read_text(encoding="utf-8")
+async def _not_ready(world: World) -> str:
+    said = await asyncio.to_thread(lambda: world.scheduler.role)
+    return said if "expired at" in said else ""

@@ -43,13 +43,8 @@ async def test_time_limit_evicts_the_pod(world: World) -> None:
     pod = await world.running()
     job = await world.placeholder(pod)
     assert job.number("time_limit") == 1
-    uid = pod["metadata"]["uid"]
-
-    async def ended() -> bool:
-        return world.history.removed(uid) is not None
-
     # One minute is the least; slurmctld looks at time limits each 30 s.
-    await world.until("the pod is gone", ended, seconds=150)
+    await world.removed(pod, seconds=150)
     await _evicted(world, pod, reason="TimeLimit", words=(f"{job.job_id}", "TIMEOUT"))
 
 
@@ -137,6 +132,7 @@ async def test_external_job_outlasts_a_power_loss_of_its_node(world: World) -> N
     await _unharmed_by_now(world, pod)
 
 
+@pytest.mark.flags("--suspend-policy=keep")
 async def test_suspended_job_keeps_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
@@ -146,13 +142,23 @@ async def test_suspended_job_keeps_its_pod(world: World) -> None:
     await _unharmed_by_now(world, pod, second="third")
 
 
-@pytest.mark.flags("--suspend-policy=evict")
-async def test_suspended_job_evicts_its_pod_where_the_site_wants_that(world: World) -> None:
+async def test_suspended_job_evicts_its_pod(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
     await world.cluster.suspend(job.job_id)
     await _evicted(world, pod, reason="Suspended", words=(f"{job.job_id}",))
     await world.job_ended(job.job_id, state="CANCELLED")
+
+
+async def test_pod_that_leaves_slowly_is_hurried_when_its_job_ends(world: World) -> None:
+    await world.create(grace=_GRACE, annotations={"sandbox/stop-seconds": "600"})
+    job = await world.placeholder(await world.running())
+    await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=3600)
+    await world.slurm.cancel(job.job_id)
+    await world.gone()
+    graces = [it["metadata"]["deletionGracePeriodSeconds"] for it in _leaving(world)]
+    assert [it for it in dict.fromkeys(graces) if it] == [3600, _GRACE]
+    assert "s left to stop" in (await world.event("PlaceholderCancelled"))["message"]
 
 
 async def test_requeued_job_evicts_its_pod_and_is_cancelled(world: World) -> None:

@@ -80,3 +80,19 @@ async def test_binding_must_name_the_pod_of_its_path(
     await namespace.pod()
     path = namespace.path("pods", "p1/binding")
     (await kube.post(path, binding("p2"))).refused(400, "BadRequest")
+
+
+async def test_binding_may_add_more_annotations_than_fit_and_no_status_is_taken_ever_after(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    """256 KiB is the limit; whoever binds has to look at it himself."""
+    await namespace.pod(metadata={"annotations": {"mine": "a" * (256 * 1024 - len("mine") - 10)}})
+    assert (await namespace.set_status("p1", message="before")).status == 200
+    job_id = {"slurm-pod-scheduler/job-id": "4711"}
+    status = namespace.path("pods", "p1/status")
+    refusal = (await kube.patch(status, {"metadata": {"annotations": job_id}})).refused(
+        422, "Invalid"
+    )
+    assert "metadata.annotations: Too long: may not be more than 262144 bytes" in refusal["message"]
+    assert (await namespace.bind(metadata={"annotations": job_id})).status == 201
+    (await namespace.set_status("p1", message="after")).refused(422, "Invalid")

@@ -68,6 +68,11 @@ async def scheduler(
         f"--slurm-auth-token-file={site.token}",
         f"--policy-file={site.policy}",
         f"--hooks-api-token-file={secret_file(tmp_path)}",
+        "--placeholder-mode=auto",
+        # Claims, volumes and other schedulers' pods do not change here, the API server's bookmark
+        # comes once a minute, and six seconds are a silence that is too long.
+        "--volume-access=none",
+        "--pod-access=none",
         "--idle-poll-interval=500ms",
         "--brake-minimum=3",
         "--brake-pause=6s",

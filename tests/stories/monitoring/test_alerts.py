@@ -160,18 +160,31 @@ async def test_pod_that_does_not_leave_its_node(world: World, monitor: Monitor) 
     await monitor.silent()
 
 
-async def test_jobs_that_all_end_at_once(world: World, monitor: Monitor) -> None:
+async def test_pods_that_all_lose_their_node(world: World, monitor: Monitor) -> None:
     names = [f"many-{number}" for number in range(6)]
+    node = world.cluster.nodes[0]
     for name in names:
-        await world.create(name, cpus="1", memory="100Mi")
-    found = [await world.running(name) for name in names]
-    for pod in found:
-        await world.slurm.cancel((await world.placeholder(pod)).job_id)
+        await world.create(name, cpus="1", memory="100Mi", slurm={"required-nodes": node})
+    for name in names:
+        await world.running(name)
+    await world.set_node(node, "DOWN")
     await monitor.fires(f"{_P}Brake")
     # It is meant.
     for name in names:
         await world.gone(name)
     await monitor.silent()
+
+
+async def test_external_jobs_without_a_guard(world: World, monitor: Monitor) -> None:
+    await asyncio.to_thread(world.scheduler.stop)
+    world.scheduler.add_flags("--placeholder-mode=external")
+    await asyncio.to_thread(world.scheduler.start)
+    await monitor.silent(f"{_P}Down")  # which a slow start may raise
+    await monitor.fires(f"{_P}Unguarded")
+    with hooks_on(world.cluster, world.scheduler.hooks_url):
+        await world.create()
+        await world.running()
+        await monitor.silent()
 
 
 async def test_scheduler_without_a_cpu(world: World, monitor: Monitor) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from prometheus_client import generate_latest
 
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
 from tests.rigs.prometheus import PrometheusBinaries
 from tests.support.alerts import RULES
 

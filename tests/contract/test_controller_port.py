@@ -1,0 +1,41 @@
+"""slurmctld's own port is no slurmrestd: that it answers HTTP (26.05) makes it none."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.slurm.causes import SlurmCauses
+from slurmapi import Deadlines, FileToken, SlurmClient, SlurmError, SlurmNoApi, once
+from tests.rigs.slurm import SlurmRig
+
+pytestmark = pytest.mark.live
+
+
+async def _failure(rig: SlurmRig) -> SlurmError:
+    token = FileToken(rig.token_file)
+    deadlines = Deadlines(connect=5.0, silence=5.0, total=10.0)
+    async with SlurmClient(
+        rig.controller_url, token=token, deadlines=deadlines, retry=once
+    ) as client:
+        with pytest.raises(SlurmError) as failed:
+            await client.job_states([1])
+    return failed.value
+
+
+def _cause(error: SlurmError, rig: SlurmRig) -> str:
+    lifetime = FileToken(rig.token_file).lifetime
+    causes = SlurmCauses(
+        rig.controller_url, token="t", lifetime=lambda: lifetime, answered=lambda: False
+    )
+    return causes.of(error).name
+
+
+async def test_newer_slurmctld_answers_404_for_every_version(live_slurm_26: SlurmRig) -> None:
+    error = await _failure(live_slurm_26)
+    assert isinstance(error, SlurmNoApi)
+    assert _cause(error, live_slurm_26) == "no_slurmrestd"
+
+
+async def test_older_slurmctld_is_no_slurm_either(live_slurm_24: SlurmRig) -> None:
+    error = await _failure(live_slurm_24)
+    assert _cause(error, live_slurm_24) in {"no_slurmrestd", "tls_expected", "timeout"}

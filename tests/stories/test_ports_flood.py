@@ -1,0 +1,34 @@
+"""Silent connections to the metrics and health ports hold up no pod, and fill no log."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Final
+
+import pytest
+
+from scheduler.listen import descriptors
+from tests.support.flood import Flood
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(120)
+
+_SILENT: Final = 1100
+_ADDRESSES: Final = 7
+# The stories' schedulers log at debug.
+_LOG_BYTES: Final = 256 * 1024
+
+
+async def test_flood_of_silent_connections_holds_up_no_pod(world: World) -> None:
+    descriptors.raise_limit()
+    before = world.scheduler.log.stat().st_size
+    async with AsyncExitStack() as stack:
+        for port in world.scheduler.face_ports:
+            flood = Flood(port, addresses=_ADDRESSES)
+            await flood.open(_SILENT)
+            await stack.enter_async_context(flood)
+        await world.create()
+        await world.running()
+        assert world.scheduler.role.startswith("ok")
+        assert "slurm_pod_scheduler_units" in world.scheduler.metrics_text()
+    assert world.scheduler.log.stat().st_size - before < _LOG_BYTES

@@ -1,0 +1,59 @@
+"""Pods of other schedulers have their share of a Node: ours go where they fit beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import pods
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_pod_goes_where_it_fits_beside_the_pods_of_another_scheduler(world: World) -> None:
+    """Slurm knows nothing of the other pod, and may well choose its Node first."""
+    first, *others = world.cluster.nodes
+    whole = world.cluster.cpus_per_node
+    await world.create("web", scheduler="somebody-else", cpus=str(whole))
+    await world.kube.bind("web", first, namespace=world.namespace)
+    await world.create(slurm={"required-nodes": first})
+    told = await world.event("NodeUnavailable")
+    assert f"Kubernetes Node {first}" in told["message"]
+    assert f"has 0 of {whole} CPUs free, the pod requests 2" in told["message"]
+    assert "requested by pods of other schedulers" in told["message"]
+    await world.create("second")
+    assert pods.node_of(await world.running("second")) in others
+
+
+PORT = {"ports": [{"containerPort": 8080, "hostPort": 18080, "protocol": "TCP"}]}
+
+
+async def test_pod_keeps_away_from_a_pod_that_has_its_port(world: World) -> None:
+    first, *others = world.cluster.nodes
+    await world.create("web", scheduler="somebody-else", container=PORT)
+    await world.kube.bind("web", first, namespace=world.namespace)
+    await world.create(container=PORT)
+    assert pods.node_of(await world.running()) in others
+    told = await world.event("PlaceholderSubmitted")
+    assert f"has its port 18080/TCP taken by pod {world.namespace}/web" in told["message"]
+
+
+async def test_pod_that_wants_to_be_alone_is_not_bound_beside_its_like(world: World) -> None:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    first, *others = world.cluster.nodes
+    await world.create("web", scheduler="somebody-else")
+    await world.kube.bind("web", first, namespace=world.namespace)
+    await world.create(affinity={"podAntiAffinity": required})
+    assert pods.node_of(await world.running()) in others
+
+
+async def test_pod_with_a_claim_that_nobody_made_says_so(world: World) -> None:
+    claim = {"claimName": "nobodys"}
+    await world.create(volumes=[{"name": "data", "persistentVolumeClaim": claim}])
+    told = await world.event("SchedulingFailed")
+    assert "spec.volumes[data].persistentVolumeClaim is 'nobodys'" in told["message"]
+    assert await world.slurm.placeholders(world.namespace) == []

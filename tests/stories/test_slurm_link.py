@@ -1,0 +1,117 @@
+"""What is not Slurm, or does not take the token, does not count as Slurm: the scheduler is not
+ready, says why and what helps, and asks at a bounded rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.ports import free_ports
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(240)
+
+# As long as it took until such a scheduler called itself ready.
+_WATCHED_SECONDS: Final = 20.0
+# An address that serves no version is asked for each of the six of them, in growing pauses.
+_MOST_REQUESTS_PER_SECOND: Final = 4.0
+_EXPIRED: Final = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjEsInN1biI6InJvb3QifQ.b2xkLXRva2Vu"
+
+
+@asynccontextmanager
+async def _started_with(world: World, *flags: str) -> AsyncIterator[None]:
+    """The scheduler anew with these flags, and afterwards as before."""
+    await asyncio.to_thread(world.scheduler.stop)
+    world.scheduler.add_flags(*flags)
+    world.scheduler.launch()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(world.scheduler.stop)
+        world.scheduler.add_flags(
+            f"--slurm-api-base={world.cluster.slurm_url}",
+            f"--slurm-auth-token-file={world.cluster.slurm_token_file}",
+        )
+        await asyncio.to_thread(world.scheduler.start)
+
+
+async def _says(world: World, *words: str) -> None:
+    async def look() -> bool:
+        role = await asyncio.to_thread(lambda: world.scheduler.role)
+        return all(word in role for word in words)
+
+    await world.until(f"/readyz says {words}", look)
+
+
+async def _never_ready(world: World, cause: str) -> None:
+    """For a while the scheduler does not take what answers for Slurm."""
+    first = await asyncio.to_thread(world.scheduler.metrics)
+    began = time.monotonic()
+
+    async def over() -> bool:
+        role = await asyncio.to_thread(lambda: world.scheduler.role)
+        assert not role.startswith("ok"), role
+        return time.monotonic() - began >= _WATCHED_SECONDS
+
+    await world.until("the time is over", over)
+    shown = await asyncio.to_thread(world.scheduler.metrics)
+    answered = "slurm_pod_scheduler_slurm_last_answer_timestamp_seconds"
+    # Before the first answer it is when the process began, by two clocks.
+    assert abs(shown[answered] - first[answered]) < 1.0
+    requests = "slurm_pod_scheduler_slurm_requests_total"
+    rate = (shown.get(requests, 0.0) - first.get(requests, 0.0)) / _WATCHED_SECONDS
+    assert rate <= _MOST_REQUESTS_PER_SECOND
+    labels = {"server": "slurm", "cause": cause}
+    assert world.scheduler.metric("slurm_pod_scheduler_trouble", labels) == 1
+
+
+async def test_path_that_is_none_of_slurmrestd(world: World) -> None:
+    """With pods whose job ids it has from their annotations alone: their looks are refused too."""
+    pods = [f"train-{number}" for number in range(5)]
+    for name in pods:
+        await world.create(name, cpus="1", memory="100Mi")
+    before = [await world.running(name) for name in pods]
+    url = f"{world.cluster.slurm_url}/oops"
+    async with _started_with(world, f"--slurm-api-base={url}"):
+        await _says(world, f"what answers at {url} is no slurmrestd", "without '/oops'")
+        await _never_ready(world, "no_slurmrestd")
+    world.unharmed(*before)
+
+
+async def test_token_that_has_expired(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(_EXPIRED, encoding="utf-8")
+    async with _started_with(world, f"--slurm-auth-token-file={path}"):
+        await _says(world, f"the token of file {path} expired at 1970-01-01 00:00:01 UTC")
+        await _never_ready(world, "token_expired")
+
+
+async def test_nothing_listens_and_then_it_does(world: World) -> None:
+    (port,) = free_ports(1)
+    async with _started_with(world, f"--slurm-api-base=http://127.0.0.1:{port}"):
+        await _says(world, f"nothing listens at http://127.0.0.1:{port}")
+    await _says(world, "ok")
+
+
+async def test_outage_has_one_line_at_its_begin_and_one_at_its_end(world: World) -> None:
+    began = "slurm does not answer"
+    await world.cluster.stop("slurmrestd")
+    try:
+        await world.until("it is noticed", lambda: _logged(world, began))
+    finally:
+        await world.cluster.start("slurmrestd")
+    await world.until("its end is noticed", lambda: _logged(world, "slurm answers again"))
+    log = world.scheduler.log.read_text(encoding="utf-8")
+    assert log.count(f'"event": "{began}"') == 1
+    assert "nothing listens at" in log
+
+
+async def _logged(world: World, event: str) -> bool:
+    return f'"event": "{event}"' in world.scheduler.log.read_text(encoding="utf-8")

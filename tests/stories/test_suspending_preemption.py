@@ -1,0 +1,68 @@
+"""PreemptMode=SUSPEND,GANG: a job of higher priority computes on the very cores of a pod (B10).
+
+Slurm stops the processes of the placeholder, which has none or one that sleeps, and not those of
+the pod. So the pod goes, and with the handover guard the other job's processes wait for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import pods
+from tests.support.cluster import Cluster
+from tests.support.handover import guards, running_pod, started_after_the_pod
+from tests.support.hooks import hooks_on, secret_file
+from tests.support.live import LiveCluster
+from tests.support.scheduler import SchedulerProcess
+from tests.support.world import World
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def cluster(live_24: Cluster) -> Cluster:
+    """Its partitions of both priorities have nodes on which batch jobs run."""
+    return live_24
+
+
+@pytest.fixture
+def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
+    """The scheduler with a hooks API."""
+    flags = (f"--hooks-api-token-file={secret_file(tmp_path)}",)
+    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+        yield process
+
+
+@pytest.fixture
+async def suspending(world: World) -> AsyncIterator[World]:
+    """Preemption that suspends."""
+    assert isinstance(world.cluster, LiveCluster)
+    async with world.cluster.suspending():
+        yield world
+
+
+async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
+    suspending: World,
+) -> None:
+    world = suspending
+    with hooks_on(world.cluster, world.scheduler.hooks_url):
+        pod = await running_pod(world, stop_seconds=4)
+        job = await world.placeholder(pod)
+        preemptor = await world.native_job(
+            user="alice",
+            flags=[],
+            script="#!/bin/sh\nexit 0\n",
+            partition=world.cluster.high_partition,
+            required_nodes=[pods.node_of(pod)],
+            cpus_per_task=world.cluster.cpus_per_node,
+        )
+        await started_after_the_pod(world, preemptor)
+    last = await world.removed(pod)
+    told = pods.condition(last.pod, "DisruptionTarget")
+    assert told is not None, pods.summary(last.pod)
+    assert (told["reason"], str(job.job_id) in told["message"]) == ("Suspended", True)
+    assert guards(world, "freed") == 1
+    await world.job_ended(job.job_id, state="CANCELLED")
