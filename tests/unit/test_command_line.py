@@ -60,8 +60,8 @@ _KUBECONFIG = {
         (["frob"], "'frob'"),
         (["sandbox", "--frob"], "there is no --frob"),
         (["sandbox", "extra"], "there is no extra"),
-        (["--slurm-api=http://x"], "there is no --slurm-api=http://x"),  # no abbreviations
-        (["demo", "--nodes", "2"], "there is no --nodes 2"),
+        (["--slurm-api=http://x"], "there is no --slurm-api"),  # no abbreviations
+        (["demo", "--nodes", "2"], "there is no --nodes"),
         (["sandbox", "--nodes", "0"], "--nodes: '0': expected a number of 1 to 10000"),
         (["sandbox", "--nodes", "x"], "--nodes: 'x': expected a number of 1 to 10000"),
         (["sandbox", "--nodes", "-3"], "--nodes: '-3'"),
@@ -72,7 +72,7 @@ _KUBECONFIG = {
         (["sandbox", "--slurm-release", "23.02"], "--slurm-release: invalid choice: '23.02'"),
         (["sandbox", "--folder", "/dev/null"], "/dev/null: File exists"),
         (["sandbox", "--folder", "/proc/none"], "/proc/none: No such file"),
-        (["run", "--worker=0"], "there is no --worker=0; did you mean --workers?"),
+        (["run", "--worker=0"], "there is no --worker; did you mean --workers?"),
         (["run", "--slurm-kilwait", "30s"], "did you mean --slurm-kill-wait?"),
         (["run", "--workers=0"], "--workers: '0'"),
         (["--workers=0"], "--workers: '0'"),

@@ -11,7 +11,7 @@ import pytest
 
 from annotations.keys import DEFINITIONS
 from scheduler.__main__ import main, parser
-from scheduler.settings import ENV_PREFIX, Settings
+from scheduler.config.settings import ENV_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])

@@ -11,7 +11,7 @@ import yaml
 
 from annotations import ContainerResources, JobRequest, PodSpec, Rules, parse
 from scheduler.__main__ import parser
-from scheduler.flags import load
+from scheduler.config.flags import load
 from scheduler.policy.file import read
 from tests.support.admission import rendered
 
@@ -33,7 +33,13 @@ VALUES = {
     "gpu-type-keys": ("config", "scheduler", "gpuTypeKeys"),
 }
 # What the chart sets by itself where the value stands.
-WITH_THE_CHART = {"policy-file", ("scope", "type"), ("scope", "nodeAccess")}
+WITH_THE_CHART = {
+    "policy-file",
+    ("scope", "type"),
+    ("scope", "nodeAccess"),
+    ("scope", "podAccess"),
+    ("scope", "volumeAccess"),
+}
 
 
 def name(path: Path) -> str:

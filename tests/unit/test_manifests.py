@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler import flags
-from scheduler.settings import Settings
+from scheduler.config import flags
+from scheduler.config.settings import Settings
 
 MANIFESTS = Path(__file__).parents[2] / "deploy/manifests"
 # Objects of the cluster, which no Role can give a right to.
-CLUSTER_WIDE = {"nodes", "namespaces"}
+CLUSTER_WIDE = {"nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"}
 
 
 def rules(name: str) -> list[dict[str, Any]]:
@@ -37,6 +37,7 @@ def test_single_namespaces_take_the_same_rights_as_the_cluster():
 def test_rights_on_nodes_are_the_same_beside_roles_alone():
     (nodes,) = rules("rbac-nodes.yaml")
     assert nodes in rules("rbac.yaml")
+    assert [it for it in rules("rbac-volumes.yaml") if it not in rules("rbac.yaml")] == []
 
 
 def test_single_namespaces_take_no_right_on_the_cluster():
@@ -65,14 +66,15 @@ def settings_of(name: str) -> Settings:
 def test_arguments_are_settings():
     whole = settings_of("deployment.yaml")
     assert whole.watch_namespace == ()
-    assert whole.node_access == "read"
+    assert whole.node_access == whole.pod_access == whole.volume_access == "read"
     single = settings_of("deployment-namespaced.yaml")
     assert single.watch_namespace == ("team-a",)
-    assert single.node_access == "none"
+    assert single.node_access == single.pod_access == single.volume_access == "none"
 
 
 def test_arguments_say_nothing_but_the_defaults_of_the_settings():
-    named = {"slurm_api_base", "own_namespace", "node_access", "log_format"}
+    access = {"node_access", "pod_access", "volume_access"}
+    named = {"slurm_api_base", "own_namespace", *access, "log_format"}
     given, plain = settings_of("deployment.yaml"), Settings.model_validate({})
     changed = {it for it in Settings.model_fields if getattr(given, it) != getattr(plain, it)}
     assert changed == {*named, "hooks_api_bind_address", "leader_elect"}

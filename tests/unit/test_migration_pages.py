@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from annotations.keys import BY_KEY, DEFINITIONS
-from scheduler.settings import Settings
+from scheduler.config.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 # All of slurm-bridge 1.3 (its documentation of annotations).

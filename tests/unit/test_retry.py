@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from scheduler.retry import retry_policy
+from scheduler.service.retry import retry_policy
 from slurmapi import once
 
 pytestmark = pytest.mark.looptime

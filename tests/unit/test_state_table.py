@@ -59,7 +59,9 @@ def test_no_cell_is_against_an_invariant(situation, standing):
         assert job.state.base is BaseState.RUNNING
     if Cancel in kinds:  # I5
         assert not stages & {PodStage.BOUND, PodStage.DEPARTING}
-    if Evict in kinds:  # I6
+    lost = standing.tenure.tries or standing.tenure.until or standing.tenure.node
+    if Evict in kinds and not lost:  # I6
         assert isinstance(job, Tracked)
         assert job.record is not None
-        assert job.record.state.ended or job.record.restart_count
+        suspended = job.record.state.base is BaseState.SUSPENDED
+        assert job.record.state.ended or job.record.restart_count or suspended

@@ -22,12 +22,36 @@ CODES = re.compile(r"`([^`]+)`")
 
 # Who tells something to users of pods, and who stops the process at its start.
 TELLERS = (
-    *("core/waiting", "core/running", "core/endings", "execute", "eviction", "updater"),
-    *("avoidance", "brake", "killwait", "nodes", "successors"),
+    *(
+        "core/waiting",
+        "core/running",
+        "core/endings",
+        "execute/dispatch",
+        "execute/evict",
+        "execute/update",
+    ),
+    *(
+        "core/untagged",
+        "execute/untagged",
+        "execute/avoid",
+        "execute/brake",
+        "slurm/kill_wait",
+        "nodes/fit",
+        "facts/successors",
+    ),
 )
 STARTERS = (
-    *("settings", "pairs", "flags", "app", "scope", "mapfile", "nodeparts", "core/mapping"),
-    *("hooks/service", "hooks/secrets", "election", "startup"),
+    *(
+        "config/settings",
+        "config/values",
+        "config/flags",
+        "service/app",
+        "kube/identity",
+        "nodes/map_file",
+        "nodes/parts",
+        "core/mapping",
+    ),
+    *("hooks/service", "hooks/secrets", "election/opening", "service/startup"),
 )
 REFUSALS = {"ValueError", "SettingsError", "ClusterIdError", "MapFileError", "SecretError"}
 LEVELS = {"warning", "error", "exception", "critical"}
@@ -173,7 +197,7 @@ def test_what_is_decided_is_found_by_a_row(text):
 def test_what_is_missing_for_readiness_has_a_place():
     (function,) = (
         node
-        for node in ast.walk(tree("app"))
+        for node in ast.walk(tree("service/app"))
         if isinstance(node, ast.FunctionDef) and node.name == "not_ready"
     )
     parts = {
@@ -188,7 +212,10 @@ def test_what_is_missing_for_readiness_has_a_place():
 
 
 def test_words_of_the_hook_scripts_have_a_place():
-    scripts = [*(ROOT / "deploy" / "slurm").glob("*.sh"), ROOT / "scheduler" / "placeholder.sh"]
+    scripts = [
+        *(ROOT / "deploy" / "slurm").glob("*.sh"),
+        ROOT / "scheduler" / "execute" / "placeholder.sh",
+    ]
     said = [
         text
         for script in scripts

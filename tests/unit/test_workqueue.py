@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from scheduler.workqueue import QueueShutDown, WorkQueue
+from scheduler.reconcile.workqueue import PATIENCE_SECONDS, QueueShutDown, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -14,11 +14,116 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+async def taken(queue: WorkQueue[str], count: int) -> list[str]:
+    """The next keys, for one worker after the other."""
+    keys = []
+    for _ in range(count):
+        keys.append(await queue.get())
+        queue.done(keys[-1])
+    return keys
+
+
 async def test_keys_come_in_the_order_they_were_added() -> None:
     queue = WorkQueue[str]()
     for key in "abc":
         queue.add(key)
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+
+
+async def test_tenants_take_turns_and_keys_of_one_come_in_order() -> None:
+    queue = WorkQueue[str](levels=2, level=lambda key: len(key) - 2, tenant=lambda key: key[0])
+    for key in ("a1", "a2", "a3", "b1", "c1", "b2", "a41"):
+        queue.add(key)
+    assert await taken(queue, 1) == ["a1"]
+    queue.add("d1")
+    assert await taken(queue, 5) == ["b1", "c1", "a2", "d1", "b2"]
+    queue.add("b1")
+    assert await taken(queue, 3) == ["a3", "b1", "a41"]
+
+
+async def test_key_that_becomes_urgent_leaves_its_place_to_the_next_of_its_tenant() -> None:
+    levels = {"a1": 1, "a2": 1, "b1": 1}
+    queue = WorkQueue[str](levels=2, level=levels.__getitem__, tenant=lambda key: key[0])
+    for key in levels:
+        queue.add(key)
+    levels["b1"] = levels["a1"] = 0
+    queue.add("b1")
+    queue.add("a1")
+    assert await taken(queue, 3) == ["b1", "a1", "a2"]
+    assert len(queue) == 0
+
+
+async def holders(queue: WorkQueue[str], *lowest: int) -> list[str]:
+    """Workers of these kinds, each of which works on its first key for ever; which keys that are,
+    once all have settled.
+    """
+    tasks = [asyncio.ensure_future(queue.get(it)) for it in lowest]
+    await asyncio.sleep(1)
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+    return sorted(task.result() for task in tasks if task.done() and not task.cancelled())
+
+
+def shared(keys: str, levels: int = 1) -> WorkQueue[str]:
+    """With keys such as `a1` of tenant a and level 1, each named further."""
+    queue = WorkQueue[str](levels=levels, level=lambda key: int(key[1]), tenant=lambda key: key[0])
+    for key in keys.split():
+        queue.add(key)
+    return queue
+
+
+async def test_tenant_has_no_more_workers_than_remain_free() -> None:
+    many = " ".join(f"a0.{number}" for number in range(99))
+    assert len(await holders(shared(many), *[0] * 48)) == 24
+    for count, most in ((1, 1), (2, 1), (3, 2), (4, 2), (9, 5)):
+        assert len(await holders(shared(many), *[0] * count)) == most
+
+
+async def test_tenants_who_want_as_many_have_the_same_and_some_remain_free() -> None:
+    many = " ".join(f"{tenant}0.{number}" for number in range(99) for tenant in "abc")
+    held = await holders(shared(many), *[0] * 48)
+    assert [sum(key[0] == tenant for key in held) for tenant in "abc"] == [12, 12, 12]
+
+
+async def test_key_of_another_is_taken_past_a_tenant_who_has_his_share() -> None:
+    queue = shared("a0.1 a0.2 a0.3 b1.1", levels=2)
+    # One is kept for level 0: of the four who serve it two are a's, and b's waits for no more.
+    assert await holders(queue, 0, 1, 1, 1) == ["a0.1", "a0.2", "b1.1"]
+
+
+async def test_share_is_of_those_who_serve_the_level() -> None:
+    queue = shared("a1.1 a1.2 a1.3 a1.4", levels=2)
+    assert await holders(queue, 0, 0, 0, 0, 1, 1, 1, 1) == ["a1.1", "a1.2"]
+
+
+async def test_who_has_done_goes_on_at_once() -> None:
+    queue = shared(" ".join(f"a0.{number:02}" for number in range(40)))
+    seen = []
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            await asyncio.sleep(1)
+            seen.append(key)
+            queue.done(key)
+
+    tasks = [asyncio.ensure_future(work()) for _ in range(4)]
+    await asyncio.sleep(20.5)
+    assert len(seen) == 40, "two at a time"
+    for task in tasks:
+        task.cancel()
+
+
+async def test_what_waits_at_the_end_is_handed_out_whoever_has_it() -> None:
+    queue = shared("a0.1 a0.2 a0.3")
+    first = asyncio.ensure_future(queue.get())
+    second = asyncio.ensure_future(queue.get())
+    await asyncio.sleep(1)
+    assert not second.done()
+    queue.shut_down()
+    await asyncio.sleep(1)
+    assert (first.result(), second.result()) == ("a0.1", "a0.2")
 
 
 async def test_key_added_many_times_runs_once() -> None:
@@ -29,6 +134,15 @@ async def test_key_added_many_times_runs_once() -> None:
     assert len(queue) == 2
     assert await queue.get() == "a"
     assert await queue.get() == "b"
+
+
+async def test_delay_below_the_resolution_of_the_clock_passes() -> None:
+    queue = WorkQueue[str]()
+    await asyncio.sleep(1000)
+    began = now()
+    queue.add_after("a", 1e-18)
+    assert await queue.get() == "a"
+    assert now() > began
 
 
 async def test_key_added_while_processed_runs_once_more_and_only_after_done() -> None:
@@ -318,3 +432,93 @@ async def test_abandoning_wakes_who_waits() -> None:
     queue.abandon()
     with pytest.raises(QueueShutDown):
         await waiting
+
+
+class Levelled:
+    """A queue of three levels, whose keys have the level they are given."""
+
+    def __init__(self) -> None:
+        self.levels: dict[str, int] = {}
+        self.queue = WorkQueue[str](levels=3, level=lambda key: self.levels.get(key, 2))
+
+    def add(self, keys: str, level: int) -> None:
+        for key in keys:
+            self.levels[key] = level
+            self.queue.add(key)
+
+    async def order(self, count: int, lowest: int | None = None) -> str:
+        taken = [await self.queue.get(lowest) for _ in range(count)]
+        for key in taken:
+            self.queue.done(key)
+        return "".join(taken)
+
+
+async def test_more_urgent_keys_come_first() -> None:
+    it = Levelled()
+    it.add("xy", 2)
+    it.add("mn", 1)
+    it.add("ab", 0)
+    assert await it.order(6) == "abmnxy"
+
+
+async def test_key_that_waits_comes_sooner_once_it_is_urgent_and_never_later() -> None:
+    it = Levelled()
+    it.add("xyz", 2)
+    it.add("a", 0)
+    it.add("z", 0)
+    it.add("a", 2)
+    assert await it.order(4) == "azxy"
+
+
+async def test_key_added_while_it_is_worked_on_waits_where_it_is_urgent_afterwards() -> None:
+    it = Levelled()
+    it.add("z", 2)
+    await it.queue.get()
+    it.add("x", 2)
+    it.add("z", 0)
+    it.queue.done("z")
+    assert await it.order(2) == "zx"
+
+
+async def test_worker_for_urgent_keys_takes_no_others() -> None:
+    it = Levelled()
+    it.add("xy", 2)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        task = group.create_task(it.queue.get(0))
+        await asyncio.sleep(1)
+        assert not task.done()
+        it.add("y", 0)
+        assert await task == "y"
+    assert await it.order(1) == "x"
+
+
+async def test_everybody_who_could_take_a_key_is_woken_for_it() -> None:
+    """No key is left lying, whatever the order in which the woken ones come to run."""
+    it = Levelled()
+    taken: list[str] = []
+
+    async def work(lowest: int) -> None:
+        while True:
+            key = await it.queue.get(lowest)
+            await asyncio.sleep(1)
+            taken.append(key)
+            it.queue.done(key)
+
+    workers = [asyncio.ensure_future(work(lowest)) for lowest in (2, 0, 2, 0)]
+    await asyncio.sleep(1)
+    for key, level in ("x", 2), ("a", 0), ("y", 2), ("b", 0):
+        it.add(key, level)
+    await asyncio.sleep(2.5)
+    assert sorted(taken) == ["a", "b", "x", "y"]
+    for worker in workers:
+        worker.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def test_less_urgent_keys_do_not_starve() -> None:
+    it = Levelled()
+    it.add("x", 2)
+    it.add("m", 1)
+    await asyncio.sleep(PATIENCE_SECONDS + 1)
+    it.add("abcd", 0)
+    assert await it.order(6) == "maxbcd"

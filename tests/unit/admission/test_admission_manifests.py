@@ -15,8 +15,8 @@ from annotations.keys import BY_KEY, DEFINITIONS
 from scheduler.admission.__main__ import main
 from scheduler.admission.manifest import rewritten
 from scheduler.admission.table import raw_string, table
+from scheduler.config.settings import Settings
 from scheduler.core.naming import OWN_PREFIX
-from scheduler.settings import Settings
 from tests.support.admission import FOLDER, rendered
 
 VALIDATING = FOLDER / "validating.yaml"
@@ -146,6 +146,7 @@ def test_service_account_is_that_of_the_rights():
     account = next(it for it in rights if it["kind"] == "ServiceAccount")["metadata"]
     user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
     assert f"'scheduler-user': '{user}'" in (FOLDER / "records.yaml").read_text()
+    assert f"'scheduler-account': '{user}'" in (FOLDER / "account.yaml").read_text()
 
 
 def test_bindings_name_policies_that_are_there():

@@ -263,7 +263,12 @@ def test_the_end_of_a_placeholder_that_was_replaced_is_no_evidence() -> None:
 
 
 def many(
-    count: int, gone: int, *, age: float = 0.5, apart: float = 0.001
+    count: int,
+    gone: int,
+    *,
+    age: float = 0.5,
+    apart: float = 0.001,
+    state: str = "NODE_FAIL",
 ) -> list[JobLife | PodLife]:
     """Bound pods, of which so many are deleted from 45 on, on evidence of that age."""
     parts: list[JobLife | PodLife] = []
@@ -271,7 +276,7 @@ def many(
         uid, deletion = f"pod-{index}", 45 + index * apart
         if index < gone:
             ended = at(deletion - age)
-            parts.append(job(index, run(10, ended), uid=uid, ended=ended, state="TIMEOUT"))
+            parts.append(job(index, run(10, ended), uid=uid, ended=ended, state=state))
             parts.append(pod(uid, deletions=(us(deletion),), stopped=at(60), over=at(60)))
         else:
             parts.append(job(index, run(10), uid=uid))
@@ -281,6 +286,10 @@ def many(
 
 def test_more_than_the_brakes_share_at_once() -> None:
     assert rules(*many(10, 4), limits=BRAKED) == ["I7"]
+
+
+def test_what_slurm_has_taken_otherwise_is_not_braked() -> None:
+    assert rules(*many(10, 10, state="PREEMPTED"), limits=BRAKED) == []
 
 
 def test_the_brakes_share_at_once() -> None:
@@ -338,3 +347,67 @@ def test_moments_in_wide_intervals_are_sure_of_little() -> None:
 def test_an_interval_has_its_ends_in_order() -> None:
     with pytest.raises(ValueError, match="earliest"):
         When(2, 1)
+
+
+# --- I12
+
+
+def comes(moment: float = 40) -> tuple[JobLife, PodLife]:
+    """Another pod that Slurm gives the node from 25 on, and that is bound then."""
+    binds = (Bind(at(moment), By.US, NODE, accepted=True),)
+    life = pod("pod-2", placed=at(moment), stopped=at(80), over=at(81), binds=binds)
+    return cancelled(job(2, run(25), uid="pod-2"), 90), life
+
+
+def test_a_bind_beside_a_pod_whose_job_has_ended() -> None:
+    ended = job(1, run(10, at(30)), ended=at(30), state="TIMEOUT")
+    assert rules(ended, pod(), *comes()) == ["I12"]
+
+
+def test_a_bind_without_a_job_is_not_told_as_one_beside_itself() -> None:
+    binds = (Bind(at(40), By.US, NODE, accepted=True),)
+    assert rules(pod(placed=at(39), stopped=at(80), over=at(81), binds=binds)) == ["I2"]
+
+
+def test_a_bind_beside_a_pod_whose_job_holds_the_node() -> None:
+    assert rules(*served(), *comes()) == []
+
+
+def test_a_bind_beside_a_pod_that_another_job_holds_the_node_for_by_now() -> None:
+    lost = job(1, run(10, at(30)), ended=at(30), state=LOST)
+    again = cancelled(job(3, run(35)), 60)
+    assert rules(lost, again, pod(), *comes()) == []
+    elsewhere = cancelled(job(3, run(35, node="n2")), 60)
+    assert rules(lost, elsewhere, pod(), *comes()) == ["I12"]
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        pytest.param(pod(stopped=at(39)), id="it has stopped"),
+        pytest.param(pod(stopped=When(39, 41)), id="it may have stopped"),
+        pytest.param(
+            pod(node="n2", binds=(Bind(at(20), By.US, "n2", accepted=True),)), id="on another node"
+        ),
+        pytest.param(pod(binds=(Bind(at(20), By.OTHER, NODE, accepted=True),)), id="not ours"),
+    ],
+)
+def test_a_bind_where_nobody_surely_was(life: PodLife) -> None:
+    lost = job(1, run(10, at(30)), ended=at(30), state=LOST)
+    assert "I12" not in rules(lost, life, *comes())
+
+
+def test_the_others_job_may_end_while_the_bind_is_on_its_way() -> None:
+    ended = job(1, run(10, at(38)), ended=at(38), state="TIMEOUT")
+    assert rules(ended, pod(), *comes()) == []
+
+
+def test_a_bind_beside_a_pod_that_a_job_which_nobody_saw_may_hold() -> None:
+    lost = job(1, run(10, at(30)), ended=at(30), state=LOST)
+    assert rules(lost, pod(), *comes(), strays=(Stray(at(32), frozenset({NODE})),)) == []
+
+
+def test_two_pods_of_one_job_are_no_strangers() -> None:
+    both = cancelled(job(1, run(10), uids=frozenset({"pod-1", "pod-2"})), 90)
+    _, second = comes()
+    assert rules(both, pod(), second) == []

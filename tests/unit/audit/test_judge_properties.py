@@ -47,7 +47,7 @@ def bound(uid: str, moment: float, node: str, **more: Any) -> PodLife:
 @st.composite
 def served(draw: Draw, number: int) -> Unit:
     """To its end; perhaps its owner deletes it."""
-    uid, node = f"pod-{number}", draw(st.sampled_from(["n1", "n2"]))
+    uid, node = f"pod-{number}", f"n{number}"
     start = 10 + draw(gaps)
     binding = start + draw(gaps)
     stopped = binding + draw(gaps)
@@ -62,7 +62,7 @@ def served(draw: Draw, number: int) -> Unit:
 @st.composite
 def taken(draw: Draw, number: int) -> Unit:
     """Slurm, or a user of it, ends the job: the pod follows."""
-    uid = f"pod-{number}"
+    uid, node = f"pod-{number}", f"n{number}"
     start = 10 + draw(gaps)
     binding = start + draw(gaps)
     ended = binding + draw(gaps)
@@ -71,14 +71,14 @@ def taken(draw: Draw, number: int) -> Unit:
     state = draw(st.sampled_from(["TIMEOUT", "PREEMPTED", "NODE_FAIL", "CANCELLED", "COMPLETED"]))
     placeholder = job(
         number,
-        hold(start, ended, node="n1"),
+        hold(start, ended, node=node),
         uid=uid,
         ended=at(ended),
         state=state,
         kills=(other(ended),) if state == "CANCELLED" else (),
     )
     life = bound(
-        uid, binding, "n1", stopped=at(stopped), over=at(stopped), deletions=(us(deleted),)
+        uid, binding, node, stopped=at(stopped), over=at(stopped), deletions=(us(deleted),)
     )
     return life, (placeholder,)
 
@@ -86,16 +86,16 @@ def taken(draw: Draw, number: int) -> Unit:
 @st.composite
 def requeued(draw: Draw, number: int) -> Unit:
     """A sign: the pod goes, and its job once that is gone."""
-    uid = f"pod-{number}"
+    uid, node = f"pod-{number}", f"n{number}"
     start = 10 + draw(gaps)
     binding = start + draw(gaps)
     taken_at = binding + draw(gaps)
     deleted = taken_at + 1 + draw(gaps)
     stopped = deleted + draw(gaps)
     sign = Evidence(at(taken_at), draw(st.sampled_from(list(Sign))))
-    placeholder = job(number, hold(start, taken_at, node="n1"), uid=uid, evidence=(sign,))
+    placeholder = job(number, hold(start, taken_at, node=node), uid=uid, evidence=(sign,))
     life = bound(
-        uid, binding, "n1", stopped=at(stopped), over=at(stopped), deletions=(us(deleted),)
+        uid, binding, node, stopped=at(stopped), over=at(stopped), deletions=(us(deleted),)
     )
     return life, (cancelled(placeholder, stopped + draw(gaps)),)
 
@@ -103,15 +103,15 @@ def requeued(draw: Draw, number: int) -> Unit:
 @st.composite
 def asked_anew(draw: Draw, number: int) -> Unit:
     """Slurm forgets the job: another one holds the node for the pod that runs on."""
-    uid = f"pod-{number}"
+    uid, node = f"pod-{number}", f"n{number}"
     start = 10 + draw(gaps)
     binding = start + draw(gaps)
     lost = binding + draw(gaps)
     again = lost + draw(gaps)
     stopped = again + draw(gaps)
-    former = job(number, hold(start, lost, node="n1"), uid=uid, ended=at(lost), state=LOST)
-    later = job(_LAST_ID + number, hold(again, stopped + 1, node="n1"), uid=uid)
-    life = bound(uid, binding, "n1", stopped=at(stopped), over=at(stopped))
+    former = job(number, hold(start, lost, node=node), uid=uid, ended=at(lost), state=LOST)
+    later = job(_LAST_ID + number, hold(again, stopped + 1, node=node), uid=uid)
+    life = bound(uid, binding, node, stopped=at(stopped), over=at(stopped))
     return life, (former, cancelled(later, stopped + 1))
 
 
@@ -255,15 +255,30 @@ def test_one_evil_deed_is_found_among_any_good_ones(
     assert rule in {it.rule for it in judge(evil)}
 
 
+@given(legal, served(5_000), st.floats(3, 100))
+def test_pod_bound_beside_an_uncovered_one_is_found_among_any_good_ones(
+    found: History, victim: Unit, later: float
+) -> None:
+    life, (placeholder,) = victim
+    assert life is not None
+    moment = placeholder.ended.latest + later
+    stays = replace(life, stopped=at(moment + 1), over=at(moment + 1))
+    comes = bound("comes", moment, life.node, stopped=at(moment + 9), over=at(moment + 9))
+    its = cancelled(job(1, hold(moment - 1, moment + 10, node=life.node), uid="comes"), moment + 10)
+    evil = replace(found, pods=(*found.pods, stays, comes), jobs=(*found.jobs, placeholder, its))
+    assert [it.rule for it in judge(evil) if it.subject.startswith("pod space/comes")] == ["I12"]
+
+
 @given(st.lists(taken(1), min_size=1, max_size=1), st.integers(2, 20))
 def test_many_at_once_on_fresh_evidence_are_found(one: list[Unit], count: int) -> None:
     life, (placeholder,) = one[0]
     assert life is not None
     hasty = replace(life, deletions=(us(placeholder.ended.latest + 0.1),))
+    lost = replace(placeholder, state="NODE_FAIL", kills=())
     units: list[Unit] = [
         (
             replace(hasty, uid=f"pod-{n}"),
-            (replace(placeholder, uids=frozenset({f"pod-{n}"})),),
+            (replace(lost, uids=frozenset({f"pod-{n}"})),),
         )
         for n in range(count)
     ]

@@ -29,6 +29,7 @@ from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
 from scheduler.core.fitness import Place, Unfit
+from scheduler.core.inway import ASK_AGAIN_SECONDS, patience
 from scheduler.core.naming import Owner
 from scheduler.core.pace import (
     CANCEL_AGAIN_SECONDS,
@@ -42,6 +43,7 @@ from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
     ENDED,
+    IN_WAY,
     JOB,
     NOT_READY,
     NOW,
@@ -134,7 +136,7 @@ def test_pod_that_cannot_be_served_is_rejected_and_its_job_given_back(job, then)
 
 
 PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
-    "no job": (NoJob(), (Submit(REQUEST), SLOW)),
+    "no job": (NoJob(), (Submit(REQUEST, grace_seconds=30), SLOW)),
     "in doubt": (InDoubt(), (LookForTwins(tell=True), SOON)),
     "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
     "vanished for sure": (
@@ -276,7 +278,7 @@ def test_node_that_maps_to_nothing_is_given_back_at_once():
 
 def test_excluded_nodes_are_not_asked_for():
     (submit, _) = decide(facts(WAITING, excluded={"n1": "why"}), NOW)
-    assert submit == Submit(REQUEST, excluded=(("n1", "why"),))
+    assert submit == Submit(REQUEST, grace_seconds=30, excluded=(("n1", "why"),))
 
 
 def test_pod_that_no_node_can_take_gets_no_job():
@@ -367,16 +369,32 @@ def test_end_of_a_job_does_not_wait_until_slurm_tells_its_nodes():
     assert decide(facts(running, job=held, unlisted=AWAY), NOW) == (Locate(), Again(0.0))
 
 
-def test_pod_is_not_bound_where_one_still_stops_and_not_kept_waiting_for_ever():
-    job = tracked(record(), running_since=NOW - HANDOVER_SECONDS + 1)
-    unit = facts(WAITING, job=job, in_way=1)
+def test_pod_is_never_bound_beside_an_uncovered_one_and_its_node_is_not_kept_for_ever():
+    job = tracked(record(), running_since=NOW - 1)
+    unit = facts(WAITING, job=job, in_way=IN_WAY)
     tell, again = decide(unit, NOW)
     assert isinstance(tell, Tell)
-    assert "still stops" in tell.message
+    assert "pod old may still run, though no Slurm job holds it for that since 1970" in tell.message
     assert again == SOON
-    assert kinds(decide(dataclasses.replace(unit, in_way=0), NOW)) == ["Bind", "Again"]
-    late = dataclasses.replace(job, running_since=NOW - HANDOVER_SECONDS)
-    assert kinds(decide(dataclasses.replace(unit, job=late), NOW)) == ["Bind", "Again"]
+    assert kinds(decide(dataclasses.replace(unit, in_way=None), NOW)) == ["Bind", "Again"]
+    late = decide(dataclasses.replace(unit, in_way=dataclasses.replace(IN_WAY, until=NOW)), NOW)
+    assert kinds(late) == ["Tell", "Exclude", "DropJob", "Cancel", "Again"]
+
+
+def test_pod_whose_neighbour_is_about_to_be_asked_about_says_nothing_yet():
+    unsure = dataclasses.replace(IN_WAY, since=NOW - 1, sure=False)
+    unit = facts(WAITING, job=tracked(record(), running_since=NOW - 1), in_way=unsure)
+    assert decide(unit, NOW) == (Again(ASK_AGAIN_SECONDS),)
+    told, _ = decide(dataclasses.replace(unit, in_way=dataclasses.replace(unsure, since=0.0)), NOW)
+    assert isinstance(told, Tell)
+    assert "Slurm has not told yet" in told.message
+
+
+@pytest.mark.parametrize(
+    ("leaves_in", "seconds"), [(-5.0, UNFIT_SECONDS), (90.0, 90.0), (7200.0, HANDOVER_SECONDS)]
+)
+def test_allocation_is_kept_for_a_pod_that_leaves_within_bounds(leaves_in, seconds):
+    assert patience(leaves_in) == seconds
 
 
 HELD_UP: Final = {
@@ -387,24 +405,35 @@ HELD_UP: Final = {
 
 @pytest.mark.parametrize("job", HELD_UP.values(), ids=HELD_UP.keys())
 def test_allocation_that_is_held_up_costs_slurm_no_looks(job):
-    tell, again = decide(facts(WAITING, job=job, in_way=1), NOW)
+    tell, again = decide(facts(WAITING, job=job, in_way=IN_WAY), NOW)
     assert isinstance(tell, Tell)
     assert again == SOON
 
 
 def test_what_is_held_up_is_looked_at_before_it_is_given_back_or_bound():
     warned_of = tracked(warned(), at=NOW - 60, running_since=NOW - 60)
-    assert decide(facts(WAITING, job=warned_of, in_way=1), NOW) == (Inspect(JOB), SOON)
+    assert decide(facts(WAITING, job=warned_of, in_way=IN_WAY), NOW) == (Inspect(JOB), SOON)
     free = tracked(record(), at=NOW - 60, running_since=NOW - 60)
     assert decide(facts(WAITING, job=free), NOW) == (Inspect(JOB), SOON)
     elsewhere = tracked(record(), at=NOW - 60)
-    assert decide(facts(WAITING, job=elsewhere, in_way=1), NOW) == (Inspect(JOB), SOON)
+    assert decide(facts(WAITING, job=elsewhere, in_way=IN_WAY), NOW) == (Inspect(JOB), SOON)
 
 
 def test_node_that_does_not_fit_is_given_back_though_a_pod_still_stops_there():
     job = tracked(record(), running_since=NOW - 1)
     nodes = places("n1", unfit=Unfit("has a taint"))
-    assert "Cancel" in kinds(decide(facts(WAITING, job=job, nodes=nodes, in_way=1), NOW))
+    assert "Cancel" in kinds(decide(facts(WAITING, job=job, nodes=nodes, in_way=IN_WAY), NOW))
+
+
+def test_node_that_is_full_of_the_pod_in_the_way_is_waited_for_as_that_pod_is():
+    """It may not be marked as leaving yet, in the moment its job has ended."""
+    job = tracked(record(), running_since=NOW - 1)
+    full = places("n1", unfit=Unfit("has 0 of 4 CPUs free", occupied=True))
+    unit = facts(WAITING, job=job, nodes=full, in_way=IN_WAY)
+    assert kinds(decide(unit, NOW)) == ["Tell", "Again"]
+    late = dataclasses.replace(unit, in_way=dataclasses.replace(IN_WAY, until=NOW))
+    assert kinds(decide(late, NOW)) == ["Tell", "Exclude", "DropJob", "Cancel", "Again"]
+    assert "Cancel" in kinds(decide(dataclasses.replace(unit, in_way=None), NOW))
 
 
 @pytest.mark.parametrize("nodes", [(), ("n1", "n2")])
@@ -416,10 +445,13 @@ def test_allocation_of_the_wrong_size_is_given_back(nodes):
 # --- a pod runs -----------------------------------------------------------------------------------
 
 KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
-    "no job": (NoJob(), (Submit(REQUEST, node="n1"), SLOW)),
+    "no job": (NoJob(), (Submit(REQUEST, grace_seconds=30, node="n1", tries=1), SLOW)),
     "in doubt": (InDoubt(), (LookForTwins(), SOON)),
     "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
-    "vanished for sure": (Vanished(JOB, confirmed=True), (Submit(REQUEST, node="n1"), SLOW)),
+    "vanished for sure": (
+        Vanished(JOB, confirmed=True),
+        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1), SLOW),
+    ),
     "never seen": (tracked(), (Inspect(JOB), SOON)),
     "never looked at": (tracked(state=state(BaseState.RUNNING)), (Inspect(JOB), SOON)),
     "changed since the last look": (
@@ -428,26 +460,25 @@ KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     ),
     "another's": (
         tracked(record(BaseState.CANCELLED, admin_comment=FOREIGN)),
-        (Submit(REQUEST, node="n1"), SLOW),
+        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1), SLOW),
     ),
     "running here": (tracked(record(), at=NOW - 1000), (SLOW,)),
     "running elsewhere": (
         tracked(record(nodes=("n2",))),
-        (Submit(REQUEST, node="n1", replaces=JOB), SLOW),
+        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1, replaces=JOB), SLOW),
     ),
-    "suspended": (tracked(record(BaseState.SUSPENDED)), (SLOW,)),
     "unknown": (tracked(record(BaseState.UNKNOWN)), (SLOW,)),
     "pending, its start forgotten": (
         tracked(record(BaseState.PENDING, nodes=())),
-        (Submit(REQUEST, node="n1", replaces=JOB), SLOW),
+        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1, replaces=JOB), SLOW),
     ),
     "pending, asked for on this node": (
         tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n1"))),
-        (SLOW,),
+        (Again(30.0),),
     ),
     "pending, asked for on another node": (
         tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n2"))),
-        (Submit(REQUEST, node="n1", replaces=JOB), SLOW),
+        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1, replaces=JOB), SLOW),
     ),
 }
 
@@ -475,7 +506,7 @@ def test_bound_pod_goes_when_its_job_has_ended(base):
 def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
     ended = record(base, state_reason="NonZeroExitCode")
     submit, _ = decide(facts(BOUND, job=tracked(ended)), NOW)
-    assert submit == Submit(REQUEST, node="n1")
+    assert submit == Submit(REQUEST, grace_seconds=30, node="n1", tries=1)
     assert isinstance(submit, Submit)
     assert f"Slurm job {JOB}" in submit.why
 
@@ -522,7 +553,9 @@ def test_edit_of_a_running_pod_is_no_way_around_the_policy(accepted):
 
 def test_exclusions_that_slurm_refused_wait_out_their_pause():
     job = tracked(record(BaseState.PENDING, nodes=()))
-    unit = facts(WAITING, job=job, excluded={"n1": "why"}, readmit_refused=("n1",))
+    unit = facts(WAITING, job=job, excluded={"n1": "why"})
+    (refused,) = (it for it in decide(unit, NOW) if isinstance(it, Readmit))
+    unit = dataclasses.replace(unit, readmit_refused=refused.digest)
     paused = dataclasses.replace(unit, readmit_at=NOW + 1)
     assert "Readmit" not in kinds(decide(paused, NOW))
     assert "Readmit" in kinds(decide(paused, NOW + 1))
@@ -591,11 +624,12 @@ def test_bind_remembers_how_often_the_job_had_been_requeued():
     assert actions == (Bind(WAITING, "n1", JOB, "kube-n1", 3), SLOW)
 
 
-def test_suspended_job_evicts_its_pod_where_the_site_wants_that():
+def test_suspended_job_evicts_its_pod_unless_the_site_keeps_it():
     suspended = tracked(record(BaseState.SUSPENDED))
-    evict, again = decide(facts(BOUND, job=suspended, evict_suspended=True), NOW)
+    evict, again = decide(facts(BOUND, job=suspended), NOW)
     assert isinstance(evict, Evict)
     assert (evict.reason, evict.grace_seconds, again) == (Reason.SUSPENDED, None, SOON)
+    assert decide(facts(BOUND, job=suspended, evict_suspended=False), NOW) == (SLOW,)
 
 
 # --- several pods, one job ------------------------------------------------------------------------

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotations import JobRequest
 from scheduler.core.actions import (
@@ -20,6 +22,7 @@ from scheduler.core.actions import (
     DropJob,
     Evict,
     Forget,
+    Hurry,
     NoteEnd,
     Reject,
     Submit,
@@ -27,6 +30,7 @@ from scheduler.core.actions import (
     Update,
 )
 from scheduler.core.decide import decide
+from scheduler.core.evidence import Evidence
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
@@ -39,6 +43,7 @@ from scheduler.core.facts import (
 from scheduler.core.fitness import Place
 from scheduler.core.naming import read_tag
 from scheduler.core.pace import FRESH_SECONDS
+from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import (
     JOB,
@@ -122,7 +127,18 @@ def test_replaced_job_does_not_hold_the_node_of_the_pod(unit: UnitFacts) -> None
 def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> None:  # I6
     for evict in chosen(Evict, unit):
         held = proven(unit)
+        if evict.evidence is Evidence.ABSENCE:
+            gone = isinstance(unit.job, NoJob) or unit.job == Vanished(JOB, confirmed=True)
+            foreign = isinstance(unit.job, Tracked) and unit.job.record is not None
+            assert gone or foreign
+            assert unit.tenure.tries >= MOST_TRIES or unit.tenure.is_over(unit.epoch) or held
+            continue
         assert held is not None
+        if evict.evidence is Evidence.TAKEN:
+            assert isinstance(unit.job, Tracked)
+            assert unit.job.record_at > unit.tenure.node_at, "its own job may hold the place"
+            assert held.state.base is BaseState.PENDING
+            continue
         running = held.state.base is BaseState.RUNNING
         tag = read_tag(held.admin_comment)
         requeued = held.restart_count > (tag.restarts if tag else 0) and not held.state.ended
@@ -132,6 +148,21 @@ def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> No
         assert evict.grace_seconds is None or 0 < evict.grace_seconds < evict.pod.grace_seconds
         assert evict.pod.stage in {PodStage.BOUND, PodStage.WAITING}
         assert evict.pod.placed_by_us or evict.pod.stage is PodStage.WAITING
+
+
+@given(unit_facts(), st.sampled_from(BaseState))
+@EXAMPLES
+def test_grace_is_only_ever_shortened_and_on_evidence(unit: UnitFacts, base: BaseState) -> None:
+    """I6 for a pod that is being deleted already."""
+    leaving = tuple(replace(it, stage=PodStage.DEPARTING) for it in unit.pods)
+    for case in (unit, replace(unit, pods=leaving, job=tracked(record(base)))):
+        for hurried in chosen(Hurry, case):
+            held = proven(case)
+            assert held is not None
+            assert held.state.base is not BaseState.RUNNING or held.preempt_time is not None
+            assert hurried.pod.stage is PodStage.DEPARTING
+            assert hurried.pod.placed_by_us
+            assert 1 <= hurried.grace_seconds < (hurried.pod.deletion_grace_seconds or 0)
 
 
 @given(unit_facts())
@@ -152,6 +183,8 @@ def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
     for submit in submits:
         assert isinstance(unit.request, JobRequest)
         assert submit.request is unit.request
+        assert unit.bound_by_us or not submit.first
+        assert submit.node or not submit.first
         assert unit.submit_at <= NOW
         assert unit.held_until <= NOW or unit.any_runs  # what runs already is asked for anew
         match unit.job:
@@ -163,6 +196,19 @@ def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
                 assert submit.replaces == (job_id if live else None)
             case InDoubt() | Vanished():
                 pytest.fail("there may be a job already")
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_job_in_the_place_of_a_lost_one_gets_no_more_time_and_few_tries(unit: UnitFacts) -> None:
+    for submit in chosen(Submit, unit):
+        if not submit.node:
+            continue
+        assert submit.tries <= MOST_TRIES
+        assert not submit.first or (unit.bound_by_us and submit.tries <= FIRST_TRIES)
+        if unit.tenure.until is not None:
+            assert submit.minutes is not None
+            assert unit.epoch + 60 * submit.minutes < unit.tenure.until + 60
 
 
 @given(unit_facts())

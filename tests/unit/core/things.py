@@ -20,8 +20,11 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.fitness import Place, Unfit
+from scheduler.core.inway import InWay
 from scheduler.core.naming import VERSION, Owner, OwnerTag
-from slurmapi.model import BaseState, Job, JobState
+from scheduler.core.refusedbind import RefusedBind
+from scheduler.core.tenure import MOST_TRIES, Tenure
+from slurmapi.model import BaseState, Job, JobState, Node
 
 NOW: Final = 1000.0
 JOB: Final = 4711
@@ -173,6 +176,18 @@ _jobs = st.one_of(
     _agreeing,
     _holding,
 )
+IN_WAY: Final = InWay("pod old", since=NOW - 10, since_epoch=0.0, until=NOW + 50)
+INS_WAY: Final = (
+    IN_WAY,
+    replace(IN_WAY, until=NOW),
+    replace(IN_WAY, sure=False),
+    replace(IN_WAY, sure=False, since=NOW - 1),
+)
+REFUSED_BINDS: Final = tuple(
+    RefusedBind(JOB, "why", since=since, again_at=again_at)
+    for since in (NOW - 100, NOW - 1)
+    for again_at in (NOW, NOW + 5)
+)
 NOT_READY: Final = Unfit("is not ready", passes=True)
 TAINTED: Final = Unfit("has the taint a:NoSchedule, which the pod does not tolerate")
 _places = st.dictionaries(
@@ -188,6 +203,18 @@ _places = st.dictionaries(
 )
 
 
+_full = Node(name="n1", states=frozenset(), cpus=4, allocated_cpus=4)
+TENURES: Final = st.builds(
+    Tenure,
+    until=st.sampled_from([None, 4000.0, 7000.0]),
+    tries=st.sampled_from([0, 0, 2, 3, MOST_TRIES]),
+    pinned_since=st.sampled_from([None, NOW - 1, NOW - 60, NOW - 600]),
+    lost_young=st.booleans(),
+    node=st.sampled_from([None, replace(_full, allocated_cpus=0), _full]),
+    node_at=st.sampled_from([NOW - 100, NOW - 5, NOW - 0.5]),
+)
+
+
 @st.composite
 def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
     """Any facts, as likely true as not; a pod that runs has a Node."""
@@ -199,6 +226,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
             node=draw(st.sampled_from(["n1", "n2", "n3", ""])) if stage in _RUNS else "",
             placed_by_us=draw(st.sampled_from([True, True, False])),
             grace_seconds=draw(st.sampled_from([0, 5, 30])),
+            deletion_grace_seconds=draw(st.sampled_from([None, 0, 1, 5, 30, 3600])),
         )
         for index, stage in enumerate(stages)
     )
@@ -211,8 +239,10 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         nodes=draw(st.just(places("n1", "n2", "n3")) | _places),
         update_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
         submit_at=draw(st.sampled_from([0.0, NOW, NOW + 5])),
-        in_way=draw(st.sampled_from([0, 0, 1])),
+        refused_bind=draw(st.sampled_from([None, None, *REFUSED_BINDS])),
+        in_way=draw(st.sampled_from([None, None, *INS_WAY])),
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
+        bound_by_us=draw(st.booleans()),
         unrecorded=draw(st.sampled_from([False, False, True])),
         unlisted=draw(st.sampled_from(["", "", "no answer yet"])),
         unjudged=draw(st.sampled_from([False, False, True])),
@@ -222,6 +252,8 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         held_why="why",
         epoch=draw(st.sampled_from([0.0, 5005.0, 9000.0])),
         evict_suspended=draw(st.booleans()),
+        longest_grace=draw(st.sampled_from([None, -1, 24])),
+        tenure=draw(TENURES),
     )
 
 

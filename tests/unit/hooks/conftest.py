@@ -15,12 +15,12 @@ import pytest
 from scheduler.core.naming import NODES, VERSION, Owner, OwnerTag
 from scheduler.hooks.fresh import FreshStates
 from scheduler.hooks.guard import Guard
-from scheduler.hooks.presence import Presence
 from scheduler.hooks.secrets import Secrets
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
-from scheduler.metrics import Metrics
-from scheduler.slurmwatch import SlurmWatch
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.nodes.presence import Presence
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, SlurmClient
 from tests.unit.service.tiny_slurm import TinySlurm
 
@@ -60,15 +60,20 @@ class Scene:
         )
         self.presence = Presence(binding=self.units.binding)
         self.fresh = FreshStates(self.watch.look_now)
-        self.guard = Guard(
-            client,
+        self.guard = self.make_guard()
+
+    def make_guard(self, *, keeps_suspended: bool = False) -> Guard:
+        """The guard of a site that lets the pods of suspended jobs go, or keeps them."""
+        return Guard(
+            cast("SlurmClient", self.slurm),
             units=self.units,
             presence=self.presence,
             fresh=self.fresh,
             owner=OWNER,
             synced=self._until_synced,
             kube_node=lambda node: self.behind.get(node, node),
-            clock=clock,
+            clock=asyncio.get_running_loop().time,
+            keeps_suspended=keeps_suspended,
         )
 
     async def _until_synced(self) -> None:

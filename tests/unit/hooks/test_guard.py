@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.core.naming import Owner
 from scheduler.hooks.guard import Answer
-from scheduler.units import Placeholder, Unit
+from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.hooks.conftest import Scene, pod_on
 
@@ -33,10 +33,20 @@ async def test_pod_whose_job_holds_its_share_of_the_node_is_in_nobodys_way(scene
     assert (await cleared(scene)).answer is Answer.FREE
 
 
-async def test_suspended_placeholder_still_holds_its_node(scene):
+async def test_job_that_runs_in_place_of_a_suspended_one_waits_until_its_pod_has_gone(scene):
     job_id = scene.running_pod("a")
     scene.slurm.change(job_id, BaseState.SUSPENDED)
+    verdict = await cleared(scene)
+    assert (verdict.answer, verdict.pods) == (Answer.BUSY, ("ns/a",))
+    scene.stop("a")
     assert (await cleared(scene)).answer is Answer.FREE
+
+
+async def test_suspended_pod_that_the_site_keeps_is_in_nobodys_way(scene):
+    guard = scene.make_guard(keeps_suspended=True)
+    job_id = scene.running_pod("a")
+    scene.slurm.change(job_id, BaseState.SUSPENDED)
+    assert (await guard.clear(NATIVE, ("n1",), seconds=SHORT)).answer is Answer.FREE
 
 
 async def test_job_that_ended_an_instant_ago_is_known_to_have_ended(scene):
@@ -212,95 +222,3 @@ async def test_what_is_behind_a_node_is_asked_once_that_is_known(scene):
     scene.departing_pod("a")
     scene.synced.set()
     assert (await asking).answer is Answer.BUSY
-
-
-# --- before a binding: what is known without asking ---
-
-
-async def pulsed(scene: Scene) -> None:
-    await scene.watch.look_now(scene.units.job_ids())
-
-
-async def test_pods_whose_jobs_run_share_a_node(scene):
-    scene.running_pod("a")
-    scene.running_pod("b")
-    await pulsed(scene)
-    assert scene.guard.left_over("b", ["n1"]) == 0
-
-
-async def test_pod_whose_job_has_ended_is_left_over_until_it_is_gone(scene):
-    scene.departing_pod("a")
-    scene.running_pod("b")
-    await pulsed(scene)
-    assert scene.guard.left_over("b", ["n1"]) == 1
-    assert scene.guard.left_over("b", ["n2"]) == 0
-    assert scene.guard.left_over("a", ["n1"]) == 0, "nobody is in his own way"
-    scene.finish("a")
-    assert scene.guard.left_over("b", ["n1"]) == 0
-
-
-async def test_pod_of_which_slurm_has_told_nothing_yet_may_be_left_over(scene):
-    """A process that has just started, and one that waits for slurmctld to come back."""
-    scene.running_pod("a")
-    scene.presence.changed(None, pod_on("n1", uid="no unit yet"))
-    assert scene.guard.left_over("b", ["n1"]) == 2
-    scene.stop("no unit yet")
-    await pulsed(scene)
-    assert scene.guard.left_over("b", ["n1"]) == 0
-    scene.units.silent = True
-    assert scene.guard.left_over("b", ["n1"]) == 1
-
-
-async def test_pod_whose_job_was_requeued_is_left_over_once_it_is_to_go(scene):
-    job_id = scene.running_pod("a")
-    scene.slurm.requeue(job_id)
-    await pulsed(scene)
-    assert scene.guard.left_over("b", ["n1"]) == 0, "it may have been asked for anew"
-    scene.units.get("a").evicted_at["a"] = 1.0
-    assert scene.guard.left_over("b", ["n1"]) == 1
-
-
-async def test_pod_that_goes_is_left_over_though_slurm_has_forgotten_its_ended_job(scene):
-    """Its grace is longer than Slurm remembers jobs (MinJobAge)."""
-    job_id = scene.departing_pod("a")
-    scene.goes("a")
-    await pulsed(scene)
-    scene.slurm.forget(job_id)
-    await pulsed(scene)
-    assert scene.guard.left_over("b", ["n1"]) == 1
-    scene.stop("a")
-    assert scene.guard.left_over("b", ["n1"]) == 0
-
-
-async def test_pod_that_goes_is_left_over_when_no_job_of_it_is_known(scene):
-    scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
-    scene.presence.changed(None, pod_on("n1", uid="a"))
-    assert scene.guard.left_over("b", ["n1"]) == 0, "it is asked for anew"
-    scene.goes("a")
-    assert scene.guard.left_over("b", ["n1"]) == 1
-
-
-async def test_pod_that_goes_while_its_job_waits_is_left_over(scene):
-    """It was requeued, and another process has deleted the pod for it."""
-    job_id = scene.running_pod("a")
-    scene.slurm.requeue(job_id)
-    await pulsed(scene)
-    scene.goes("a")
-    assert scene.guard.left_over("b", ["n1"]) == 1
-
-
-@pytest.mark.parametrize("base", [BaseState.RUNNING, BaseState.SUSPENDED])
-async def test_pod_that_goes_while_its_job_holds_the_node_is_in_nobodys_way(scene, base):
-    job_id = scene.running_pod("a")
-    scene.slurm.change(job_id, base)
-    await pulsed(scene)
-    scene.goes("a")
-    assert scene.guard.left_over("b", ["n1"]) == 0
-
-
-async def test_pod_whose_job_slurm_forgot_keeps_nobody_waiting(scene):
-    """It runs on, and does not go away."""
-    job_id = scene.running_pod("a")
-    scene.slurm.forget(job_id)
-    await pulsed(scene)
-    assert scene.guard.left_over("b", ["n1"]) == 0

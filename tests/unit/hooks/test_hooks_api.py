@@ -6,7 +6,6 @@ import asyncio
 import random
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
@@ -15,10 +14,18 @@ import aiohttp
 import pytest
 import trustme
 
-from scheduler.hooks.api import LARGEST_BODY, HooksApi, Limits
-from scheduler.hooks.listener import Listener
+from scheduler.config.settings import Address
+from scheduler.hooks.api import (
+    BODY_SECONDS,
+    LARGEST_BODY,
+    LONGEST_WAIT_SECONDS,
+    MOST_WAITS_OF_A_UNIT,
+    HooksApi,
+    Limits,
+)
 from scheduler.hooks.pem import Certificate
-from scheduler.settings import Address
+from scheduler.listen.listener import HOOKS, KNOWN_SECONDS, LONGEST_FIELD, MOST_FIELDS, Listener
+from scheduler.listen.places import Capacity
 from tests.unit.hooks.conftest import SECRET, Scene
 
 HERE = Address(host="127.0.0.1", port=0)
@@ -31,20 +38,27 @@ PATIENT = Limits(wait_seconds=10, waits=3, body_seconds=10)
 class Served:
     """The API of a scene, on a port of its own."""
 
-    def __init__(self, scene: Scene, secrets, *, limits: Limits) -> None:
+    def __init__(self, scene: Scene, secrets, listener: Listener, *, limits: Limits) -> None:
         self.scene = scene
+        self.listener = listener
         self.hinted: list[int] = []
+        self.beats: list[int] = []
         self.leads = True
         self.api = HooksApi(
             scene.guard,
             secrets=secrets,
             hinted=self.hinted.append,
+            beat=lambda: self.beats.append(1),
             leads=lambda: self.leads,
+            waits_on=listener.know,
             metrics=scene.metrics,
             clock=asyncio.get_running_loop().time,
             limits=limits,
         )
         self.port = 0
+
+    async def open(self, tls: ssl.SSLContext | None = None) -> None:
+        self.port = await self.listener.open(self.api.app(), HERE, tls=tls)
 
     async def post(self, path: str, *, headers=KNOWN, body: object = None, **fields):
         data = body if body is not None else urlencode(fields).encode()
@@ -81,14 +95,9 @@ def stranger_seconds() -> float:
 
 @pytest.fixture
 async def served(scene, secrets, limits, stranger_seconds) -> AsyncIterator[Served]:
-    served = Served(scene, secrets, limits=limits)
-    listener = Listener(
-        served.api.app(),
-        admitted=served.api.admitted,
-        connections=8,
-        stranger_seconds=stranger_seconds,
-    )
-    served.port = await listener.open(HERE)
+    listener = Listener(Capacity(connections=16, strangers=16), stranger_seconds=stranger_seconds)
+    served = Served(scene, secrets, listener, limits=limits)
+    await served.open()
     yield served
     await listener.close()
 
@@ -96,6 +105,7 @@ async def served(scene, secrets, limits, stranger_seconds) -> AsyncIterator[Serv
 async def test_free_node(served):
     assert await served.post("/v1/guard", job=7, nodes="n[1-2],m3") == (200, "free\n")
     assert served.hinted == [7]
+    assert len(served.beats) == 1
 
 
 async def test_busy_node_names_who_is_in_the_way(served):
@@ -140,6 +150,7 @@ async def test_placeholder_asks_with_its_own_token(served, secrets):
     assert (await served.post("/v1/units/b/gone", headers=token))[0] == 401
     assert (await served.post("/v1/guard", headers=token, job=7, nodes="n1"))[0] == 401
     assert (await served.post("/v1/hints", headers=token, job=7, event="ended"))[0] == 401
+    assert not served.beats, "a job's user is no evidence of the guard"
 
 
 async def test_hints(served):
@@ -234,27 +245,32 @@ async def test_connection_that_says_nothing_is_cut_off(served, sent):
     assert b"200 OK" not in await served.raw(sent)
 
 
-async def test_connections_are_bounded_and_come_free_again(served):
-    async with AsyncExitStack() as stack:
-        for _ in range(20):
-            _reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            stack.callback(writer.close)
-        with pytest.raises(aiohttp.ClientError):
-            await served.post("/v1/guard", job=7, nodes="n1")
-    async with asyncio.timeout(5):
-        while True:
-            try:
-                assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.05)
-            else:
-                return
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        b"".join(b"X-%d: y\r\n" % number for number in range(MOST_FIELDS + 1)),
+        b"X: " + b"y" * (LONGEST_FIELD + 1) + b"\r\n",
+    ],
+    ids=["fields", "bytes"],
+)
+async def test_head_beyond_its_bounds_is_refused(served, beyond):
+    said = await served.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + beyond + b"\r\n")
+    assert b" 400 " in said.splitlines()[0]
+
+
+async def test_connection_serves_one_request(served):
+    asked = b"POST /v1/guard HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    assert (await served.raw(asked * 3)).count(b"HTTP/1.1 ") == 1
+
+
+def test_longest_question_is_over_before_its_connection_is_cut():
+    assert BODY_SECONDS + LONGEST_WAIT_SECONDS < KNOWN_SECONDS
 
 
 async def test_known_caller_is_not_cut_off_while_it_waits(scene, secrets):
-    served = Served(scene, secrets, limits=PATIENT)
-    listener = Listener(served.api.app(), admitted=served.api.admitted, stranger_seconds=0.5)
-    served.port = await listener.open(HERE)
+    listener = Listener(HOOKS, stranger_seconds=0.5)
+    served = Served(scene, secrets, listener, limits=PATIENT)
+    await served.open()
     scene.departing_pod("a")
     assert (await served.post("/v1/guard", job=7, nodes="n1", wait=2))[0] == 409
     await listener.close()
@@ -274,6 +290,24 @@ async def test_too_many_waits_are_refused_and_others_served(served):
     assert (await served.post("/v1/guard", job=7, nodes="n2"))[0] == 200
 
 
+@pytest.mark.parametrize("limits", [replace(PATIENT, waits=100)], ids=["100"])
+async def test_token_of_a_job_takes_few_of_all_waits(served, secrets):
+    served.scene.departing_pod("a")
+    token = {"Authorization": f"Bearer {secrets.job_token('a')}"}
+
+    async def ask() -> int:
+        status, _text = await served.post("/v1/units/a/gone", headers=token, wait=10)
+        return int(status)
+
+    asked = [asyncio.create_task(ask()) for _ in range(7)]
+    async with asyncio.timeout(10):
+        while sum(it.done() for it in asked) < 3:  # noqa: ASYNC110 - any three
+            await asyncio.sleep(0.01)
+    served.scene.stop("a")
+    assert sorted(await asyncio.gather(*asked)) == [200] * MOST_WAITS_OF_A_UNIT + [429] * 3
+    assert await ask() == 200
+
+
 async def test_who_hangs_up_waits_no_longer(served):
     served.scene.departing_pod("a")
     for _ in range(2 * PATIENT.waits):
@@ -291,14 +325,15 @@ async def test_waits_are_measured(served):
 
 
 async def test_certificate_is_renewed_while_serving(scene, secrets, tmp_path):
-    served = Served(scene, secrets, limits=PATIENT)
+    listener = Listener(HOOKS)
+    served = Served(scene, secrets, listener, limits=PATIENT)
     authority = trustme.CA()
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     _issue(authority, cert, key)
     certificate = Certificate(cert, key)
     certificate.files.load()
-    listener = Listener(served.api.app(), admitted=served.api.admitted)
-    port = await listener.open(HERE, tls=certificate.context)
+    await served.open(tls=certificate.context)
+    port = served.port
     first = await _serial(port, authority)
     key.write_text("half written")
     with pytest.raises(OSError, match=r"PEM|SSL"):
@@ -325,6 +360,49 @@ async def _serial(port: int, authority: trustme.CA) -> str:
     finally:
         writer.close()
         await writer.wait_closed()
+
+
+async def test_request_that_comes_with_the_end_of_the_handshake_is_answered(
+    scene, secrets, tmp_path
+):
+    """A client of TLS 1.3 may send its last word of the handshake and its request in one packet."""
+    listener = Listener(HOOKS)
+    served = Served(scene, secrets, listener, limits=PATIENT)
+    authority = trustme.CA()
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    _issue(authority, cert, key)
+    certificate = Certificate(cert, key)
+    certificate.files.load()
+    await served.open(tls=certificate.context)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    answer = await _in_one_packet(served.port, trusting, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    await listener.close()
+
+
+async def _in_one_packet(port: int, trusting: ssl.SSLContext, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secured = trusting.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    secured.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            secured.write(request)
+            writer.write(outgoing.read())  # the end of the handshake, and the request behind it
+            while True:
+                try:
+                    return secured.read()
+                except ssl.SSLWantReadError:
+                    incoming.write(await reader.read(65536))
+    finally:
+        writer.transport.abort()
 
 
 class TestStandby:

@@ -166,7 +166,7 @@ def pod(name: str, *, uid: str = "", version: str = "1", **rest: Any) -> dict[st
         "uid": uid or f"uid-{name}",
         "resourceVersion": version,
     }
-    return {"metadata": meta | rest.pop("metadata", {}), **rest}
+    return {"kind": "Pod", "metadata": meta | rest.pop("metadata", {}), **rest}
 
 
 def page(*items: Mapping[str, Any], version: str = "10", token: str | None = None) -> Handler:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
 
 from scheduler.kube.api import KubeApi
-from scheduler.kube.recorder import ObjectRef, Recorder
+from scheduler.kube.recorder import OBJECT_BURST, ObjectRef, Recorder
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import ObjectMeta, Pod
 from tests.unit.kube.server import ApiStub, Handler, hang, ok, status, until
@@ -95,11 +96,27 @@ async def test_expired_event_is_told_anew(stub: ApiStub, recorder: Recorder) -> 
     assert stub.requests("POST")[1].body["count"] == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["a" * 253, "a" * 219 + "." + "b" * 33, "a" * 218 + "--" + "b" * 33]
+)
+async def test_name_of_an_event_about_a_long_name_is_valid_and_its_own(
+    stub: ApiStub, recorder: Recorder, name: str
+) -> None:
+    stub.answer("POST", EVENTS, ok({}, 201), ok({}, 201))
+    for message in ("one", "two"):
+        recorder.record(another(name), type="Normal", reason="R", message=message)
+    await until(lambda: recorder.statistics().written == 2)
+    names = [it.body["metadata"]["name"] for it in stub.requests("POST")]
+    assert len(set(names)) == 2
+    part = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    assert all(len(it) <= 253 and re.fullmatch(rf"{part}(\.{part})*", it) for it in names)
+
+
 async def test_long_messages_and_names_are_cut(stub: ApiStub, recorder: Recorder) -> None:
     stub.answer("POST", EVENTS, ok({}, 201))
     recorder.record(another("n" * 253), type="Normal", reason="Why", message="m" * 5000)
     await until(lambda: recorder.statistics().written == 1)
-    assert len(stub.seen[0].body["message"]) == 1024
+    assert len(stub.seen[0].body["message"].encode()) == 1024
     assert len(stub.seen[0].body["metadata"]["name"]) <= 253
 
 
@@ -181,3 +198,33 @@ async def test_stop_does_not_wait_for_a_server_that_hangs(stub: ApiStub, api: Ku
     async with asyncio.timeout(2):
         await recorder.run()
     assert recorder.statistics().written == 0
+
+
+async def test_one_object_has_a_budget_and_what_is_beyond_is_counted_by_cause(
+    stub: ApiStub, api: KubeApi
+) -> None:
+    dropped: list[str] = []
+    recorder = Recorder(
+        api, component="c", instance="i", important={"Scheduled"}, on_drop=dropped.append
+    )
+    for number in range(1000):
+        recorder.record(REF, type="Normal", reason="Why", message=f"message {number}")
+    assert recorder.statistics().waiting == OBJECT_BURST
+    assert dropped == ["object"] * (1000 - OBJECT_BURST)
+    recorder.record(
+        REF, type="Normal", reason="Scheduled", message="what counts has its own budget"
+    )
+    assert recorder.statistics().waiting == OBJECT_BURST + 1
+
+
+async def test_crowd_delays_nobody_elses_events(stub: ApiStub, api: KubeApi) -> None:
+    recorder = Recorder(api, component="c", instance="i", important={"Scheduled"})
+    stub.answer("POST", EVENTS, ok({}, 201))
+    for number in range(80):
+        recorder.record(another(str(number)), type="Normal", reason="Why", message="because")
+    recorder.record(another("calm"), type="Normal", reason="Scheduled", message="bound")
+    async with asyncio.timeout(9), asyncio.TaskGroup() as group:
+        group.create_task(recorder.run())
+        await until(lambda: recorder.statistics().written == 81)
+        recorder.stop()
+    assert stub.seen[0].body["reason"] == "Scheduled"

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -15,7 +18,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from scheduler.kube import errors
 from scheduler.kube.session import KubeConfigError, KubeSession
-from scheduler.retry import retry_policy
+from scheduler.service.retry import retry_policy
 from tests.unit.kube import server
 from tests.unit.kube.server import ApiStub, write_kubeconfig
 
@@ -262,6 +265,17 @@ async def test_abandoned_streams_give_their_connections_back(stub: ApiStub, tmp_
         await session.request("GET", "/x", timeout=2)
 
 
+async def test_requests_that_hang_hold_up_no_other(stub: ApiStub, session: KubeSession) -> None:
+    stub.answer("POST", "/hangs", server.hang())
+    stub.answer("GET", "/x", server.ok({}))
+    hung = [asyncio.ensure_future(session.request("POST", "/hangs")) for _ in range(150)]
+    await stub.wait_for_requests(len(hung), "POST")
+    await session.request("GET", "/x", timeout=2)
+    for task in hung:
+        task.cancel()
+    await asyncio.gather(*hung, return_exceptions=True)
+
+
 async def test_two_sessions_do_not_share_credentials(stub: ApiStub, tmp_path: Path) -> None:
     stub.answer("GET", "/x", server.ok({}))
     one = write_kubeconfig(tmp_path / "1", stub.url, {"token": "one"})
@@ -339,6 +353,40 @@ async def test_broken_exec_plugin_leaves_the_refusal(stub: ApiStub, tmp_path: Pa
         with pytest.raises(errors.Unauthorized):
             await session.request("GET", "/x")
     assert len(stub.seen) == 1
+
+
+async def test_credentials_in_the_address_beside_a_token_are_refused(tmp_path: Path) -> None:
+    config = write_kubeconfig(tmp_path / "both", "http://u:p4ss@127.0.0.1:9", {"token": "x"})
+    with pytest.raises(KubeConfigError, match="has a user, and its user a token") as refused:
+        await KubeSession.open(config, user_agent="t")
+    assert "p4ss" not in str(refused.value)
+
+
+def _children(pid: int) -> list[str]:
+    """What it has started and what still runs."""
+    listed = subprocess.run(
+        ("ps", "-o", "args=", "--ppid", str(pid)), capture_output=True, text=True, check=False
+    )
+    return [line for line in listed.stdout.splitlines() if "sleep 600" in line]
+
+
+@pytest.mark.looptime
+async def test_exec_plugin_that_does_not_end_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", "exec sleep 600"],
+        }
+    }
+    config = write_kubeconfig(tmp_path / "kubeconfig-hangs", "http://127.0.0.1:9", user)
+    with pytest.raises(KubeConfigError, match=r"over 15 s: the exec plugin 'sh' does not end"):
+        await KubeSession.open(config, user_agent="t")
+    assert asyncio.get_running_loop().time() == pytest.approx(15.0, abs=1.0)
+    until = time.monotonic() + 10.0
+    while _children(os.getpid()):
+        assert time.monotonic() < until, "the plugin was left behind"
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop's own time does not pass
 
 
 async def test_in_cluster_files_are_used(

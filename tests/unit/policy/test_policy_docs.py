@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.config.settings import Settings, SettingsError
 from scheduler.policy.file import read
-from scheduler.settings import Settings, SettingsError
-from scheduler.startup import run
+from scheduler.service.startup import run
 from tests.unit.policy.policies import effective, told, verdict
 
 ROOT = Path(__file__).parents[3]

@@ -117,6 +117,13 @@ def test_all_faults_are_told_at_once():
     assert len(faults(text)) == 5
 
 
+def test_rule_may_say_nothing_but_what_is_ignored():
+    text = rule("namespaces: [a], ignoredRequirements: [volumes, resource-claims]")
+    (found,) = understood(PATH, text.encode()).rules
+    assert found.ignored == frozenset({"volumes", "resource-claims"})
+    assert "ignoredRequirements" in faults(rule("ignoredRequirements: [taints]"))[0]
+
+
 def test_two_rules_of_one_name_are_refused():
     text = "rules: [{name: a, forced: {qos: x}}, {name: a, forced: {qos: y}}]"
     assert faults(text) == ["policy.yaml: rule 'a': name: 'a': expected a name of its own"]

@@ -240,3 +240,18 @@ def test_annotations_of_others_stay_as_they_are():
         policy(ONE_RULE + "forced: {qos: a}}]"), Subject(namespace="n"), asked, prefixes=(PREFIX,)
     )
     assert dict(found.annotations) == asked | {PREFIX + "qos": "a"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "folder", "good"),
+    [
+        ("['/home/*']", "/home/alice", True),
+        ("['/home/*']", "/home//alice/.", True),
+        ("['/[!e]*']", "//etc", False),
+        ("['/[!e]*']", "/./etc", False),
+        ("[/home/alice]", "/home//alice/", True),
+    ],
+)
+def test_path_is_judged_as_the_job_gets_it(allowed, folder, good):
+    text = f"{ONE_RULE}allowed: {{current-working-dir: {allowed}}}}}]"
+    assert (not told(verdict(text, **{"current-working-dir": folder}))) == good

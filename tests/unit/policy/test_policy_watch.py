@@ -12,7 +12,7 @@ import pytest
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Identified, ObjectMeta
-from scheduler.metrics import Metrics
+from scheduler.observe.metrics import Metrics
 from scheduler.policy.file import read
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.watch import PolicyWatch

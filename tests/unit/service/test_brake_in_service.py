@@ -1,4 +1,6 @@
-"""Many pods are about to end because of Slurm: all stay, all say so, and a later look decides."""
+"""Many pods are about to end by weak evidence: all stay, all say so, and a later look decides. What
+is strong is acted upon at once.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,17 @@ import dataclasses
 import pytest
 
 from scheduler.core.brake import Limits
+from scheduler.core.evidence import SETTLING_SECONDS
 from scheduler.core.reasons import Reason
-from slurmapi import BaseState, Job, SlurmUnreachable
+from slurmapi import (
+    BaseState,
+    Job,
+    SlurmDenied,
+    SlurmError,
+    SlurmGarbled,
+    SlurmNoApi,
+    SlurmUnreachable,
+)
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 from tests.unit.service.twenty_pods import PODS, fill
@@ -20,7 +31,7 @@ PAUSE = Limits().pause_seconds
 SOON = 10.0
 
 
-def end_all(slurm: TinySlurm, base: BaseState = BaseState.CANCELLED) -> dict[int, Job]:
+def end_all(slurm: TinySlurm, base: BaseState = BaseState.NODE_FAIL) -> dict[int, Job]:
     before = dict(slurm.jobs)
     for job_id in slurm.jobs:
         slurm.end(job_id, base)
@@ -66,7 +77,7 @@ async def test_later_look_that_confirms_it_ends_all(slurm, kube, service):
 
 async def test_later_look_that_does_not_confirm_it_ends_none(slurm, kube, service):
     await fill(slurm, kube, service)
-    before = end_all(slurm, BaseState.NODE_FAIL)
+    before = end_all(slurm)
     await asyncio.sleep(PAUSE / 2)
     slurm.jobs = before
     await asyncio.sleep(PAUSE + SOON + 60)
@@ -96,6 +107,53 @@ async def test_controller_that_is_silent_confirms_nothing(slurm, kube, service):
     assert kube.deleted == []
 
 
+@pytest.mark.parametrize("base", [BaseState.PREEMPTED, BaseState.CANCELLED, BaseState.TIMEOUT])
+async def test_ends_that_a_settled_slurm_records_are_acted_upon_at_once(slurm, kube, service, base):
+    """The preemptor runs already: 12 of 20 pods that stay would compute beside it."""
+    await fill(slurm, kube, service)
+    for job_id in list(slurm.jobs)[:12]:
+        slurm.end(job_id, base)
+    await asyncio.sleep(5)
+    assert sorted(kube.deleted) == PODS[:12]
+    assert service.own_events == []
+    slurm.end(13, BaseState.NODE_FAIL)
+    await asyncio.sleep(5)
+    assert len(kube.deleted) == 13, "they do not count"
+
+
+async def test_ends_soon_after_a_boot_are_held(slurm, kube, service):
+    """A slurmctld that came back with an old state."""
+    await fill(slurm, kube, service)
+    slurm.boot_time = 2000
+    end_all(slurm, BaseState.CANCELLED)
+    await asyncio.sleep(PAUSE - 5)
+    assert kube.deleted == []
+    await asyncio.sleep(5 + SOON)
+    assert sorted(kube.deleted) == PODS
+
+
+async def test_ends_after_a_silence_are_held_where_no_boot_is_told(slurm, kube, service):
+    await fill(slurm, kube, service)
+    slurm.boot_time = None
+    await asyncio.sleep(2 * SETTLING_SECONDS)
+    slurm.fail["states"].append(SlurmUnreachable("away"))
+    await asyncio.sleep(5)
+    end_all(slurm, BaseState.PREEMPTED)
+    await asyncio.sleep(PAUSE - 10)
+    assert kube.deleted == []
+    await asyncio.sleep(10 + SOON)
+    assert sorted(kube.deleted) == PODS
+
+
+async def test_pods_whose_node_another_job_holds_are_not_held(slurm, kube, service):
+    await fill(slurm, kube, service)
+    end_all(slurm)
+    slurm.allocated["n1"] = TinySlurm.CPUS - 3
+    await asyncio.sleep(SOON)
+    assert sorted(kube.deleted) == PODS
+    assert slurm.calls["node"] <= 4, "one look serves all pods of the node"
+
+
 async def test_controller_that_was_started_anew_is_given_the_whole_pause(slurm, kube, service):
     await fill(slurm, kube, service)
     end_all(slurm)
@@ -118,7 +176,7 @@ async def test_controller_that_tells_no_start_is_believed(slurm, kube, service):
 async def test_few_pods_end_at_once(slurm, kube, service):
     await fill(slurm, kube, service)
     for job_id in list(slurm.jobs)[:10]:
-        slurm.end(job_id, BaseState.CANCELLED)
+        slurm.end(job_id, BaseState.NODE_FAIL)
     await asyncio.sleep(SOON)
     assert len(kube.deleted) == 10
     assert service.own_events == []
@@ -126,6 +184,7 @@ async def test_few_pods_end_at_once(slurm, kube, service):
 
 async def test_pods_that_slurm_warns_are_counted_too(slurm, kube, service):
     """A preemption with GraceTime: no job has ended yet, and the looks come one by one."""
+    slurm.boot_time = slurm.now()
     await fill(slurm, kube, service)
     for job_id, job in slurm.jobs.items():
         slurm.jobs[job_id] = dataclasses.replace(
@@ -155,6 +214,7 @@ async def test_next_process_begins_the_pause_anew(slurm, kube):
 
 
 async def test_waiting_pods_are_held_apart_from_those_that_run(slurm, kube, service):
+    slurm.boot_time = slurm.now()
     await fill(slurm, kube, service)
     waiting = [f"{number:08}-uid" for number in range(20, 40)]
     for uid in waiting:
@@ -179,3 +239,23 @@ async def test_pods_that_go_meanwhile_are_held_no_longer(slurm, kube, service):
     await asyncio.sleep(45)
     assert service.brake.trouble == ""
     assert kube.deleted == []
+
+
+WITHHELD = [
+    SlurmDenied("not here", status=403),
+    SlurmNoApi("no such path (HTTP 404)"),
+    SlurmGarbled("too large"),
+]
+
+
+@pytest.mark.parametrize("error", WITHHELD, ids=lambda it: type(it).__name__)
+async def test_ends_of_many_are_acted_upon_where_nobody_may_read_slurms_configuration(
+    slurm: TinySlurm, kube, service, error: SlurmError
+):
+    """A gateway lets through what the scheduler needs, and `/conf` is not among it."""
+    slurm.fail["config"].extend([error] * 10_000)
+    await fill(slurm, kube, service)
+    end_all(slurm)
+    await asyncio.sleep(PAUSE + SOON)
+    assert sorted(kube.deleted) == PODS
+    assert service.watch.failed_at is None

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
-from scheduler.core.naming import JOB_ID, Owner
-from scheduler.core.pace import HANDOVER_SECONDS
+from scheduler.core.naming import JOB_ID, NODES, Owner
+from scheduler.core.pace import HANDOVER_SECONDS, UNFIT_SECONDS
+from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmRefused
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
@@ -93,13 +93,14 @@ async def test_adopted_job_waits_like_any_other_for_a_pod_that_still_stops(slurm
     """How long it has been running is not known: not since this machine was started."""
     slurm.add(admin_comment=tag(), state=RUNNING, nodes=("n1",))
     kube.create(UID)
+    kube.create("old", name="old", node="n1", annotations={JOB_ID: "999", NODES: "n1"})
+    kube.delete("old")
     await asyncio.sleep(2 * HANDOVER_SECONDS)
-    in_way = {UID: 1}
-    service = Service(slurm, kube, left_over=lambda uid, _nodes: in_way.get(uid, 0))
+    service = Service(slurm, kube)
     service.start()
-    await asyncio.sleep(HANDOVER_SECONDS / 2)
+    await asyncio.sleep(UNFIT_SECONDS - 20)
     assert kube.bindings == []
-    in_way.clear()
+    kube.end_containers("old")
     await asyncio.sleep(5)
     assert kube.bindings == [(UID, "n1")]
     await service.kill()

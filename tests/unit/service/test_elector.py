@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.core.lease import Observed, Record, Timing
-from scheduler.elector import Alone, Elector, LeaseLostError, awake
+from scheduler.election.elector import Alone, Elector, LeaseLostError, awake
 from scheduler.kube.errors import Conflict, Forbidden, KubeError, KubeInterrupted, NotFound
 from scheduler.kube.recorder import ObjectRef
 

@@ -8,16 +8,18 @@ from typing import cast
 
 import pytest
 
-from scheduler.brake import EndingBrake
 from scheduler.core.actions import Evict
 from scheduler.core.brake import Limits
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
-from scheduler.eviction import Evictor
+from scheduler.execute.brake import EndingBrake
+from scheduler.execute.evict import Evictor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeUnreachable
-from scheduler.metrics import Metrics
-from scheduler.units import Unit, Units
+from scheduler.nodes.loads import NodeLoads
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.state.units import Unit, Units
 from slurmapi import SlurmClient
 from tests.unit.core.things import pod
 from tests.unit.service.tiny_kube import TinyKube
@@ -35,15 +37,17 @@ class Stage:
         self.kube, self.unit = kube, Unit(UID, "ns", "train", seen_at=0.0)
         self.told: list[str] = []
         self.metrics = Metrics()
+        slurm, clock = cast("SlurmClient", TinySlurm()), asyncio.get_running_loop().time
         brake = EndingBrake(
-            cast("SlurmClient", TinySlurm()),
+            Slurmctld(slurm, failed_at=lambda: None, warn=lambda _reason, _text: None, clock=clock),
+            loads=NodeLoads(slurm, clock=clock),
             limits=Limits(),
             units=Units(),
             pods=kube.store,
             tell=lambda _unit, _reason, message: self.told.append(message),
             warn=lambda _reason, message: self.told.append(message),
             metrics=self.metrics,
-            clock=asyncio.get_running_loop().time,
+            clock=clock,
         )
         self.evictor = Evictor(
             cast("KubeApi", kube),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from scheduler.exclusions import Exclusions
+from scheduler.state.exclusions import Exclusions
 
 
 def test_each_further_failure_of_a_node_doubles_the_pause_up_to_an_hour():

@@ -11,10 +11,11 @@ import aiohttp
 import pytest
 import structlog
 
-from scheduler import logs, probes
-from scheduler.loopwatch import STALL_SECONDS, watch_loop
-from scheduler.metrics import Metrics
-from scheduler.settings import Address
+from scheduler.config.settings import Address
+from scheduler.observe import logs
+from scheduler.observe.loop import STALL_SECONDS, watch_loop
+from scheduler.observe.metrics import Metrics
+from scheduler.service import probes
 
 HERE = Address(host="127.0.0.1", port=0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.gate import Gate
-from slurmapi import SlurmBusy, SlurmUnreachable
+from scheduler.execute.gate import Gate
+from slurmapi import SlurmBusy, SlurmError, SlurmUnreachable
 
 
 class Clock:
@@ -30,11 +30,11 @@ def test_open_gate_admits_everybody(gate: Gate) -> None:
 
 
 def test_failed_submit_keeps_all_others_back_for_the_pause(gate: Gate, clock: Clock) -> None:
-    pause = gate.shut(SlurmUnreachable("refused"))
-    assert all(gate.admit() >= pause for _ in range(3))
+    gate.shut(SlurmUnreachable("refused"))
+    assert all(gate.admit() >= 1.0 for _ in range(3))
     assert gate.why == "refused"
-    clock.now += pause / 2
-    assert gate.admit() >= pause / 2
+    clock.now += 0.5
+    assert gate.admit() >= 0.5
 
 
 def test_one_at_a_time_finds_out_whether_it_is_over(gate: Gate, clock: Clock) -> None:
@@ -52,11 +52,28 @@ def test_one_who_never_tells_is_followed_by_the_next(gate: Gate, clock: Clock) -
     assert gate.admit() == 0.0
 
 
+def pause(gate: Gate, error: SlurmError) -> float:
+    """The pause for all: the unit that failed comes up to two seconds later."""
+    own = gate.shut(error)
+    others = gate.admit()
+    assert others < own + 1e-6, "the unit that failed comes last"
+    assert own - 2.0 <= others <= own
+    return own
+
+
 def test_pauses_grow_to_a_quarter_of_a_minute(gate: Gate) -> None:
-    pauses = [gate.shut(SlurmUnreachable("refused")) for _ in range(2000)]
-    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert pauses[-1] == 15.0
+    pauses = [pause(gate, SlurmUnreachable("refused")) for _ in range(2000)]
+    assert [2.0**n <= it - 1.0 <= 2.0**n + 1.0 for n, it in enumerate(pauses[:4])] == [True] * 4
+    assert 16.0 <= max(pauses[4:]) <= 17.0
 
 
 def test_pause_that_slurm_asks_for_is_kept(gate: Gate) -> None:
-    assert gate.shut(SlurmBusy("later", retry_after=40.0)) == 40.0
+    assert 41.0 <= pause(gate, SlurmBusy("later", retry_after=40.0)) <= 42.0
+
+
+def test_refusal_of_one_job_lets_the_next_one_try_at_once(gate: Gate, clock: Clock) -> None:
+    clock.now += gate.shut(SlurmUnreachable("refused"))
+    assert gate.admit() == 0.0
+    gate.refused()
+    assert gate.admit() == 0.0
+    assert not gate.is_open, "nobody knows yet whether Slurm takes jobs"

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from scheduler.core import pending as pending_reasons
 from scheduler.core.reasons import Reason
-from scheduler.gauges import Gauges, saw_start
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod, PodStatus
-from scheduler.metrics import Metrics
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.observe.metrics import Metrics
+from scheduler.service.gauges import Gauges, saw_start
+from scheduler.state.lingering import Remains
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 from slurmapi.jwt import Lifetime
 from tests.unit.core.things import record, state
@@ -47,6 +49,7 @@ class Scene:
             reflectors=lambda: self.watches,
             answered_at=lambda: self.answered_at,
             lifetime=lambda: Lifetime(issued_at=100.0, expires_at=700.0),
+            unguarded=lambda: 7,
             ready=lambda: self.answered_at is not None,
             leads=lambda: self.leads,
             clock=lambda: self.now,
@@ -149,7 +152,38 @@ async def test_placeholders_that_stand_for_nobody_are_counted(scene: Scene) -> N
     scene.unit("late").given_back.add(4)
     scene.units.add(Unit("orphan", "ns", "gone", seen_at=0.0, job=Placeholder(5)))
     await scene.gauges.count()
+    assert scene.value("placeholders_without_pod") == 0  # their cancel may be on its way
+    await scene.gauges.count()
     assert scene.value("placeholders_without_pod") == 3
+
+
+async def test_jobs_of_pods_that_come_and_go_are_no_leftovers(scene: Scene) -> None:
+    for number in range(3):
+        gone = Unit(f"gone-{number}", "ns", "gone", seen_at=0.0, job=Placeholder(number))
+        scene.units.add(gone)
+        await scene.gauges.count()
+        assert scene.value("placeholders_without_pod") == 0
+        scene.units.remove(gone.key)
+
+
+async def test_job_is_no_leftover_while_containers_of_its_pod_may_run(scene: Scene) -> None:
+    remains = Remains("node", grace_seconds=30, gone_at=NOW)
+    scene.units.add(Unit("u", "ns", "gone", seen_at=0.0, job=Placeholder(5), remains=remains))
+    await scene.gauges.count()
+    await scene.gauges.count()
+    assert scene.value("placeholders_without_pod") == 0
+    scene.now = remains.until
+    await scene.gauges.count()
+    await scene.gauges.count()
+    assert scene.value("placeholders_without_pod") == 1
+
+
+async def test_job_that_slurm_has_just_taken_is_pending(scene: Scene) -> None:
+    scene.unit("new", job=Placeholder(1, made_as="ns.train"))
+    scene.unit("claimed", job=Placeholder(2, claimed=True))
+    await scene.gauges.count()
+    assert scene.value("units", state="pending", reason=pending_reasons.UNSAID) == 1
+    assert scene.value("units", state="unknown", reason="") == 1
 
 
 async def test_last_answer_is_a_time_of_the_epoch_and_the_start_before_the_first(

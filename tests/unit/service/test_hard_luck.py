@@ -12,10 +12,10 @@ from slurmapi import (
     BaseState,
     Job,
     JobState,
-    SlurmBusy,
-    SlurmGarbled,
     SlurmInterrupted,
+    SlurmRefused,
     SlurmUnreachable,
+    SlurmUnreadable,
 )
 from tests.unit.core.things import tag as tag_of
 from tests.unit.policy.policies import policy
@@ -110,7 +110,7 @@ def make_unreadable(slurm: TinySlurm, bad: int) -> None:
 
     async def job(job_id: int) -> Job:
         if job_id == bad:
-            raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+            raise SlurmUnreadable(f"the answer about job {job_id} does not hold it")
         return await look(job_id)
 
     slurm.job = job  # type: ignore[method-assign]
@@ -217,7 +217,7 @@ async def test_found_job_is_looked_at_again_before_its_pod_is_bound(slurm, kube,
     await seen(kube)
     cancel = slurm.cancel
 
-    async def slow(job_ids):
+    async def slow(job_ids, **limits):
         slurm.end(ours, BaseState.PREEMPTED)
         await asyncio.sleep(8)
         return await cancel(job_ids)
@@ -264,21 +264,19 @@ async def test_limit_of_one_account_keeps_no_other_pod_back(slurm, kube, service
     """2050: the job violates an accounting limit, such as MaxSubmitJobs of its association."""
     service.start()
     await asyncio.sleep(3)
-    submit = slurm.submit
 
-    async def limited(submission):
-        if "limited" in submission.name:
-            slurm.calls["refused"] += 1
-            raise SlurmBusy("Job violates accounting/QOS policy", error_number=2050, status=422)
-        return await submit(submission)
+    def limited(submission):
+        if "limited" not in submission.name:
+            return None
+        return SlurmRefused("Job violates accounting/QOS policy", error_number=2050, status=422)
 
-    slurm.submit = limited
+    slurm.job_submit = limited
     for number in range(20):
         kube.create(f"limited-{number}", name=f"limited-{number}")
     await asyncio.sleep(60)
     kube.create(UID, name="free")
     await asyncio.sleep(1)
-    assert slurm.calls["submit"] == 1
+    assert len(slurm.jobs) == 1
     told = kube.told("limited-0")
     assert told is not None
     assert told.reason == "SlurmRejected"

@@ -11,10 +11,21 @@ import structlog
 
 from annotations import JobRequest
 from scheduler.core.reasons import Reason
-from scheduler.killwait import KillWait, own_pod
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
-from scheduler.metrics import Metrics
-from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.kill_wait import KillWait, own_pod
+from slurmapi import (
+    KNOWN_VERSIONS,
+    ApiVersion,
+    SlurmClient,
+    SlurmConfig,
+    SlurmDenied,
+    SlurmError,
+    SlurmGarbled,
+    SlurmNoApi,
+    SlurmRefused,
+    SlurmUnreachable,
+)
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -27,6 +38,7 @@ class Scene:
 
     def __init__(self, *told: int | SlurmError | None) -> None:
         self.told = deque(told)
+        self.served = True
         self.changes: list[int | None] = []
         self.warnings: list[tuple[Reason, str]] = []
         self.metrics = Metrics()
@@ -37,6 +49,11 @@ class Scene:
             warn=lambda reason, text: self.warnings.append((reason, text)),
             metrics=self.metrics,
         )
+
+    async def negotiate(self) -> ApiVersion:
+        if not self.served:
+            raise SlurmNoApi("the server has none of the versions")
+        return KNOWN_VERSIONS[0]
 
     async def config(self) -> SlurmConfig | None:
         told = self.told.popleft() if len(self.told) > 1 else self.told[0]
@@ -106,6 +123,56 @@ async def test_setting_counts_only_once_slurm_has_answered(told, counts):
     await silent.play(5)
     assert silent.changes == [None]
     assert not silent.warnings
+
+
+WITHHELD = [
+    SlurmDenied("no", status=403),
+    SlurmRefused("no", status=404),
+    SlurmNoApi("no such path (HTTP 404)"),
+    SlurmGarbled("a page for people"),
+]
+
+
+@pytest.mark.parametrize("refusal", WITHHELD, ids=lambda it: type(it).__name__)
+async def test_setting_counts_where_slurms_own_is_withheld_and_that_is_told_once(refusal):
+    """A gateway may refuse `/conf`: no pod's grace was judged then, for ever, and one was bound
+    that Slurm's KillWait does not cover.
+    """
+    scene = Scene(refusal)
+    with structlog.testing.capture_logs() as logs:
+        await scene.play(5)
+    assert scene.changes == [None, 30]
+    ((reason, text),) = scene.warnings
+    assert reason is Reason.KILL_WAIT_WITHHELD
+    assert f"({refusal}): grace periods of pods are judged by 30 s" in text
+    assert [it["event"] for it in logs].count("slurm's KillWait is withheld") == 1
+
+
+async def test_what_slurm_told_before_it_was_withheld_counts_on():
+    scene = Scene(90, *[SlurmDenied("no", status=403)] * 3, 90, SlurmDenied("no", status=403))
+    await scene.play(8)
+    assert scene.changes == [90]
+    assert [reason for reason, _ in scene.warnings] == [
+        Reason.KILL_WAIT_MISMATCH,
+        *[Reason.KILL_WAIT_WITHHELD] * 2,
+    ]
+
+
+@pytest.mark.parametrize("once", WITHHELD, ids=lambda it: type(it).__name__)
+async def test_one_such_answer_says_nothing(once):
+    scene = Scene(once, 90)
+    await scene.play(5)
+    assert scene.changes == [None, 90]
+
+
+async def test_where_no_path_is_served_or_the_token_is_bad_nothing_is_withheld():
+    elsewhere = Scene(SlurmNoApi("no such path (HTTP 404)"))
+    elsewhere.served = False
+    denied = Scene(SlurmDenied("token expired", status=401))
+    for scene in (elsewhere, denied):
+        await scene.play(5)
+        assert scene.changes == [None]
+        assert not scene.warnings
 
 
 async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube):

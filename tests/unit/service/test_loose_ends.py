@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from scheduler.core.naming import JOB_ID, NODES
+from scheduler.kube.errors import KubeUnreachable
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreachable
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
@@ -155,5 +156,23 @@ async def test_replaced_job_that_slurm_did_not_end_is_ended_soon(slurm, kube, se
     slurm.fail["cancel"].append(SlurmBusy("later"))
     service.start()
     await until(lambda: not slurm.live(old), seconds=15)
+    assert slurm.live(2)
+    assert kube.deleted == []
+
+
+@pytest.mark.parametrize("state", [PENDING, RUNNING])
+async def test_replaced_job_goes_though_the_pod_cannot_be_told_of_the_new_one(
+    slurm, kube, service, state
+):
+    """A crash of slurmctld forgot that it was started, and may have started it elsewhere since."""
+    nodes = ("n2",) if state is RUNNING else ()
+    old = slurm.add(admin_comment=tag(), state=state, nodes=nodes)
+    kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
+    await seen(kube)
+    kube.fail["patch"].extend([KubeUnreachable("away")] * 2)
+    service.start()
+    await until(lambda: not slurm.live(old), seconds=15)
+    await asyncio.sleep(60)
+    assert slurm.calls["submit"] == 1
     assert slurm.live(2)
     assert kube.deleted == []

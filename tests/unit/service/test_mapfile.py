@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.mapfile import MapFile, MapFileError
+from scheduler.nodes.map_file import MapFile, MapFileError
 
 
 @pytest.fixture

@@ -19,9 +19,10 @@ from scheduler.kube.wire import (
     PodSpec,
     PodStatus,
 )
-from scheduler.mapfile import MapFile, MapFileError
-from scheduler.slurmnodes import FRESH_SECONDS
-from tests.unit.service.test_nodes import World, slurm_node
+from scheduler.nodes.map_file import MapFile, MapFileError
+from scheduler.nodes.records import FRESH_SECONDS
+from tests.unit.service.test_nodes import World, ruled_out, slurm_node
+from tests.unit.service.test_nodes import node as ready_node
 
 
 def node(
@@ -240,3 +241,67 @@ async def test_the_handover_guard_looks_at_the_node_behind_a_slurm_node():
     await world.list(slurm_node("s1", comment="k1"), slurm_node("s2"))
     assert world.nodes.kube_node("s1") == "k1"
     assert world.nodes.kube_node("s2") == "s2"
+
+
+# --- two Slurm nodes that lead to one Node ---
+
+
+def unfit(world: World, name: str) -> str:
+    """Why no pod goes to that Slurm node; empty where pods do."""
+    place = world.nodes.place(name, Wishes())
+    assert place is not None
+    return str(place.unfit or "")
+
+
+async def twofold(*states: str) -> World:
+    """Slurm's n1 and old, which leads to n1 by its comment, and n2."""
+    world = World("comment", "name")
+    world.put(ready_node("n1"), ready_node("n2"))
+    nodes = (slurm_node("n1"), slurm_node("old", *states, comment="n1"), slurm_node("n2"))
+    await world.list(*nodes)
+    return world
+
+
+async def test_node_that_two_slurm_nodes_lead_to_takes_no_pod_through_either():
+    world = await twofold()
+    for name, other in (("n1", "old"), ("old", "n1")):
+        assert unfit(world, name) == (
+            f"maps to Kubernetes Node n1, and so does Slurm node {other}: correct one of them"
+        )
+    assert not unfit(world, "n2")
+
+
+async def test_both_are_left_out_of_what_is_asked_for():
+    world = await twofold()
+    why = "Kubernetes Node n1 is behind the Slurm nodes n1 and old"
+    assert ruled_out(world, Wishes()) == {"n1": why, "old": why}
+
+
+async def test_guard_looks_at_the_node_behind_each_of_the_two():
+    world = await twofold()
+    assert (world.nodes.kube_node("old"), world.nodes.kube_node("n1")) == ("n1", "n1")
+
+
+async def test_running_pod_is_found_by_the_node_that_its_job_holds():
+    world = await twofold()
+    assert world.nodes.node_of("n1", among=("old",)) == "old"
+
+
+@pytest.mark.parametrize("state", ["DOWN", "FUTURE", "POWERED_DOWN"])
+async def test_node_that_can_start_nothing_keeps_its_old_comment_in_nobodys_way(state):
+    world = await twofold(state)
+    assert not unfit(world, "n1")
+
+
+async def test_running_pod_is_found_though_its_slurm_node_is_down():
+    world = World("comment")
+    world.put(ready_node("n1"))
+    await world.list(slurm_node("gpu-1", "DOWN", comment="n1"))
+    assert world.nodes.node_of("n1", among=()) == "gpu-1"
+
+
+async def test_node_that_comes_back_with_its_old_comment_is_noticed():
+    world = await twofold("DOWN")
+    assert not unfit(world, "n1")
+    await world.list(slurm_node("n1"), slurm_node("old", "IDLE", comment="n1"), slurm_node("n2"))
+    assert unfit(world, "n1")

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 
-from scheduler.core.fitness import Place, Requirement, Taint, Term, Toleration, Wishes
+from scheduler.core.fitness import (
+    NodeFacts,
+    Place,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+    Wishes,
+    unsuitable,
+)
 from scheduler.core.mapping import Strategy
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
-from scheduler.nodemap import NodeMap
-from scheduler.nodes import MOST_EXCLUDED, Nodes
-from scheduler.slurmnodes import SlurmNodes
+from scheduler.nodes.fit import MOST_EXCLUDED, Nodes, Survey
+from scheduler.nodes.map import NodeMap
+from scheduler.nodes.records import SlurmNodes
 from slurmapi import Node as SlurmNode
 from slurmapi import SlurmClient
+from tests.support.costs import calls
 
 READY = NodeStatus(conditions=(NodeCondition("Ready", "True"),))
 ZONE_A = Wishes((("zone", "a"),))
@@ -23,6 +34,28 @@ ZONE_A = Wishes((("zone", "a"),))
 def node(name: str, *taints: Taint, version: str = "1", **labels: str) -> Node:
     meta = ObjectMeta(name=name, uid=f"uid-{name}", labels=labels, resource_version=version)
     return Node(meta, NodeSpec(taints=taints), READY)
+
+
+def surveyed(nodes: Nodes, wishes: Wishes) -> Survey:
+    """All steps of a survey at once."""
+
+    def complain(found: NodeFacts) -> str:
+        return str(unsuitable(wishes, found) or "")
+
+    steps = nodes.surveying(complain, items=1)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("Survey", end.value)
+
+
+def nowhere(world: World, wishes: Wishes) -> str:
+    return surveyed(world.nodes, wishes).nowhere
+
+
+def ruled_out(world: World, wishes: Wishes) -> Mapping[str, str]:
+    return surveyed(world.nodes, wishes).ruled_out
 
 
 class Slurm:
@@ -93,19 +126,19 @@ async def world() -> World:
 
 def test_pod_without_wishes_fits(world):
     world.put(node("n1"))
-    assert world.nodes.nowhere(Wishes()) == ""
+    assert nowhere(world, Wishes()) == ""
     assert world.nodes.place("n1", Wishes()) == Place("n1")
 
 
 def test_without_any_node_nothing_is_said(world):
-    assert world.nodes.nowhere(ZONE_A) == ""
+    assert nowhere(world, ZONE_A) == ""
 
 
 def test_every_reason_is_counted_and_the_most_frequent_told_first(world):
     wishes = Wishes(terms=(Term((Requirement("gpu", "Exists"),)),))
     tainted = Taint("locked", "NoSchedule")
     world.put(node("n1", tainted, gpu="yes"), node("n2"), node("n3"))
-    assert world.nodes.nowhere(wishes) == (
+    assert nowhere(world, wishes) == (
         "None of the 3 Kubernetes Nodes can take the pod: "
         "2 does not match the pod's required node affinity (gpu Exists); "
         "1 has the taint locked:NoSchedule, which the pod does not tolerate"
@@ -114,84 +147,84 @@ def test_every_reason_is_counted_and_the_most_frequent_told_first(world):
 
 def test_node_behind_no_slurm_node_is_of_no_use(world):
     world.put(node("n1"), node("control-plane", zone="a"))
-    assert "None of the 1 Kubernetes Nodes" in world.nodes.nowhere(ZONE_A)
+    assert "None of the 1 Kubernetes Nodes" in nowhere(world, ZONE_A)
 
 
 async def test_without_any_node_behind_slurms_nothing_is_said_either(world):
     world.put(node("control-plane"))
-    assert world.nodes.nowhere(ZONE_A) == ""
+    assert nowhere(world, ZONE_A) == ""
 
 
 async def test_node_behind_several_slurm_nodes_is_counted_once():
     world = World("comment")
     world.put(node("k1"))
     await world.list(slurm_node("s1", comment="k1"), slurm_node("s2", comment="k1"))
-    assert "None of the 1 Kubernetes Nodes" in world.nodes.nowhere(ZONE_A)
+    assert "None of the 1 Kubernetes Nodes" in nowhere(world, ZONE_A)
 
 
 def test_nothing_is_ruled_out_before_slurm_has_told_its_nodes():
     world = World()
     world.put(node("n1"))
-    assert world.nodes.nowhere(ZONE_A) == ""
+    assert nowhere(world, ZONE_A) == ""
 
 
 def test_node_that_will_be_ready_again_counts(world):
     world.put(Node(ObjectMeta(name="n1", uid="1", labels={"zone": "a"})))
-    assert world.nodes.nowhere(ZONE_A) == ""
+    assert nowhere(world, ZONE_A) == ""
 
 
 def test_change_that_matters_is_noticed_and_a_heartbeat_is_not(world):
     world.put(node("n1"), node("n2"))
-    assert "2 has no label zone" in world.nodes.nowhere(ZONE_A)
+    assert "2 has no label zone" in nowhere(world, ZONE_A)
     before = world.changes
     world.put(node("n1", version="2"))
     assert world.changes == before
     world.put(node("n1", version="3", zone="a"))
     assert world.changes == before + 1
-    assert world.nodes.nowhere(ZONE_A) == ""
+    assert nowhere(world, ZONE_A) == ""
 
 
 def test_toleration_opens_a_tainted_node(world):
     world.put(node("n1", Taint("gpu", "NoSchedule")))
-    assert world.nodes.nowhere(Wishes())
-    assert world.nodes.nowhere(Wishes(tolerations=(Toleration("gpu", "Exists"),))) == ""
+    assert nowhere(world, Wishes())
+    assert nowhere(world, Wishes(tolerations=(Toleration("gpu", "Exists"),))) == ""
 
 
 async def test_node_that_slurm_may_switch_on_may_have_any_labels(world):
     world.put(node("n1"))
     await world.list(slurm_node("n1"), slurm_node("cloud-1", "IDLE", "POWERED_DOWN"))
-    assert world.nodes.nowhere(ZONE_A) == ""
+    assert nowhere(world, ZONE_A) == ""
     await world.list(slurm_node("n1"), slurm_node("cloud-1", "IDLE"))
-    assert world.nodes.nowhere(ZONE_A)
+    assert nowhere(world, ZONE_A)
 
 
 async def test_slurm_nodes_whose_nodes_can_never_serve_the_pod_are_known_beforehand():
     world = World("comment")
     world.put(node("k1"), node("k2", zone="a"))
-    assert world.nodes.unsuitable(ZONE_A) == {}
+    assert ruled_out(world, ZONE_A) == {}
     await world.list(
         slurm_node("s1", comment="k1"), slurm_node("s2", comment="k2"), slurm_node("s3")
     )
     why = "Kubernetes Node k1 has no label zone, and the pod's nodeSelector wants zone=a"
-    assert world.nodes.unsuitable(ZONE_A) == {"s1": why}
+    assert ruled_out(world, ZONE_A) == {"s1": why}
     world.put(node("k1", version="2", zone="a"))
-    assert world.nodes.unsuitable(ZONE_A) == {}
+    assert ruled_out(world, ZONE_A) == {}
 
 
 async def test_more_nodes_than_slurm_should_remember_with_a_job_are_not_named(world):
     names = [f"n{number}" for number in range(MOST_EXCLUDED + 1)]
     world.put(*map(node, names))
     await world.list(*map(slurm_node, names))
-    assert world.nodes.unsuitable(ZONE_A) == {}
+    assert ruled_out(world, ZONE_A) == {}
     world.put(node("n0", version="2", zone="a"))
-    assert len(world.nodes.unsuitable(ZONE_A)) == MOST_EXCLUDED
+    assert len(ruled_out(world, ZONE_A)) == MOST_EXCLUDED
 
 
 def test_nothing_is_checked_where_nodes_cannot_be_read():
     world = World(read=False)
     assert world.nodes.place("n1", ZONE_A) == Place("n1")
-    assert world.nodes.nowhere(ZONE_A) == ""
-    assert world.nodes.unsuitable(ZONE_A) == {}
+    assert nowhere(world, ZONE_A) == ""
+    assert ruled_out(world, ZONE_A) == {}
 
 
 async def test_node_that_is_deleted_stays_the_one_that_was_behind() -> None:
@@ -205,3 +238,28 @@ async def test_node_that_is_deleted_stays_the_one_that_was_behind() -> None:
     assert world.nodes.kube_node("s1") == "k1"
     await world.list(SlurmNode(name="s1", states=frozenset({"IDLE"}), comment="k2"))
     assert world.nodes.kube_node("s1") == "k2"
+
+
+def _cost_of_a_change(count: int) -> int:
+    world = World()
+    world.put(*(node(f"k{number}", zone="a") for number in range(count)))
+    assert len(world.nodes.all_facts()) == count
+    with calls() as made:
+        world.put(node("k0", version="2", zone="b"))
+        assert world.nodes.all_facts()["k0"].labels == {"zone": "b"}
+    return made[0]
+
+
+def test_change_of_a_node_reads_no_other_node() -> None:
+    assert _cost_of_a_change(500) == _cost_of_a_change(5)
+
+
+def test_node_that_goes_in_another_state_than_it_had_leaves_nothing_behind() -> None:
+    world = World()
+    world.put(node("k1", zone="a"), node("k2", zone="a"))
+    assert world.nodes.topology.sharing("zone", "a") == {"k1", "k2"}
+    for change in world.store.remove("uid-k1", last=node("k1", version="2", zone="b")):
+        world.nodes.node_changed(change.old, change.new)
+    assert world.nodes.topology.sharing("zone", "a") == {"k2"}
+    assert world.nodes.topology.sharing("zone", "b") == set()
+    assert set(world.nodes.all_facts()) == {"k2"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from scheduler.app import _after
+from scheduler.service.app import _after
 
 
 async def test_part_begins_once_all_is_ready() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from annotations import Sharing, Switches
 from scheduler.core.naming import Owner, read_tag
-from scheduler.placeholder import FIRST, SCRIPT, SCRIPT_MEMORY_MIB, Mode, mode_for, submission
-from slurmapi import KNOWN_VERSIONS, ApiVersion, JobSubmission
+from scheduler.execute.placeholder import FIRST, SCRIPT, SCRIPT_MEMORY_MIB, Mode, submission
+from slurmapi import ApiVersion, JobSubmission
 from slurmapi.submission import encode
 from tests.unit.core.things import REQUEST
 
@@ -20,13 +20,6 @@ def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], node: str
     return submission(
         REQUEST, owner=OWNER, mode=mode, namespace="ns", name="train", uids=uids, node=node
     )
-
-
-@pytest.mark.parametrize("version", KNOWN_VERSIONS, ids=str)
-def test_external_jobs_are_taken_where_the_server_offers_them(version):
-    assert mode_for("auto", version) == ("external" if version.number >= 43 else "script")
-    assert mode_for("external", version) == "external"
-    assert mode_for("script", version) == "script"
 
 
 def test_external_job_has_no_script():
@@ -115,7 +108,7 @@ def test_pods_wishes_become_the_jobs():
     assert (job.begin, job.dependency, job.held) == ("now+1hour", "afterok:1", True)
     assert (job.switches, job.switch_wait_seconds) == (1, 300)
     assert (job.user_id, job.group_id, job.priority) == (7, 8, 0)
-    assert (job.working_directory, job.output) == ("/home/alice", None)
+    assert job.working_directory == "/home/alice"
     assert job.singleton
 
 
@@ -125,6 +118,11 @@ def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
     assert (job.constraints, job.prefer, job.switches) == (None, None, None)
     assert (job.begin, job.dependency, job.held) == (None, None, False)
     assert (job.shared, job.user_id) == ("oversubscribe", 7)
+    assert (job.priority, job.nice) == (0, asked().nice)
+
+
+def test_job_for_a_pod_that_slurm_had_placed_comes_first():
+    job = asked(node="n3", first=True)
     assert (job.priority, job.nice) == (FIRST, None)
 
 

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from annotations import Rules
-from scheduler.flags import add_arguments, describe, load
-from scheduler.rules import rules_of
-from scheduler.settings import Address, Settings, SettingsError
+from scheduler.config.flags import add_arguments, describe, load
+from scheduler.config.rules import rules_of
+from scheduler.config.settings import Address, Settings, SettingsError
 
 DEFAULTS = Settings.model_validate({})
 

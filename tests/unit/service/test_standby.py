@@ -9,16 +9,16 @@ from typing import cast
 import aiohttp
 import pytest
 
-from scheduler import probes, startup
-from scheduler.app import App
+from scheduler.config.settings import Address, Settings, SettingsError
 from scheduler.core.naming import JOB_ID
-from scheduler.election import election_of
-from scheduler.elector import Alone, LeaseLostError
-from scheduler.metrics import Metrics
-from scheduler.settings import Address, Settings, SettingsError
-from scheduler.slurmwatch import SlurmWatch
-from scheduler.standby import Standby
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.election.elector import Alone, LeaseLostError
+from scheduler.election.opening import election_of
+from scheduler.observe.metrics import Metrics
+from scheduler.reconcile.standby import Standby
+from scheduler.service import probes, startup
+from scheduler.service.app import App
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import SlurmClient
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -105,7 +105,7 @@ async def test_without_the_setting_there_is_no_election() -> None:
 
 
 async def test_election_needs_a_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("scheduler.scope._NAMESPACE_FILE", tmp_path / "nothing")
+    monkeypatch.setattr("scheduler.kube.identity._NAMESPACE_FILE", tmp_path / "nothing")
     settings = Settings.model_validate({"leader-elect": True})
     with pytest.raises(SettingsError, match="expected the namespace of the Lease"):
         async with election_of(settings, user_agent="test", observe=lambda *_: None):

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.succession import TOO_SOON_SECONDS
+from scheduler.facts.successors import Successors
 from scheduler.kube.wire import (
     ContainerState,
     ContainerStatus,
@@ -18,9 +19,8 @@ from scheduler.kube.wire import (
     PodStatus,
     StateTerminated,
 )
-from scheduler.metrics import Metrics
-from scheduler.successors import Successors
-from scheduler.units import Unit
+from scheduler.observe.metrics import Metrics
+from scheduler.state.units import Unit
 
 OWNER = OwnerReference("ReplicaSet", "web-1", "set-uid", "apps/v1", controller=True)
 BYSTANDER = OwnerReference("ConfigMap", "notes", "notes-uid", "v1")

@@ -10,7 +10,7 @@ from annotations import Problem
 from scheduler.core.actions import Reject, Tell
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
-from scheduler.units import Unit
+from scheduler.state.units import Unit
 from tests.unit.core.things import PROBLEMS, pod
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service

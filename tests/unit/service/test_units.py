@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.state.units import Placeholder, Unit, Units
 from tests.unit.core.things import record
 
 

@@ -6,28 +6,48 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
+from annotations import Rules
 from scheduler.core.fitness import Taint
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, Held, Patched
+from scheduler.kube.api import (
+    AlreadyBound,
+    Bound,
+    Condition,
+    Deleted,
+    Gone,
+    Held,
+    Patched,
+    Refused,
+)
 from scheduler.kube.errors import KubeInterrupted
+from scheduler.kube.neighbours import Neighbour, NeighbourStore, neighbour
+from scheduler.kube.slim import slim
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
+    Claim,
     Container,
+    ContainerState,
+    ContainerStatus,
     Identified,
     Node,
     NodeCondition,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
+    PersistentVolume,
     Pod,
     PodSpec,
     PodStatus,
     ResourceRequirements,
     SchedulingGate,
+    StateTerminated,
 )
 from tests.unit.service.tiny_slurm import NODES
+
+ALLOCATABLE: Final = {"cpu": "256", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
 
 
 class TinyKube:
@@ -39,9 +59,17 @@ class TinyKube:
         self._mirror = self.store.new()
         self.nodes = Store[Node]()
         self.namespaces = Store[Identified]()
+        self.claims = Joined[Claim]()
+        self._claims = self.claims.new()
+        self.volumes = Store[PersistentVolume]()
+        self.on_claim_change: Callable[[Claim | None, Claim | None], None] = lambda _old, _new: None
         self.lag = lag
         self.on_node_change: Callable[[Node | None, Node | None], None] = lambda _old, _new: None
         self.on_change: Callable[[str], None] = lambda _uid: None
+        self.neighbours = NeighbourStore()
+        self.on_neighbour_change: Callable[[Neighbour | None, Neighbour | None], None] = (
+            lambda _old, _new: None
+        )
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.graces: list[int | None] = []
@@ -50,6 +78,12 @@ class TinyKube:
         self.lose_next_binding = False
         self.patches: list[tuple[str, tuple[Condition, ...]]] = []
         self.fail: defaultdict[str, deque[Exception]] = defaultdict(deque)
+        self.seconds: dict[tuple[str, str], float] = {}
+        """How long the API server takes over "bind", "patch" or "delete" in a namespace, where a
+        webhook is slow there.
+        """
+        self.refuses: dict[str, str] = {}
+        """What the API server says to "bind" or "patch" for as long as it refuses that."""
         self.on_bind: Callable[[str, str], None] = lambda _uid, _node: None
         self.on_delete: Callable[[str], None] = lambda _uid: None
         self._loop = asyncio.get_running_loop()
@@ -73,8 +107,10 @@ class TinyKube:
         *,
         node: str,
         annotations: Mapping[str, str] | None = None,
-    ) -> Bound | AlreadyBound | Gone:
-        await self._call("bind")
+    ) -> Bound | AlreadyBound | Refused | Gone:
+        await self._call("bind", namespace)
+        if "bind" in self.refuses:
+            return Refused(self.refuses["bind"])
         pod = self.pods.get(uid)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return Gone()
@@ -93,19 +129,19 @@ class TinyKube:
     async def delete_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
     ) -> Deleted | Gone:
-        await self._call("delete")
+        await self._call("delete", namespace)
         if uid not in self.pods:
             return Gone()
         self.on_delete(uid)
         self.deleted.append(uid)
         self.graces.append(grace_seconds)
-        self.delete(uid)
+        self.delete(uid, grace=grace_seconds)
         return Deleted()
 
     async def evict_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
     ) -> Deleted | Held | Gone:
-        await self._call("evict")
+        await self._call("evict", namespace)
         self.evictions += 1
         if self.budget_holds:
             return Held()
@@ -119,8 +155,10 @@ class TinyKube:
         *,
         conditions: Sequence[Condition] = (),
         annotations: Mapping[str, str | None] | None = None,
-    ) -> Patched | Gone:
-        await self._call("patch")
+    ) -> Patched | Refused | Gone:
+        await self._call("patch", namespace)
+        if "patch" in self.refuses:
+            return Refused(self.refuses["patch"])
         if uid not in self.pods:
             return Gone()
         self.patches.append((uid, tuple(conditions)))
@@ -128,11 +166,11 @@ class TinyKube:
         return Patched()
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        await self._call("get")
+        await self._call("get", namespace)
         return next((it for it in self.pods.values() if it.metadata.name == name), None)
 
-    async def _call(self, operation: str) -> None:
-        await asyncio.sleep(0.002)
+    async def _call(self, operation: str, namespace: str) -> None:
+        await asyncio.sleep(self.seconds.get((namespace, operation), 0.002))
         if self.fail[operation]:
             raise self.fail[operation].popleft()
 
@@ -140,7 +178,7 @@ class TinyKube:
 
     def list_again(self) -> None:
         """The watch begins anew, with a list."""
-        self._mirror.replace(self.pods.values())
+        self._mirror.replace(map(_watched, self.pods.values()))
         for uid in self.pods:
             self._loop.call_soon(self.on_change, uid)
 
@@ -153,7 +191,7 @@ class TinyKube:
         """A new process sees the pods as they are."""
         self.store = Joined[Pod]()
         self._mirror = self.store.new()
-        self._mirror.replace(self.pods.values())
+        self._mirror.replace(map(_watched, self.pods.values()))
 
     def show_only(self, pods: Sequence[Pod]) -> None:
         """The watch lists anew, and these are all that it is told of, right or wrong."""
@@ -167,6 +205,7 @@ class TinyKube:
         uid: str,
         *,
         name: str = "train",
+        namespace: str = "ns",
         node: str = "",
         annotations: Mapping[str, str] | None = None,
         cpu: str = "4",
@@ -175,6 +214,7 @@ class TinyKube:
         selector: Mapping[str, str] | None = None,
         spec: PodSpec | None = None,
         created: datetime | None = None,
+        phase: str = "Pending",
     ) -> None:
         requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
         requests |= {"nvidia.com/gpu": gpus} if gpus else {}
@@ -182,7 +222,7 @@ class TinyKube:
             Pod(
                 ObjectMeta(
                     name=name,
-                    namespace="ns",
+                    namespace=namespace,
                     uid=uid,
                     annotations=dict(annotations or {}),
                     creation_timestamp=created,
@@ -197,7 +237,7 @@ class TinyKube:
                         Container(name="c", resources=ResourceRequirements(requests=requests)),
                     ),
                 ),
-                PodStatus(phase="Pending"),
+                PodStatus(phase=phase),
             )
         )
 
@@ -205,21 +245,36 @@ class TinyKube:
         """As `kubectl annotate`; None takes one away."""
         self._annotate(uid, annotations)
 
-    def delete(self, uid: str) -> None:
-        """As `kubectl delete`: an unbound pod goes at once, a bound one when its containers end."""
+    def delete(self, uid: str, *, grace: int | None = None) -> None:
+        """As `kubectl delete`: an unbound pod goes at once, a bound one when its containers end. A
+        second deletion can only shorten the grace.
+        """
         pod = self.pods[uid]
         over = pod.status.phase in {"Succeeded", "Failed"}
         if not pod.spec.node_name or over:
             self._remove(uid)
         else:
-            gone_at = datetime.now(UTC)
-            meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=gone_at)
+            given = pod.spec.termination_grace_period_seconds if grace is None else grace
+            before = pod.metadata.deletion_grace_period_seconds
+            meta = msgspec.structs.replace(
+                pod.metadata,
+                deletion_timestamp=pod.metadata.deletion_timestamp or datetime.now(UTC),
+                deletion_grace_period_seconds=given if before is None else min(before, given),
+            )
             self._put(msgspec.structs.replace(pod, metadata=meta))
 
+    def force_delete(self, uid: str) -> None:
+        """As `kubectl delete --force --grace-period=0`: nobody waits for the kubelet."""
+        self._remove(uid)
+
     def end_containers(self, uid: str) -> None:
-        """The containers have stopped."""
+        """The containers have stopped, and the kubelet says so."""
         pod = self.pods[uid]
         if pod.metadata.deletion_timestamp is not None:
+            ended = ContainerState(terminated=StateTerminated(exit_code=143))
+            statuses = tuple(ContainerStatus(it.name, ended) for it in pod.spec.containers)
+            status = PodStatus(phase="Running", container_statuses=statuses)
+            self._put(msgspec.structs.replace(pod, status=status))
             self._remove(uid)
         else:
             self._put(msgspec.structs.replace(pod, status=PodStatus(phase="Succeeded")))
@@ -243,12 +298,32 @@ class TinyKube:
         ready: bool = True,
         taints: tuple[Taint, ...] = (),
         labels: Mapping[str, str] | None = None,
+        **allocatable: str,
     ) -> None:
-        status = NodeStatus(conditions=(NodeCondition("Ready", "True" if ready else "False"),))
+        status = NodeStatus(
+            conditions=(NodeCondition("Ready", "True" if ready else "False"),),
+            allocatable={**ALLOCATABLE, **allocatable},
+        )
         meta = ObjectMeta(name=name, uid=f"node-{name}", labels=dict(labels or {}))
         node = Node(meta, NodeSpec(taints=taints), status)
         for change in self.nodes.apply(node):
             self._loop.call_soon(self.on_node_change, change.old, change.new)
+
+    def set_claim(self, claim: Claim) -> None:
+        """A PersistentVolumeClaim has come or changed."""
+        for change in self._claims.apply(claim):
+            self.on_claim_change(change.old, change.new)
+
+    def add_neighbour(self, pod: Pod) -> None:
+        """A pod on a Node, of any scheduler, as the watch of all pods shows it."""
+        found = neighbour(pod)
+        for change in self.neighbours.apply(found):
+            self.on_neighbour_change(change.old, change.new)
+
+    def remove_neighbour(self, uid: str) -> None:
+        """It is gone, or has ended."""
+        for change in self.neighbours.remove(uid):
+            self.on_neighbour_change(change.old, change.new)
 
     def _annotate(
         self, uid: str, annotations: Mapping[str, str | None], *, spec: PodSpec | None = None
@@ -265,7 +340,7 @@ class TinyKube:
         stored = msgspec.structs.replace(pod, metadata=meta)
         self.pods[meta.uid] = stored
         mirror = self._mirror
-        self._show(meta.uid, lambda: mirror.apply(stored))
+        self._show(meta.uid, lambda: mirror.apply(_watched(stored)))
 
     def _remove(self, uid: str) -> None:
         del self.pods[uid]
@@ -279,4 +354,14 @@ class TinyKube:
     def _deliver(self) -> None:
         uid, change = self._unseen.popleft()
         change()
+        pod = self._mirror.get(uid)
+        if pod is None or not pod.spec.node_name or pod.finished:
+            self.remove_neighbour(uid)
+        else:
+            self.add_neighbour(pod)
         self.on_change(uid)
+
+
+def _watched(pod: Pod) -> Pod:
+    """What the watch keeps of it."""
+    return slim(pod, Rules().prefixes)

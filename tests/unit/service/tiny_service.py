@@ -6,33 +6,52 @@ Everything runs in one event loop, so that a loop with virtual time can play hou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, cast
 
 from annotations import Rules
-from scheduler.brake import EndingBrake
-from scheduler.canceller import Canceller
-from scheduler.census import Census
-from scheduler.controller import Controller, run_workers
 from scheduler.core.brake import Limits
+from scheduler.core.ignorable import Ignorable
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
-from scheduler.execute import Executor
+from scheduler.execute.brake import EndingBrake
+from scheduler.execute.cancel import Canceller
+from scheduler.execute.dispatch import Executor
+from scheduler.execute.editing import EditPace
+from scheduler.execute.forms import Forms
+from scheduler.execute.modes import Modes, Setting
+from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.tell import Teller
+from scheduler.facts.gather import Look
+from scheduler.facts.requirements import Requirements
+from scheduler.facts.successors import Successors
+from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
-from scheduler.look import Look
-from scheduler.metrics import Metrics
-from scheduler.nodemap import NodeMap
-from scheduler.nodes import Nodes
+from scheduler.kube.wire import Claim, Pod
+from scheduler.nodes import gpu_sharing
+from scheduler.nodes.coverage import Coverage
+from scheduler.nodes.fit import Nodes
+from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.map import NodeMap
+from scheduler.nodes.presence import Presence
+from scheduler.nodes.records import SlurmNodes
+from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.volumes import Volumes
+from scheduler.observe.metrics import Metrics
 from scheduler.policy.rulebook import Rulebook
-from scheduler.slurmnodes import SlurmNodes
-from scheduler.slurmwatch import SlurmWatch
-from scheduler.successors import Successors
-from scheduler.teller import Teller
-from scheduler.units import Units
-from scheduler.workqueue import WorkQueue
+from scheduler.reconcile.controller import Controller, run_workers
+from scheduler.reconcile.urgency import Level, Urgency
+from scheduler.reconcile.workqueue import WorkQueue
+from scheduler.slurm.census import Census
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.state.units import Units
 from slurmapi import (
     SlurmClient,
 )
@@ -78,8 +97,10 @@ class Service:
         *,
         recorder: TinyRecorder | None = None,
         unschedulable_reason: str = "",
-        left_over: Callable[[str, Iterable[str]], int] = lambda _uid, _nodes: 0,
         limits: Limits | None = None,
+        ignored: Collection[Ignorable] = (),
+        mode: Setting = "auto",
+        gpu_sharing: gpu_sharing.Setting = "user",
     ) -> None:
         loop = asyncio.get_running_loop()
         self.slurm, self.kube = slurm, kube
@@ -87,7 +108,14 @@ class Service:
         self.recorder = recorder or TinyRecorder()
         self.metrics = metrics = Metrics()
         self.units = Units()
-        self.queue = WorkQueue[str](metrics=metrics, first_seconds=0.05)
+        urgency = Urgency(self.units, kube.store)
+        self.queue = WorkQueue[str](
+            metrics=metrics,
+            first_seconds=0.05,
+            levels=len(Level),
+            level=urgency,
+            tenant=urgency.tenant,
+        )
         client = cast("SlurmClient", slurm)
         self.slurm_nodes = SlurmNodes(client, clock=loop.time, on_change=self._mapping_changed)
         self.nodes = Nodes(
@@ -114,15 +142,51 @@ class Service:
             created=kube.created,
             in_scope=lambda _namespace: True,
             slurm_node=lambda unit: self.look.slurm_node(unit),  # noqa: PLW0108 - made later
+            unexplained=lambda: self.look.unexplained(),  # noqa: PLW0108 - made later
             on_change=self.queue.add,
             clock=loop.time,
             metrics=metrics,
         )
         kube.on_node_change = self.nodes.node_changed
+        self.presence = Presence(binding=self.units.binding)
+        self.coverage = Coverage(
+            units=self.units,
+            presence=self.presence,
+            owner=OWNER,
+            kube_node=self.nodes.kube_node,
+            keeps_suspended=False,
+            clock=loop.time,
+            epoch=time.time,
+        )
+        self._shown: dict[str, Pod] = {}
         self.rulebook = Rulebook(prefixes=Rules().prefixes, namespaces=kube.namespaces)
+        self.volumes = Volumes(kube.volumes)
+        kube.on_claim_change = self._claim_changed
+        self.surroundings = Surroundings(
+            self.nodes,
+            volumes=self.volumes,
+            scheduler_name=OWNER.scheduler,
+            seen=kube.neighbours,
+            own=kube.store,
+            binding=self.units.binding,
+            clock=loop.time,
+            on_ready=self.queue.add,
+        )
+        for found in kube.neighbours:
+            self.surroundings.changed(None, found)
+        kube.on_neighbour_change = self.surroundings.changed
+        self.requirements = Requirements(
+            self.surroundings,
+            self.volumes,
+            rulebook=self.rulebook,
+            ignored=ignored,
+            devices=Rules().device_resources,
+        )
         self.look = Look(
             pods=kube.store,
             nodes=self.nodes,
+            surroundings=self.surroundings,
+            requirements=self.requirements,
             units=self.units,
             owner=OWNER,
             rules=Rules(),
@@ -130,8 +194,10 @@ class Service:
             clock=loop.time,
             looked_through=lambda: self.census.completed_at is not None,
             covered=self.census.covers,
-            left_over=left_over,
+            coverage=self.coverage,
             successors=Successors(metrics=metrics, clock=loop.time),
+            min_job_age=lambda: self.slurmctld.min_job_age,
+            accounting_storage=lambda: self.slurmctld.accounting_storage,
         )
         self.teller = teller = Teller(
             cast("KubeApi", kube),
@@ -141,8 +207,16 @@ class Service:
             metrics=metrics,
             clock=loop.time,
         )
-        self.brake = EndingBrake(
+        self.slurmctld = Slurmctld(
             client,
+            failed_at=lambda: self.watch.failed_at,
+            warn=lambda reason, message: self.own_events.append((reason, message)),
+            clock=loop.time,
+        )
+        self.loads = NodeLoads(client, clock=loop.time)
+        self.brake = EndingBrake(
+            self.slurmctld,
+            loads=self.loads,
             limits=limits or Limits(),
             units=self.units,
             pods=kube.store,
@@ -151,6 +225,19 @@ class Service:
             metrics=metrics,
             clock=loop.time,
         )
+        self.heartbeat = Heartbeat(
+            listens=True, prolog=lambda: self.slurmctld.prolog, clock=loop.time
+        )
+        kinds = NodeKinds(client, self.slurm_nodes, may_serve=self.nodes.may_serve, clock=loop.time)
+        self.modes = Modes(
+            mode,
+            client,
+            kinds=kinds,
+            heartbeat=self.heartbeat,
+            slurmctld=self.slurmctld,
+        )
+        self.submits = SubmitPace(teller, metrics=metrics, clock=loop.time)
+        sharing = GpuSharing(gpu_sharing, kinds=kinds)
         self.executor = Executor(
             kube=cast("KubeApi", kube),
             slurm=client,
@@ -159,7 +246,9 @@ class Service:
             nodes=self.nodes,
             teller=teller,
             owner=OWNER,
-            placeholder_mode="auto",
+            modes=self.modes,
+            gpu_sharing=sharing,
+            forms=Forms(self.modes, sharing, kinds=kinds),
             watch=self.watch,
             census=self.census,
             job_environment=lambda _unit: {},
@@ -167,6 +256,15 @@ class Service:
             clock=loop.time,
             doubt_pods=kube.list_again,
             brake=self.brake,
+            loads=self.loads,
+            claim=self.look.claim,
+            submits=self.submits,
+            edits=EditPace(
+                teller,
+                version=lambda: self.rulebook.version,
+                metrics=metrics,
+                clock=loop.time,
+            ),
         )
         self.controller = Controller(
             queue=self.queue,
@@ -180,22 +278,39 @@ class Service:
 
     def start(self) -> None:
         """Run all parts; a former process' view of the pods is what the watch lists first."""
-        self.kube.on_change = self.queue.add
+        self.coverage.begin()
+        self.kube.on_change = self._pod_changed
+        for pod in self.kube.store:
+            self._pod_changed(pod.metadata.uid)
         parts = (
             self.watch.run(),
             self.census.run(),
             self.canceller.run(),
             self.slurm_nodes.run(),
             self.brake.run(),
+            self.slurmctld.run(),
+            self.surroundings.surveyor.run(),
         )
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]
-        self._tasks.append(loop.create_task(run_workers(self.controller, 4)))
+        self._tasks.append(loop.create_task(run_workers(self.controller, 6)))
         for uid in self.kube.pods:
             self.queue.add(uid)
 
+    def _pod_changed(self, uid: str) -> None:
+        old, new = self._shown.pop(uid, None), self.kube.store.get(uid)
+        if new is not None:
+            self._shown[uid] = new
+            self.look.parting(new)
+        self.presence.changed(old, new)
+        self.queue.add(uid)
+
     def _mapping_changed(self) -> None:
         self.nodes.mapping_changed()
+
+    def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
+        self.volumes.claim_changed(old, new)
+        self._nodes_changed()
 
     def _nodes_changed(self) -> None:
         for unit in self.units:

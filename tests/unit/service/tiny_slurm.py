@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -16,12 +17,15 @@ from slurmapi import (
     JobState,
     JobSubmission,
     Node,
+    Partition,
     Ping,
     SlurmConfig,
     SlurmError,
     SlurmInterrupted,
+    SlurmInvalid,
     SlurmNoSuchJob,
     SlurmRefused,
+    SlurmUnreachable,
     Submitted,
 )
 
@@ -31,10 +35,20 @@ NODES: Final = ("n1", "n2")
 class TinySlurm:
     """Jobs by id. Each call takes a moment; the next ones can be made to fail, or to be lost."""
 
+    CPUS: Final = 64
+
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.comments = dict.fromkeys(NODES, "")
         self.gres = ""
+        self.with_slurmd: set[str] = set()
+        """Nodes that have one; the others are EXTERNAL."""
+        self.prolog_slurmctld = ""
+        self.version = KNOWN_VERSIONS[0]
+        self.allocated = dict.fromkeys(NODES, 0)
+        self.counted = dict(self.allocated)
+        """What was allocated when all nodes were last asked about: a record of one tells that."""
+        self.nodes_in: dict[str, tuple[str, ...]] = {"main": NODES}
         self.defaults: dict[str, str] = {}
         self.submissions: dict[int, JobSubmission] = {}
         self.next_id = 1
@@ -42,29 +56,54 @@ class TinySlurm:
         self.asked: list[tuple[str, tuple[int, ...]]] = []
         self.fail: defaultdict[str, deque[SlurmError]] = defaultdict(deque)
         self.refuses: set[str] = set()
+        self.no_ids: set[int] = set()
+        """Ids that slurmrestd takes for none, and with them all that it is asked about at once."""
+        self.tagging: Callable[[str], str] = lambda admin_comment: admin_comment
+        """What a job_submit plugin makes of it."""
+        self.job_submit: Callable[[JobSubmission], SlurmError | None] = lambda _submission: None
         self.lose_next_submit = False
+        self.responding = True
         self.boot_time: int | None = 1000
+        self.ahead = 0
+        """By so many seconds its clock goes before ours."""
+        self._began = int(time.time())
+        self.min_job_age = 300
+        self.accounting_storage: str | None = None
         self.seconds: defaultdict[str, float] = defaultdict(lambda: 0.002)
+        self.waits: defaultdict[str, float] = defaultdict(float)
+        """Seconds until there is a connection for a call."""
         self.on_cancel: Callable[[Job], None] = lambda _job: None
 
     # --- the client's face
 
     async def negotiate(self) -> ApiVersion:
-        return KNOWN_VERSIONS[0]
+        return self.version
 
     async def ping(self) -> Ping:
         await self._call("ping")
-        return Ping(responding=True, status="UP")
+        return Ping(responding=self.responding, status="UP" if self.responding else "DOWN")
 
     async def config(self) -> SlurmConfig | None:
         await self._call("config")
-        return None if self.boot_time is None else SlurmConfig(boot_time=self.boot_time)
+        if self.boot_time is None:
+            return None
+        return SlurmConfig(
+            told_at=self.now(),
+            boot_time=self.boot_time,
+            min_job_age=self.min_job_age,
+            prolog_slurmctld=self.prolog_slurmctld,
+            accounting_storage=self.accounting_storage,
+        )
 
     async def submit(self, submission: JobSubmission) -> Submitted:
         await self._call("submit")
+        refusal = self.job_submit(submission)
+        if refusal is not None:
+            raise refusal
         job_id = self.add(
             name=submission.name,
-            admin_comment=submission.admin_comment,
+            admin_comment=self.tagging(submission.admin_comment),
+            submit_time=self.now(),
             partition="main",
             account=submission.account or self.defaults.get("account", ""),
             qos=submission.qos or self.defaults.get("qos", ""),
@@ -77,44 +116,70 @@ class TinySlurm:
             raise SlurmInterrupted("the answer was lost")
         return Submitted(job_id)
 
+    async def partitions(self) -> tuple[Partition, ...]:
+        await self._call("partitions")
+        return tuple(
+            Partition(name=name, states=frozenset({"UP"}), is_default=name == "main")
+            for name in self.nodes_in
+        )
+
     async def nodes(self) -> tuple[Node, ...]:
         await self._call("nodes")
+        self.counted = dict(self.allocated)
         return tuple(map(self._node, self.comments))
 
     async def node(self, name: str) -> Node | None:
         await self._call("node")
         return self._node(name) if name in self.comments else None
 
+    async def counted_node(self, name: str) -> Node | None:
+        self.counted = dict(self.allocated)
+        return await self.node(name)
+
     def _node(self, name: str) -> Node:
-        states = frozenset({"IDLE"})
-        return Node(name=name, states=states, comment=self.comments[name], gres=self.gres)
+        states = frozenset({"IDLE"} if name in self.with_slurmd else {"IDLE", "EXTERNAL"})
+        return Node(
+            name=name,
+            states=states,
+            comment=self.comments[name],
+            gres=self.gres,
+            cpus=self.CPUS,
+            allocated_cpus=self.counted[name],
+            partitions=tuple(it for it, nodes in self.nodes_in.items() if name in nodes),
+        )
 
     async def job(self, job_id: int) -> Job:
         await self._call("job", job_id)
+        self._must_be_ids(job_id)
         if job_id not in self.jobs:
             raise SlurmNoSuchJob("Invalid job id specified", error_number=2017, status=404)
-        return self.jobs[job_id]
+        return dataclasses.replace(self.jobs[job_id], told_at=self.now())
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
         wanted = None if job_ids is None else set(job_ids)
         await self._call("all_states" if wanted is None else "states", *(wanted or ()))
+        self._must_be_ids(*(wanted or ()))
         return {
             job_id: job.state
             for job_id, job in self.jobs.items()
             if wanted is None or job_id in wanted
         }
 
-    async def update_job(self, job_id: int, **changes: Any) -> None:
-        await self._call("update", job_id)
+    async def update_job(
+        self, job_id: int, *, send_by: float | None = None, **changes: Any
+    ) -> None:
+        await self._call("update", job_id, send_by=send_by)
         if not self.live(job_id):
             raise SlurmRefused("Job has already finished", error_number=2084, status=500)
         for name in self.refuses & changes.keys():
             raise SlurmRefused(f"Invalid {name}", error_number=2000, status=422)
         self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
 
-    async def cancel(self, job_ids: Sequence[int]) -> Mapping[int, SlurmError]:
+    async def cancel(
+        self, job_ids: Sequence[int], *, send_by: float | None = None
+    ) -> Mapping[int, SlurmError]:
         try:
-            await self._call("cancel", *job_ids)
+            await self._call("cancel", *job_ids, send_by=send_by)
         except SlurmError as error:
             return dict.fromkeys(job_ids, error)
         for job_id in job_ids:
@@ -123,7 +188,15 @@ class TinySlurm:
                 self.end(job_id, BaseState.CANCELLED)
         return {}
 
-    async def _call(self, operation: str, *job_ids: int) -> None:
+    def _must_be_ids(self, *job_ids: int) -> None:
+        if not self.no_ids.isdisjoint(job_ids):
+            raise SlurmInvalid("Unable to parse query.", error_number=9000, status=422)
+
+    async def _call(self, operation: str, *job_ids: int, send_by: float | None = None) -> None:
+        if self.waits[operation]:
+            await asyncio.sleep(self.waits[operation])
+        if send_by is not None and asyncio.get_running_loop().time() >= send_by:
+            raise SlurmUnreachable("too late to be sent")
         self.calls[operation] += 1
         self.asked.append((operation, job_ids))
         await asyncio.sleep(self.seconds[operation])
@@ -131,6 +204,10 @@ class TinySlurm:
             raise self.fail[operation].popleft()
 
     # --- the test's hands
+
+    def now(self) -> int:
+        """By its clock, in seconds of the epoch; it goes on as the event loop's time does."""
+        return self._began + self.ahead + int(asyncio.get_running_loop().time())
 
     def add(
         self,

@@ -60,6 +60,12 @@ def raw(data: bytes, *, close: bool = False) -> Reply:
 
 
 def ok(body: Any) -> Reply:
+    """As slurmrestd frames what it tells; what is no object is sent as it is."""
+    return other({"errors": [], "warnings": []} | body if isinstance(body, dict) else body)
+
+
+def other(body: Any) -> Reply:
+    """JSON of whoever answers."""
     return raw(message(200, json.dumps(body).encode()))
 
 

@@ -30,7 +30,7 @@ ALL = [
 
 
 def response(body: Any, status: int = 200) -> Response:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    raw = body if isinstance(body, bytes) else json.dumps({"errors": []} | body).encode()
     return Response(status=status, headers={}, body=raw)
 
 
@@ -192,9 +192,13 @@ def test_nodes_and_partitions_are_read() -> None:
         "nodes": {"configured": "n[1-2]", "total": 2},
         "partition": {"state": ["UP"]},
         "priority": {"tier": 10},
+        "flags": ["DEFAULT"],
     }
     (part,) = settled(response({"partitions": [partition]}), PartitionsAnswer).all()
     assert (part.states, part.configured, part.priority_tier) == (frozenset({"UP"}), "n[1-2]", 10)
+    assert part.is_default
+    (part,) = settled(response({"partitions": [{"name": "main"}]}), PartitionsAnswer).all()
+    assert not part.is_default
 
 
 JSON = st.recursive(

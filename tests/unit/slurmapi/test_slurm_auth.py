@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from slurmapi import FileToken, JobSubmission, SlurmClient, SlurmDenied, SlurmError, StaticToken
+from slurmapi import (
+    FileToken,
+    JobSubmission,
+    SlurmClient,
+    SlurmDenied,
+    SlurmError,
+    SlurmNoToken,
+    StaticToken,
+)
 from tests.unit.slurmapi.server import Reply, Server, error, fail, ok
 
 SUBMIT = "POST job/submit"
@@ -96,9 +104,28 @@ def test_what_would_break_a_header_is_no_token(text: str) -> None:
     assert text == "" or text not in str(denied.value)
 
 
-async def test_missing_file_is_denied_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SlurmDenied, match=r"nowhere.*No such file"):
+async def test_missing_file_is_named_and_no_job_is_to_blame(tmp_path: Path) -> None:
+    with pytest.raises(SlurmNoToken, match=r"nowhere.*No such file") as missing:
         await FileToken(tmp_path / "nowhere").token()
+    assert missing.value.authentication
+
+
+async def test_without_a_token_nothing_is_sent_and_with_the_file_back_it_is_at_once(
+    server: Server,
+    client_of: Callable[..., SlurmClient],
+    placeholder: JobSubmission,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "late"
+    client = client_of(server, token=FileToken(path))
+    server.on(SUBMIT, ok(MADE))
+    for _ in range(3):
+        with pytest.raises(SlurmNoToken):
+            await client.submit(placeholder)
+    assert server.seen == []
+    write(path, "back")
+    assert (await client.submit(placeholder)).job_id == 1
+    assert used(server, SUBMIT) == ["back"]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["511", "401", "6010"])

@@ -29,6 +29,7 @@ from slurmapi import (
     SlurmRefused,
     SlurmUnreachable,
     Submitted,
+    is_word_of_slurm,
 )
 from tests.unit.slurmapi.server import (
     Reply,
@@ -201,8 +202,8 @@ async def test_negotiation_cut_off_before_a_submit_was_never_sent(
     assert server.calls(SUBMIT) == []
 
 
-@pytest.mark.parametrize("number", [2007, 2050])
-async def test_full_controller_is_busy_and_definite(
+@pytest.mark.parametrize("number", [2007, 2027, 2105])
+async def test_full_or_idle_controller_is_busy_and_definite(
     server: Server, client: SlurmClient, placeholder: JobSubmission, number: int
 ) -> None:
     server.on(SUBMIT, error(number, status=422))
@@ -211,14 +212,46 @@ async def test_full_controller_is_busy_and_definite(
     assert busy.value.error_number == number
 
 
-async def test_rate_limit_of_a_proxy_is_busy_with_its_pause(
+@pytest.mark.parametrize("number", [-1, 2016, 2050, 2101, 9999])
+@pytest.mark.parametrize("status", [422, 500])
+async def test_what_may_be_the_matter_of_one_job_is_a_definite_refusal(
+    server: Server, client: SlurmClient, placeholder: JobSubmission, number: int, status: int
+) -> None:
+    server.on(SUBMIT, error(number, status=status))
+    server.on("POST job/5", error(number, status=status))
+    for call in (client.submit(placeholder), client.update_job(5, comment="x")):
+        with pytest.raises(SlurmRefused, match="words") as refused:
+            await call
+        assert refused.value.error_number == number
+    assert len(server.calls(SUBMIT)) == len(server.calls("POST job/5")) == 1
+
+
+async def test_words_of_the_plugin_are_passed_on_where_slurmrestd_does(
     server: Server, client: SlurmClient, placeholder: JobSubmission
 ) -> None:
-    head = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
-    server.on(SUBMIT, raw(head, close=True))
+    server.on(SUBMIT, error(-1, job_submit_user_msg="no jobs on a Sunday"))
+    with pytest.raises(SlurmRefused, match="no jobs on a Sunday"):
+        await client.submit(placeholder)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("7", 7),
+        ("86400", 60),
+        ("9" * 400, 60),
+        ("-1", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+    ],
+)
+async def test_rate_limit_of_a_proxy_is_busy_with_its_pause_of_a_minute_at_most(
+    server: Server, client: SlurmClient, placeholder: JobSubmission, said: str, meant: float | None
+) -> None:
+    head = f"HTTP/1.1 429 Slow\r\nRetry-After: {said}\r\nContent-Length: 0\r\n\r\n"
+    server.on(SUBMIT, raw(head.encode(), close=True))
     with pytest.raises(SlurmBusy) as busy:
         await client.submit(placeholder)
-    assert busy.value.retry_after == 7
+    assert busy.value.retry_after == meant
 
 
 @pytest.mark.parametrize(
@@ -281,6 +314,28 @@ async def test_error_zero_without_what_was_asked_is_a_refusal(
         await client.nodes()
 
 
+@pytest.mark.parametrize(
+    "count", [raw(message(304, b"")), ok({"nodes": [{"name": "n2"}]})], ids=["nothing", "a list"]
+)
+async def test_counted_node_is_read_after_the_count(
+    server: Server, client: SlurmClient, count: Reply
+) -> None:
+    server.on("GET nodes/", count)
+    server.on("GET node/n1", ok({"nodes": [{"name": "n1", "alloc_cpus": 4}]}))
+    node = await client.counted_node("n1")
+    assert node is not None
+    assert node.allocated_cpus == 4
+
+
+async def test_node_that_could_not_be_counted_is_none_at_all(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on("GET nodes/", fail(502, {"errors": [{"error_number": 1800}]}))
+    with pytest.raises(SlurmError):
+        await client.counted_node("n1")
+    assert server.calls("GET node/n1") == []
+
+
 @pytest.mark.parametrize("status", [404, 500, 200])
 async def test_only_error_2017_means_no_such_job(
     server: Server, client: SlurmClient, status: int
@@ -318,6 +373,44 @@ async def test_nothing_else_is_read_as_no_such_job(
     with pytest.raises(SlurmError) as raised:
         await client.job(5)
     assert not isinstance(raised.value, SlurmNoSuchJob)
+
+
+LASTING = {
+    "an array whose first task has gone": ok({"jobs": [{"job_id": 6}]}),
+    "a field of another type": ok({"jobs": [{"job_id": 5, "name": [1]}]}),
+    "no hostlist": ok({"jobs": [{"job_id": 5, "nodes": "n[1-"}]}),
+    "too large": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n{", close=True),
+    "Slurm's own number": error(2002),
+}
+SAYS_NOTHING = {
+    "no list": ok({}),
+    "null": ok({"jobs": None}),
+    "an empty list": ok({"jobs": []}),
+    "no records": ok({"jobs": ["x"]}),
+    "a page of a gateway": fail(403, "<html>"),
+    "a crash of slurmrestd": fail(500, "Unspecified error"),
+    "a refused token": error(1007, status=511),
+}
+
+
+@pytest.mark.parametrize("reply", LASTING.values(), ids=LASTING)
+async def test_word_of_slurm_about_one_job_lasts(
+    server: Server, client: SlurmClient, reply: Reply
+) -> None:
+    server.on("GET job/5", reply)
+    with pytest.raises(SlurmError) as raised:
+        await client.job(5)
+    assert is_word_of_slurm(raised.value)
+
+
+@pytest.mark.parametrize("reply", SAYS_NOTHING.values(), ids=SAYS_NOTHING)
+async def test_answer_without_a_word_of_slurm_says_nothing_of_a_job(
+    server: Server, client: SlurmClient, reply: Reply
+) -> None:
+    server.on("GET job/5", reply)
+    with pytest.raises(SlurmError) as raised:
+        await client.job(5)
+    assert not is_word_of_slurm(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +495,7 @@ async def test_cancel_amid_which_the_controller_went_away_is_not_denied(
     entry = {"error_number": 1, "error": "Operation not permitted", "source": "slurm_kill_jobs()"}
     server.on(CANCEL, fail(status, {"status": [], "errors": [entry]}))
     failures = await client.cancel([1])
-    assert isinstance(failures[1], SlurmBusy)
+    assert isinstance(failures[1], SlurmInterrupted)
     assert failures[1].retryable
 
 
@@ -430,16 +523,28 @@ async def test_cancel_that_gets_no_answer_leaves_every_job_open(
 ) -> None:
     server.on(CANCEL, fail(502, {"errors": [{"error_number": 1800}]}))
     failures = await client.cancel([1, 2])
-    assert {type(failure) for failure in failures.values()} == {SlurmBusy}
+    assert {type(failure) for failure in failures.values()} == {SlurmInterrupted}
     assert set(failures) == {1, 2}
 
 
-async def test_cancel_is_repeated_until_it_is_answered(
-    server: Server, client_of: Callable[..., SlurmClient]
+@pytest.mark.parametrize("failure", [cut(), fail(503, "overloaded")])
+async def test_cancel_is_written_once_for_the_id_may_be_anothers_by_then(
+    server: Server, client_of: Callable[..., SlurmClient], failure: Reply
 ) -> None:
-    server.on(CANCEL, cut(), ok({"status": []}))
-    assert await client_of(server, retry=Persistent()).cancel([1]) == {}
-    assert len(server.calls(CANCEL)) == 2
+    server.on(CANCEL, failure, ok({"status": []}))
+    failures = await client_of(server, retry=Persistent()).cancel([1])
+    assert isinstance(failures[1], SlurmInterrupted)
+    assert len(server.calls(CANCEL)) == 1
+
+
+async def test_write_that_is_late_is_not_sent(server: Server, client: SlurmClient) -> None:
+    late = asyncio.get_running_loop().time() - 0.1
+    failures = await client.cancel([5], send_by=late)
+    assert isinstance(failures[5], SlurmUnreachable)
+    with pytest.raises(SlurmUnreachable, match="too late"):
+        await client.update_job(5, send_by=late, comment="x")
+    assert not server.calls(CANCEL)
+    assert not server.calls("POST job/5")
 
 
 async def test_read_is_repeated_a_few_times(
@@ -564,7 +669,8 @@ async def test_observer_hears_of_each_request(
 async def test_lists_that_cannot_be_msgspec_are_still_read(
     server: Server, client: SlurmClient
 ) -> None:
-    body = b'{"jobs": [{"job_id": 5, "job_state": ["RUNNING"], "comment": "\xff", "x": NaN}]}'
+    job = b'{"job_id": 5, "job_state": ["RUNNING"], "comment": "\xff", "x": NaN}'
+    body = b'{"errors": [], "jobs": [' + job + b"]}"
     server.on("GET job/5", raw(message(200, body)))
     assert (await client.job(5)).comment == "\ufffd"
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmapi import HostlistError, expand_hostlist, fold_hostlist
-from slurmapi.hostlist import MAX_HOSTS
+from slurmapi.hostlist import MAX_BYTES, MAX_HOSTS, Hosts
+from tests.support.costs import measured
 
 HOST = st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-ib[0-9]?)?", fullmatch=True)
 NUMBERED = st.builds(
@@ -92,3 +93,33 @@ def test_any_text_expands_or_is_refused(text: str) -> None:
     except HostlistError:
         return
     assert expand_hostlist(fold_hostlist(names)) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 1000 + "[1-65000]",
+        "n" + "[1-90000]" * 100,
+        "[0-99999]" + ",[0-99999]" * 100,
+        "n[1-999999999999999999]",
+    ],
+)
+def test_what_stands_for_too_much_is_refused_before_a_name_is_made(text: str) -> None:
+    with measured() as cost, pytest.raises(HostlistError):
+        expand_hostlist(text)
+    # Other threads of the test process allocate, too; the names would take gigabytes.
+    assert cost.peak_bytes < 2_000_000
+
+
+def test_names_of_too_many_bytes_are_refused_with_the_bound() -> None:
+    with pytest.raises(HostlistError, match=f"exceed {MAX_BYTES} bytes"):
+        expand_hostlist("a" * 1000 + "[1-5000]")
+    with pytest.raises(HostlistError, match="exceed 1000 bytes"):
+        expand_hostlist("n[1-500]", most_bytes=1000)
+
+
+def test_hosts_are_kept_folded() -> None:
+    with measured() as cost:
+        hosts = Hosts("node-with-a-long-name-[00001-50000]")
+    assert (len(hosts), "node-with-a-long-name-49999" in hosts) == (50_000, True)
+    assert cost.kept_bytes < 2_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slurmapi.answers import JobsAnswer
 from slurmapi.errors import SlurmError, SlurmGarbled
-from slurmapi.http1 import CutShort, Response, ResponseReader
+from slurmapi.http1 import CutShort, Exchange, Request, Response
 from slurmapi.wire import decode
 
 _MOST = 4096
@@ -42,9 +42,9 @@ async def _outcome(pieces: list[bytes]) -> Response | tuple[type[Exception], str
     for piece in pieces:
         stream.feed_data(piece)
     stream.feed_eof()
-    reader = ResponseReader(stream, silence=5, max_body=_MOST)
+    request = Request(method="GET", target="/", headers={}, max_body=_MOST)
     try:
-        response, _ = await reader.read()
+        response, _ = await Exchange(request, host="peer").read(stream, silence=5)
     except (CutShort, SlurmGarbled) as error:
         return type(error), str(error)
     return response

@@ -50,10 +50,11 @@ def test_batch_job_has_script_and_environment_and_no_flag(placeholder: JobSubmis
     assert "flags" not in fields
 
 
-def test_script_writes_nowhere_unless_it_is_told_to(placeholder: JobSubmission) -> None:
-    job = replace(placeholder, external=False, script=SCRIPT)
-    assert shape(job, OLD)["standard_output"] == "/dev/null"
-    assert "standard_output" not in shape(replace(job, output=None), OLD)
+@pytest.mark.parametrize("folder", ["/tmp", "/home/alice"])
+def test_script_writes_nowhere(placeholder: JobSubmission, folder: str) -> None:
+    job = replace(placeholder, external=False, script=SCRIPT, working_directory=folder)
+    fields = shape(job, OLD)
+    assert (fields["standard_output"], fields["standard_error"]) == ("/dev/null", "/dev/null")
 
 
 def test_optional_fields_are_written_in_slurms_types(placeholder: JobSubmission) -> None:

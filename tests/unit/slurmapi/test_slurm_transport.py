@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,18 @@ from slurmapi import (
     SlurmInterrupted,
     SlurmUnreachable,
 )
-from tests.unit.slurmapi.server import Peer, Reply, Server, cut, drip, fail, hang, message, ok, raw
+from tests.unit.slurmapi.server import (
+    Peer,
+    Reply,
+    Server,
+    cut,
+    drip,
+    fail,
+    hang,
+    message,
+    other,
+    raw,
+)
 
 Make = Callable[..., HttpTransport]
 
@@ -57,7 +69,7 @@ def delete(path: str = "x") -> Request:
 
 
 async def test_connection_is_kept_and_used_again(server: Server, transport_of: Make) -> None:
-    server.on("GET x", ok({}))
+    server.on("GET x", other({}))
     transport = transport_of(server.url)
     for _ in range(3):
         assert (await transport.exchange(get())).status == 200
@@ -67,7 +79,7 @@ async def test_connection_is_kept_and_used_again(server: Server, transport_of: M
 async def test_first_of_two_responses_counts_and_its_connection_is_dropped(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET x", fail(422, {"errors": [1]}, twice=True), ok({"fine": 1}))
+    server.on("GET x", fail(422, {"errors": [1]}, twice=True), other({"fine": 1}))
     transport = transport_of(server.url)
     first = await transport.exchange(get())
     assert (first.status, first.body) == (422, b'{"errors": [1]}')
@@ -79,7 +91,7 @@ async def test_first_of_two_responses_counts_and_its_connection_is_dropped(
 async def test_error_answer_without_close_still_drops_its_connection(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET x", raw(message(500, b"no")), ok({}))
+    server.on("GET x", raw(message(500, b"no")), other({}))
     transport = transport_of(server.url)
     assert (await transport.exchange(get())).status == 500
     assert (await transport.exchange(get())).status == 200
@@ -89,7 +101,7 @@ async def test_error_answer_without_close_still_drops_its_connection(
 async def test_surplus_bytes_after_a_good_response_drop_the_connection(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET x", raw(message(200, b"{}") + message(200, b"stale")), ok({"second": 2}))
+    server.on("GET x", raw(message(200, b"{}") + message(200, b"stale")), other({"second": 2}))
     transport = transport_of(server.url)
     assert (await transport.exchange(get())).body == b"{}"
     assert (await transport.exchange(get())).body == b'{"second": 2}'
@@ -111,7 +123,7 @@ async def test_pool_is_bounded(server: Server, transport_of: Make) -> None:
 async def test_waiters_are_served_first_come_first_served(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET a", ok({}))
+    server.on("GET a", other({}))
     transport = transport_of(server.url, connections=1)
     done: list[int] = []
 
@@ -134,7 +146,7 @@ async def test_last_used_connection_is_used_first(server: Server, transport_of: 
         return True
 
     server.on("GET slow", when_released)
-    server.on("GET x", ok({}))
+    server.on("GET x", other({}))
     transport = transport_of(server.url)
     async with asyncio.TaskGroup() as group:
         group.create_task(transport.exchange(get("slow")))
@@ -148,7 +160,7 @@ async def test_last_used_connection_is_used_first(server: Server, transport_of: 
 async def test_idle_connections_are_dropped_after_a_while(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET x", ok({}))
+    server.on("GET x", other({}))
     transport = transport_of(server.url, idle_seconds=0.02)
     await transport.exchange(get())
     await server.until(lambda: server.open_connections == 0)
@@ -158,7 +170,7 @@ async def test_idle_connections_are_dropped_after_a_while(
 async def test_connection_closed_while_idle_is_not_used(
     server: Server, transport_of: Make, request_: Request
 ) -> None:
-    server.on(f"{request_.method} x", ok({}))
+    server.on(f"{request_.method} x", other({}))
     transport = transport_of(server.url)
     await transport.exchange(request_)
     await server.drop_idle()
@@ -170,7 +182,7 @@ async def test_connection_closed_while_idle_is_not_used(
 async def test_repeatable_request_is_repeated_once_when_a_kept_connection_dies_under_it(
     server: Server, transport_of: Make, request_: Request
 ) -> None:
-    server.on(f"{request_.method} x", ok({}), cut(), ok({"again": 1}))
+    server.on(f"{request_.method} x", other({}), cut(), other({"again": 1}))
     transport = transport_of(server.url)
     await transport.exchange(request_)
     assert (await transport.exchange(request_)).body == b'{"again": 1}'
@@ -180,7 +192,7 @@ async def test_repeatable_request_is_repeated_once_when_a_kept_connection_dies_u
 async def test_repeatable_request_is_not_repeated_on_a_fresh_connection(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET x", cut(), ok({}))
+    server.on("GET x", cut(), other({}))
     with pytest.raises(SlurmInterrupted):
         await transport_of(server.url).exchange(get())
     assert len(server.seen) == 1
@@ -189,7 +201,7 @@ async def test_repeatable_request_is_not_repeated_on_a_fresh_connection(
 async def test_repeatable_request_is_not_repeated_once_an_answer_has_begun(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("GET x", ok({}), raw(b"HTTP/1.1 200 OK\r\nContent-Le", close=True), ok({}))
+    server.on("GET x", other({}), raw(b"HTTP/1.1 200 OK\r\nContent-Le", close=True), other({}))
     transport = transport_of(server.url)
     await transport.exchange(get())
     with pytest.raises(SlurmInterrupted):
@@ -201,7 +213,7 @@ async def test_repeatable_request_is_not_repeated_once_an_answer_has_begun(
 async def test_write_without_a_permit_is_never_sent(
     server: Server, transport_of: Make, request_: Request
 ) -> None:
-    server.on("GET x", ok({}))
+    server.on("GET x", other({}))
     transport = transport_of(server.url, permit=lambda: 0.0)
     with pytest.raises(SlurmFenced, match=f"{request_.method} .* may not be sent any more"):
         await transport.exchange(request_)
@@ -232,9 +244,48 @@ async def test_write_that_waited_for_a_connection_asks_when_it_has_one(
     assert not server.calls("POST x")
 
 
+async def test_write_that_waited_too_long_for_a_connection_is_never_sent(
+    server: Server, transport_of: Make
+) -> None:
+    release, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    async def when_released(peer: Peer) -> bool:
+        await release.wait()
+        peer.writer.write(message(200, b"{}"))
+        return True
+
+    server.on("GET slow", when_released)
+    transport = transport_of(server.url, connections=1)
+    async with asyncio.TaskGroup() as group:
+        slow = group.create_task(transport.exchange(get("slow")))
+        await server.until(lambda: len(server.seen) == 1)
+        late = replace(post(), send_by=loop.time() + 0.05)
+        write = group.create_task(outcome(transport, late))
+        loop.call_at(loop.time() + 0.06, release.set)
+    assert slow.result().status == 200
+    assert isinstance(write.result(), SlurmUnreachable)
+    assert not server.calls("POST x")
+
+
+async def test_write_that_a_peer_does_not_take_ends_when_it_is_too_late() -> None:
+    async with silent_listener() as url:
+        transport = HttpTransport(url, deadlines=Deadlines(connect=5, silence=20, total=20))
+        large = Request(
+            method="POST",
+            target="/x",
+            headers={},
+            body=b"x" * 32_000_000,
+            send_by=asyncio.get_running_loop().time() + 1.0,
+        )
+        async with asyncio.timeout(5):
+            with pytest.raises(SlurmInterrupted):
+                await transport.exchange(large)
+        transport.close()
+
+
 async def test_write_that_is_repeated_asks_again(server: Server, transport_of: Make) -> None:
     permits = iter((5.0, 5.0, 0.0))
-    server.on("DELETE x", ok({}), cut(), ok({}))
+    server.on("DELETE x", other({}), cut(), other({}))
     transport = transport_of(server.url, permit=lambda: next(permits))
     await transport.exchange(delete())
     with pytest.raises(SlurmFenced):
@@ -256,7 +307,7 @@ async def test_write_that_a_peer_does_not_take_ends_with_its_permit() -> None:
 async def test_connection_with_a_permit_is_kept_and_used_again(
     server: Server, transport_of: Make
 ) -> None:
-    server.on("POST x", ok({}))
+    server.on("POST x", other({}))
     transport = transport_of(server.url, permit=lambda: 5.0)
     for _ in range(3):
         assert (await transport.exchange(post())).status == 200
@@ -271,7 +322,7 @@ async def silent_listener() -> AsyncIterator[str]:
 
 
 async def test_post_is_never_repeated(server: Server, transport_of: Make) -> None:
-    server.on("POST x", ok({}), cut(), ok({}))
+    server.on("POST x", other({}), cut(), other({}))
     transport = transport_of(server.url)
     await transport.exchange(post())
     with pytest.raises(SlurmInterrupted):
@@ -280,7 +331,7 @@ async def test_post_is_never_repeated(server: Server, transport_of: Make) -> Non
 
 
 async def test_cancelled_request_closes_its_connection(server: Server, transport_of: Make) -> None:
-    server.on("GET x", hang(), ok({}))
+    server.on("GET x", hang(), other({}))
     transport = transport_of(server.url, connections=1)
     task = asyncio.ensure_future(transport.exchange(get()))
     await server.until(lambda: len(server.seen) == 1)
@@ -384,7 +435,7 @@ async def test_body_is_read_in_every_legal_framing(
 async def test_status_without_body_is_complete_at_once(
     server: Server, transport_of: Make, status: int
 ) -> None:
-    server.on("GET x", raw(f"HTTP/1.1 {status} X\r\n\r\n".encode()), ok({}))
+    server.on("GET x", raw(f"HTTP/1.1 {status} X\r\n\r\n".encode()), other({}))
     transport = transport_of(server.url)
     response = await transport.exchange(get())
     assert (response.status, response.body) == (status, b"")
@@ -411,7 +462,17 @@ async def test_status_without_body_is_complete_at_once(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxyz",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1388\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1388\r\n" + b"z" * 5000,
+        b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10 + message(200, b"{}"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + (b"1;" + b"x" * 400 + b"\r\nz\r\n") * 100
+        + b"0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+        + b"y" * 5000
+        + b"\r\n\r\n",
         b"HTTP/1.0 200 OK\r\n\r\n" + b"z" * 5000,
     ],
 )
@@ -420,7 +481,7 @@ async def test_what_is_no_http_or_too_large_is_garbled(
 ) -> None:
     server.on("GET x", raw(data, close=True))
     with pytest.raises(SlurmGarbled):
-        await transport_of(server.url, max_body=4096).exchange(get())
+        await transport_of(server.url).exchange(replace(get(), max_body=4096))
     await server.until(lambda: server.open_connections == 0)
 
 
@@ -447,7 +508,7 @@ async def test_connection_cut_after_sending_is_maybe_sent(
 async def test_unix_socket_works(transport_of: Make, tmp_path: Path) -> None:
     peer = Server()
     await peer.start(unix=tmp_path / "slurmrestd.sock")
-    peer.on("GET x", ok({}))
+    peer.on("GET x", other({}))
     assert (await transport_of(peer.url).exchange(get())).status == 200
     await peer.stop()
 
@@ -458,7 +519,7 @@ async def tls_server(authority: trustme.CA) -> AsyncIterator[Server]:
     authority.issue_cert("localhost").configure_cert(context)
     peer = Server()
     await peer.start(tls=context)
-    peer.on("GET x", ok({}))
+    peer.on("GET x", other({}))
     try:
         yield peer
     finally:
@@ -500,7 +561,7 @@ async def test_path_prefix_of_the_url_is_kept(transport_of: Make) -> None:
 
 
 async def test_closed_transport_sends_nothing(server: Server, transport_of: Make) -> None:
-    server.on("GET x", ok({}))
+    server.on("GET x", other({}))
     transport = transport_of(server.url)
     await transport.exchange(get())
     transport.close()
@@ -511,10 +572,13 @@ async def test_closed_transport_sends_nothing(server: Server, transport_of: Make
 
 @pytest.mark.parametrize(
     "url",
-    ["", "slurm:6820", "ftp://h:1", "http://", "unix:relative", "http://u:p@h:1", "http://h?q=1"],
+    [
+        *("", "slurm:6820", "ftp://h:1", "http://", "unix:relative", "http://u:p@h:1"),
+        *("http://h?q=1", "http://h:u:p", "http://u:p@\u2100:1", "http://[u:p@h:1"),
+    ],
 )
 def test_base_url_that_says_nothing_usable_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="base_url") as caught:
+    with pytest.raises(ValueError, match=r"expected http|neither user, query") as caught:
         HttpTransport(url)
     assert "u:p" not in str(caught.value)
 
@@ -528,3 +592,19 @@ def test_there_is_no_deadline_without_end(seconds: float) -> None:
 def test_request_shows_neither_headers_nor_body() -> None:
     shown = repr(Request(method="GET", target="/", headers={"T": "secret"}, body=b"secret"))
     assert "secret" not in shown
+
+
+async def test_bulk_requests_leave_connections_to_others(
+    server: Server, transport_of: Make
+) -> None:
+    server.on("POST x", hang())
+    server.on("GET x", other({}))
+    transport = transport_of(server.url, connections=4)
+    bulk = Request(method="POST", target="/slurm/v0.0.45/x", headers={}, body=b"{}", bulk=True)
+    tasks = [asyncio.ensure_future(transport.exchange(bulk)) for _ in range(50)]
+    await server.until(lambda: server.open_connections == 3)
+    async with asyncio.timeout(5):
+        assert (await transport.exchange(get())).ok
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

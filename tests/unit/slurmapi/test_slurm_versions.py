@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from slurmapi import (
+    KNOWN_VERSIONS,
     ApiVersion,
     Call,
     JobSubmission,
@@ -16,7 +17,7 @@ from slurmapi import (
     SlurmClient,
     SlurmDenied,
     SlurmInvalid,
-    SlurmRefused,
+    SlurmNoApi,
     SlurmUnreachable,
 )
 from tests.unit.slurmapi.server import Server, cut, error, fail, ok, raw
@@ -102,12 +103,35 @@ async def test_busy_proxy_settles_no_version(server: Server, client: SlurmClient
         await client.negotiate()
 
 
-async def test_server_of_none_of_our_versions_is_refused(
+async def test_server_of_none_of_our_versions_is_no_slurm_for_us(
     server: Server, client: SlurmClient
 ) -> None:
     server.versions = {36, 37, 38}
-    with pytest.raises(SlurmRefused, match=r"v0\.0\.45 to v0\.0\.40"):
+    with pytest.raises(SlurmNoApi, match=r"v0\.0\.45 to v0\.0\.40"):
         await client.negotiate()
+
+
+async def test_server_of_none_of_our_versions_is_asked_at_a_bounded_rate(
+    server: Server, client: SlurmClient
+) -> None:
+    """Every call would begin a negotiation, which is a request for each version."""
+    server.versions = set()
+    for _ in range(50):
+        with pytest.raises(SlurmNoApi):
+            await client.job_states([1])
+    assert len(server.seen) == len(KNOWN_VERSIONS)
+
+
+async def test_server_that_has_a_version_at_last_is_found(
+    server: Server, client: SlurmClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.versions = set()
+    with pytest.raises(SlurmNoApi):
+        await client.negotiate()
+    server.versions = {45}
+    now = time.monotonic()
+    monkeypatch.setattr("slurmapi.session.monotonic", lambda: now + 2.0)
+    assert await client.negotiate() == ApiVersion(45)
 
 
 async def test_version_that_has_gone_is_replaced_and_the_request_repeated(
@@ -130,13 +154,12 @@ async def test_version_without_external_jobs_stops_an_external_job_before_it_is_
     assert server.calls("POST job/submit") == []
 
 
-async def test_path_unknown_in_a_version_that_is_there_is_refused(
+async def test_path_unknown_in_a_version_that_is_there_says_nothing_about_a_job(
     server: Server, client: SlurmClient
 ) -> None:
     server.on("GET partitions/", fail(404, "Unable find requested URL"))
-    with pytest.raises(SlurmRefused) as refused:
+    with pytest.raises(SlurmNoApi, match="HTTP 404"):
         await client.partitions()
-    assert refused.value.status == 404
     assert len(server.calls("GET partitions/")) == 1
 
 
@@ -173,6 +196,7 @@ async def test_versions_that_another_server_refused_just_before_are_asked_for_ag
 
 async def test_config_is_read_where_the_version_has_it(server: Server, client: SlurmClient) -> None:
     conf = {"KillWait": 30, "MinJobAge": 300, "ClusterName": "rig", "PreemptMode": ["CANCEL"]}
+    conf["AccountingStorageType"] = "accounting_storage/slurmdbd"
     meta = {"BOOT_TIME": 1_700_000_000, "NEXT_JOB_ID": {"set": True, "number": 9}}
     server.on("GET conf", ok({"slurm_conf": conf, "slurm_conf_meta": meta}))
     config = await client.config()
@@ -180,6 +204,7 @@ async def test_config_is_read_where_the_version_has_it(server: Server, client: S
     assert (config.kill_wait, config.min_job_age, config.cluster_name) == (30, 300, "rig")
     assert (config.boot_time, config.next_job_id) == (1_700_000_000, 9)
     assert config.preempt_mode == "CANCEL"
+    assert config.accounting_storage == "accounting_storage/slurmdbd"
 
 
 async def test_config_is_none_where_the_version_lacks_it(

@@ -7,10 +7,17 @@ from typing import cast
 
 import pytest
 
+from scheduler.config.settings import Settings
 from scheduler.kube.api import KubeApi
-from scheduler.kube.errors import Forbidden, KubeError, KubeUnreachable
-from scheduler.scope import ClusterIdError, cluster_id, may_read_nodes
-from scheduler.settings import Settings
+from scheduler.kube.errors import Forbidden, KubeError, KubeUnreachable, Unauthorized
+from scheduler.kube.identity import (
+    ClusterIdError,
+    admitted,
+    cluster_id,
+    may_read_nodes,
+    may_read_pods,
+)
+from scheduler.kube.session import KubeConfigError
 
 pytestmark = pytest.mark.looptime
 
@@ -85,7 +92,36 @@ async def test_server_that_does_not_answer_yet_is_waited_for():
         ("read", False, True, False),
     ],
 )
-async def test_access_to_nodes(access, allowed, reads, asks):
-    found = Api(nodes=allowed)
-    assert await may_read_nodes(settings(node_access=access), api(found)) is reads
-    assert bool(found.asked) is asks
+async def test_access_to_nodes_and_to_pods_of_all_namespaces(access, allowed, reads, asks):
+    nodes, pods = Api(nodes=allowed), Api(nodes=allowed)
+    assert await may_read_nodes(settings(node_access=access), api(nodes)) is reads
+    assert await may_read_pods(settings(pod_access=access), api(pods)) is reads
+    assert nodes.asked == ["/api/v1/nodes"] * asks
+    assert pods.asked == ["/api/v1/pods"] * asks
+
+
+async def test_refused_credentials_are_the_end_outside_of_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    found = Api()
+    found.fail.append(Unauthorized(401))
+    with pytest.raises(KubeConfigError, match="https://api:6443 refuses the credentials"):
+        await admitted(api(found), server="https://api:6443")
+
+
+async def test_server_that_is_away_is_no_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    found = Api()
+    found.fail.append(KubeUnreachable("away"))
+    await admitted(api(found), server="https://api:6443")
+    assert len(found.asked) == 1
+
+
+async def test_refused_credentials_may_be_renewed_in_a_cluster(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    found = Api(uids={"kube-system": "uid-1"})
+    found.fail.append(Unauthorized(401))
+    await admitted(api(found), server="https://api:6443")
+    assert await cluster_id(settings(), api(found)) == "uid-1"

@@ -9,14 +9,16 @@ from typing import cast
 
 import pytest
 
-from scheduler.metrics import Metrics
-from scheduler.slurmwatch import SlurmWatch, look
-from scheduler.units import Placeholder, Unit, Units
+from scheduler.observe.metrics import Metrics
+from scheduler.slurm.pulse import SlurmWatch, look
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
     JobState,
     SlurmBusy,
     SlurmClient,
+    SlurmDenied,
+    SlurmError,
     SlurmGarbled,
     SlurmRefused,
     SlurmUnreachable,
@@ -207,12 +209,14 @@ async def test_id_that_slurm_takes_for_none_blinds_nobody_but_its_own_unit(slurm
     """Slurm refuses the whole question; the id is what anybody may write on a pod of his."""
     unit = pulse.add()
     await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
-    pulse.units.add(Unit("forger", "ns", "forger", seen_at=0.0, job=Placeholder(4_000_000_000)))
+    pulse.units.add(
+        Unit("forger", "ns", "forger", seen_at=0.0, job=Placeholder(4_000_000_000, claimed=True))
+    )
     answer = slurm.job_states
 
     async def states(ids):
         if 4_000_000_000 in ids:
-            raise SlurmRefused("JobID larger than acceptable range", status=400)
+            raise SlurmRefused("JobID larger than acceptable range", error_number=9000)
         return await answer(ids)
 
     slurm.job_states = states
@@ -223,6 +227,42 @@ async def test_id_that_slurm_takes_for_none_blinds_nobody_but_its_own_unit(slurm
     assert unit.job.state == JobState(BaseState.RUNNING)
     assert pulse.watch.last_answer_at is not None
     assert unit.job.proven
+
+
+async def test_refusal_of_ids_that_are_only_claimed_is_no_answer_of_slurm(slurm, pulse):
+    """Whatever listens there may refuse them: another program, or slurmctld's own port."""
+    pulse.units.add(
+        Unit("claims", "ns", "claims", seen_at=0.0, job=Placeholder(4711, claimed=True))
+    )
+    refused = SlurmRefused("no explanation", status=404)
+    slurm.fail["states"].extend([refused] * 1000)
+    slurm.fail["ping"].extend([refused] * 1000)
+    async with pulse.running():
+        await asyncio.sleep(60)
+    assert pulse.watch.last_answer_at is None
+    assert slurm.calls.total() <= 2 * (5 + 60 / 30)
+
+
+async def test_ping_that_finds_no_controller_asks_why(slurm, pulse):
+    """With an expired token all controllers look as if they were down (measured)."""
+    heard: list[SlurmError | None] = []
+    watch = SlurmWatch(
+        cast("SlurmClient", slurm),
+        units=Units(),
+        on_change=lambda _key: None,
+        clock=asyncio.get_running_loop().time,
+        fast_seconds=FAST,
+        idle_seconds=IDLE,
+        metrics=Metrics(),
+        on_pulse=heard.append,
+    )
+    slurm.responding = False
+    slurm.fail["states"].append(SlurmDenied("Protocol authentication error", error_number=1007))
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(IDLE + 5)
+    task.cancel()
+    assert [type(error) for error in heard] == [SlurmDenied, SlurmBusy]
+    assert watch.last_answer_at is None
 
 
 async def test_look_counts_only_the_answer_that_there_is_no_such_job(slurm, pulse):
@@ -236,6 +276,21 @@ async def test_look_counts_only_the_answer_that_there_is_no_such_job(slurm, puls
     await look(client, unit, unit.job, clock=lambda: 1.0)
     await look(client, unit, unit.job, clock=lambda: 1.0)
     assert unit.job.missing == 2
+
+
+async def test_refusal_of_the_token_refutes_no_claim(slurm):
+    job = Placeholder(4711, claimed=True)
+    unit = Unit("claims", "ns", "claims", seen_at=0.0, job=job)
+    slurm.fail["job"] += [
+        SlurmDenied("Protocol authentication error", error_number=1007, status=511),
+        SlurmRefused("Invalid job id", error_number=9000, status=422),
+    ]
+    client = cast("SlurmClient", slurm)
+    with pytest.raises(SlurmDenied):
+        await look(client, unit, job, clock=lambda: 1.0)
+    assert not job.refuted
+    await look(client, unit, job, clock=lambda: 1.0)
+    assert job.refuted
 
 
 async def test_look_at_a_job_that_was_replaced_meanwhile_is_dropped(slurm, pulse):
@@ -299,3 +354,74 @@ async def test_after_an_outage_every_record_is_read_anew_and_paced(slurm, pulse)
         assert slurm.calls["job"] - before < 40, "paced"
         await asyncio.sleep(20)
     assert all(unit.job.proven for unit in units)
+
+
+async def test_another_start_of_the_controller_doubts_every_record(slurm, pulse):
+    """Where Slurm tells, as 26.05 does, and though no poll has failed."""
+    for _ in range(400):
+        unit = pulse.add(waiting=False)
+        slurm.change(unit.job.job_id, BaseState.RUNNING, nodes=("n1",))
+        await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
+    async with pulse.running():
+        await asyncio.sleep(60)
+        before = slurm.calls["job"]
+        slurm.boot_time += 1
+        await asyncio.sleep(60)
+    assert slurm.calls["job"] - before > 60 * 5, "those of a quiet minute are 2 a second"
+    assert slurm.calls["config"] <= 120 / 15 + 1
+
+
+async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulse):
+    """The process stood still, and what happened to Slurm meanwhile went unseen."""
+    unit = pulse.add(waiting=False)
+    slurm.start(unit.job.job_id)
+    stalled = 0.0
+    loop = asyncio.get_running_loop()
+    pulse.watch = SlurmWatch(
+        cast("SlurmClient", slurm),
+        units=pulse.units,
+        on_change=pulse.changed.append,
+        clock=lambda: loop.time() + stalled,
+        fast_seconds=FAST,
+        idle_seconds=IDLE,
+        metrics=Metrics(),
+        running_looks_per_second=0.0,
+    )
+    slurm.seconds["job"] = 1000.0
+    async with pulse.running():
+        await asyncio.sleep(1)
+        unit.job.saw(slurm.jobs[unit.job.job_id], asked=1.0, at=1.0, told_at=1.0)
+        await asyncio.sleep(2 * IDLE)
+        assert unit.job.proven
+        stalled = 60.0
+        await asyncio.sleep(2 * IDLE)
+        assert not unit.job.proven
+
+
+async def test_slow_looks_hold_up_no_news_of_jobs_that_end(slurm, pulse):
+    """After a failure all records are read anew, and each answer takes seconds."""
+    units = [pulse.add(waiting=False) for _ in range(40)]
+    for unit in units:
+        slurm.change(unit.job.job_id, BaseState.RUNNING, nodes=("n1",))
+        await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
+    slurm.fail["states"].append(SlurmBusy("later"))
+    slurm.seconds.update({"states": 5.0, "job": 5.0})
+    async with pulse.running():
+        await asyncio.sleep(30)
+        slurm.end(units[0].job.job_id, BaseState.COMPLETED)
+        await asyncio.sleep(60)
+    assert units[0].job.state.ended
+
+
+async def test_answer_to_what_was_asked_before_a_failure_proves_nothing(slurm, pulse):
+    """It may tell of a slurmctld that has lost its jobs since."""
+    unit = pulse.add()
+    slurm.seconds["job"] = 8.0
+    slurm.fail["states"].append(SlurmBusy("later"))
+    clock = asyncio.get_running_loop().time
+    async with pulse.running():
+        await look(cast("SlurmClient", slurm), unit, unit.job, clock=clock)
+        assert unit.job.record is not None
+        assert not unit.job.proven
+        await asyncio.sleep(60)
+    assert unit.job.proven

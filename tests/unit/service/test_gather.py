@@ -12,6 +12,7 @@ from annotations import JobRequest
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked
 from scheduler.core.fitness import Place, Requirement, Term, Unfit
 from scheduler.core.naming import JOB_ID
+from scheduler.facts.gather import recorded_job, stage_of
 from scheduler.kube.wire import (
     Affinity,
     NodeAffinity,
@@ -24,8 +25,7 @@ from scheduler.kube.wire import (
     ResourceRequirements,
     SchedulingGate,
 )
-from scheduler.look import recorded_job, stage_of
-from scheduler.units import Placeholder
+from scheduler.state.units import Placeholder
 from tests.unit.core.things import record
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -71,8 +71,8 @@ def test_stage(seen, bound, stage):
     ("text", "job_id"),
     [
         ("4711", 4711),
-        ("4294967293", 4294967293),
-        ("4294967294", None),
+        ("4294967292", 4294967292),
+        ("4294967293", None),
         ("9999999999", None),
         ("0", None),
         ("", None),
@@ -116,7 +116,9 @@ async def test_new_pod_is_not_doubtful_after_that(service, kube):
 
 async def test_recorded_job_is_taken_up_and_not_yet_believed(service, kube):
     await shown(kube, annotations={JOB_ID: "7"})
-    assert service.look.facts(service.look.unit(UID)).job == Tracked(job_id=7, settled=False)
+    assert service.look.facts(service.look.unit(UID)).job == Tracked(
+        job_id=7, claimed=True, settled=False
+    )
 
 
 async def test_pod_that_another_hand_placed(service, kube):

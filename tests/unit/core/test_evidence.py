@@ -1,0 +1,74 @@
+"""Which evidence is weak, and what of a node is another job's."""
+
+from __future__ import annotations
+
+import pytest
+
+from annotations import JobRequest
+from scheduler.core.evidence import SETTLING_SECONDS, Evidence, is_weak
+from scheduler.core.gres import count_of
+from scheduler.core.reasons import Reason
+from scheduler.core.shortage import lacks
+from slurmapi.model import Node
+
+LATER = SETTLING_SECONDS + 1
+
+
+def weak(
+    evidence: Evidence = Evidence.RECORD,
+    reason: Reason = Reason.PREEMPTED,
+    *,
+    seen_at: float = LATER,
+) -> bool:
+    return is_weak(evidence, reason, seen_at=seen_at, doubted_at=0.0)
+
+
+def test_record_of_a_settled_slurm_is_strong():
+    assert not weak()
+    assert weak(seen_at=SETTLING_SECONDS - 1)
+
+
+def test_lost_nodes_and_unknown_jobs_are_weak_at_any_time():
+    assert weak(reason=Reason.NODE_FAILED)
+    assert weak(Evidence.ABSENCE)
+
+
+def test_pod_whose_place_is_taken_is_never_slowed():
+    assert not weak(Evidence.TAKEN, Reason.NODE_FAILED, seen_at=0.0)
+
+
+def node(**used: int | str) -> Node:
+    fields = {"cpus": 16, "memory_mib": 1000, "gres": "gpu:h100:8(S:0-1)", **used}
+    return Node(name="n1", states=frozenset({"MIXED"}), **fields)  # type: ignore[arg-type]
+
+
+REQUEST = JobRequest(cpus=4, memory_mib=100, gres="gres/gpu:h100:2")
+
+
+def test_node_with_room_lacks_nothing():
+    used = node(allocated_cpus=12, allocated_memory_mib=900, gres_used="gpu:h100:6(IDX:0-5)")
+    assert lacks(used, REQUEST) == ""
+    assert lacks(Node(name="n1", states=frozenset()), REQUEST) == "", "nobody holds anything"
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        ({"allocated_cpus": 13}, "3 of 16 CPUs are free, and the pod has 4"),
+        ({"allocated_memory_mib": 901}, "99 of 1000 MiB are free, and the pod has 100"),
+        ({"gres_used": "gpu:h100:7(IDX:0-6)"}, "1 of 8 gpu:h100 are free, and the pod has 2"),
+    ],
+)
+def test_what_others_hold_is_named(used, told):
+    assert lacks(node(**used), REQUEST) == told
+
+
+def test_gres_are_counted_by_name_and_type():
+    text = "gpu:h100:7(IDX:0-6),gpu:a100:no_consume:2,nic,shard:gpu:3"
+    assert [count_of(text, it) for it in ("gpu:h100", "gpu:a100", "gpu", "nic", "tape")] == [
+        7,
+        2,
+        9,
+        1,
+        0,
+    ]

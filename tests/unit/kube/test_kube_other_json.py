@@ -1,0 +1,170 @@
+"""JSON that is valid and none of the API server's, in answer to each call: it says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from scheduler.core.lease import Record
+from scheduler.kube.api import KubeApi
+from scheduler.kube.errors import KubeGarbled
+from scheduler.kube.leases import Leases
+from scheduler.kube.neighbours import NEIGHBOURS
+from scheduler.kube.reflector import Backoff, Reflector
+from scheduler.kube.session import KubeSession
+from scheduler.kube.store import Store
+from scheduler.kube.wire import CLAIMS, IDENTIFIED, NODES, PODS, VOLUMES, Decode
+from tests.unit.kube.server import ApiStub, ok, page, pod, until, watch
+
+NONE_OF_ITS: dict[str, Any] = {
+    "object": {},
+    "list": [],
+    "null": None,
+    "string": "x",
+    "null for a list": {"items": None, "metadata": None},
+    "nothing but metadata": {"metadata": {}},
+    "list without metadata": {"items": []},
+    "Status of a failure": {
+        "kind": "Status",
+        "metadata": {},
+        "status": "Failure",
+        "reason": "NotFound",
+        "code": 404,
+    },
+}
+each_body = pytest.mark.parametrize("body", NONE_OF_ITS.values(), ids=NONE_OF_ITS)
+
+POD = "/api/v1/namespaces/ns/pods/p"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+RECORD = Record(holder="me", seconds=15.0, transitions=0)
+
+
+def leases(session: KubeSession) -> Leases:
+    return Leases(session, "ns", "lead", timeout_seconds=10)
+
+
+CALLS: dict[tuple[str, str], Callable[[KubeSession], Awaitable[object]]] = {
+    ("GET", POD): lambda it: KubeApi(it).get_pod("ns", "p"),
+    ("GET", "/api/v1/namespaces/ns"): lambda it: KubeApi(it).get_namespace_uid("ns"),
+    ("DELETE", POD): lambda it: KubeApi(it).delete_pod("ns", "p", "u"),
+    ("POST", f"{POD}/eviction"): lambda it: KubeApi(it).evict_pod("ns", "p", "u"),
+    ("PATCH", f"{POD}/status"): lambda it: KubeApi(it).patch_pod_status("ns", "p", "u"),
+    ("GET", f"{LEASE}/lead"): lambda it: leases(it).read(),
+    ("POST", LEASE): lambda it: leases(it).write(RECORD),
+}
+
+
+@each_body
+@pytest.mark.parametrize("call", CALLS, ids=" ".join)
+async def test_call_is_garbled(
+    stub: ApiStub, session: KubeSession, call: tuple[str, str], body: Any
+) -> None:
+    stub.answer(*call, ok(body))
+    with pytest.raises(KubeGarbled):
+        await CALLS[call](session)
+
+
+@each_body
+async def test_binding_is_looked_for(stub: ApiStub, session: KubeSession, body: Any) -> None:
+    stub.answer("POST", f"{POD}/binding", ok(body))
+    stub.answer("GET", POD, ok(pod("p", uid="u")))
+    with pytest.raises(KubeGarbled):
+        await KubeApi(session).bind("ns", "p", "u", node="n1")
+    assert len(stub.requests("GET", POD)) == 1
+
+
+@each_body
+async def test_renewal_of_a_lease_is_garbled(
+    stub: ApiStub, session: KubeSession, body: Any
+) -> None:
+    meta = {"name": "lead", "uid": "u", "resourceVersion": "1"}
+    stub.answer("GET", f"{LEASE}/lead", ok({"kind": "Lease", "metadata": meta, "spec": {}}))
+    stub.answer("PUT", f"{LEASE}/lead", ok(body))
+    lease = leases(session)
+    await lease.read()
+    with pytest.raises(KubeGarbled):
+        await lease.write(RECORD)
+
+
+PATH = "/api/v1/pods"
+KINDS: dict[str, Decode[Any]] = {
+    "pods": PODS,
+    "neighbours": NEIGHBOURS,
+    "nodes": NODES,
+    "claims": CLAIMS,
+    "volumes": VOLUMES,
+    "namespaces": IDENTIFIED,
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def reflector(session: KubeSession, kind: str, lost: list[str]) -> Reflector[Any]:
+    def changed(old: Any, new: Any) -> None:
+        if new is None:
+            lost.append(old.metadata.uid)
+
+    return Reflector(
+        session,
+        PATH,
+        decode=KINDS[kind],
+        store=Store(),
+        on_change=changed,
+        name=kind,
+        backoff=Backoff(first_seconds=0.01, longest_seconds=0.01),
+    )
+
+
+@asynccontextmanager
+async def running(it: Reflector[Any]) -> AsyncIterator[Reflector[Any]]:
+    task = asyncio.create_task(it.run())
+    try:
+        yield it
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@each_kind
+@each_body
+async def test_list_loses_nothing(
+    stub: ApiStub, session: KubeSession, kind: str, body: Any
+) -> None:
+    lost: list[str] = []
+    stub.answer("GET", PATH, page(pod("a")), ok(body), page(pod("a"), version="20"))
+    stub.answer("WATCH", PATH, watch(then="cut"), watch())
+    async with running(reflector(session, kind, lost)) as it:
+        await stub.wait_for_requests(2, "WATCH")
+        assert (len(it.store), lost) == (1, [])
+        assert sum(it.statistics().failures.values()) == 2, "the cut, and the list"
+
+
+@each_kind
+@each_body
+@pytest.mark.parametrize("framed", [True, False], ids=["an event of it", "a line of it"])
+async def test_watch_loses_nothing_and_keeps_its_place(
+    stub: ApiStub, session: KubeSession, kind: str, body: Any, *, framed: bool
+) -> None:
+    lost: list[str] = []
+    line = {"type": "DELETED", "object": body} if framed else body
+    stub.answer("GET", PATH, page(pod("a")), page(pod("a"), version="20"))
+    stub.answer("WATCH", PATH, watch(line), watch())
+    async with running(reflector(session, kind, lost)) as it:
+        await stub.wait_for_requests(2, "WATCH")
+        assert (len(it.store), lost) == (1, [])
+        assert it.statistics().garbled == 1
+        assert [seen.query["resourceVersion"] for seen in stub.requests("WATCH")] == ["10", "20"]
+
+
+@each_kind
+async def test_bookmark_without_a_version_is_garbled(
+    stub: ApiStub, session: KubeSession, kind: str
+) -> None:
+    stub.answer("GET", PATH, page(pod("a")), page(pod("a"), version="20"))
+    stub.answer("WATCH", PATH, watch({"type": "BOOKMARK", "object": {"metadata": {}}}), watch())
+    async with running(reflector(session, kind, [])) as it:
+        await until(lambda: it.statistics().garbled == 1)
+        await stub.wait_for_requests(2, "WATCH")

@@ -1,0 +1,192 @@
+"""What one pod costs in memory, whatever its author writes into it (I13)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from annotations import Rules
+from annotations.keys import DEFINITIONS
+from scheduler.core.naming import JOB_ID
+from scheduler.kube import slim
+from scheduler.kube.clip import MOST_BYTES as MOST_TEXT
+from scheduler.kube.clip import clipped
+from scheduler.kube.slim import slimmed
+from scheduler.kube.store import Store
+from scheduler.kube.wire import PODS, Added, Pod
+from tests.support.costs import measured
+
+PREFIX = Rules().prefixes[0]
+DECODE = slimmed(PODS, prefixes=Rules().prefixes)
+# What is weighed, and beside it the identity, conditions and container statuses.
+BUDGET_BYTES = 2 * slim.MOST_BYTES
+ORDINARY_BYTES = 8 * 1024
+COUNT = 4
+
+Body = dict[str, Any]
+
+
+def body(number: int = 0, **more: Any) -> Body:
+    resources = {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": {"nvidia.com/gpu": "1"}}
+    spec = {
+        "schedulerName": "slurm-scheduler",
+        "containers": [{"name": f"c{n}", "image": "x", "resources": resources} for n in range(3)],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    } | more.pop("spec", {})
+    meta = {"name": f"pod-{number}", "namespace": "ns", "uid": f"uid-{number}"}
+    meta |= more.pop("metadata", {})
+    return {"metadata": meta, "spec": spec, "status": more.pop("status", {})}
+
+
+def decoded(pod: Body) -> Pod:
+    event = DECODE.event(json.dumps({"type": "ADDED", "object": pod}).encode())
+    assert isinstance(event, Added)
+    return event.object
+
+
+def affinity(terms: int, values: int) -> Body:
+    expression = {"key": "k", "operator": "In", "values": [f"v{n}" for n in range(values)]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}] * terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def own(count: int, size: int) -> Body:
+    names = [it.key for it in DEFINITIONS]
+    known = {PREFIX + name: "x" * size for name in names[:count]}
+    return {"annotations": known | {f"{PREFIX}a{n}": "x" * size for n in range(count - len(known))}}
+
+
+HOSTILE: dict[str, Body] = {
+    "foreign annotations": {"metadata": {"annotations": {"evil/a": "x" * 250_000}}},
+    "own annotations": {"metadata": own(200, 1_200)},
+    "many own annotations": {"metadata": own(6_000, 1)},
+    "forged records": {"metadata": {"annotations": {JOB_ID: "1" * 250_000}}},
+    "under our own prefix": {"metadata": {"annotations": {f"{JOB_ID}-x": "1" * 250_000}}},
+    "labels": {"metadata": {"labels": {f"l{n}": "v" * 63 for n in range(8_000)}}},
+    "finalizers": {"metadata": {"finalizers": [f"x/{n}" for n in range(20_000)]}},
+    "owners": {
+        "metadata": {
+            "ownerReferences": [
+                {"kind": "K" * 60, "name": f"n{n}", "uid": "u", "apiVersion": "v1"}
+                for n in range(5_000)
+            ]
+        }
+    },
+    "node selector": {"spec": {"nodeSelector": {f"k{n}": "v" for n in range(20_000)}}},
+    "affinity terms": {"spec": {"affinity": affinity(10_000, 1)}},
+    "affinity values": {"spec": {"affinity": affinity(1, 50_000)}},
+    "few words": {"spec": {"nodeSelector": {f"k{n}": "v" for n in range(400)}}},
+    "tolerations": {"spec": {"tolerations": [{"key": f"k{n}"} for n in range(20_000)]}},
+    "containers": {
+        "spec": {
+            "containers": [
+                {"name": f"c{n}", "resources": {"requests": {"cpu": "1"}}, "env": []}
+                for n in range(4_000)
+            ]
+        }
+    },
+    "requests": {
+        "spec": {
+            "containers": [
+                {"name": "c", "resources": {"requests": {f"r{n}/x": "1" for n in range(8_000)}}}
+            ]
+        }
+    },
+    "gates": {"spec": {"schedulingGates": [{"name": f"g{n}"} for n in range(20_000)]}},
+    "volumes": {"spec": {"volumes": [{"name": f"v{n}"} for n in range(20_000)]}},
+    "conditions": {
+        "status": {
+            "conditions": [
+                {"type": f"T{n}", "status": "True", "message": "m" * 1000} for n in range(1_000)
+            ]
+        }
+    },
+    "condition": {
+        "status": {
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "m" * 1_000_000}]
+        }
+    },
+    "statuses": {
+        "status": {
+            "message": "m" * 100_000,
+            "containerStatuses": [
+                {"name": "c", "state": {"terminated": {"exitCode": 1, "message": "m" * 4_000}}}
+            ]
+            * 300,
+        }
+    },
+}
+
+
+def kept_by(*bodies: Body) -> float:
+    """Bytes of the store for each pod."""
+    store = Store[Pod]()
+    with measured() as cost:
+        for pod in bodies:
+            store.apply(decoded(pod))
+    return cost.kept_bytes / len(bodies)
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_hostile_pod_stays_within_the_budget(shape: str) -> None:
+    pods = [body(n, **json.loads(json.dumps(HOSTILE[shape]))) for n in range(COUNT)]
+    assert kept_by(*pods) < BUDGET_BYTES
+
+
+def test_ordinary_pod_costs_little_and_keeps_all_that_is_read() -> None:
+    assert kept_by(*(body(n) for n in range(COUNT))) < ORDINARY_BYTES
+    pod = decoded(body(metadata={"annotations": {PREFIX + "partition": "gpu", "other/a": "b"}}))
+    assert pod.oversize is None
+    assert pod.metadata.annotations == {PREFIX + "partition": "gpu"}
+    assert len(pod.spec.containers) == 3
+
+
+def test_pod_of_sixty_containers_with_all_annotations_is_no_attack() -> None:
+    names = {PREFIX + it.key: "x" * 60 for it in DEFINITIONS}
+    containers = [
+        {"name": f"container-{n}", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+        for n in range(60)
+    ]
+    tolerations = [
+        {"key": f"k{n}", "operator": "Exists", "effect": "NoSchedule"} for n in range(40)
+    ]
+    spec = {"containers": containers, "tolerations": tolerations, "affinity": affinity(4, 50)}
+    assert decoded(body(metadata={"annotations": names}, spec=spec)).oversize is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "part"),
+    [
+        ("own annotations", "metadata"),
+        ("labels", "metadata"),
+        ("affinity values", "spec"),
+        ("few words", "spec: what says where the pod may go"),
+        ("containers", "spec"),
+    ],
+)
+def test_what_is_too_large_is_named(shape: str, part: str) -> None:
+    large = decoded(body(**HOSTILE[shape])).oversize
+    assert large is not None
+    assert large.part.startswith(part)
+    assert "at most" in large.most
+
+
+def test_list_is_slimmed_like_the_watch() -> None:
+    page = {"metadata": {}, "items": [body(**HOSTILE["affinity values"]), body(1)]}
+    large, ordinary = DECODE.page(json.dumps(page).encode()).items or ()
+    assert (large.oversize is None, ordinary.oversize is None) == (False, True)
+
+
+@pytest.mark.parametrize("text", ["", "short", "x" * MOST_TEXT, "ä" * (MOST_TEXT // 2)])
+def test_text_that_fits_is_not_cut(text: str) -> None:
+    assert clipped(text) == text
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "ä" * 5000, "😀" * 5000, "\ud800" * 5000])
+def test_long_text_is_cut_in_bytes_between_characters(text: str) -> None:
+    cut = clipped(text)
+    assert MOST_TEXT - 4 <= len(cut.encode()) <= MOST_TEXT
+    assert cut.endswith("…")

@@ -1,0 +1,249 @@
+"""No pod is bound beside one whose containers may run while no job of it holds the Node (I12)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.pace import UNFIT_SECONDS
+from scheduler.nodes.coverage import CLAIM_SECONDS
+from slurmapi import BaseState
+from tests.unit.core.things import tag
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import OWNER, Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+OLD = "old"
+NEW = "new"
+# A condition that keeps its reason changes its wording no more often than each 10 s.
+_WORDING_SECONDS = 12.0
+MARKS = {JOB_ID: "999", NODES: "n1"}
+
+
+async def old_pod_runs(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    """A pod that this process has bound to n1; gives its job."""
+    service.start()
+    kube.create(OLD, name="old")
+    await asyncio.sleep(5)
+    (job_id,) = list(slurm.jobs)
+    slurm.start(job_id, node="n1")
+    await asyncio.sleep(5)
+    assert kube.bindings == [(OLD, "n1")]
+    return job_id
+
+
+async def new_job_starts(slurm: TinySlurm, kube: TinyKube, *, seconds: float = 5) -> int:
+    """Slurm gives n1 to the next pod; gives its job."""
+    kube.create(NEW, name="new")
+    await asyncio.sleep(5)
+    job_id = max(it for it, job in slurm.jobs.items() if f'"{NEW}"' in job.admin_comment)
+    slurm.start(job_id, node="n1")
+    await asyncio.sleep(seconds)
+    return int(job_id)
+
+
+def is_bound(kube: TinyKube) -> bool:
+    return (NEW, "n1") in kube.bindings
+
+
+def told(kube: TinyKube) -> str:
+    written = kube.told(NEW)
+    return "" if written is None else written.message
+
+
+async def test_pods_whose_jobs_hold_their_shares_live_on_one_node(slurm, kube, service):
+    await old_pod_runs(slurm, kube, service)
+    await new_job_starts(slurm, kube, seconds=1)
+    assert is_bound(kube)
+
+
+async def test_pod_waits_for_one_whose_job_has_ended(slurm, kube, service):
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await new_job_starts(slurm, kube, seconds=_WORDING_SECONDS)
+    assert not is_bound(kube)
+    assert "pod old may still run" in told(kube)
+    kube.end_containers(OLD)
+    await asyncio.sleep(3)
+    assert is_bound(kube)
+
+
+async def test_pod_is_not_bound_on_what_was_known_before_its_own_job_started(slurm, kube, service):
+    """The other job ends in the same moment, and the answer that says so is slow."""
+    job_id = await old_pod_runs(slurm, kube, service)
+    kube.create(NEW, name="new")
+    await asyncio.sleep(5)
+    (new,) = slurm.jobs.keys() - {job_id}
+    states, slow = slurm.job_states, asyncio.Event()
+
+    async def late(job_ids=None):
+        await slow.wait()
+        return await states(job_ids)
+
+    slurm.job_states = late
+    await asyncio.sleep(1)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    slurm.start(new, node="n1")
+    service.units.get(NEW).job.state = None  # have it looked at by itself
+    service.queue.add(NEW)
+    await asyncio.sleep(3)
+    assert not is_bound(kube)
+    slow.set()
+    await asyncio.sleep(3)
+    assert not is_bound(kube)
+
+
+async def test_pod_waits_for_one_whose_lost_job_is_asked_for_anew(slurm, kube, service):
+    """Its new job waits for the very node that Slurm has given away."""
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.forget(job_id)
+    held = await new_job_starts(slurm, kube, seconds=20)
+    assert not is_bound(kube)
+    await asyncio.sleep(UNFIT_SECONDS)
+    assert not slurm.live(held), "two that wait for each other"
+    anew = max(slurm.jobs, key=lambda it: (f'"{OLD}"' in slurm.jobs[it].admin_comment, it))
+    slurm.start(anew, node="n1")
+    await asyncio.sleep(60)
+    new = max(slurm.jobs)
+    if not is_bound(kube) and slurm.jobs[new].state.base is BaseState.PENDING:
+        slurm.start(new, node="n1")
+    await asyncio.sleep(10)
+    assert is_bound(kube)
+
+
+async def test_node_is_given_back_and_left_out_where_a_pod_does_not_leave(slurm, kube, service):
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.end(job_id, BaseState.CANCELLED)
+    held = await new_job_starts(slurm, kube, seconds=UNFIT_SECONDS + 10)
+    assert not slurm.live(held)
+    assert not is_bound(kube)
+    await asyncio.sleep(10)
+    again = slurm.submissions[max(slurm.jobs)]
+    assert again.excluded_nodes == ("n1",)
+    reasons = service.recorder.reasons(NEW)
+    assert "NodeUnavailable" in reasons
+
+
+async def test_name_of_a_pod_is_not_told_in_another_namespace(slurm, kube, service):
+    job_id = await old_pod_runs(slurm, kube, service)
+    service.units.get(OLD).namespace = "another"
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await new_job_starts(slurm, kube, seconds=_WORDING_SECONDS)
+    assert "a pod of another namespace" in told(kube)
+    assert "pod old" not in told(kube)
+
+
+async def test_next_process_waits_for_a_pod_whose_job_ended_meanwhile(slurm, kube):
+    kube.create(OLD, name="old", node="n1", annotations=MARKS)
+    kube.delete(OLD)
+    await asyncio.sleep(1)
+    service = Service(slurm, kube)
+    service.start()
+    await new_job_starts(slurm, kube)
+    assert not is_bound(kube)
+    kube.end_containers(OLD)
+    await asyncio.sleep(3)
+    assert is_bound(kube)
+    await service.kill()
+
+
+async def test_job_of_a_former_process_proves_a_pod(slurm, kube):
+    """For as long as its containers may run, however its job has ended."""
+    ended = slurm.add(admin_comment=tag(uids=(OLD,)), nodes=("n1",))
+    slurm.start(ended, node="n1")
+    kube.create(OLD, name="old", node="n1", annotations=MARKS | {JOB_ID: str(ended)})
+    await asyncio.sleep(1)
+    service = Service(slurm, kube)
+    service.start()
+    await asyncio.sleep(CLAIM_SECONDS + 10)
+    slurm.end(ended, BaseState.CANCELLED)
+    await new_job_starts(slurm, kube)
+    assert not is_bound(kube)
+    await service.kill()
+
+
+@pytest.mark.parametrize("marks", [{}, MARKS], ids=["no marks", "forged marks"])
+async def test_pod_that_its_author_put_on_a_node_holds_up_nobody(slurm, kube, service, marks):
+    service.start()
+    await asyncio.sleep(CLAIM_SECONDS + 10)
+    kube.create(OLD, name="old", node="n1", annotations=marks)
+    kube.delete(OLD)
+    await new_job_starts(slurm, kube)
+    assert is_bound(kube)
+
+
+async def test_question_costs_what_is_on_the_node_and_nothing_more(slurm, kube, service):
+    """Thousands of pods elsewhere are not gone through, and none that has left is kept."""
+    for number in range(3000):
+        kube.create(f"uid-{number}", node=f"far-{number}", annotations=MARKS)
+    service.start()
+    await asyncio.sleep(1)
+    asked = service.presence.on(["n1"], has_job=lambda _uid: pytest.fail("it is elsewhere"))
+    assert asked == frozenset()
+    for uid in list(kube.pods):
+        kube.end_containers(uid)
+    await asyncio.sleep(1)
+    assert not service.presence._placed
+    assert not service.presence._on
+
+
+async def test_job_that_started_while_a_census_looked_at_it_waits_for_newer_news(
+    slurm, kube, service
+):
+    """The other job ends meanwhile, and was asked about only before."""
+    job_id = await old_pod_runs(slurm, kube, service)
+    found = slurm.add(admin_comment=tag(owner=OWNER, uids=(NEW,)), submit_time=0)
+    answer, states, silent = slurm.job, slurm.job_states, asyncio.Event()
+
+    async def late(asked):
+        if asked == found:
+            await asyncio.sleep(3)
+            slurm.end(job_id, BaseState.PREEMPTED)
+            slurm.start(found, node="n1")
+            await asyncio.sleep(0)
+            slurm.job_states = quiet
+        return await answer(asked)
+
+    async def quiet(job_ids=None):
+        await silent.wait()
+        return await states(job_ids)
+
+    slurm.job = late
+    service.census.ask()
+    kube.create(NEW, name="new")
+    await asyncio.sleep(10)
+    assert not is_bound(kube)
+    silent.set()
+    await asyncio.sleep(3)
+    assert not is_bound(kube)
+
+
+async def test_job_that_was_requeued_unseen_waits_for_news_since_its_second_start(
+    slurm, kube, service
+):
+    job_id = await old_pod_runs(slurm, kube, service)
+    kube.set_node("n2", ready=False)
+    kube.create(NEW, name="new")
+    await asyncio.sleep(5)
+    (new,) = slurm.jobs.keys() - {job_id}
+    slurm.start(new, node="n2")
+    await asyncio.sleep(5)
+    states, silent = slurm.job_states, asyncio.Event()
+
+    async def quiet(job_ids=None):
+        await silent.wait()
+        return await states(job_ids)
+
+    slurm.job_states = quiet
+    await asyncio.sleep(1)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    slurm.requeue(new)
+    slurm.start(new, node="n1")
+    await asyncio.sleep(5)
+    assert not is_bound(kube)
+    silent.set()
+    await asyncio.sleep(3)
+    assert not is_bound(kube)

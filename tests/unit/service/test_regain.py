@@ -1,0 +1,174 @@
+"""A pod runs and its job is lost: its node is asked for anew for what is left of its time, and the
+pod goes where another job holds the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from scheduler.core.naming import read_tag
+from scheduler.core.tenure import MOST_TRIES
+from scheduler.execute.placeholder import FIRST
+from slurmapi import BaseState, SlurmUnreachable
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "01234567-89ab"
+HOUR = 3600
+
+
+async def run_one(slurm, kube, service, *, age: int = 0, minutes: int | None = None) -> int:
+    """A pod whose job was started so long ago, with that limit."""
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(2)
+    slurm.start(1, node="n1")
+    slurm.change(
+        1, BaseState.RUNNING, start_time=int(time.time()) - age, time_limit_minutes=minutes
+    )
+    await asyncio.sleep(10)
+    assert kube.bindings == [(UID, "n1")]
+    return 1
+
+
+async def asked_again(slurm: TinySlurm, *, after: int) -> int:
+    """The id of the job that was asked for in the place of that one."""
+    for _ in range(600):
+        found = [it for it in slurm.submissions if it > after]
+        if found:
+            assert slurm.submissions[found[-1]].required_nodes == ("n1",)
+            return found[-1]
+        await asyncio.sleep(1)
+    raise AssertionError("no job was asked for")
+
+
+async def test_pod_goes_when_another_job_holds_its_node(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    slurm.allocated["n1"] = TinySlurm.CPUS - 1
+    again = await asked_again(slurm, after=job_id)
+    await asyncio.sleep(90)
+    assert kube.deleted == [UID]
+    (told,) = [it for it in service.recorder.events if "others have its place" in it.message]
+    assert told.reason == "PlaceholderLost"
+    assert slurm.live(again), "the job is cancelled when the containers have stopped"
+    kube.end_containers(UID)
+    await asyncio.sleep(10)
+    assert not slurm.live(again)
+
+
+async def test_pod_stays_while_nobody_else_holds_its_node(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    slurm.change(again, BaseState.PENDING, state_reason="PartitionDown")
+    await asyncio.sleep(HOUR)
+    assert kube.deleted == []
+    assert slurm.calls["node"] <= HOUR / 30 + 10
+
+
+async def test_what_the_lost_job_itself_held_is_not_taken_for_anothers(slurm, kube, service):
+    """slurmctld last counted what is allocated while that job ran."""
+    job_id = await run_one(slurm, kube, service)
+    slurm.counted["n1"] = TinySlurm.CPUS
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    slurm.change(again, BaseState.PENDING, state_reason="PartitionDown")
+    await asyncio.sleep(90)
+    assert kube.deleted == []
+
+
+async def test_own_job_that_has_just_started_is_not_taken_for_anothers(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    await asyncio.sleep(29)
+    slurm.fail["states"].extend([SlurmUnreachable("slow")] * 3)  # the pulse shows it late
+    slurm.start(again, node="n1")
+    slurm.allocated["n1"] = TinySlurm.CPUS
+    await asyncio.sleep(120)
+    assert kube.deleted == []
+
+
+async def test_pod_goes_when_slurm_says_for_long_that_resources_are_missing(slurm, kube, service):
+    """Cores of a socket, or a whole node: the counts of the node do not show it."""
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    await asked_again(slurm, after=job_id)
+    await asyncio.sleep(100)
+    assert kube.deleted == []
+    await asyncio.sleep(100)
+    assert kube.deleted == [UID]
+
+
+async def test_script_that_is_killed_gains_no_time(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service, age=1800, minutes=60)
+    slurm.end(job_id, BaseState.FAILED)
+    again = await asked_again(slurm, after=job_id)
+    assert slurm.submissions[again].time_limit_minutes in {30, 31}
+    assert slurm.submissions[again].priority is None, "it ended by itself: no priority for that"
+    tag = read_tag(slurm.jobs[again].admin_comment)
+    assert tag is not None
+    assert (tag.tries, abs(tag.until - time.time() - 1800) < 60) == (1, True)
+
+
+async def test_pod_whose_time_is_over_is_not_asked_for_again(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service, age=HOUR + 1, minutes=60)
+    slurm.end(job_id, BaseState.FAILED)
+    await asyncio.sleep(10)
+    assert kube.deleted == [UID]
+    assert "TimeLimit" in service.recorder.reasons(UID)
+
+
+async def test_pod_goes_after_a_few_tries_also_over_a_restart(slurm, kube):
+    service = Service(slurm, kube)
+    job_id = await run_one(slurm, kube, service)
+    for number in range(MOST_TRIES):
+        slurm.end(job_id, BaseState.FAILED)
+        job_id = await asked_again(slurm, after=job_id)
+        slurm.start(job_id, node="n1")
+        await asyncio.sleep(10)
+        if number == 2:
+            await service.kill()
+            kube.relist()
+            service = Service(slurm, kube)
+            service.start()
+            await asyncio.sleep(20)
+    slurm.end(job_id, BaseState.FAILED)
+    await asyncio.sleep(60)
+    assert kube.deleted == [UID]
+    assert len(slurm.submissions) == 1 + MOST_TRIES
+    service.unharmed()
+    await service.kill()
+
+
+async def test_job_that_slurm_itself_has_lost_comes_first(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    assert slurm.submissions[again].priority == FIRST
+
+
+async def test_job_that_may_have_ended_and_been_forgotten_gets_no_priority(slurm, kube, service):
+    """MinJobAge is shorter than the time between two looks: it may have been PREEMPTED."""
+    slurm.min_job_age = 1
+    job_id = await run_one(slurm, kube, service)
+    slurm.forget(job_id)
+    again = await asked_again(slurm, after=job_id)
+    assert slurm.submissions[again].priority is None
+
+
+async def test_few_tries_come_first(slurm, kube, service):
+    job_id = await run_one(slurm, kube, service)
+    priorities = []
+    for _ in range(MOST_TRIES):
+        slurm.forget(job_id)
+        job_id = await asked_again(slurm, after=job_id)
+        priorities.append(slurm.submissions[job_id].priority)
+        slurm.start(job_id, node="n1")
+        await asyncio.sleep(10)
+    assert priorities == [FIRST, FIRST, FIRST, None, None]

@@ -1,0 +1,115 @@
+"""The threat model's page names a test in each row, and its numbers are those of the code.
+
+That the tests which it names exist is seen by test_docs.py.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from annotations import nodelist
+from scheduler.core import actions
+from scheduler.execute import editing, tell
+from scheduler.facts import bulk
+from scheduler.hooks import api as hooks
+from scheduler.kube import clip, recorder, slim
+from scheduler.listen import listener, places
+from scheduler.nodes import surveyor
+from scheduler.policy import file as policy
+from tests.unit.kube.test_pod_budget import BUDGET_BYTES, ORDINARY_BYTES
+
+PAGE = (Path(__file__).parents[2] / "docs/threat-model.md").read_text(encoding="utf-8")
+KIB = 1024
+
+
+def section(heading: str) -> str:
+    return re.split(r"\n#+ ", PAGE.partition(f"# {heading}\n")[2])[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of each row of its tables, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line, below in zip(lines, [*lines[1:], ""], strict=True)
+        if not (line.startswith("|-") or below.startswith("|-"))
+    ]
+
+
+def a_second(each_seconds: float) -> str:
+    return {0.5: "two", 0.25: "four"}[each_seconds]
+
+
+OF_A_POD = {
+    "memory for what is kept of a pod": (
+        f"{slim.MOST_BYTES // KIB} KiB of its metadata and spec, {BUDGET_BYTES // KIB} KiB with",
+        f"an ordinary pod takes below {ORDINARY_BYTES // KIB} KiB",
+    ),
+    "keys and values": (str(slim.MOST_WORDS),),
+    "comparing a template": (
+        f"{bulk.MOST_NODE_EXPRESSIONS} expressions in {bulk.MOST_NODE_TERMS} terms",
+        f"with their values {bulk.MOST_NODE_WORDS}; {bulk.MOST_TOLERATIONS} tolerations",
+        f"{surveyor.SLICE_ITEMS} items in a turn of the loop",
+        f"then {surveyor.PAUSE_SECONDS * 1000:g} ms for all else",
+        f"Of one namespace {surveyor.MOST_WAITING} templates wait",
+    ),
+    "node names": (
+        f"{nodelist.MOST_NAMES}, of {nodelist.MOST_BYTES // KIB} KiB in all",
+        f"a digest of {len(actions.Readmit(1, ('n1',)).digest)} bytes",
+    ),
+    "text of a condition": (f"{clip.MOST_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),
+    "edits that reach Slurm": (
+        f"{editing.POD[0]} at once, then one each {editing.POD[1]:g} s",
+        f"of a namespace {editing.NAMESPACE[0]} and {a_second(editing.NAMESPACE[1])} a second",
+        f"of all {editing.ALL[0]} and {a_second(editing.ALL[1])} a second",
+    ),
+    "Events": (f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",),
+    "a policy file": (
+        f"{policy.MOST_RULES}, {policy.MOST_BYTES // KIB // KIB} MiB, {policy.MOST_FAULTS} lines",
+    ),
+}
+OF_A_CONNECTION = {
+    "kept at a time, of callers": (
+        f"metrics and probes {listener.FACE.strangers} each",
+        f"hooks {listener.HOOKS.strangers}, over TLS {listener.HOOKS_TLS.strangers}",
+    ),
+    "of these": (f"said nothing for {places.FRESH_SECONDS:g} s",),
+    "kept at a time in all": (f"{2 * hooks.MOST_WAITS} questions",),
+    "time": (
+        f"{listener.HANDSHAKE_SECONDS:g} s for a TLS handshake",
+        f"{listener.STRANGER_SECONDS:g} s until a request with a known token is there",
+        f"{listener.KNOWN_SECONDS:g} s in all",
+    ),
+    "memory": (
+        f"({listener.MOST_FIELDS} fields of at most {listener.LONGEST_FIELD // KIB} KiB)",
+        f"up to {listener.MOST_FIELDS * listener.LONGEST_FIELD // KIB} KiB for a head",
+        f"{hooks.LARGEST_BODY // KIB} KiB for a body",
+    ),
+    "log": (f"{listener.ERROR_LINES} lines a minute",),
+}
+
+
+def test_every_row_names_a_test() -> None:
+    found = rows(PAGE)
+    assert len(found) > 50
+    assert [row[0] for row in found if not re.search(r"`test_\w+`", row[-1])] == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "what", "words"),
+    [
+        (heading, what, words)
+        for heading, table in (
+            ("What one pod may cost", OF_A_POD),
+            ("What a connection may cost", OF_A_CONNECTION),
+        )
+        for what, texts in table.items()
+        for words in texts
+    ],
+)
+def test_number_is_that_of_the_code(heading: str, what: str, words: str) -> None:
+    (bound,) = [row[1] for row in rows(section(heading)) if row[0].startswith(what)]
+    assert words in bound
