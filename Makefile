@@ -49,7 +49,7 @@ lint: $(STAMP) ## format, lint, types, layers, shell scripts, known vulnerabilit
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck deploy/*/*.sh scheduler/*.sh tests/rigs/*.sh .ci/run
+	$(BIN)/shellcheck deploy/*/*.sh scheduler/*/*.sh tests/rigs/*.sh .ci/run
 	$(BIN)/python .ci/audit.py requirements/runtime.txt requirements/image.txt requirements/dev.txt
 
 format: $(STAMP) ## rewrite to the house format

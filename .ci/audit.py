@@ -1,7 +1,8 @@
 """Fail where a locked dependency has a known vulnerability: `python .ci/audit.py LOCKFILE...`.
 
 pip-audit asks the package index, by name and version. An index that has packages but no advisories
-(a mirror) says nothing of either kind; that is told, and is no failure.
+(a mirror), or that cannot be reached, is no failure; but the last line says how many packages were
+audited, and "NOT AUDITED" where there are any of which nothing is known.
 """
 
 from __future__ import annotations
@@ -9,40 +10,67 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A line for each vulnerability, and of how many packages anything, or nothing, is known."""
+
+    found: tuple[str, ...] = ()
+    audited: int = 0
+    silent: int = 0
+
+    def __add__(self, other: Verdict) -> Verdict:
+        return Verdict(
+            self.found + other.found, self.audited + other.audited, self.silent + other.silent
+        )
+
+    @property
+    def summary(self) -> str:
+        """In one line."""
+        if not self.audited:
+            return (
+                "NOT AUDITED: no advisories could be asked for, so nothing is known of any package"
+            )
+        told = f"{self.audited} packages audited, {len(self.found)} vulnerabilities"
+        rest = f"; NOT AUDITED: {self.silent} packages without advisories"
+        return told + (rest if self.silent else "")
 
 
 def main(lockfiles: list[str]) -> int:
     """Audit all of them; the exit status."""
-    return max(map(audit, lockfiles))
+    total = sum(map(audit, lockfiles), Verdict())
+    for line in total.found:
+        print(line, file=sys.stderr)
+    print(f"audit of dependencies: {total.summary}", file=sys.stderr)
+    return 1 if total.found else 0
 
 
-def audit(lockfile: str) -> int:
-    """Audit one; tells what was found, or that nothing could be."""
+def audit(lockfile: str) -> Verdict:
+    """Audit one."""
     command = (sys.executable, "-m", "pip_audit", "--require-hashes", "--disable-pip")
     options = ("--format=json", "--progress-spinner=off", "--requirement", lockfile)
     # It ends with 1 where it has found something: its report says what.
     asked = subprocess.run((*command, *options), capture_output=True, text=True, check=False)
     if not asked.stdout:
         print(f"{lockfile}: not audited: {_last_line(asked.stderr)}", file=sys.stderr)
-        return 1
-    found, silent = verdict(json.loads(asked.stdout))
-    for line in found:
-        print(f"{lockfile}: {line}", file=sys.stderr)
-    if silent:
-        print(f"{lockfile}: the package index tells no advisories of {silent} packages")
-    return 1 if found else 0
+        return Verdict(silent=1)
+    return verdict(lockfile, json.loads(asked.stdout))
 
 
-def verdict(report: dict[str, Any]) -> tuple[list[str], int]:
-    """A line for each vulnerability in pip-audit's report, and how many packages it knows not."""
+def verdict(lockfile: str, report: dict[str, Any]) -> Verdict:
+    """What pip-audit's report says."""
     packages = report["dependencies"]
-    found = [
-        f"{it['name']} {it['version']} has {flaw['id']}, mended in {_versions(flaw)}: make lock"
+    found = tuple(
+        f"{lockfile}: {it['name']} {it['version']} has {flaw['id']}, mended in {_versions(flaw)}: "
+        "make lock"
         for it in packages
         for flaw in it.get("vulns", ())
-    ]
-    return found, sum("skip_reason" in it for it in packages)
+    )
+    silent = sum("skip_reason" in it for it in packages)
+    return Verdict(found, audited=len(packages) - silent, silent=silent)
 
 
 def _versions(flaw: dict[str, Any]) -> str:
