@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -101,9 +102,11 @@ def test_policies_are_the_sites_choice(live_helm: Helm) -> None:
 
 
 @pytest.fixture
-async def release(live_helm: Helm, live_kube: KubeRig, home: str) -> AsyncIterator[Release]:
+async def release(
+    live_helm: Helm, live_kube: KubeRig, kube: Kube, home: str
+) -> AsyncIterator[Release]:
     """The chart with all its policies in force, forgotten afterwards."""
-    found = Release(live_helm, _NAME, home)
+    found = Release(live_helm, kube, _NAME, home)
     values = {
         "name": home,
         "replicas": 0,
@@ -150,6 +153,25 @@ async def test_release_refuses_by_its_own_settings(
     status, text = asked(55)
     assert status != 201
     assert "expected at most 54 (KillWait is 60s)" in text
+
+
+async def test_uninstalled_release_refuses_no_pod_of_the_next_test(
+    live_helm: Helm, live_kube: KubeRig, kube: Kube, home: str
+) -> None:
+    found = Release(live_helm, kube, _NAME, home)
+    slurm = {"apiBase": "http://slurmrestd:6820"}
+    await found.upgrade({"scheduler": {"name": home, "replicas": 0, "config": {"slurm": slurm}}})
+    refused = _pods(home)
+    try:
+        denied = partial(_all_denied, live_kube, refused)
+        await asyncio.to_thread(admission.until, denied, "the policies act")
+    finally:
+        await found.uninstall()
+    assert [admission.dry(live_kube, it).status for it in refused] == [201, 201]
+
+
+def _all_denied(rig: KubeRig, refused: list[dict[str, Any]]) -> bool:
+    return all(admission.dry(rig, it).status != 201 for it in refused)
 
 
 async def test_records_are_for_the_account_of_the_release(

@@ -27,8 +27,8 @@ def _values(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def release(live_helm: Helm, home: str) -> Release:
-    return Release(live_helm, _NAME, home)
+def release(live_helm: Helm, kube: Kube, home: str) -> Release:
+    return Release(live_helm, kube, _NAME, home)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ async def test_nothing_is_left_of_everything(
 async def test_two_releases_of_one_name_live_in_two_namespaces(
     live_helm: Helm, kube: Kube, release: Release, served: str
 ) -> None:
-    other = Release(live_helm, _NAME, served)
+    other = Release(live_helm, kube, _NAME, served)
     for it in (release, other):
         await it.upgrade(_values(scope={"type": "namespace", "nodeAccess": True}))
     for it in (release, other):

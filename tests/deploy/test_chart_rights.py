@@ -137,7 +137,7 @@ async def roles(
     kube: Kube, live_helm: Helm, home: str, served: str, values: dict[str, Any]
 ) -> AsyncIterator[list[Object]]:
     """All roles of the installed chart."""
-    release = Release(live_helm, _NAME, home)
+    release = Release(live_helm, kube, _NAME, home)
     await release.upgrade(values)
     # it was made while all rights were there, as an election does first
     await kube.create("leases", {"metadata": {"name": _NAME}}, namespace=home)

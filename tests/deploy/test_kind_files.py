@@ -96,7 +96,7 @@ async def test_cluster_takes_what_up_installs(live_helm: Helm, kube: Kube, home:
     try:
         found = await kube.get("deployments", _NAME, namespace=home)
     finally:
-        await Release(live_helm, _NAME, home).uninstall()
+        await Release(live_helm, kube, _NAME, home).uninstall()
     pod = found["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["image"] == f"{_NAME}:{scheduler.__version__}"

@@ -87,7 +87,7 @@ async def release(
 ) -> AsyncIterator[Release]:
     """The chart, installed; without a replica, since no Node here has its image."""
     async with namespace_for(kube, "chart") as apart:
-        found = Release(live_helm, _NAME, namespace if scope.at_home else apart)
+        found = Release(live_helm, kube, _NAME, namespace if scope.at_home else apart)
         await found.upgrade(values_for(cluster, scope, home=found.namespace, served=namespace))
         try:
             yield found

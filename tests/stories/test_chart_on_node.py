@@ -59,7 +59,7 @@ async def release(
     """Where the chart goes, with somebody to bind the pods of its Deployment."""
     with DefaultScheduler(live_kube, str(cluster.real_node)):
         async with namespace_for(kube, "chart") as apart:
-            found = Release(live_helm, _NAME, namespace if scope.at_home else apart)
+            found = Release(live_helm, kube, _NAME, namespace if scope.at_home else apart)
             try:
                 yield found
             finally:

@@ -55,7 +55,8 @@ def admitted(rig: KubeRig, settings: Mapping[str, str] | None = None) -> Iterato
 
 
 def _remove(rig: KubeRig, name: str) -> None:
-    for body in reversed(rendered()):
+    # The server forgets them in this order, and the refusals waited for are of the last ones.
+    for body in sorted(rendered(), key=lambda it: it["metadata"]["name"].endswith("-pods")):
         rig.ask("DELETE", f"{KINDS[body['kind']]}/{body['metadata']['name']}")
     until(lambda: _none_acts(rig, name), "the policies are forgotten")
 

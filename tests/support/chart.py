@@ -17,11 +17,13 @@ import yaml
 
 from tests.rigs.helm import Helm
 from tests.support.kube import Kube, Object
+from tests.support.refusing import denying
 
 CHART: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler"
 VALUES: Final = sorted((CHART / "ci").glob("*-values.yaml"))
 # The rig's API server, address and files take their place, as they would in another pod.
 _OF_THE_POD: Final = ("-bind-address=",)
+_POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
 def chart_of_version(version: str, *, folder: Path) -> Path:
@@ -51,6 +53,7 @@ class Release:
     """An installed chart."""
 
     helm: Helm
+    kube: Kube
     name: str
     namespace: str
 
@@ -67,8 +70,26 @@ class Release:
         await self._run("rollback", self.name)
 
     async def uninstall(self) -> None:
-        """Take all of it away."""
+        """Take all of it away, and wait until the API server has forgotten its policies.
+
+        They cover the whole cluster: the next test's pods would be refused in their name. A real
+        API server takes up all changes of policies together, once a second and in their order; so
+        one that is made now and acts shows that the deleted ones do not (kube-apiserver 1.36,
+        `admission/plugin/policy/generic/policy_source.go`).
+        """
+        had_policies = await self._has_policies()
         await self._run("uninstall", self.name, "--ignore-not-found", "--wait", "--timeout", "30s")
+        if had_policies:
+            async with denying(
+                self.kube.answer, self.namespace, "pods/binding", message="a later policy"
+            ):
+                pass
+
+    async def _has_policies(self) -> bool:
+        status, found = await self.kube.answer("GET", _POLICIES, None)
+        assert status == 200, found
+        owners = [it["metadata"].get("annotations", {}) for it in found["items"]]
+        return any(it.get("meta.helm.sh/release-namespace") == self.namespace for it in owners)
 
     async def _run(self, *arguments: str | Path, values: Mapping[str, Any] | None = None) -> str:
         given = json.dumps(values) if values is not None else ""
