@@ -57,10 +57,9 @@ format: $(STAMP) ## rewrite to the house format
 	$(BIN)/ruff check --fix .
 
 docs: $(STAMP) ## rewrite the tables and dashboards that come from the code
-	$(BIN)/python -m scheduler.docs
+	$(BIN)/python -m docs._make
 	$(BIN)/python -m deploy.helm.dashboards
 	$(BIN)/python -m deploy.helm.values_docs
-	$(BIN)/python -m scheduler.admission
 	$(BIN)/python -m deploy.helm.admission
 	$(BIN)/python -m tests.rigs.kind_conf
 

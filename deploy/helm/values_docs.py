@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from scheduler.docs import rewritten
+from docs._make.pages import rewritten
 
 Keys = tuple[str, ...]
 

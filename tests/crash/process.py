@@ -16,11 +16,11 @@ from enum import StrEnum
 from typing import Final
 from unittest import mock
 
+from docs._make.state_table import cell
 from scheduler.config.settings import Settings
 from scheduler.core.actions import Action
 from scheduler.core.decide import decide
 from scheduler.core.facts import Tracked, UnitFacts
-from scheduler.core.table import cell
 from scheduler.reconcile import controller
 from scheduler.service import startup
 from tests.crash.memory_network import HERE, Host, MemoryTransport, Wire

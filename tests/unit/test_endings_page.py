@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.cases import POD_ENDS, SLURM_ENDS
+from docs._make.endings import POD_ENDS, SLURM_ENDS
 from scheduler.core.reasons import MEANINGS
 
 STORIES = Path(__file__).parents[1] / "stories"

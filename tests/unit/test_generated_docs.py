@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
+from docs._make.pages import LABELS, TABLES, metrics_table, rewrite, rewritten, settings_table
 from scheduler.config.settings import Settings
 from scheduler.core.reasons import MEANINGS, Reason
-from scheduler.docs import LABELS, TABLES, main, metrics_table, rewritten, settings_table
 from scheduler.observe.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def test_stale_documents_are_brought_up_to_date(tmp_path):
     for name, table in TABLES.items():
         text = (DOCS / name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(text.replace(table(), "an old table\n"), encoding="utf-8")
-    main([str(tmp_path)])
+    rewrite(tmp_path)
     for name in TABLES:
         assert (tmp_path / name).read_bytes() == (DOCS / name).read_bytes()
 
@@ -37,7 +37,7 @@ def test_document_without_markers_is_refused(tmp_path):
     shutil.copytree(DOCS, tmp_path, dirs_exist_ok=True)
     (tmp_path / "events.md").write_text("# Events\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no place for the table"):
-        main([str(tmp_path)])
+        rewrite(tmp_path)
 
 
 def test_table_of_settings_has_a_row_for_each():

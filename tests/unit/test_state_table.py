@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
+from docs._make.state_table import WAIT, answer, cell, situations, standings
 from scheduler.core.actions import Action, Again, Bind, Cancel, Evict, Submit
 from scheduler.core.facts import JobFacts, PodStage, Tracked
-from scheduler.core.table import WAIT, answer, cell, situations, standings
 from slurmapi import BaseState
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from docs._make.state_table import answer, situations, standings
 from scheduler.core.actions import DropJob, Evict, Submit, Tell, Warn
 from scheduler.core.reasons import Reason
 from scheduler.core.refusals import _MEANINGS
-from scheduler.core.table import answer, situations, standings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")

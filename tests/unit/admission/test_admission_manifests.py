@@ -12,9 +12,8 @@ import yaml
 from annotations import PREFIX, Rules
 from annotations.forms import LONGEST_BYTES
 from annotations.keys import BY_KEY, DEFINITIONS
-from scheduler.admission.__main__ import main
-from scheduler.admission.manifest import rewritten
-from scheduler.admission.table import raw_string, table
+from docs._make.policy import rewrite, rewritten
+from docs._make.policy_maps import raw_string, table
 from scheduler.config.settings import Settings
 from scheduler.core.naming import OWN_PREFIX
 from tests.support.admission import FOLDER, rendered
@@ -41,7 +40,7 @@ def test_stale_policy_is_brought_up_to_date(tmp_path):
     path = tmp_path / "validating.yaml"
     text = VALIDATING.read_text(encoding="utf-8")
     path.write_text(text.replace(table(), "    - name: old\n"), encoding="utf-8")
-    main([str(path)])
+    rewrite(path)
     assert path.read_text(encoding="utf-8") == text
 
 

@@ -13,8 +13,8 @@ import yaml
 import scheduler
 from deploy.helm import admission as chart_admission
 from deploy.helm import values_docs as chart
+from docs._make.pages import rewritten
 from scheduler.config.settings import Settings
-from scheduler.docs import rewritten
 
 VALUES = yaml.safe_load(chart.VALUES.read_text())
 TOLD = chart.comments(chart.VALUES.read_text())

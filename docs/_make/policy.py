@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
-from scheduler.admission.table import table
+from docs._make.policy_maps import table
 
 _BEGIN: Final = "    # made by `make docs` from the table of annotations: begin\n"
 _END: Final = "    # made by `make docs` from the table of annotations: end\n"
@@ -17,3 +18,8 @@ def rewritten(manifest: str) -> str:
     if not begin or not end:
         raise ValueError(f"no place for the table: expected the lines {_BEGIN}{_END}")
     return f"{before}{_BEGIN}{table()}{_END}{after}"
+
+
+def rewrite(path: Path) -> None:
+    """Write the table in the manifest anew; raises ValueError like `rewritten`."""
+    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,8 +1,7 @@
-"""`python -m scheduler.docs [FOLDER]`: brings the tables in docs/ up to date with the code."""
+"""The tables of the pages in docs/ that come from the code, and their places there."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -10,10 +9,10 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from annotations import keys
+from docs._make import endings, state_table
 from scheduler.config.flags import describe
 from scheduler.config.settings import ENV_PREFIX
-from scheduler.core import cases, pending
-from scheduler.core import table as core_table
+from scheduler.core import pending
 from scheduler.core.reasons import MEANINGS
 from scheduler.observe.metrics import Metrics
 
@@ -84,11 +83,11 @@ def events_table() -> str:
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "annotations.md": keys.table,
-    "architecture.md": core_table.table,
+    "architecture.md": state_table.table,
     "settings.md": settings_table,
     "metrics.md": metrics_table,
     "events.md": events_table,
-    "endings.md": cases.table,
+    "endings.md": endings.table,
     "pending.md": pending.table,
 }
 
@@ -102,9 +101,8 @@ def rewritten(document: str, table: str) -> str:
     return f"{before}{_BEGIN}\n{table}{_END}{after}"
 
 
-def main(arguments: list[str]) -> None:
-    """Rewrite the files in place; run it where the repository is, or name the folder."""
-    folder = Path(arguments[0] if arguments else "docs")
+def rewrite(folder: Path) -> None:
+    """Write the tables of all pages in the folder anew; raises ValueError like `rewritten`."""
     for name, table in TABLES.items():
         path = folder / name
         path.write_text(rewritten(path.read_text(encoding="utf-8"), table()), encoding="utf-8")
@@ -132,7 +130,3 @@ def _cell(text: str) -> str:
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

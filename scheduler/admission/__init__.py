@@ -1,1 +1,0 @@
-"""Makes the part of the admission policies that is about single annotations."""
