@@ -35,6 +35,7 @@ from scheduler.core.actions import (
     Weigh,
 )
 from scheduler.core.backoff import doubled
+from scheduler.core.doubt import wants_another
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, job_name, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.core.refusals import refusal_text
@@ -83,6 +84,8 @@ log = structlog.get_logger(__name__)
 _FIRST_SETBACK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 30.0
 _LONGEST_SETBACK_SECONDS: Final = 300.0
+# Two answers of one instant are one look: the one that confirms comes a little later.
+_CONFIRM_SECONDS: Final = 0.5
 
 _QUEUED: Final = JobState(BaseState.PENDING)
 
@@ -402,8 +405,8 @@ class Executor:
             return 0.0
         missed = job.missing
         await look(self._slurm, unit, job, clock=self._clock)
-        # Two answers of one instant are one look: the confirming one comes a little later.
-        return 0.5 if job.missing > missed and job.missing < 3 and not job.refuted else 0.0
+        unsettled = job.missing > missed and wants_another(job.missing) and not job.refuted
+        return _CONFIRM_SECONDS if unsettled else 0.0
 
     async def _record(self, unit: Unit, job_id: int) -> None:
         if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.backoff import doubled
+from scheduler.core.doubt import FIRST
 from scheduler.core.pending import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.boots import Boots
@@ -280,9 +281,9 @@ class SlurmWatch:
             job.runs(since=runs_from)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
-        """The list lacks it: a hint only, which a full look must confirm twice."""
+        """The list lacks it: a doubt only, which looks at the job must confirm."""
         if job.missing == 0:
-            job.missing, job.missed_at = 1, self._clock()
+            job.missing, job.missed_at = FIRST, self._clock()
             self._on_change(unit.key)
 
     def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
@@ -382,7 +383,7 @@ async def look(
 ) -> None:
     """A full look at one job, into its placeholder; raises SlurmError where it told nothing.
 
-    "No such job" counts towards `missing`: the pulse's hint and two of these are evidence (I6). Any
+    "No such job" counts towards `missing`, which is evidence from a count on (`core/doubt.py`). Any
     word of Slurm's that is not its record refutes a job that is only claimed.
     """
     job.looked_at = asked = clock()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from annotations import JobRequest
+from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
 from scheduler.core.pace import FRESH_SECONDS
 from scheduler.core.reasons import Reason
@@ -47,7 +48,7 @@ class Placeholder:
     missed_at: float | None = None
     """When Slurm first did not know it."""
     missing: int = 0
-    """Answers in a row that did not know the job; two from `GET job/{id}` are evidence."""
+    """Answers in a row that did not know the job; how many are evidence says `core/doubt.py`."""
     cancelled_at: float | None = None
     submitted_at: float = 0.0
     made_as: str = ""
@@ -217,7 +218,7 @@ class Unit:
         if job is None:
             return NoJob(self.others_job) if self.doubt_since is None else InDoubt()
         if job.missing:
-            return Vanished(job.job_id, confirmed=job.missing > 2, claimed=job.claimed)
+            return Vanished(job.job_id, confirmed=is_gone(job.missing), claimed=job.claimed)
         return Tracked(
             job_id=job.job_id,
             claimed=job.claimed,
