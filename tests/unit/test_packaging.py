@@ -1,15 +1,23 @@
-"""What the wheel holds."""
+"""What the wheel holds, and what it says that it needs."""
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
+from packaging.requirements import Requirement
 
-_ROOT = Path(__file__).parents[2]
+_ROOT: Final = Path(__file__).parents[2]
+_OURS: Final = ("annotations", "scheduler", "slurmapi")
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +33,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def test_wheel_holds_the_packages_that_run_and_nothing_else(wheel: set[str]) -> None:
     folders = {name.partition("/")[0] for name in wheel}
-    assert {it for it in folders if not it.endswith(".dist-info")} == {
-        "annotations",
-        "scheduler",
-        "slurmapi",
-    }
+    assert {it for it in folders if not it.endswith(".dist-info")} == set(_OURS)
 
 
 def test_wheel_holds_all_of_each_package(wheel: set[str]) -> None:
     sources = {
         str(path.relative_to(_ROOT))
-        for folder in ("annotations", "scheduler", "slurmapi")
+        for folder in _OURS
         for path in (_ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
@@ -47,3 +51,29 @@ def test_generators_of_pages_are_not_in_the_wheel(wheel: set[str]) -> None:
     generators = {path.name for path in (_ROOT / "docs/_make").glob("[!_]*.py")}
     assert generators
     assert {name for name in wheel if "_make" in name or name.startswith("docs/")} == set()
+
+
+def _imported(source: str) -> Iterator[str]:
+    """The top-level packages that a module imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (it.name.partition(".")[0] for it in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_packages_that_are_declared_are_those_that_are_imported() -> None:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = (path for folder in _OURS for path in (_ROOT / folder).rglob("*.py"))
+    imported = {
+        name for path in sources for name in _imported(path.read_text(encoding="utf-8"))
+    } - {*_OURS, *sys.stdlib_module_names}
+    providers = importlib.metadata.packages_distributions()
+    assert sorted(imported - providers.keys()) == []
+    needed = {_plain(it) for name in imported for it in providers[name]}
+    assert {_plain(Requirement(it).name) for it in project["dependencies"]} == needed
+    assert "optional-dependencies" not in project
