@@ -53,3 +53,9 @@ def test_every_flag_of_sunk_has_a_row_that_leads_to_ours():
     assert set(found) == {f"--{flag}" for flag in SUNK_FLAGS}
     ours = {re.sub("^--", "", flag).replace("-", "_") for flag in found.values()}
     assert ours <= set(Settings.model_fields)
+
+
+@pytest.mark.parametrize("page", ["migration-from-sunk.md", "migration-from-slurm-bridge.md"])
+def test_page_says_first_where_annotations_belong(page: str) -> None:
+    first = (DOCS / page).read_text(encoding="utf-8").partition("\n## ")[0]
+    assert "Annotations belong on the pod template" in first
