@@ -63,8 +63,9 @@ from scheduler.nodes.loads import NodeLoads
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.census import Census
 from scheduler.slurm.given_back import mark_given_back
+from scheduler.slurm.look import look
 from scheduler.slurm.ownership import OwnJob, own_placeholder
-from scheduler.slurm.pulse import SlurmWatch, look
+from scheduler.slurm.pulse import SlurmWatch
 from scheduler.slurm.suspicion import Suspicion, about_one_job
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (

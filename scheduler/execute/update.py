@@ -21,8 +21,8 @@ from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, 
 from scheduler.core.naming import Owner, OwnerTag, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.execute.trial import Trial
+from scheduler.slurm.look import look
 from scheduler.slurm.ownership import own_placeholder, still_own
-from scheduler.slurm.pulse import look
 from scheduler.slurm.suspicion import about_one_job
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, Job, SlurmClient, SlurmRefused

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.naming import Owner, stands_for
+from scheduler.core.naming import JOB_ID, Owner, stands_for
+from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit, Units
 
 BEFORE_US: Final = float("-inf")
 """In doubt since then: a process before this one may have submitted for the unit."""
+_LONGEST_JOB_ID: Final = len(str(2**32))
+# From here on slurmrestd takes no number for an id (422, error 9000, measured on 26.05.5 and
+# 24.11.5): NO_VAL of slurm.h, INFINITE above it, and one below.
+_NO_JOB_ID: Final = 2**32 - 3
+
+
+def recorded_job(pod: Pod) -> int | None:
+    """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
+    text = pod.metadata.annotations.get(JOB_ID, "")
+    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
+    job_id = int(text) if plain else 0
+    return job_id if 0 < job_id < _NO_JOB_ID else None
 
 
 def unweighed(unit: Unit) -> bool:

@@ -22,12 +22,12 @@ from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.fitness import Place, Wishes
 from scheduler.core.gres import types_of
 from scheduler.core.inway import InWay
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, OWN_PREFIX, Owner, read_tag, stands_for
+from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner, read_tag, stands_for
 from scheduler.core.proof import proves_binding
 from scheduler.core.tenure import Tenure, learnt
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.bulk import excess
-from scheduler.facts.claims import BEFORE_US, unweighed, weigh
+from scheduler.facts.claims import BEFORE_US, recorded_job, unweighed, weigh
 from scheduler.facts.outcome import outcome_of
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
@@ -45,10 +45,6 @@ from scheduler.state.lingering import is_dead, remains_by, remains_of
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi.model import Job
 
-_LONGEST_JOB_ID = len(str(2**32))
-# From here on slurmrestd takes no number for an id (422, error 9000, measured on 26.05.5 and
-# 24.11.5): NO_VAL of slurm.h, INFINITE above it, and one below.
-_NO_JOB_ID = 2**32 - 3
 _NO_WISHES = Wishes()
 _NEW = frozenset({PodStage.GATED, PodStage.WAITING})
 
@@ -395,14 +391,6 @@ def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
     if began is None or request.time_limit_minutes is None:
         return None
     return began.timestamp() + 60.0 * request.time_limit_minutes
-
-
-def recorded_job(pod: Pod) -> int | None:
-    """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
-    text = pod.metadata.annotations.get(JOB_ID, "")
-    plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
-    job_id = int(text) if plain else 0
-    return job_id if 0 < job_id < _NO_JOB_ID else None
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:

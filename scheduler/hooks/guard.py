@@ -18,7 +18,7 @@ import structlog
 from scheduler.core.naming import Owner, read_tag, stands_for
 from scheduler.hooks.fresh import FreshStates
 from scheduler.nodes.presence import Presence
-from scheduler.slurm.pulse import look
+from scheduler.slurm.look import look
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJob
 

@@ -6,7 +6,8 @@ process takes over: it begins as one that has just been started, with all it nee
 
 from __future__ import annotations
 
-from scheduler.facts.gather import Look, recorded_job
+from scheduler.facts.claims import recorded_job
+from scheduler.facts.gather import Look
 from scheduler.state.units import Units
 
 

@@ -27,7 +27,7 @@ from scheduler.core.naming import Owner, OwnerTag, read_tag, stands_for
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
-from scheduler.slurm.pulse import look
+from scheduler.slurm.look import look
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,

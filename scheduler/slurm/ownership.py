@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.naming import Owner, stands_for
-from scheduler.slurm.pulse import look
+from scheduler.slurm.look import look
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import Job, SlurmClient, SlurmNoSuchJob
 

@@ -20,6 +20,7 @@ from scheduler.core.doubt import FIRST
 from scheduler.core.pending import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.boots import Boots
+from scheduler.slurm.look import look
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -29,7 +30,6 @@ from slurmapi import (
     SlurmDenied,
     SlurmError,
     SlurmGarbled,
-    SlurmNoSuchJob,
     SlurmRefused,
     SlurmStranger,
     is_word_of_slurm,
@@ -376,30 +376,3 @@ def _may_be_warned(unit: Unit, job: Placeholder, now: float) -> bool:
     """One whose pod is not bound yet is looked at anyway, before it is."""
     runs = job.state is not None and job.state.base is BaseState.RUNNING
     return runs and not unit.waiting and job.looked_at + _RUNNING_AGE_SECONDS <= now
-
-
-async def look(
-    client: SlurmClient, unit: Unit, job: Placeholder, *, clock: Callable[[], float]
-) -> None:
-    """A full look at one job, into its placeholder; raises SlurmError where it told nothing.
-
-    "No such job" counts towards `missing`, which is evidence from a count on (`core/doubt.py`). Any
-    word of Slurm's that is not its record refutes a job that is only claimed.
-    """
-    job.looked_at = asked = clock()
-    try:
-        record = await client.job(job.job_id)
-    except SlurmNoSuchJob:
-        job.refuted = job.claimed
-        if unit.job is job:
-            job.missed_at = job.looked_at if job.missing == 0 else job.missed_at
-            job.missing += 1
-        return
-    except (SlurmRefused, SlurmGarbled) as error:
-        if not job.claimed or not is_word_of_slurm(error):
-            raise
-        job.refuted = True
-        return
-    if unit.job is job:
-        now = clock()
-        job.saw(record, asked=asked, at=now, told_at=now)

@@ -12,7 +12,8 @@ from annotations import JobRequest
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked
 from scheduler.core.fitness import Place, Requirement, Term, Unfit
 from scheduler.core.naming import JOB_ID
-from scheduler.facts.gather import recorded_job, stage_of
+from scheduler.facts.claims import recorded_job
+from scheduler.facts.gather import stage_of
 from scheduler.kube.wire import (
     Affinity,
     NodeAffinity,

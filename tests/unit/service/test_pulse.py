@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 
 from scheduler.observe.metrics import Metrics
-from scheduler.slurm.pulse import SlurmWatch, look
+from scheduler.slurm.look import look
+from scheduler.slurm.pulse import SlurmWatch
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
