@@ -42,7 +42,7 @@ from scheduler.core.refusals import refusal_text
 from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.avoid import Avoidance, left_out
 from scheduler.execute.brake import EndingBrake
-from scheduler.execute.cancel import Canceller
+from scheduler.execute.canceller import Canceller
 from scheduler.execute.editing import EditPace
 from scheduler.execute.evict import Evictor
 from scheduler.execute.farewell import Farewell

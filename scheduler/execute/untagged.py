@@ -11,7 +11,7 @@ from scheduler.core.actions import TakeBack
 from scheduler.core.backoff import doubled
 from scheduler.core.naming import JOB_ID, Owner, stands_for
 from scheduler.core.reasons import Reason
-from scheduler.execute.cancel import Canceller
+from scheduler.execute.canceller import Canceller
 from scheduler.execute.tell import Teller
 from scheduler.kube.api import KubeApi
 from scheduler.observe.metrics import Metrics

@@ -22,7 +22,7 @@ from scheduler.core.naming import Owner
 from scheduler.core.reasons import IMPORTANT, MEANINGS, Reason
 from scheduler.election.elector import Election
 from scheduler.execute.brake import EndingBrake
-from scheduler.execute.cancel import Canceller
+from scheduler.execute.canceller import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
 from scheduler.execute.forms import Forms

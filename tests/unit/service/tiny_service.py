@@ -18,7 +18,7 @@ from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
 from scheduler.execute.brake import EndingBrake
-from scheduler.execute.cancel import Canceller
+from scheduler.execute.canceller import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
 from scheduler.execute.forms import Forms
