@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import importlib.util
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import scheduler
 from scheduler.config import flags, settings
-from scheduler.demo import main as demo
 from scheduler.election.elector import LeaseLostError
 from scheduler.kube.errors import went_back
 from scheduler.kube.identity import ClusterIdError
@@ -19,8 +19,12 @@ from scheduler.kube.session import KubeConfigError
 from scheduler.listen import descriptors
 from scheduler.observe import logs
 from scheduler.observe.redacted import redacted
-from scheduler.sandbox import main as sandbox
 from scheduler.service import startup
+
+# Nobody has to audit in the image what no cluster needs.
+_LEFT_OUT: Final = (
+    "the container image has no sandbox and no demo; install the Python package, or use a checkout"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or (words[0].startswith("-") and words[0] not in {"-h", "--help", "--version"}):
         words.insert(0, "run")  # SUNK's flags stand alone
     arguments, unknown = parser().parse_known_args(words)
-    if unknown:
+    if unknown and arguments.command is not _left_out:
         near = flags.near(unknown[0]) if arguments.command is _run else ""
         # What stands behind it may be a secret, such as the value of a flag that is misspelt.
         name = redacted(unknown[0].partition("=")[0])
@@ -70,6 +74,18 @@ def parser() -> Parser:
     )
     flags.add_arguments(run)
     run.set_defaults(command=_run, parser=run)
+    if importlib.util.find_spec("scheduler.sandbox") is not None:
+        _add_trials(commands)
+    else:
+        for name in ("sandbox", "demo"):
+            absent = commands.add_parser(name, help=_LEFT_OUT, description=_LEFT_OUT)
+            absent.set_defaults(command=_left_out, parser=absent)
+    return root
+
+
+def _add_trials(commands: argparse._SubParsersAction[Parser]) -> None:
+    from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
+
     embedded = commands.add_parser(
         "sandbox",
         help="an embedded Kubernetes and Slurm to try it on",
@@ -85,7 +101,6 @@ def parser() -> Parser:
         "own, and check that every promise is kept (exit status 0).",
     )
     told.set_defaults(command=_demo, parser=told)
-    return root
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -117,11 +132,20 @@ def _settle_memory() -> None:
 
 
 def _sandbox(arguments: argparse.Namespace) -> int:
+    from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
+
     return asyncio.run(sandbox.run(arguments))
 
 
 def _demo(_arguments: argparse.Namespace) -> int:
+    from scheduler.demo import main as demo  # noqa: PLC0415 - not in the image
+
     return asyncio.run(demo.run())
+
+
+def _left_out(arguments: argparse.Namespace) -> int:
+    print(f"{arguments.parser.prog}: {_LEFT_OUT}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def test_image_can_install_and_compile_nothing(image: ImageArchive) -> None:
     assert not [it for it in image.paths() if "/pip/" in it or "/ensurepip/" in it]
 
 
-def test_image_holds_our_source_and_none_of_our_tests(image: ImageArchive) -> None:
+def test_image_holds_our_source_without_tests_sandbox_and_demo(image: ImageArchive) -> None:
     (site,) = {
         it.partition("/scheduler/")[0] for it in image.paths() if "/scheduler/service/app.py" in it
     }
@@ -86,6 +86,8 @@ def test_image_holds_our_source_and_none_of_our_tests(image: ImageArchive) -> No
         == (ROOT / "scheduler/service/app.py").read_bytes()
     )
     assert not [it for it in image.paths() if it.startswith((f"{site}/tests/", "/build/"))]
+    toys = (f"{site}/scheduler/sandbox", f"{site}/scheduler/demo")
+    assert not [it for it in image.paths() if it.startswith(toys)]
     assert image.read(f"{SHARE}/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
 

@@ -83,8 +83,13 @@ def context() -> list[Path]:
     """The files that .dockerignore lets into a build, in order."""
     lines = _IGNORED.read_text().split()
     allowed = [_ROOT / line.removeprefix("!") for line in lines if line.startswith("!")]
+    kept_out = [_ROOT / line for line in lines if not line.startswith(("!", "*"))]
     found = (path for top in allowed for path in (top, *top.rglob("*")) if path.is_file())
-    return sorted(path for path in found if "__pycache__" not in path.parts)
+    return sorted(
+        path
+        for path in found
+        if "__pycache__" not in path.parts and not any(map(path.is_relative_to, kept_out))
+    )
 
 
 def _key() -> str:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,3 +152,54 @@ async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
         assert str(folder / name) in told
         assert (folder / name).exists()
     assert (folder / "slurm-token").stat().st_mode & 0o077 == 0
+
+
+_IN_THE_IMAGE = """
+import contextlib, io, json, sys
+from scheduler.__main__ import main
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(words)
+        except SystemExit as ended:
+            status = ended.code
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+
+
+def in_the_image(folder: Path, *lines: list[str]) -> list[list[Any]]:
+    """Status, stdout and stderr of each command line, with the packages as the image has them."""
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    for package in ("annotations", "scheduler", "slurmapi"):
+        (folder / package).mkdir()
+        for path in (ROOT / package).iterdir():
+            if f"{package}/{path.name}" not in ignored:
+                (folder / package / path.name).symlink_to(path)
+    assert not (folder / "scheduler/sandbox").exists()
+    command = (sys.executable, "-c", _IN_THE_IMAGE, json.dumps(lines))
+    told = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=50, check=True
+    )
+    return [json.loads(line) for line in told.stdout.splitlines()]
+
+
+def test_image_says_that_it_has_no_sandbox_and_no_demo(tmp_path: Path):
+    absent = [["sandbox"], ["sandbox", "--nodes", "2"], ["demo"]]
+    *refused, version, run, started = in_the_image(
+        tmp_path,
+        *absent,
+        ["--version"],
+        ["run", "--help"],
+        ["run", "--slurm-api-base=http://127.0.0.1:9", "--slurm-auth-token=x", NOT_THERE],
+    )
+    for words, told in zip(absent, refused, strict=True):
+        says = (
+            f"slurm-pod-scheduler {words[0]}: the container image has no sandbox and no demo; "
+            "install the Python package, or use a checkout\n"
+        )
+        assert told == [2, "", says]
+    assert version == [0, f"{scheduler.__version__}\n", ""]
+    assert "--slurm-api-base" in run[1]
+    assert started[0] == 1
+    assert "/nowhere/kubeconfig" in started[2]
