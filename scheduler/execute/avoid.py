@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import Exclude, Readmit, Submit
-from scheduler.core.backoff import doubled
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
+from scheduler.core.refused import NEVER, Pauses
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import own_job
 from scheduler.slurm.suspicion import about_one_job
@@ -22,8 +22,7 @@ log = structlog.get_logger(__name__)
 # Of the nodes that are left out, a message explains so many.
 _MOST_SHOWN: Final = 3
 # Between two tries of what Slurm has refused.
-_FIRST_SECONDS: Final = 30.0
-_LONGEST_SECONDS: Final = 300.0
+_PAUSES: Final = Pauses(30.0, 300.0)
 
 
 class Avoidance:
@@ -72,16 +71,13 @@ class Avoidance:
                 raise
             self._refused(unit, action, error)
             return
-        unit.readmit_refusals, unit.readmit_refused = 0, ""
+        unit.refusals.readmit = NEVER
         self._metrics.actions.labels("readmit", "ok").inc()
         log.info("excluded nodes updated", job_id=action.job_id, nodes=len(action.excluded))
 
     def _refused(self, unit: Unit, action: Readmit, error: SlurmRefused) -> None:
-        if unit.readmit_refused != action.digest:
-            unit.readmit_refusals = 0
-        pause = doubled(_FIRST_SECONDS, unit.readmit_refusals, longest_seconds=_LONGEST_SECONDS)
-        unit.readmit_refusals += 1
-        unit.readmit_refused, unit.readmit_at = action.digest, self._clock() + pause
+        former = unit.refusals.readmit
+        unit.refusals.readmit = former.again(action.digest, _PAUSES, now=self._clock())
         told = (
             f"Slurm job {action.job_id} keeps the nodes it was not to get, though others suit the "
             f"pod by now: {error.description}"

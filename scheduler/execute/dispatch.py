@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import structlog
 
-from annotations import Sharing
+from annotations import JobRequest, Sharing
 from scheduler.core.actions import (
     Action,
     Again,
@@ -34,11 +34,11 @@ from scheduler.core.actions import (
     Warn,
     Weigh,
 )
-from scheduler.core.backoff import doubled
 from scheduler.core.doubt import wants_another
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, Owner, job_name, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.core.refusals import refusal_text
+from scheduler.core.refused import Pauses
 from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.avoid import Avoidance, left_out
 from scheduler.execute.brake import EndingBrake
@@ -81,10 +81,9 @@ from slurmapi import (
 
 log = structlog.get_logger(__name__)
 
-# After a refusal or an early end the next submit waits, doubling up to the longest.
-_FIRST_SETBACK_SECONDS: Final = 1.0
-_REFUSED_SECONDS: Final = 30.0
-_LONGEST_SETBACK_SECONDS: Final = 300.0
+# After an early end, or a refusal, the next submit waits.
+_SETBACKS: Final = Pauses(1.0, 300.0)
+_REFUSALS: Final = Pauses(30.0, 300.0)
 # Two answers of one instant are one look: the one that confirms comes a little later.
 _CONFIRM_SECONDS: Final = 0.5
 
@@ -227,7 +226,7 @@ class Executor:
         """Seconds until a job for a pod that waits may be asked for."""
         seconds = 0.0 if action.node else await self._submits.pause(unit)
         # Before its pause is over, what Slurm has refused is submitted only if edited.
-        if seconds or self._clock() >= unit.submit_at:
+        if seconds or self._clock() >= unit.refusals.submit.until:
             return seconds
         return await self._edits.pause(unit)
 
@@ -307,7 +306,7 @@ class Executor:
             submitted_at=now,
             made_as=job_name(unit.namespace, unit.name, unit.key),
         )
-        unit.refused = None
+        unit.refusals.submit = unit.refusals.submit.whatever()
         unit.tried_at = now if unit.tried_at is None else unit.tried_at
         unit.warned.clear()
         self._units.set_job(unit, job)
@@ -335,7 +334,7 @@ class Executor:
 
     def _lost(self, unit: Unit, action: Submit) -> None:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
-        self._set_back(unit, first=_FIRST_SETBACK_SECONDS)
+        self._set_back(unit, None, _SETBACKS)
         unit.tenure = replace(unit.tenure, tries=action.tries, pinned_since=self._clock())
         # One that came by meanwhile has left out a job of a former process that holds the node.
         self._census.ask()
@@ -360,9 +359,7 @@ class Executor:
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
         self._count("submit", "refused")
-        if unit.refused != action.request:
-            unit.refused, unit.setbacks = action.request, 0
-        seconds = self._set_back(unit, first=_REFUSED_SECONDS)
+        seconds = self._set_back(unit, action.request, _REFUSALS)
         message = refusal_text(
             action.request, error_number=error.error_number, description=str(error)
         )
@@ -384,21 +381,22 @@ class Executor:
             unit.doubt_since = self._clock()
             self._census.ask(afresh=True)
             if blamed:
-                seconds = max(seconds, self._set_back(unit, first=_FIRST_SETBACK_SECONDS))
+                request = unit.refusals.submit.request
+                seconds = max(seconds, self._set_back(unit, request, _SETBACKS))
         return await self._kept_back(unit, seconds)
 
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
-        unit.submit_at, unit.refused = self._clock() + seconds, None
+        until = self._clock() + seconds
+        unit.refusals.submit = unit.refusals.submit.whatever(until=until)
         told = f"Slurm takes no jobs now: {self._gate.why}"
         await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
         return seconds
 
-    def _set_back(self, unit: Unit, *, first: float) -> float:
-        seconds = doubled(first, unit.setbacks, longest_seconds=_LONGEST_SETBACK_SECONDS)
-        seconds *= 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
-        unit.setbacks += 1
-        unit.submit_at = self._clock() + seconds
-        return seconds
+    def _set_back(self, unit: Unit, request: JobRequest | None, pauses: Pauses) -> float:
+        share = 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
+        former, now = unit.refusals.submit, self._clock()
+        unit.refusals.submit = former.again(request, pauses, now=now, share=share)
+        return unit.refusals.submit.until - now
 
     async def _inspect(self, unit: Unit, job_id: int) -> Result:
         job = unit.job
@@ -474,9 +472,8 @@ class Executor:
         stays noted, so that the pod is read before another binding is.
         """
         now = self._clock()
-        unit.refused_bind = RefusedBind.after(
-            unit.refused_bind, job_id=action.job_id, why=why, now=now
-        )
+        refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
+        unit.refusals.bind = refused
         told = (
             f"The API server refuses to bind the pod to {action.target}: {why}. It is tried again; "
             f"Slurm job {action.job_id} is given back after {KEPT_SECONDS:.0f} s of this"
@@ -490,7 +487,7 @@ class Executor:
             why=why,
         )
         await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, told)
-        return unit.refused_bind.wait(action.job_id, now)
+        return refused.wait(action.job_id, now)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
         """What became of a binding that was sent before, where neither its answer nor a look told:
@@ -528,7 +525,8 @@ class Executor:
         unit.bound[action.pod.uid] = action.target
         # Without an end nothing was written: one that its pod brought along is still to go.
         unit.recorded, unit.ends_at = action.job_id, action.ends_at or None
-        unit.setbacks, unit.unfit_since, unit.refused_bind = 0, None, None
+        unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None
+        unit.unfit_since = None
         unit.bound_at = unit.tried_at = self._clock()
         if unit.job is not None and unit.job.allocated_at:
             seconds = unit.bound_at - unit.job.allocated_at
@@ -619,9 +617,10 @@ class Executor:
         await self._teller.patch(unit, annotations={JOB_ID: None})
         self._units.set_job(unit, None)
         self._units.binding.pop(unit.key, None)
-        unit.recorded = unit.unfit_since = unit.refused = None
-        unbindable = unit.refused_bind is not None
-        self._set_back(unit, first=_REFUSED_SECONDS if unbindable else _FIRST_SETBACK_SECONDS)
+        unit.recorded = unit.unfit_since = None
+        unit.refusals.submit = unit.refusals.submit.whatever()
+        unbindable = unit.refusals.bind is not None
+        self._set_back(unit, None, _REFUSALS if unbindable else _SETBACKS)
         text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 

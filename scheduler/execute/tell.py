@@ -13,6 +13,7 @@ from scheduler.core.budgets import Budgets
 from scheduler.core.facts import Remark
 from scheduler.core.naming import JOB_ID
 from scheduler.core.reasons import MEANINGS, NO_ANSWER_YET, Reason
+from scheduler.core.refused import NEVER, Pauses
 from scheduler.kube.api import Condition, KubeApi, Refused, condition
 from scheduler.kube.clip import clipped
 from scheduler.kube.recorder import ObjectRef, Recorder
@@ -25,6 +26,8 @@ log = structlog.get_logger(__name__)
 # An outage concerns all pods at once, and what is said of it must leave room for other Events.
 # So many at once, and then one each so many seconds.
 _OUTAGE_EVENTS: Final = (20, 0.2)
+# Between two tries of what the API server refuses to have written on a pod.
+_WRITES: Final = Pauses(5.0, 300.0)
 
 
 # What is told of several problems fits into one condition.
@@ -146,9 +149,10 @@ class Teller:
             unit.namespace, unit.name, unit.key, conditions=conditions, annotations=annotations
         )
         if not isinstance(patched, Refused):
-            unit.status_pause.taken()
+            unit.refusals.write = NEVER
             return True
-        unit.status_pause.refused(self._clock())
+        pause = unit.refusals.write.again(None, _WRITES, now=self._clock())
+        unit.refusals.write = pause
         self.warn(unit, Reason.STATUS_REFUSED, _unwritten(patched, conditions, annotations))
         return False
 
@@ -168,7 +172,7 @@ class Teller:
         job_id = None if unit.job is None else unit.job.job_id
         annotations = {} if job_id is None else {JOB_ID: str(job_id)}
         if not await self.patch(unit, conditions=(told,), annotations=annotations):
-            return max(0.0, unit.status_pause.until - now)
+            return max(0.0, unit.refusals.write.until - now)
         unit.recorded = job_id or unit.recorded
         unit.told, unit.told_reason = (told.reason, told.message), reason
         unit.told_at = now
@@ -186,7 +190,7 @@ class Teller:
         """For how many seconds the condition has to keep its wording: if its reason stays, or where
         the API server has just refused to have it written.
         """
-        until = unit.status_pause.until
+        until = unit.refusals.write.until
         if unit.told_reason == reason:
             until = max(until, unit.told_at + self._condition_seconds)
         return until - self._clock()

@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import TakeBack
-from scheduler.core.backoff import doubled
 from scheduler.core.naming import JOB_ID, Owner, stands_for
 from scheduler.core.reasons import Reason
+from scheduler.core.refused import Pauses
 from scheduler.execute.canceller import Canceller
 from scheduler.execute.tell import Teller
 from scheduler.kube.api import KubeApi
@@ -22,8 +22,7 @@ from slurmapi import Job, SlurmClient, SlurmNoSuchJob
 log = structlog.get_logger(__name__)
 
 # Until an administrator has mended the plugin, each try costs Slurm a job for nothing.
-_FIRST_SECONDS: Final = 60.0
-_LONGEST_SECONDS: Final = 1800.0
+_PAUSES: Final = Pauses(60.0, 1800.0)
 
 
 class Untagged:
@@ -67,11 +66,10 @@ class Untagged:
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
         self._units.set_job(unit, None)
-        unit.recorded = unit.unfit_since = unit.refused = None
-        pause = doubled(_FIRST_SECONDS, unit.setbacks, longest_seconds=_LONGEST_SECONDS)
-        unit.setbacks += 1
-        unit.submit_at = self._clock() + pause
-        await self._tell(unit, action.job_id, pause)
+        unit.recorded = unit.unfit_since = None
+        former = unit.refusals.submit.whatever()
+        unit.refusals.submit = former.again(None, _PAUSES, now=self._clock())
+        await self._tell(unit, action.job_id, _PAUSES.after(unit.refusals.submit.count))
 
     async def _read(self, action: TakeBack) -> Job | None:
         """The very job, as it is now; None where it is gone, or the id is another's."""

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from annotations import JobRequest
 from scheduler.core.actions import Update
-from scheduler.core.backoff import doubled
 from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
 from scheduler.core.naming import Owner, OwnerTag, read_tag
 from scheduler.core.reasons import Reason
+from scheduler.core.refused import NEVER, Pauses
 from scheduler.execute.trial import Trial
 from scheduler.slurm.look import look
 from scheduler.slurm.ownership import own_placeholder, still_own
@@ -29,8 +29,8 @@ from slurmapi import BaseState, Job, SlurmClient, SlurmRefused
 
 log = structlog.get_logger(__name__)
 
-_FIRST_SECONDS: Final = 30.0
-_LONGEST_SECONDS: Final = 300.0
+# Between two tries of what Slurm has refused.
+_PAUSES: Final = Pauses(30.0, 300.0)
 
 
 @dataclass(slots=True)
@@ -170,14 +170,11 @@ class Updater:
 
     def _remember(self, unit: Unit, request: JobRequest, outcome: _Outcome) -> None:
         if not outcome.refused:
-            unit.update_refusals, unit.update_refused, unit.untaken = 0, None, ""
+            unit.refusals.update = NEVER
             return
-        if unit.update_refused != request:
-            unit.update_refusals = 0
-        pause = doubled(_FIRST_SECONDS, unit.update_refusals, longest_seconds=_LONGEST_SECONDS)
-        unit.update_refusals += 1
-        unit.update_refused, unit.update_at = request, self._clock() + pause
-        unit.untaken = _refusals(request, outcome.refused)
+        why = _refusals(request, outcome.refused)
+        former = unit.refusals.update
+        unit.refusals.update = former.again(request, _PAUSES, now=self._clock(), why=why)
 
 
 def _groups(action: Update) -> list[list[str]]:

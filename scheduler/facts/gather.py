@@ -132,13 +132,14 @@ class Look:
         request, remarks, refused = ((), (), ()) if pod is None else self._read(pod, unit, bulky)
         if pod is not None and not pod.spec.node_name and bulky is None:
             request, remarks = self._required(pod, request, remarks)
-        corrected = unit.refused not in {None, request}
+        refusals = unit.refusals
+        corrected = refusals.submit.request not in {None, request}
         read = pod if bulky is None else None
         uncompared = self._uncompared(unit, read)
         survey = UNKNOWN if read is None or read.spec.node_name else self._surroundings.survey(read)
         # What is refused is bound to no Node: whether it would fit there is not asked.
         places = self._places(unit, read, compared=uncompared is None)
-        update_refused = unit.update_refused is not None and unit.update_refused == request
+        edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
@@ -152,19 +153,19 @@ class Look:
             ),
             nodes=places,
             in_way=self._in_way(unit, pod, places),
-            submit_at=0.0 if corrected else unit.submit_at,
+            submit_at=0.0 if corrected else refusals.submit.until,
             held_until=0.0 if unit.forerunner is None else unit.forerunner.until,
             held_why="" if unit.forerunner is None else unit.forerunner.told,
-            update_at=unit.update_at if update_refused else 0.0,
-            readmit_at=unit.readmit_at,
-            readmit_refused=unit.readmit_refused,
-            untaken=unit.untaken if update_refused else "",
+            update_at=refusals.update.until if edit_refused else 0.0,
+            readmit_at=refusals.readmit.until,
+            readmit_refused=refusals.readmit.request or "",
+            untaken=refusals.update.why if edit_refused else "",
             unfit_since=unit.unfit_since,
             unlisted=self._nodes.unlisted,
             uncompared_since=uncompared,
             excluded=self._excluded(unit, survey),
             nowhere="" if unit.job is not None else survey.nowhere,
-            refused_bind=unit.refused_bind,
+            refused_bind=refusals.bind,
             bound_by_us=self._bound_by_us(pod, unit),
             unrecorded=self._unrecorded(unit),
             unjudged=not self._rulebook.knows(unit.namespace),
@@ -190,7 +191,7 @@ class Look:
         """Where the pod takes no annotation now, its binding brings it along, and a census finds
         the job until then.
         """
-        if unit.job is None or self._clock() < unit.status_pause.until:
+        if unit.job is None or self._clock() < unit.refusals.write.until:
             return False
         return unit.job.job_id != unit.recorded
 

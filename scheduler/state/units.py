@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from annotations import JobRequest
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
 from scheduler.core.pace import FRESH_SECONDS
 from scheduler.core.reasons import Reason
-from scheduler.core.refusedbind import RefusedBind
 from scheduler.core.succession import Forerunner
 from scheduler.core.tenure import Tenure
 from scheduler.state.exclusions import Exclusions
 from scheduler.state.lingering import Remains
-from scheduler.state.write_pause import WritePause
+from scheduler.state.refusals import Refusals
 from slurmapi.model import BaseState, Job, JobState
 
 # Slurm's times are whole seconds: of two that are cut off the difference is off by less than one.
@@ -143,37 +141,20 @@ class Unit:
     """The job id on the pod, as last written or first seen."""
     submitting: bool = False
     """A submit is under way, with all that belongs to it: its job is no leftover."""
-    submit_at: float = 0.0
-    setbacks: int = 0
-    """Early ends and refusals in a row; they space out the next submits."""
+    refusals: Refusals = field(default_factory=Refusals)
     judged_by: int | None = None
     """The version of the policy by which its job was asked for or updated last; None where a former
     process did."""
-    refused: JobRequest | None = None
-    """What Slurm refused last: what is submitted after an edit waits for nothing."""
     forerunner: Forerunner | None = None
     """In whose place its pod came, where that one ended too soon."""
     tried_at: float | None = None
     """When this process first asked for a job for it, and then when it bound it; None before."""
     over: bool = False
     """Whether the end of its pod has been noticed."""
-    update_at: float = 0.0
-    update_refusals: int = 0
-    """Refused updates in a row; they space out the next ones."""
-    readmit_at: float = 0.0
-    readmit_refusals: int = 0
-    readmit_refused: str = ""
-    """The digest of the excluded nodes that Slurm did not take last (they may be all it has), empty
-    for none; refusals in a row space out the next."""
-    untaken: str = ""
-    update_refused: JobRequest | None = None
     ends_at: str | None = None
     """What was last written on the pod about its end, None where nothing was."""
     unfit_since: float | None = None
     exclusions: Exclusions = field(default_factory=Exclusions)
-    refused_bind: RefusedBind | None = None
-    """What the API server said last, until it lets the pod be bound."""
-    status_pause: WritePause = field(default_factory=WritePause)
     waiting: bool = True
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
     told: tuple[str, str] = ("", "")

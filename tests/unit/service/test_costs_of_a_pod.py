@@ -54,7 +54,7 @@ async def test_nodes_that_slurm_does_not_let_be_excluded_are_not_kept_by_name(
         unit.exclusions.add("n1", "it is cordoned", now=asyncio.get_running_loop().time())
         service.queue.add(UID)
         await asyncio.sleep(60)
-    assert unit.readmit_refusals > 0
+    assert unit.refusals.readmit.count > 0
     # The Events that tell of it are the recorder's, which in this service are all kept.
     assert cost.kept_bytes < MOST_POD_BYTES
 

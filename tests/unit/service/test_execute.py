@@ -22,6 +22,7 @@ from scheduler.core.actions import (
 from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.naming import JOB_ID, NODES, Owner, OwnerTag, read_tag
 from scheduler.core.reasons import Reason
+from scheduler.core.refused import NEVER
 from scheduler.kube.errors import KubeInterrupted
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import (
@@ -189,7 +190,7 @@ async def test_setbacks_space_out_submits_up_to_a_bound(service, slurm, unit):
     for _ in range(8):
         slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
         await service.executor.do(unit, SUBMIT)
-        pauses.append(unit.submit_at - asyncio.get_running_loop().time())
+        pauses.append(unit.refusals.submit.until - asyncio.get_running_loop().time())
     assert pauses[0] <= 30
     assert 225 <= pauses[-1] <= 300
     assert max(pauses) <= 300
@@ -330,11 +331,11 @@ async def test_refused_exclusions_are_told_once_for_each_message_and_spaced_out(
     for _ in range(5):
         slurm.fail["update"].append(SlurmInvalid("no", error_number=2014, status=422))
         await service.executor.do(unit, Readmit(1, ("n1",)))
-        pauses.append(round(unit.readmit_at - asyncio.get_running_loop().time()))
+        pauses.append(round(unit.refusals.readmit.until - asyncio.get_running_loop().time()))
     assert pauses == [30, 60, 120, 240, 300]
     assert service.recorder.reasons().count("UpdateRefused") == 1
     await service.executor.do(unit, Readmit(1, ("n1",)))
-    assert (unit.readmit_refusals, unit.readmit_refused) == (0, "")
+    assert unit.refusals.readmit is NEVER
 
 
 # --- end ------------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ async def test_dropped_job_is_forgotten_and_the_next_submit_waits(service, unit)
     await service.executor.do(unit, DropJob(7, "it was preempted"))
     assert unit.job_facts() == NoJob()
     assert service.units.job_ids() == []
-    assert unit.submit_at > asyncio.get_running_loop().time()
+    assert unit.refusals.submit.until > asyncio.get_running_loop().time()
     assert service.recorder.reasons() == ["PlaceholderLost"]
 
 
