@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from scheduler.config.settings import Settings, SettingsError
@@ -17,6 +18,7 @@ from scheduler.hooks.secrets import SecretError, Secrets
 from scheduler.listen.listener import HOOKS, HOOKS_TLS, Listener
 from scheduler.nodes.presence import Presence
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
 from scheduler.slurm.pulse import SlurmWatch
 from scheduler.state.units import Units
 from slurmapi import SlurmClient
@@ -51,7 +53,7 @@ class Hooks:
             prolog=prolog,
             clock=clock,
         )
-        self._fresh = FreshStates(watch.look_now)
+        self._fresh = FreshStates(partial(watch.look_now, cause=WakeCause.HOOK))
         self._guard = Guard(
             client,
             units=units,

@@ -54,6 +54,15 @@ def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
     return Decode(_page(decode.page, kept), _event(decode.event, kept))
 
 
+def edited(old: Pod, new: Pod) -> bool:
+    """Whether an annotation has changed that is not one of the scheduler's own records."""
+    before, after = old.metadata.annotations, new.metadata.annotations
+    if before == after:
+        return False
+    changed = before.items() ^ after.items()
+    return any(key not in _RECORDS for key, _ in changed)
+
+
 def _page(
     decode: Callable[[bytes], ItemList[Pod]], prefixes: tuple[str, ...]
 ) -> Callable[[bytes], ItemList[Pod]]:

@@ -67,7 +67,9 @@ class Controller:
             await asyncio.sleep(0)
 
     async def _reconcile(self, key: str, lowest: Level) -> None:
-        with bound_contextvars(uid=key, **self._names(key)):
+        cause = ",".join(self._queue.causes(key))
+        # What people call the pod, and why it is looked at, for each line that this pass logs.
+        with bound_contextvars(uid=key, cause=cause, **self._names(key)):
             try:
                 again = await self._passes(key, lowest)
             except (KubeError, SlurmError) as error:
@@ -79,7 +81,7 @@ class Controller:
                 self._next(key, again)
 
     def _names(self, key: str) -> dict[str, str]:
-        """What people call the pod, for each line of the log that this pass writes."""
+        """The pod's namespace and name; nothing where there is no pod."""
         pod = self._look.pod(key)
         if pod is None:
             return {}
@@ -103,7 +105,7 @@ class Controller:
             if again != 0.0:
                 return again
             if self._queue.level(key) > lowest:
-                self._queue.add(key)
+                self._queue.add(key, *self._queue.causes(key))
                 return None
         return 0.0
 
@@ -115,7 +117,9 @@ class Controller:
         unit.waiting = not any(pod.stage in _SETTLED for pod in facts.pods)
         if unit.waiting:
             self._teller.remark(unit, facts.remarks)
-        return await self._do(unit, decide(facts, self._clock()))
+        actions = decide(facts, self._clock())
+        log.debug("unit decided", actions=[type(it).__name__ for it in actions])
+        return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
         """All actions in order; the soonest wish to look again counts."""

@@ -2,8 +2,8 @@
 
 A key is added, worked on by one worker at a time, and marked done. Added a thousand times before a
 worker takes it, it runs once; added while it is being worked on, it runs once more afterwards
-(the *dirty* and *processing* sets). Nothing about why a key was added is kept, but how urgent it is
-by now decides in which lane it waits: a key that is added again while it waits may come sooner.
+(the *dirty* and *processing* sets). How urgent a key is by now decides in which lane it waits: a
+key that is added again while it waits may come sooner. Why it was added is kept for the log alone.
 
 What a worker does for one tenant may take long, and a worker cannot be taken away from it. So a
 tenant has no more of the workers that serve a level than remain free: half of them where nobody
@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.core.backoff import doubled
+from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
@@ -99,6 +100,10 @@ class WorkQueue(Generic[K]):
         self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, tenant=self._tenant)
         self._dirty: dict[K, float] = {}  # key -> when it was added
         self._processing: dict[K, float] = {}  # key -> when a worker took it
+        # Each cause once, in the order in which they came: of the keys that are dirty, and of those
+        # that are being worked on.
+        self._causes: dict[K, tuple[WakeCause, ...]] = {}
+        self._causes_of_work: dict[K, tuple[WakeCause, ...]] = {}
         self._holders: dict[K, tuple[Hashable, int]] = {}
         # How many workers a tenant has, by the lowest level that they take.
         self._held: Counter[tuple[Hashable, int]] = Counter()
@@ -117,17 +122,20 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, key: K) -> None:
-        """Ask for one look at the key. One that is waiting already waits where it is urgent by now;
-        after shut-down nothing is added.
+    def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
+        """Ask for one look at the key, because of these causes. A key that waits already moves to
+        the lane of its present level, and keeps its earlier causes too. After `shut_down` nothing
+        is added.
         """
         if self._shut_down:
             return
         if key in self._dirty:
+            self._merge(key, (cause, *more))
             if key not in self._processing:
                 self._enqueue(key)
             return
         self._dirty[key] = asyncio.get_running_loop().time()
+        self._causes[key] = (cause, *more)
         if self._metrics is not None:
             self._metrics.added()
         if key not in self._processing:
@@ -140,7 +148,7 @@ class WorkQueue(Generic[K]):
         if self._metrics is not None:
             self._metrics.retried()
         if seconds <= 0:
-            self.add(key)
+            self.add(key, self._cause_of_delay(key))
             return
         soonest = max(seconds, _SOONEST_SECONDS)
         self._delays.put(key, asyncio.get_running_loop().time() + soonest)
@@ -167,6 +175,12 @@ class WorkQueue(Generic[K]):
         """How often the key was added rate-limited since it was last forgotten."""
         return self._failures.get(key, 0)
 
+    def causes(self, key: K) -> tuple[WakeCause, ...]:
+        """Why the key that is being worked on was added, each cause once and the first one first;
+        empty for any other key.
+        """
+        return self._causes_of_work.get(key, ())
+
     def level(self, key: K) -> int:
         """How urgent the key is now."""
         return self._level(key)
@@ -183,6 +197,7 @@ class WorkQueue(Generic[K]):
         now = asyncio.get_running_loop().time()
         waited = now - self._dirty.pop(key)
         self._processing[key] = now
+        self._causes_of_work[key] = self._causes.pop(key)
         holder = self._holders[key] = self._tenant(key), lowest
         self._held[holder] += 1
         self._rouse()  # whoever was woken for what was taken here
@@ -197,6 +212,7 @@ class WorkQueue(Generic[K]):
         started = self._processing.pop(key, None)
         if started is None:
             return
+        del self._causes_of_work[key]
         holder = self._holders.pop(key)
         self._held[holder] -= 1
         if not self._held[holder]:
@@ -243,6 +259,11 @@ class WorkQueue(Generic[K]):
             unfinished_seconds=sum(running),
             longest_seconds=max(running, default=0.0),
         )
+
+    def _merge(self, key: K, causes: tuple[WakeCause, ...]) -> None:
+        known = self._causes[key]
+        if causes != known:
+            self._causes[key] = tuple(dict.fromkeys(known + causes))
 
     def _enqueue(self, key: K) -> None:
         if not self._queue.put(key, self._level(key), self._dirty[key]):
@@ -307,8 +328,11 @@ class WorkQueue(Generic[K]):
 
     def _release(self) -> None:
         for key in self._delays.pop_due(asyncio.get_running_loop().time()):
-            self.add(key)
+            self.add(key, self._cause_of_delay(key))
         self._arm()
+
+    def _cause_of_delay(self, key: K) -> WakeCause:
+        return WakeCause.RETRY if key in self._failures else WakeCause.TIMER
 
 
 class _Delays(Generic[K]):

@@ -49,7 +49,7 @@ from scheduler.kube.neighbours import Neighbour
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
-from scheduler.kube.slim import slimmed
+from scheduler.kube.slim import edited, slimmed
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import (
     IDENTIFIED,
@@ -70,6 +70,7 @@ from scheduler.observe.clock import monotonic
 from scheduler.observe.loop import watch_loop
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.trouble import Trouble
+from scheduler.observe.wake import WakeCause
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.policy.watch import PolicyWatch
@@ -177,7 +178,7 @@ class App:
             binding=self._units.binding,
             on_change=self._room_changed,
             on_volumes=self._volumes_changed,
-            on_ready=self._queue.add,
+            on_ready=self._compared,
             clock=monotonic,
         )
         self._policy = self._build_policy(kube, policy)
@@ -211,7 +212,7 @@ class App:
             ),
             slurm_node=lambda unit: self._look.slurm_node(unit),  # noqa: PLW0108 - made later
             unexplained=lambda: self._look.unexplained(),  # noqa: PLW0108 - made later
-            on_change=self._queue.add,
+            on_change=self._counted,
             clock=monotonic,
             metrics=metrics,
         )
@@ -521,19 +522,27 @@ class App:
         self._coverage.begin()
         self._begun.set()
         for pod in self._pod_store:
-            self._queue.add(pod.metadata.uid)
+            self._queue.add(pod.metadata.uid, WakeCause.START)
             self._owner_hints.see(pod)
         self._watch.hurry()
         if told := self._election.told():
             about, text = told
             self._recorder.record(about, type="Normal", reason="LeaderElection", message=text)
 
-    def _wake(self, key: str) -> None:
+    def _wake(self, key: str, cause: WakeCause) -> None:
         """There is news of a unit, or may be."""
         if self._election.elected.is_set():
-            self._queue.add(key)
+            self._queue.add(key, cause)
         else:
             self._standby.follow(key)
+
+    def _compared(self, key: str) -> None:
+        """A pod that waited to be compared with the Nodes was."""
+        self._queue.add(key, WakeCause.NODES)
+
+    def _counted(self, key: str) -> None:
+        """The census knows more of a unit's job."""
+        self._queue.add(key, WakeCause.CENSUS)
 
     async def _mapped(self) -> None:
         """The pods are known, and where a Slurm node's pods would be."""
@@ -594,7 +603,8 @@ class App:
             self._look.parting(pod)
             if old is None and self._election.elected.is_set():
                 self._owner_hints.see(pod)
-            self._wake(pod.metadata.uid)
+            edit = old is not None and new is not None and edited(old, new)
+            self._wake(pod.metadata.uid, WakeCause.EDIT if edit else WakeCause.WATCH)
 
     def _doubt_pods(self) -> None:
         """Have them listed anew: one is there that the last list lacked."""
@@ -609,26 +619,26 @@ class App:
         read_anew, self._gpu_types = types != self._gpu_types, types
         for unit in self._units:
             if read_anew or unit.job is None:
-                self._wake(unit.key)
+                self._wake(unit.key, WakeCause.NODES)
 
     def _room_changed(self) -> None:
         """Other pods have come or gone: some pod that no Node could take may go somewhere."""
         for unit in self._units:
             if unit.job is None and unit.told_reason == Reason.NO_NODE_FITS:
-                self._wake(unit.key)
+                self._wake(unit.key, WakeCause.NODES)
 
     def _volumes_changed(self) -> None:
         """Pods that wait for a claim to be bound may be served now."""
         for pod in self._pod_store:
             if not pod.spec.node_name and claims_of(pod):
-                self._wake(pod.metadata.uid)
+                self._wake(pod.metadata.uid, WakeCause.NODES)
 
     def _namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
         """Its labels may be others, or known at last."""
         if new is not None:
             for pod in self._pod_store:
                 if pod.metadata.namespace == new.metadata.name and not pod.finished:
-                    self._wake(pod.metadata.uid)
+                    self._wake(pod.metadata.uid, WakeCause.POLICY)
 
     def _created(self, uid: str) -> datetime | None:
         pod = self._pod_store.get(uid)
@@ -638,12 +648,12 @@ class App:
         """What was refused may be allowed now, and the other way round."""
         for pod in self._pod_store:
             if not pod.finished:
-                self._wake(pod.metadata.uid)
+                self._wake(pod.metadata.uid, WakeCause.POLICY)
 
     def _kill_wait_changed(self, seconds: int | None) -> None:
         self._look.use_kill_wait(seconds)
         for unit in self._units:
-            self._wake(unit.key)
+            self._wake(unit.key, WakeCause.KILL_WAIT)
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:
         return self._hooks.job_environment(unit, kill_wait_seconds=self._kill_wait.seconds)

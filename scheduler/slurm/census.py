@@ -25,6 +25,7 @@ import structlog
 
 from scheduler.core.naming import Owner, OwnerTag, read_tag, stands_for
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look
@@ -283,6 +284,7 @@ class Census:
             namespace=unit.namespace,
             pod=unit.name,
             uid=unit.key,
+            cause=WakeCause.CENSUS,
             job_id=job.job_id,
         )
         self._on_change(unit.key)
@@ -328,6 +330,7 @@ class Census:
             namespace=unit.namespace,
             pod=unit.name,
             uid=unit.key,
+            cause=WakeCause.CENSUS,
             job_id=loser,
             failed=bool(failures),
         )
@@ -354,6 +357,7 @@ class Census:
             namespace=unit.namespace,
             pod=unit.name,
             uid=unit.key,
+            cause=WakeCause.CENSUS,
             job_id=job_id,
         )
 

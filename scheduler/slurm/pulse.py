@@ -19,6 +19,7 @@ from scheduler.core.backoff import doubled
 from scheduler.core.doubt import FIRST
 from scheduler.core.pending import reasoned
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
 from scheduler.slurm.boots import Boots
 from scheduler.slurm.look import look
 from scheduler.state.units import Placeholder, Unit, Units
@@ -70,9 +71,9 @@ _DOUBTED_PER_SECOND: Final = 8.0
 
 
 class SlurmWatch:
-    """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key.
-    Where another process leads it only asks whether Slurm is there. `on_pulse` gets what each pulse
-    failed with, None where Slurm answered.
+    """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key and
+    what led to the news of it. While another process leads, it only asks whether Slurm is there.
+    `on_pulse` gets the error with which a pulse failed, and None when Slurm answered.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class SlurmWatch:
         client: SlurmClient,
         *,
         units: Units,
-        on_change: Callable[[str], None],
+        on_change: Callable[[str, WakeCause], None],
         clock: Callable[[], float],
         fast_seconds: float,
         idle_seconds: float,
@@ -102,6 +103,7 @@ class SlurmWatch:
         self._boots = Boots(client, clock=clock)
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # an older answer must never come after a newer one
+        self._asked_for = WakeCause.PULSE  # why the answer was asked for that is being read
         self._failures = 0
         self._reasons = _Allowance(_REASONS_PER_SECOND)
         self._warnings = _Allowance(running_looks_per_second)
@@ -116,12 +118,16 @@ class SlurmWatch:
         """A unit has begun to wait: do not sit out an idle interval."""
         self._hurry.set()
 
-    async def look_now(self, job_ids: list[int]) -> dict[int, JobState]:
-        """The states of these jobs, asked for now, and taken as a pulse takes them.
+    async def look_now(
+        self, job_ids: list[int], *, cause: WakeCause = WakeCause.PULSE
+    ) -> dict[int, JobState]:
+        """The states of these jobs, asked for now because of `cause`, and taken as a pulse takes
+        them.
 
         Raises SlurmError.
         """
         async with self._asking:
+            self._asked_for = cause
             claimed = {job_id for job_id in job_ids if self._claimed(job_id)}
             known = [job_id for job_id in job_ids if job_id not in claimed]
             asked = self._clock()
@@ -168,7 +174,7 @@ class SlurmWatch:
         for unit in self._units.by_job(job_id):
             if unit.job is not None and unit.job.claimed:
                 unit.job.refuted = True
-                self._on_change(unit.key)
+                self._on_change(unit.key, self._asked_for)
 
     async def run(self) -> None:
         """Pulse for ever; end it by cancelling."""
@@ -284,7 +290,7 @@ class SlurmWatch:
         """The list lacks it: a doubt only, which looks at the job must confirm."""
         if job.missing == 0:
             job.missing, job.missed_at = FIRST, self._clock()
-            self._on_change(unit.key)
+            self._on_change(unit.key, self._asked_for)
 
     def _changed(self, unit: Unit, job: Placeholder, state: JobState) -> None:
         job.state = state
@@ -297,7 +303,7 @@ class SlurmWatch:
             if job.submitted_at:
                 seconds = job.allocated_at - job.submitted_at
                 self._metrics.stage_seconds.labels("allocated").observe(seconds)
-        self._on_change(unit.key)
+        self._on_change(unit.key, self._asked_for)
 
     async def _looks(self) -> None:
         """Look at the few jobs of each kind that were not looked at for longest."""
@@ -324,7 +330,7 @@ class SlurmWatch:
                     raise
                 log.debug("job cannot be read", job_id=job.job_id, error=str(error))
             if unit.waiting or job.missing or job.record != before:
-                self._on_change(unit.key)
+                self._on_change(unit.key, WakeCause.PULSE)
             if self._clock() >= until:
                 return
 

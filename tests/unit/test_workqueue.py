@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.workqueue import PATIENCE_SECONDS, QueueShutDown, WorkQueue
 
 pytestmark = pytest.mark.looptime
@@ -26,18 +27,18 @@ async def taken(queue: WorkQueue[str], count: int) -> list[str]:
 async def test_keys_come_in_the_order_they_were_added() -> None:
     queue = WorkQueue[str]()
     for key in "abc":
-        queue.add(key)
+        queue.add(key, WakeCause.WATCH)
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
 
 
 async def test_tenants_take_turns_and_keys_of_one_come_in_order() -> None:
     queue = WorkQueue[str](levels=2, level=lambda key: len(key) - 2, tenant=lambda key: key[0])
     for key in ("a1", "a2", "a3", "b1", "c1", "b2", "a41"):
-        queue.add(key)
+        queue.add(key, WakeCause.WATCH)
     assert await taken(queue, 1) == ["a1"]
-    queue.add("d1")
+    queue.add("d1", WakeCause.WATCH)
     assert await taken(queue, 5) == ["b1", "c1", "a2", "d1", "b2"]
-    queue.add("b1")
+    queue.add("b1", WakeCause.WATCH)
     assert await taken(queue, 3) == ["a3", "b1", "a41"]
 
 
@@ -45,10 +46,10 @@ async def test_key_that_becomes_urgent_leaves_its_place_to_the_next_of_its_tenan
     levels = {"a1": 1, "a2": 1, "b1": 1}
     queue = WorkQueue[str](levels=2, level=levels.__getitem__, tenant=lambda key: key[0])
     for key in levels:
-        queue.add(key)
+        queue.add(key, WakeCause.WATCH)
     levels["b1"] = levels["a1"] = 0
-    queue.add("b1")
-    queue.add("a1")
+    queue.add("b1", WakeCause.WATCH)
+    queue.add("a1", WakeCause.WATCH)
     assert await taken(queue, 3) == ["b1", "a1", "a2"]
     assert len(queue) == 0
 
@@ -69,7 +70,7 @@ def shared(keys: str, levels: int = 1) -> WorkQueue[str]:
     """With keys such as `a1` of tenant a and level 1, each named further."""
     queue = WorkQueue[str](levels=levels, level=lambda key: int(key[1]), tenant=lambda key: key[0])
     for key in keys.split():
-        queue.add(key)
+        queue.add(key, WakeCause.WATCH)
     return queue
 
 
@@ -129,8 +130,8 @@ async def test_what_waits_at_the_end_is_handed_out_whoever_has_it() -> None:
 async def test_key_added_many_times_runs_once() -> None:
     queue = WorkQueue[str]()
     for _ in range(1000):
-        queue.add("a")
-    queue.add("b")
+        queue.add("a", WakeCause.WATCH)
+    queue.add("b", WakeCause.WATCH)
     assert len(queue) == 2
     assert await queue.get() == "a"
     assert await queue.get() == "b"
@@ -147,10 +148,10 @@ async def test_delay_below_the_resolution_of_the_clock_passes() -> None:
 
 async def test_key_added_while_processed_runs_once_more_and_only_after_done() -> None:
     queue = WorkQueue[str]()
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
     await queue.get()
-    queue.add("a")
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
+    queue.add("a", WakeCause.WATCH)
     assert len(queue) == 0
     queue.done("a")
     assert await queue.get() == "a"
@@ -160,7 +161,7 @@ async def test_key_added_while_processed_runs_once_more_and_only_after_done() ->
 
 async def test_done_without_get_is_harmless() -> None:
     queue = WorkQueue[str]()
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
     queue.done("a")
     assert await queue.get() == "a"
 
@@ -171,7 +172,7 @@ async def test_waiting_getters_are_served_one_key_each() -> None:
         tasks = [group.create_task(queue.get()) for _ in range(3)]
         await asyncio.sleep(1)
         for key in range(3):
-            queue.add(key)
+            queue.add(key, WakeCause.WATCH)
     assert sorted(task.result() for task in tasks) == [0, 1, 2]
 
 
@@ -181,7 +182,7 @@ async def test_key_given_to_a_cancelled_getter_goes_to_another() -> None:
         first = group.create_task(queue.get())
         second = group.create_task(queue.get())
         await asyncio.sleep(1)
-        queue.add("a")  # wakes the first
+        queue.add("a", WakeCause.WATCH)  # wakes the first
         first.cancel()
     assert second.result() == "a"
 
@@ -191,7 +192,7 @@ async def test_cancelled_getter_takes_nothing() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await queue.get()
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
     assert await queue.get() == "a"
 
 
@@ -223,7 +224,7 @@ async def test_of_several_delays_the_earliest_counts(delays: tuple[float, float]
 async def test_delayed_key_does_not_hold_back_an_immediate_one() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 10)
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
     start = now()
     await queue.get()
     assert now() == start
@@ -270,10 +271,10 @@ async def test_jitter_only_shortens() -> None:
 
 async def test_shut_down_hands_out_what_waits_and_ignores_what_comes() -> None:
     queue = WorkQueue[str]()
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
     queue.add_after("b", 1)
     queue.shut_down()
-    queue.add("c")
+    queue.add("c", WakeCause.WATCH)
     queue.add_after("d", 0)
     assert queue.shutting_down
     assert await queue.get() == "a"
@@ -300,7 +301,7 @@ async def test_shut_down_ends_waiting_getters() -> None:
 async def test_drain_waits_for_what_is_waiting_and_processed() -> None:
     queue = WorkQueue[str]()
     for key in "ab":
-        queue.add(key)
+        queue.add(key, WakeCause.WATCH)
 
     async def worker() -> None:
         for _ in range(2):
@@ -323,7 +324,7 @@ async def test_drain_of_an_idle_queue_returns_at_once() -> None:
 async def test_statistics_tell_of_work_under_way() -> None:
     queue = WorkQueue[str]()
     for key in "abc":
-        queue.add(key)
+        queue.add(key, WakeCause.WATCH)
     await queue.get()
     await asyncio.sleep(3)
     await queue.get()
@@ -358,8 +359,8 @@ class Metrics:
 async def test_metrics_hear_what_client_go_tells() -> None:
     metrics = Metrics()
     queue = WorkQueue[str](metrics=metrics)
-    queue.add("a")
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
+    queue.add("a", WakeCause.WATCH)
     await asyncio.sleep(2)
     await queue.get()
     await asyncio.sleep(3)
@@ -405,7 +406,10 @@ async def test_no_key_is_ever_processed_twice_at_once_nor_lost(workers: int) -> 
         for step in range(500):
             key = (step * 7) % 23
             wanted[key] = step
-            (queue.add, queue.add_rate_limited)[step % 2](key)
+            if step % 2:
+                queue.add_rate_limited(key)
+            else:
+                queue.add(key, WakeCause.WATCH)
             await asyncio.sleep(0.003 * (step % 3))
         await asyncio.sleep(100)
         await queue.drain()
@@ -414,13 +418,13 @@ async def test_no_key_is_ever_processed_twice_at_once_nor_lost(workers: int) -> 
 
 async def test_abandoned_queue_hands_out_nothing_more() -> None:
     queue = WorkQueue[str]()
-    queue.add("a")
-    queue.add("b")
+    queue.add("a", WakeCause.WATCH)
+    queue.add("b", WakeCause.WATCH)
     assert await queue.get() == "a"
-    queue.add("a")
+    queue.add("a", WakeCause.WATCH)
     queue.abandon()
     queue.done("a")
-    queue.add("c")
+    queue.add("c", WakeCause.WATCH)
     with pytest.raises(QueueShutDown):
         await queue.get()
 
@@ -444,7 +448,7 @@ class Levelled:
     def add(self, keys: str, level: int) -> None:
         for key in keys:
             self.levels[key] = level
-            self.queue.add(key)
+            self.queue.add(key, WakeCause.WATCH)
 
     async def order(self, count: int, lowest: int | None = None) -> str:
         taken = [await self.queue.get(lowest) for _ in range(count)]
@@ -522,3 +526,49 @@ async def test_less_urgent_keys_do_not_starve() -> None:
     await asyncio.sleep(PATIENCE_SECONDS + 1)
     it.add("abcd", 0)
     assert await it.order(6) == "maxbcd"
+
+
+async def test_causes_of_one_key_are_kept_once_each_in_the_order_they_came() -> None:
+    queue = WorkQueue[str]()
+    for cause in (WakeCause.WATCH, WakeCause.WATCH, WakeCause.PULSE, WakeCause.WATCH):
+        queue.add("a", cause)
+    queue.add("b", WakeCause.HOOK)
+    await queue.get()
+    assert queue.causes("a") == (WakeCause.WATCH, WakeCause.PULSE)
+    assert queue.causes("b") == (), "nobody works on it yet"
+
+
+async def test_causes_that_come_during_the_work_are_those_of_the_next_time() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a", WakeCause.WATCH)
+    await queue.get()
+    queue.add("a", WakeCause.EDIT)
+    assert queue.causes("a") == (WakeCause.WATCH,)
+    queue.done("a")
+    assert queue.causes("a") == ()
+    await queue.get()
+    assert queue.causes("a") == (WakeCause.EDIT,)
+
+
+async def test_causes_that_are_passed_on_do_not_grow() -> None:
+    queue = WorkQueue[str]()
+    for _ in range(3):
+        for cause in WakeCause:
+            queue.add("a", cause)
+        await queue.get()
+        assert queue.causes("a") == tuple(WakeCause)
+        queue.add("a", *queue.causes("a"))
+        queue.done("a")
+
+
+async def test_delay_that_was_asked_for_is_told_from_a_pause_after_a_failure() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 1)
+    queue.add_rate_limited("b")
+    queue.add_after("c", 0)
+    causes = {}
+    for _ in range(3):
+        key = await queue.get()
+        causes[key] = queue.causes(key)
+        queue.done(key)
+    assert causes == {"a": (WakeCause.TIMER,), "b": (WakeCause.RETRY,), "c": (WakeCause.TIMER,)}

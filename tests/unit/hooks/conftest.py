@@ -52,7 +52,7 @@ class Scene:
         self.watch = SlurmWatch(
             client,
             units=self.units,
-            on_change=self.changed.append,
+            on_change=lambda key, _cause: self.changed.append(key),
             clock=clock,
             fast_seconds=0.25,
             idle_seconds=2.0,

@@ -9,13 +9,13 @@ import pytest
 
 from annotations import Rules
 from annotations.keys import DEFINITIONS
-from scheduler.core.naming import JOB_ID
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
 from scheduler.kube import slim
 from scheduler.kube.clip import MOST_BYTES as MOST_TEXT
 from scheduler.kube.clip import clipped
-from scheduler.kube.slim import slimmed
+from scheduler.kube.slim import edited, slimmed
 from scheduler.kube.store import Store
-from scheduler.kube.wire import PODS, Added, Pod
+from scheduler.kube.wire import PODS, Added, ObjectMeta, Pod
 from tests.support.costs import measured
 
 PREFIX = Rules().prefixes[0]
@@ -190,3 +190,21 @@ def test_long_text_is_cut_in_bytes_between_characters(text: str) -> None:
     cut = clipped(text)
     assert MOST_TEXT - 4 <= len(cut.encode()) <= MOST_TEXT
     assert cut.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({}, {}, False),
+        ({}, {JOB_ID: "7", NODES: "n1", ENDS_AT: "never"}, False),
+        ({JOB_ID: "7"}, {}, False),
+        ({}, {PREFIX + "comment": "new"}, True),
+        ({PREFIX + "comment": "old", JOB_ID: "7"}, {PREFIX + "comment": "new"}, True),
+        ({PREFIX + "comment": "old"}, {}, True),
+    ],
+)
+def test_edit_is_told_from_what_the_scheduler_writes_itself(
+    before: dict[str, str], after: dict[str, str], expected: bool
+) -> None:
+    old, new = (Pod(metadata=ObjectMeta(annotations=it)) for it in (before, after))
+    assert edited(old, new) is expected

@@ -11,6 +11,7 @@ import pytest
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.execute.placeholder import FIRST
 from scheduler.facts.claims import BEFORE_US
+from scheduler.observe.wake import WakeCause
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, SlurmDenied, SlurmGarbled, SlurmRefused
 from tests.unit.core.things import tag as tag_of
@@ -159,7 +160,7 @@ async def test_finished_pods_whose_jobs_are_gone_cost_one_request_for_all(
     assert slurm.calls["states"] <= 1
     assert slurm.calls.total() <= 8
     for uid in kube.pods:
-        service.queue.add(uid)  # as when all pods are looked at again
+        service.queue.add(uid, WakeCause.WATCH)  # as when all pods are looked at again
     await asyncio.sleep(5)
     assert len(service.units) == 0
     assert slurm.calls["job"] == 0

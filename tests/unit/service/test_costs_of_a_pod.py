@@ -10,6 +10,7 @@ from annotations import PREFIX, Problem
 from scheduler.execute.tell import problems_text
 from scheduler.kube.clip import MOST_BYTES
 from scheduler.kube.slim import MOST_BYTES as MOST_POD_BYTES
+from scheduler.observe.wake import WakeCause
 from slurmapi import SlurmInvalid
 from tests.support.costs import cpu_seconds, measured
 from tests.unit.service.tiny_kube import TinyKube
@@ -52,7 +53,7 @@ async def test_nodes_that_slurm_does_not_let_be_excluded_are_not_kept_by_name(
     slurm.fail["update"].extend(SlurmInvalid("no", error_number=2014, status=422) for _ in range(9))
     with measured() as cost:
         unit.exclusions.add("n1", "it is cordoned", now=asyncio.get_running_loop().time())
-        service.queue.add(UID)
+        service.queue.add(UID, WakeCause.WATCH)
         await asyncio.sleep(60)
     assert unit.refusals.readmit.count > 0
     # The Events that tell of it are the recorder's, which in this service are all kept.

@@ -9,6 +9,7 @@ import pytest
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.core.pace import UNFIT_SECONDS
 from scheduler.nodes.coverage import CLAIM_SECONDS
+from scheduler.observe.wake import WakeCause
 from slurmapi import BaseState
 from tests.unit.core.things import tag
 from tests.unit.service.tiny_kube import TinyKube
@@ -88,7 +89,7 @@ async def test_pod_is_not_bound_on_what_was_known_before_its_own_job_started(slu
     slurm.end(job_id, BaseState.PREEMPTED)
     slurm.start(new, node="n1")
     service.units.get(NEW).job.state = None  # have it looked at by itself
-    service.queue.add(NEW)
+    service.queue.add(NEW, WakeCause.WATCH)
     await asyncio.sleep(3)
     assert not is_bound(kube)
     slow.set()

@@ -12,6 +12,7 @@ from scheduler.core.reasons import Reason
 from scheduler.execute.editing import ALL, NAMESPACE, POD, POLICY, EditPace
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
 from scheduler.state.units import Unit
 from slurmapi import SlurmInvalid
 from tests.unit.policy.policies import policy
@@ -145,7 +146,7 @@ async def test_another_policy_reaches_all_pods_at_its_own_pace_and_charges_no_au
     before = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0
     service.rulebook.take(policy("rules: [{name: r, forced: {comment: from the site}}]"))
     for uid in kube.pods:
-        service.queue.add(uid)
+        service.queue.add(uid, WakeCause.WATCH)
     await asyncio.sleep(5)
     kube.edit("pod-0", {PREFIX + "nice": "2"})
     await asyncio.sleep(2)

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Identified, ObjectMeta
+from scheduler.observe.wake import WakeCause
 from slurmapi import BaseState
 from tests.unit.core.things import tag
 from tests.unit.policy.policies import PREFIX, policy
@@ -29,14 +30,14 @@ def take(service: Service, text: str) -> None:
     """Another policy is in force from now on."""
     service.rulebook.take(policy(text))
     for uid in service.kube.pods:
-        service.queue.add(uid)
+        service.queue.add(uid, WakeCause.WATCH)
 
 
 def label(kube: TinyKube, service: Service, **labels: str) -> None:
     """The namespace comes, or its labels change, and the watch shows it."""
     kube.namespaces.apply(Identified(ObjectMeta(name="ns", uid="n", labels=labels)))
     for uid in kube.pods:
-        service.queue.add(uid)
+        service.queue.add(uid, WakeCause.WATCH)
 
 
 def refusals(service: Service) -> dict[str, float]:
@@ -51,7 +52,7 @@ async def test_refused_value_is_told_with_all_that_is_wrong_and_counted_once(slu
     service.start()
     kube.create(UID, annotations={PREFIX + "account": "x", PREFIX + "timeout": "soon"})
     await asyncio.sleep(10)
-    service.queue.add(UID)
+    service.queue.add(UID, WakeCause.WATCH)
     await asyncio.sleep(10)
     told = kube.told(UID)
     assert told.reason == "SchedulingFailed"

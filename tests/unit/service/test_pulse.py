@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
 from scheduler.slurm.pulse import SlurmWatch
 from scheduler.state.units import Placeholder, Unit, Units
@@ -36,15 +37,20 @@ class Pulse:
 
     def __init__(self, slurm: TinySlurm) -> None:
         self.slurm, self.units, self.changed = slurm, Units(), list[str]()
+        self.causes: list[WakeCause] = []
         self.watch = SlurmWatch(
             cast("SlurmClient", slurm),
             units=self.units,
-            on_change=self.changed.append,
+            on_change=self._changed,
             clock=asyncio.get_running_loop().time,
             fast_seconds=FAST,
             idle_seconds=IDLE,
             metrics=Metrics(),
         )
+
+    def _changed(self, key: str, cause: WakeCause) -> None:
+        self.changed.append(key)
+        self.causes.append(cause)
 
     def add(self, *, waiting: bool = True) -> Unit:
         job_id = self.slurm.add()
@@ -250,7 +256,7 @@ async def test_ping_that_finds_no_controller_asks_why(slurm, pulse):
     watch = SlurmWatch(
         cast("SlurmClient", slurm),
         units=Units(),
-        on_change=lambda _key: None,
+        on_change=lambda _key, _cause: None,
         clock=asyncio.get_running_loop().time,
         fast_seconds=FAST,
         idle_seconds=IDLE,
@@ -381,7 +387,7 @@ async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulse):
     pulse.watch = SlurmWatch(
         cast("SlurmClient", slurm),
         units=pulse.units,
-        on_change=pulse.changed.append,
+        on_change=lambda key, _cause: pulse.changed.append(key),
         clock=lambda: loop.time() + stalled,
         fast_seconds=FAST,
         idle_seconds=IDLE,
@@ -426,3 +432,15 @@ async def test_answer_to_what_was_asked_before_a_failure_proves_nothing(slurm, p
         assert not unit.job.proven
         await asyncio.sleep(60)
     assert unit.job.proven
+
+
+async def test_news_say_whether_a_pulse_or_a_hook_brought_them(slurm, pulse):
+    unit = pulse.add()
+    slurm.start(unit.job.job_id)
+    async with pulse.running():
+        await asyncio.sleep(1)
+    assert set(pulse.causes) == {WakeCause.PULSE}
+    pulse.causes.clear()
+    slurm.end(unit.job.job_id, BaseState.CANCELLED)
+    await pulse.watch.look_now([unit.job.job_id], cause=WakeCause.HOOK)
+    assert pulse.causes == [WakeCause.HOOK]

@@ -63,7 +63,7 @@ async def test_slurm_is_only_asked_whether_it_is_there(slurm: TinySlurm) -> None
     watch = SlurmWatch(
         cast("SlurmClient", slurm),
         units=units,
-        on_change=lambda _key: None,
+        on_change=lambda _key, _cause: None,
         clock=asyncio.get_running_loop().time,
         fast_seconds=0.25,
         idle_seconds=2.0,

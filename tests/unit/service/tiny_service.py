@@ -44,6 +44,7 @@ from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
 from scheduler.policy.rulebook import Rulebook
 from scheduler.reconcile.controller import Controller, run_workers
 from scheduler.reconcile.urgency import Level, Urgency
@@ -143,7 +144,7 @@ class Service:
             in_scope=lambda _namespace: True,
             slurm_node=lambda unit: self.look.slurm_node(unit),  # noqa: PLW0108 - made later
             unexplained=lambda: self.look.unexplained(),  # noqa: PLW0108 - made later
-            on_change=self.queue.add,
+            on_change=lambda key: self.queue.add(key, WakeCause.CENSUS),
             clock=loop.time,
             metrics=metrics,
         )
@@ -170,7 +171,7 @@ class Service:
             own=kube.store,
             binding=self.units.binding,
             clock=loop.time,
-            on_ready=self.queue.add,
+            on_ready=lambda key: self.queue.add(key, WakeCause.NODES),
         )
         for found in kube.neighbours:
             self.surroundings.changed(None, found)
@@ -295,7 +296,7 @@ class Service:
         self._tasks = [loop.create_task(part) for part in parts]
         self._tasks.append(loop.create_task(run_workers(self.controller, 6)))
         for uid in self.kube.pods:
-            self.queue.add(uid)
+            self.queue.add(uid, WakeCause.START)
 
     def _pod_changed(self, uid: str) -> None:
         old, new = self._shown.pop(uid, None), self.kube.store.get(uid)
@@ -303,7 +304,7 @@ class Service:
             self._shown[uid] = new
             self.look.parting(new)
         self.presence.changed(old, new)
-        self.queue.add(uid)
+        self.queue.add(uid, WakeCause.WATCH)
 
     def _mapping_changed(self) -> None:
         self.nodes.mapping_changed()
@@ -314,7 +315,7 @@ class Service:
 
     def _nodes_changed(self) -> None:
         for unit in self.units:
-            self.queue.add(unit.key)
+            self.queue.add(unit.key, WakeCause.NODES)
 
     async def kill(self) -> None:
         """As SIGKILL: nothing is finished, nothing is remembered."""

@@ -1,0 +1,33 @@
+"""What makes the scheduler look at a unit, for the log: a decision never depends on it."""
+
+from __future__ import annotations
+
+from enum import StrEnum, unique
+
+
+@unique
+class WakeCause(StrEnum):
+    """The `cause` of a line in the log. The set is closed, and nothing in it comes from a pod."""
+
+    START = "start"
+    """This process has begun to lead, and looks at every pod once."""
+    WATCH = "watch"
+    """The watch of pods showed that the pod has come, changed or gone."""
+    EDIT = "edit"
+    """The same watch showed that somebody has changed an annotation that the scheduler reads."""
+    PULSE = "pulse"
+    """The regular look at Slurm's jobs showed news of the job."""
+    HOOK = "hook"
+    """A hook of Slurm asked, and the look at Slurm that followed showed news of the job."""
+    CENSUS = "census"
+    """The search for placeholders found a job of the unit, or found that there is none."""
+    NODES = "nodes"
+    """Nodes, volumes or the pods on Nodes have changed, or the pod was compared with them."""
+    POLICY = "policy"
+    """The policy file or the labels of the pod's namespace have changed."""
+    KILL_WAIT = "kill_wait"
+    """Slurm's KillWait has changed, by which grace periods are judged."""
+    TIMER = "timer"
+    """The last pass had asked for another one at this time."""
+    RETRY = "retry"
+    """The last pass failed or did not settle, and its pause is over."""

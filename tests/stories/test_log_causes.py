@@ -1,0 +1,58 @@
+"""Story: the log says of each thing that was done for a pod why the scheduler looked at it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.observe.wake import WakeCause
+from tests.stories.clusters import told_on
+from tests.support import pods
+from tests.support.world import World
+
+pytestmark = pytest.mark.timeout(120)
+
+# What the log says does not depend on the servers.
+cluster = told_on("sandbox-26.05")
+
+
+async def test_each_line_about_a_pod_has_its_causes(world: World) -> None:
+    filler = await world.fill()
+    await world.create(slurm={"comment": "before"})
+    pod = await world.waiting()
+    edit = {"metadata": {"annotations": {pods.PREFIX + "comment": "pulse,after"}}}
+    await world.kube.patch("pods", "train", edit, namespace=world.namespace)
+    await world.event("PlaceholderUpdated")
+    await world.end_native(filler)
+    job = await world.placeholder(await world.running())
+    await world.slurm.cancel(job.job_id)
+    await world.gone()
+    uid = pod["metadata"]["uid"]
+    await world.until("the log has the end of the pod", lambda: _logged(world, uid, "pod evicted"))
+
+    lines = _lines(world, uid)
+    causes = [set(str(line.get("cause")).split(",")) for line in lines]
+    assert set().union(*causes) <= set(WakeCause), "an edit's own words are in no cause"
+    assert {line["event"]: line["cause"].split(",")[0] for line in _done(lines)} == {
+        "placeholder submitted": "watch",
+        "placeholder updated": "edit",
+        "pod bound": "pulse",
+        "pod evicted": "pulse",
+    }
+
+
+def _done(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for line in lines if line["level"] != "debug"]
+
+
+async def _logged(world: World, uid: str, event: str) -> bool:
+    return event in {line["event"] for line in _lines(world, uid)}
+
+
+def _lines(world: World, uid: str) -> list[dict[str, Any]]:
+    """The lines about that pod, in their order; the last line may be only half written."""
+    lines = world.scheduler.log.read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    return [line for line in found if line.get("uid") == uid]
