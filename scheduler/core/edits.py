@@ -16,6 +16,7 @@ import msgspec
 
 from annotations import PREFIX, JobRequest
 from annotations.keys import DEFINITIONS
+from annotations.nodelist import NodeNames
 from scheduler.core.naming import read_tag
 from slurmapi.model import Job
 
@@ -64,7 +65,7 @@ def edit_of(record: Job, request: JobRequest) -> Edit:
     if tag is None or not tag.asked:
         return Edit()
     now = digests(request)
-    changed = [field.name for field in _FIELDS if _differs(field.name, tag.asked, now)]
+    changed = _changed(tag.asked, request)
     in_place = [
         name for name in changed if name in IN_PLACE and (name in now or name in _REMOVABLE)
     ]
@@ -72,8 +73,28 @@ def edit_of(record: Job, request: JobRequest) -> Edit:
     return Edit(tuple(in_place), tuple(anew))
 
 
-def _differs(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    return before.get(name) != now.get(name)
+def asks_the_same(before: Mapping[str, str], request: JobRequest) -> bool:
+    """Whether the request is the one that these digests were made of."""
+    return not _changed(before, request)
+
+
+def _changed(before: Mapping[str, str], request: JobRequest) -> list[str]:
+    now = digests(request)
+    return [
+        field.name
+        for field in _FIELDS
+        if before.get(field.name) != now.get(field.name)
+        and not _was_spelled_otherwise(field.name, before, request)
+    ]
+
+
+def _was_spelled_otherwise(name: str, before: Mapping[str, str], request: JobRequest) -> bool:
+    """Versions up to 8810b89 made the digest of a path as its author had written it."""
+    path = request.working_directory
+    if name != "working_directory" or path is None:
+        return False
+    slashes = (*(at for at, letter in enumerate(path) if letter == "/"), len(path))
+    return before.get(name) in {_digest(f"{path[:at]}/{path[at:]}") for at in slashes}
 
 
 def asked_after(
@@ -135,6 +156,6 @@ def _asked(request: JobRequest) -> Iterator[tuple[str, object]]:
 
 
 def _digest(value: object) -> str:
-    return hashlib.blake2s(
-        msgspec.json.encode(value, enc_hook=list), digest_size=_DIGEST_BYTES
-    ).hexdigest()
+    # By the names and not by how they are written, as the versions did that kept them as a tuple.
+    plain = tuple(value) if isinstance(value, NodeNames) else value
+    return hashlib.blake2s(msgspec.json.encode(plain), digest_size=_DIGEST_BYTES).hexdigest()

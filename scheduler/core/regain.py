@@ -6,7 +6,7 @@ from typing import Final
 
 from annotations import JobRequest, Problem
 from scheduler.core.actions import Action, Again, Evict, Inspect, Locate, Submit, Warn, Weigh
-from scheduler.core.edits import digests
+from scheduler.core.edits import asks_the_same
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts, Tracked, UnitFacts
 from scheduler.core.pace import SLOW_LOOK_SECONDS, SOON_SECONDS
@@ -113,7 +113,7 @@ def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
     pod can be edited: what the policy refuses now must be what the lost job was asked for, by its
     tag, which only administrators write.
     """
-    return not facts.refused or digests(request) == facts.accepted
+    return not facts.refused or asks_the_same(facts.accepted, request)
 
 
 def _not_asked_for(facts: UnitFacts, why: str) -> Action:
