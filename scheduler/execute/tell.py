@@ -8,10 +8,10 @@ from typing import Final
 import structlog
 
 from annotations import Problem
-from scheduler.core.actions import Reject, Tell
+from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.budgets import Budgets
 from scheduler.core.facts import Remark
-from scheduler.core.naming import JOB_ID
+from scheduler.core.naming import ENDS_AT, JOB_ID
 from scheduler.core.reasons import MEANINGS, NO_ANSWER_YET, Reason
 from scheduler.core.refused import NEVER, Pauses
 from scheduler.kube.api import Condition, KubeApi, Refused, condition
@@ -155,6 +155,13 @@ class Teller:
         unit.refusals.write = pause
         self.warn(unit, Reason.STATUS_REFUSED, _unwritten(patched, conditions, annotations))
         return False
+
+    async def note_end(self, unit: Unit, action: NoteEnd) -> None:
+        """Slurm's limit was changed; how often that is seen bounds how often this is written.
+        Raises KubeError.
+        """
+        await self.patch(unit, annotations={ENDS_AT: action.ends_at or None})
+        unit.ends_at = action.ends_at
 
     async def _write(self, unit: Unit, reason: Reason, message: str) -> float | None:
         now = self._clock()

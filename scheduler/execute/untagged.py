@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from scheduler.core.actions import TakeBack
-from scheduler.core.naming import JOB_ID, Owner, stands_for
+from scheduler.core.naming import JOB_ID, stands_for
 from scheduler.core.reasons import Reason
 from scheduler.core.refused import Pauses
 from scheduler.execute.canceller import Canceller
-from scheduler.execute.tell import Teller
-from scheduler.kube.api import KubeApi
-from scheduler.observe.metrics import Metrics
+from scheduler.execute.tools import Tools
 from scheduler.slurm.ownership import soon
-from scheduler.state.units import Unit, Units
-from slurmapi import Job, SlurmClient, SlurmNoSuchJob
+from scheduler.state.units import Unit
+from slurmapi import Job, SlurmNoSuchJob
 
 log = structlog.get_logger(__name__)
 
@@ -30,26 +27,15 @@ class Untagged:
     remembered.
     """
 
-    def __init__(
-        self,
-        kube: KubeApi,
-        slurm: SlurmClient,
-        *,
-        owner: Owner,
-        canceller: Canceller,
-        units: Units,
-        teller: Teller,
-        metrics: Metrics,
-        clock: Callable[[], float],
-    ) -> None:
-        self._kube = kube
-        self._slurm = slurm
-        self._owner = owner
+    def __init__(self, tools: Tools, canceller: Canceller) -> None:
+        self._kube = tools.kube
+        self._slurm = tools.slurm
+        self._owner = tools.owner
+        self._units = tools.units
+        self._teller = tools.teller
+        self._metrics = tools.metrics
+        self._clock = tools.clock
         self._canceller = canceller
-        self._units = units
-        self._teller = teller
-        self._metrics = metrics
-        self._clock = clock
 
     async def take_back(self, unit: Unit, action: TakeBack) -> None:
         """Raises SlurmError and KubeError; nothing is forgotten before the job has been ended."""

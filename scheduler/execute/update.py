@@ -7,7 +7,7 @@ has refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,17 +15,21 @@ import structlog
 from msgspec.structs import replace
 
 from annotations import JobRequest
-from scheduler.core.actions import Update
+from scheduler.core.actions import Cancel, DropJob, Update
 from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
-from scheduler.core.naming import Owner, OwnerTag, read_tag
+from scheduler.core.naming import OwnerTag, read_tag
 from scheduler.core.reasons import Reason
 from scheduler.core.refused import NEVER, Pauses
+from scheduler.execute.cancel import Release
+from scheduler.execute.editing import EditPace
+from scheduler.execute.forms import Forms
+from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial
 from scheduler.slurm.look import look
 from scheduler.slurm.ownership import own_placeholder, still_own
 from scheduler.slurm.suspicion import about_one_job
 from scheduler.state.units import Placeholder, Unit
-from slurmapi import BaseState, Job, SlurmClient, SlurmRefused
+from slurmapi import BaseState, Job, SlurmRefused
 
 log = structlog.get_logger(__name__)
 
@@ -44,27 +48,40 @@ class _NotOurs(Exception):  # noqa: N818 - reads as what happened
 
 
 class Updater:
-    """One edit at a time, for one unit at a time. `tell` records an Event about the unit."""
+    """One edit at a time, for one unit at a time."""
 
     def __init__(
-        self,
-        slurm: SlurmClient,
-        *,
-        owner: Owner,
-        trial: Trial,
-        tell: Callable[[Unit, Reason, str], None],
-        clock: Callable[[], float],
+        self, tools: Tools, *, trial: Trial, forms: Forms, edits: EditPace, release: Release
     ) -> None:
-        self._slurm = slurm
-        self._owner = owner
+        self._slurm = tools.slurm
+        self._owner = tools.owner
+        self._tell = tools.teller.event
+        self._clock = tools.clock
         self._trial = trial
-        self._tell = tell
-        self._clock = clock
+        self._forms = forms
+        self._edits = edits
+        self._release = release
 
     async def update(self, unit: Unit, action: Update) -> float:
         """Seconds until the unit should be looked at again. Raises SlurmError where Slurm cannot
-        be asked.
+        be asked, KubeError where the pod cannot be written on.
         """
+        if pause := await self._edits.pause(unit):
+            return pause
+        if why := await self._unfit(unit, action):
+            await self._release.drop(unit, DropJob(action.job_id, why))
+            await self._release.cancel(unit, Cancel(action.job_id, why))
+            return 0.0
+        return await self._edit(unit, action)
+
+    async def _unfit(self, unit: Unit, action: Update) -> str:
+        """Why the job cannot be what the pod asks for now; empty where it can."""
+        record = None if unit.job is None else unit.job.record
+        if record is None or "partition" not in action.changed:
+            return ""
+        return await self._forms.unfit(record, action.request)
+
+    async def _edit(self, unit: Unit, action: Update) -> float:
         job = unit.job
         if job is None or job.job_id != action.job_id or job.record is None:
             return 0.0

@@ -21,15 +21,24 @@ from scheduler.core.brake import Limits
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import IMPORTANT, MEANINGS, Reason
 from scheduler.election.elector import Election
+from scheduler.execute.bind import Binder
 from scheduler.execute.brake import EndingBrake
+from scheduler.execute.cancel import Release
 from scheduler.execute.canceller import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
+from scheduler.execute.evict import Evictor
 from scheduler.execute.forms import Forms
+from scheduler.execute.learn import Learner
 from scheduler.execute.modes import Modes
 from scheduler.execute.owner_hints import OwnerHints
+from scheduler.execute.send import Sender
+from scheduler.execute.submit import Submitter
 from scheduler.execute.submitting import SubmitPace
 from scheduler.execute.tell import Teller
+from scheduler.execute.tools import Tools
+from scheduler.execute.trial import Trial
+from scheduler.execute.update import Updater
 from scheduler.facts.gather import Look
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.successors import Successors
@@ -365,35 +374,60 @@ class App:
             slurmctld=self._slurmctld,
         )
         gpu_sharing = GpuSharing(settings.gpu_node_sharing, kinds=self._nodes.kinds)
-        executor = Executor(
+        tools = Tools(
             kube=api,
             slurm=self._slurm,
-            canceller=self._canceller,
             units=self._units,
-            nodes=self._nodes.nodes,
             teller=teller,
             owner=owner,
-            modes=self._modes,
-            gpu_sharing=gpu_sharing,
-            forms=Forms(self._modes, gpu_sharing, kinds=self._nodes.kinds),
-            watch=self._watch,
-            census=self._census,
-            job_environment=self._job_environment,
             metrics=self._metrics,
             clock=monotonic,
-            doubt_pods=self._doubt_pods,
-            brake=self._brake,
-            loads=loads,
-            claim=self._look.claim,
-            submits=SubmitPace(teller, metrics=self._metrics, clock=monotonic),
-            edits=EditPace(
-                teller,
-                version=lambda: self._rulebook.version,
+        )
+        edits = EditPace(
+            teller,
+            version=lambda: self._rulebook.version,
+            metrics=self._metrics,
+            clock=monotonic,
+        )
+        release = Release(tools, self._canceller, census=self._census, doubt_pods=self._doubt_pods)
+        executor = Executor(
+            tools,
+            submitter=Submitter(
+                tools,
+                Sender(
+                    self._slurm,
+                    owner=owner,
+                    modes=self._modes,
+                    gpu_sharing=gpu_sharing,
+                    environment=self._job_environment,
+                ),
+                submits=SubmitPace(teller, metrics=self._metrics, clock=monotonic),
+                edits=edits,
+                release=release,
+                watch=self._watch,
+                census=self._census,
+            ),
+            updater=Updater(
+                tools,
+                trial=Trial(self._slurm, owner=owner, modes=self._modes),
+                forms=Forms(self._modes, gpu_sharing, kinds=self._nodes.kinds),
+                edits=edits,
+                release=release,
+            ),
+            binder=Binder(tools, claim=self._look.claim),
+            release=release,
+            learner=Learner(tools, nodes=self._nodes.nodes, census=self._census, loads=loads),
+            evictor=Evictor(
+                api,
+                brake=self._brake,
+                budget_seconds=(
+                    settings.eviction_budget_timeout
+                    if settings.eviction_policy == "budget"
+                    else 0.0
+                ),
+                tell=teller.event,
                 metrics=self._metrics,
                 clock=monotonic,
-            ),
-            budget_seconds=(
-                settings.eviction_budget_timeout if settings.eviction_policy == "budget" else 0.0
             ),
         )
         return Controller(

@@ -17,14 +17,23 @@ from scheduler.core.ignorable import Ignorable
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
+from scheduler.execute.bind import Binder
 from scheduler.execute.brake import EndingBrake
+from scheduler.execute.cancel import Release
 from scheduler.execute.canceller import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
+from scheduler.execute.evict import Evictor
 from scheduler.execute.forms import Forms
+from scheduler.execute.learn import Learner
 from scheduler.execute.modes import Modes, Setting
+from scheduler.execute.send import Sender
+from scheduler.execute.submit import Submitter
 from scheduler.execute.submitting import SubmitPace
 from scheduler.execute.tell import Teller
+from scheduler.execute.tools import Tools
+from scheduler.execute.trial import Trial
+from scheduler.execute.update import Updater
 from scheduler.facts.gather import Look
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.successors import Successors
@@ -239,30 +248,54 @@ class Service:
         )
         self.submits = SubmitPace(teller, metrics=metrics, clock=loop.time)
         sharing = GpuSharing(gpu_sharing, kinds=kinds)
-        self.executor = Executor(
+        tools = Tools(
             kube=cast("KubeApi", kube),
             slurm=client,
-            canceller=self.canceller,
             units=self.units,
-            nodes=self.nodes,
             teller=teller,
             owner=OWNER,
-            modes=self.modes,
-            gpu_sharing=sharing,
-            forms=Forms(self.modes, sharing, kinds=kinds),
-            watch=self.watch,
-            census=self.census,
-            job_environment=lambda _unit: {},
             metrics=metrics,
             clock=loop.time,
-            doubt_pods=kube.list_again,
-            brake=self.brake,
-            loads=self.loads,
-            claim=self.look.claim,
-            submits=self.submits,
-            edits=EditPace(
-                teller,
-                version=lambda: self.rulebook.version,
+        )
+        edits = EditPace(
+            teller,
+            version=lambda: self.rulebook.version,
+            metrics=metrics,
+            clock=loop.time,
+        )
+        release = Release(tools, self.canceller, census=self.census, doubt_pods=kube.list_again)
+        self.executor = Executor(
+            tools,
+            submitter=Submitter(
+                tools,
+                Sender(
+                    client,
+                    owner=OWNER,
+                    modes=self.modes,
+                    gpu_sharing=sharing,
+                    environment=lambda _unit: {},
+                ),
+                submits=self.submits,
+                edits=edits,
+                release=release,
+                watch=self.watch,
+                census=self.census,
+            ),
+            updater=Updater(
+                tools,
+                trial=Trial(client, owner=OWNER, modes=self.modes),
+                forms=Forms(self.modes, sharing, kinds=kinds),
+                edits=edits,
+                release=release,
+            ),
+            binder=Binder(tools, claim=self.look.claim),
+            release=release,
+            learner=Learner(tools, nodes=self.nodes, census=self.census, loads=self.loads),
+            evictor=Evictor(
+                cast("KubeApi", kube),
+                brake=self.brake,
+                budget_seconds=0.0,
+                tell=teller.event,
                 metrics=metrics,
                 clock=loop.time,
             ),

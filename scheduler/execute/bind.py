@@ -1,0 +1,162 @@
+"""Binds a pod to the Node behind what its job holds: once, and never twice (I3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+import structlog
+
+from scheduler.core.actions import Bind
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, read_tag
+from scheduler.core.reasons import Reason
+from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
+from scheduler.execute.tools import Result, Tools
+from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
+from scheduler.state.units import Unit
+
+log = structlog.get_logger(__name__)
+
+
+class Binder:
+    """`claim` takes the place on a Node for a pod of that uid; False where another pod has it."""
+
+    def __init__(self, tools: Tools, *, claim: Callable[[str, str], bool]) -> None:
+        self._tools = tools
+        self._kube = tools.kube
+        self._units = tools.units
+        self._teller = tools.teller
+        self._clock = tools.clock
+        self._claim = claim
+
+    async def bind(self, unit: Unit, action: Bind) -> Result:
+        """Raises KubeError and SlurmError, after which the binding may have been made or not."""
+        pod = action.pod
+        outcome = await self._bound_before(action) or await self._send_binding(unit, action)
+        if outcome is None:
+            return 0.0
+        self._tools.count("bind", type(outcome).__name__.lower())
+        match outcome:
+            case Bound():
+                self._bound(unit, action)
+            case AlreadyBound(node=node):
+                self._units.binding.pop(pod.uid, None)
+                unit.bound[pod.uid] = node
+                return 0.0
+            case Refused(why=why):
+                return await self._bind_refused(unit, action, why)
+            case Gone():
+                self._units.binding.pop(pod.uid, None)
+                return 1.0  # the watch is about to say so
+            case _:
+                assert_never(outcome)
+        return None
+
+    async def _send_binding(
+        self, unit: Unit, action: Bind
+    ) -> Bound | AlreadyBound | Refused | Gone | None:
+        """None where nothing was sent: the job is not the unit's any more, or another pod has taken
+        the place since the look.
+        """
+        if not await self._note_restarts(unit, action):
+            return None
+        pod = action.pod
+        if not self._claim(pod.uid, action.target):
+            return None
+        # From here on it may run there, also when the answer gets lost: the watch will tell.
+        self._units.binding[pod.uid] = action.target
+        return await self._kube.bind(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            node=action.target,
+            annotations=_bound_with(action),
+        )
+
+    async def _bind_refused(self, unit: Unit, action: Bind, why: str) -> Result:
+        """Said at once; when it is tried again, and for how long, `decide` knows. What was sent
+        stays noted, so that the pod is read before another binding is.
+        """
+        now = self._clock()
+        refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
+        unit.refusals.bind = refused
+        told = (
+            f"The API server refuses to bind the pod to {action.target}: {why}. It is tried again; "
+            f"Slurm job {action.job_id} is given back after {KEPT_SECONDS:.0f} s of this"
+        )
+        self._teller.warn(unit, Reason.BIND_REFUSED, told)
+        log.warning(
+            "binding refused",
+            namespace=unit.namespace,
+            pod=unit.name,
+            job_id=action.job_id,
+            why=why,
+        )
+        await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, told)
+        return refused.wait(action.job_id, now)
+
+    async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
+        """What became of a binding that was sent before, where neither its answer nor a look told:
+        it is read, and not written again (I3). None where there was none, or it did not come.
+        """
+        pod = action.pod
+        if pod.uid not in self._units.binding:
+            return None
+        found = await self._kube.get_pod(pod.namespace, pod.name)
+        if found is None or found.metadata.uid != pod.uid:
+            return Gone()
+        node = found.spec.node_name
+        if not node:
+            return None
+        return Bound() if node == action.target else AlreadyBound(node)
+
+    async def _note_restarts(self, unit: Unit, action: Bind) -> bool:
+        """On the job, before the pod can run: later requeues are told from former ones by it. False
+        where the job is not the unit's any more.
+        """
+        record = None if unit.job is None else unit.job.record
+        tag = None if record is None else read_tag(record.admin_comment)
+        if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
+            return True
+        own = await self._tools.read_anew(unit, unit.job)
+        tag = None if own is None else read_tag(own.job.admin_comment)
+        if own is None or tag is None:
+            return False
+        noted = tag.encode(restarts=action.restarts)
+        await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
+        unit.job.record = replace(own.job, admin_comment=noted)
+        return True
+
+    def _bound(self, unit: Unit, action: Bind) -> None:
+        unit.bound[action.pod.uid] = action.target
+        # Without an end nothing was written: one that its pod brought along is still to go.
+        unit.recorded, unit.ends_at = action.job_id, action.ends_at or None
+        unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None
+        unit.unfit_since = None
+        unit.bound_at = unit.tried_at = self._clock()
+        if unit.job is not None and unit.job.allocated_at:
+            seconds = unit.bound_at - unit.job.allocated_at
+            self._tools.metrics.stage_seconds.labels("bound").observe(seconds)
+        text = (
+            f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
+            f"({_held(action)})"
+        )
+        self._teller.event(unit, Reason.SCHEDULED, text)
+        log.info(
+            "pod bound",
+            namespace=unit.namespace,
+            pod=unit.name,
+            node=action.target,
+            job_id=action.job_id,
+        )
+
+
+def _bound_with(action: Bind) -> dict[str, str]:
+    told = {JOB_ID: str(action.job_id), NODES: action.node}
+    return told | ({ENDS_AT: action.ends_at} if action.ends_at else {})
+
+
+def _held(action: Bind) -> str:
+    on = "" if action.node == action.target else f" on node {action.node}"
+    return f"Slurm job {action.job_id}{on}"

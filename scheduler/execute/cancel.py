@@ -1,0 +1,138 @@
+"""How a unit lets go of its job: the job is cancelled, or the pod forgets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from scheduler.core.actions import Cancel, DropJob, TakeBack
+from scheduler.core.naming import JOB_ID
+from scheduler.core.reasons import Reason
+from scheduler.execute.canceller import Canceller
+from scheduler.execute.farewell import Farewell
+from scheduler.execute.setback import REFUSALS, SETBACKS, set_back
+from scheduler.execute.tools import Result, Tools
+from scheduler.execute.untagged import Untagged
+from scheduler.kube.errors import KubeInterrupted
+from scheduler.slurm.census import Census
+from scheduler.slurm.given_back import mark_given_back
+from scheduler.state.units import Unit
+from slurmapi import SlurmError
+
+log = structlog.get_logger(__name__)
+
+
+class Release:
+    """Ends what is the unit's own, and nothing else (I14). `doubt_pods` has all pods
+    listed anew.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        canceller: Canceller,
+        *,
+        census: Census,
+        doubt_pods: Callable[[], None],
+    ) -> None:
+        self._tools = tools
+        self._kube = tools.kube
+        self._slurm = tools.slurm
+        self._units = tools.units
+        self._teller = tools.teller
+        self._clock = tools.clock
+        self._canceller = canceller
+        self._census = census
+        self._doubt_pods = doubt_pods
+        self._farewell = Farewell(tools.slurm, tools.metrics, clock=tools.clock)
+        self._untagged = Untagged(tools, canceller)
+
+    async def cancel(self, unit: Unit, action: Cancel) -> Result:
+        """Raises SlurmError, and KubeError where the pod cannot be read, or is there after all."""
+        if action.unseen:
+            await self._make_sure(unit)
+        job = unit.job
+        if job is not None and job.job_id == action.job_id:
+            own = await self._tools.read_anew(unit, job)
+            if own is None:
+                return 0.0
+            job.record = await self._farewell.write(own, action.outcome)
+            await self._canceller.cancel(action.job_id, send_by=own.send_by)
+            job.cancelled_at = self._clock()
+        else:
+            await self.end_other(unit, action.job_id)
+        self._tools.count("cancel", "ok")
+        log.info(
+            "placeholder cancelled",
+            job_id=action.job_id,
+            namespace=unit.namespace,
+            pod=unit.name,
+            why=action.why,
+        )
+        return None
+
+    async def drop(self, unit: Unit, action: DropJob) -> None:
+        """Let the pod forget its job. Raises KubeError, also where the pod is bound after all."""
+        if unit.key in self._units.binding:
+            await self._settle_binding(unit)
+        # Where that is refused, the job's own tag says that it was given back.
+        await self._teller.patch(unit, annotations={JOB_ID: None})
+        self._units.set_job(unit, None)
+        self._units.binding.pop(unit.key, None)
+        unit.recorded = unit.unfit_since = None
+        unit.refusals.submit = unit.refusals.submit.whatever()
+        unbindable = unit.refusals.bind is not None
+        set_back(unit, None, REFUSALS if unbindable else SETBACKS, now=self._clock())
+        text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
+        self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
+
+    async def take_back(self, unit: Unit, action: TakeBack) -> None:
+        """It holds the node of a pod that may run after all, though no watch has shown that.
+        Raises SlurmError and KubeError.
+        """
+        if action.unseen:
+            await self._make_sure(unit)
+        if unit.key in self._units.binding:
+            await self._settle_binding(unit)
+            self._units.binding.pop(unit.key, None)
+        await self._untagged.take_back(unit, action)
+
+    async def end_other(self, unit: Unit, job_id: int) -> None:
+        """End a job that the unit has let go of. Where Slurm does not take the cancel, a census
+        finds the job, makes sure that it is ours, and tries until it does. Raises SlurmError.
+        """
+        try:
+            own = await mark_given_back(self._slurm, job_id, uid=unit.key, owner=self._tools.owner)
+            if own is not None:
+                await self._canceller.cancel(job_id, send_by=own.send_by)
+        except SlurmError:
+            self.leave_to_census(unit, job_id)
+            raise
+
+    def leave_to_census(self, unit: Unit, job_id: int) -> None:
+        """Note that the job is to go, and have a census end it."""
+        unit.given_back.add(job_id)
+        self._census.ask()
+
+    async def _make_sure(self, unit: Unit) -> None:
+        """A list that lacks a pod may be wrong, and its containers run: only the answer that there
+        is no such pod is evidence (I5). Raises KubeInterrupted where it is there.
+        """
+        pod = await self._kube.get_pod(unit.namespace, unit.name)
+        if pod is None or pod.metadata.uid != unit.key or pod.finished:
+            return
+        self._doubt_pods()
+        raise KubeInterrupted("the pod is there, though it is not listed")
+
+    async def _settle_binding(self, unit: Unit) -> None:
+        """A binding was sent, its answer lost, and the watch does not show it: only the API server
+        knows whether the pod runs on what is about to be given back. Raises KubeInterrupted where
+        it does.
+        """
+        pod = await self._kube.get_pod(unit.namespace, unit.name)
+        if pod is None or pod.metadata.uid != unit.key or not pod.spec.node_name:
+            return
+        self._units.binding.pop(unit.key, None)
+        unit.bound[unit.key] = pod.spec.node_name
+        raise KubeInterrupted(f"the pod is bound to {pod.spec.node_name} after all")

@@ -1,0 +1,58 @@
+"""Asks for what a decision lacks: a job, a twin of it, where a node is, what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from scheduler.core.doubt import wants_another
+from scheduler.core.reasons import Reason
+from scheduler.execute.tools import Result, Tools
+from scheduler.nodes.fit import Nodes
+from scheduler.nodes.loads import NodeLoads
+from scheduler.slurm.census import Census
+from scheduler.slurm.look import look
+from scheduler.state.units import Unit
+
+# Two answers of one instant are one look: the one that confirms comes a little later.
+_CONFIRM_SECONDS: Final = 0.5
+
+
+class Learner:
+    """What it learns goes into what is remembered of the unit, for the next pass."""
+
+    def __init__(self, tools: Tools, *, nodes: Nodes, census: Census, loads: NodeLoads) -> None:
+        self._slurm = tools.slurm
+        self._teller = tools.teller
+        self._clock = tools.clock
+        self._nodes = nodes
+        self._census = census
+        self._loads = loads
+
+    async def inspect(self, unit: Unit, job_id: int) -> Result:
+        """Look at the job of the unit in full. Raises SlurmError."""
+        job = unit.job
+        if job is None or job.job_id != job_id:
+            return 0.0
+        missed = job.missing
+        await look(self._slurm, unit, job, clock=self._clock)
+        unsettled = job.missing > missed and wants_another(job.missing) and not job.refuted
+        return _CONFIRM_SECONDS if unsettled else 0.0
+
+    async def look_for_twins(self, unit: Unit, *, tell: bool) -> None:
+        """Have a census made, and the pod told where none can be. Raises KubeError."""
+        self._census.ask()
+        if tell and unit.job is None and self._census.trouble:
+            told = f"Slurm's jobs cannot be looked through now: {self._census.trouble}"
+            await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
+
+    async def locate(self, nodes: Sequence[str]) -> None:
+        """Ask which Node is behind each of these Slurm nodes. Raises SlurmError."""
+        await self._nodes.learn(nodes)
+
+    async def weigh(self, unit: Unit, name: str) -> None:
+        """What the node holds now, where that may be asked. Raises SlurmError."""
+        node = await self._loads.of(name)
+        if node is not None:
+            unit.tenure = replace(unit.tenure, node=node, node_at=self._clock())

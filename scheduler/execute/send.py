@@ -1,0 +1,67 @@
+"""Sends the job that stands for a pod, in the form that the nodes it may get need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from annotations import Sharing
+from scheduler.core.actions import Submit
+from scheduler.core.naming import Owner
+from scheduler.execute.modes import Modes
+from scheduler.execute.placeholder import Mode, submission
+from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.state.units import Unit
+from slurmapi import JobSubmission, SlurmClient, SlurmRefused, Submitted
+
+
+class Sender:
+    """`environment` is what a job's script gets to know of the hooks API, by the unit's key."""
+
+    def __init__(
+        self,
+        slurm: SlurmClient,
+        *,
+        owner: Owner,
+        modes: Modes,
+        gpu_sharing: GpuSharing,
+        environment: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        self._slurm = slurm
+        self._owner = owner
+        self._modes = modes
+        self._gpu_sharing = gpu_sharing
+        self._environment = environment
+
+    async def send(self, unit: Unit, action: Submit) -> Submitted:
+        """One job for the unit. Raises SlurmError."""
+        request = action.request
+        nodes = (action.node,) if action.node else request.required_nodes
+        choice = await self._modes.choose(request.partition, nodes)
+        sharing = await self._gpu_sharing.of(request, node=action.node)
+        try:
+            return await self._slurm.submit(self._job(unit, action, choice.mode, sharing))
+        except SlurmRefused as error:
+            if not choice.is_over(error):
+                raise
+        return await self._slurm.submit(self._job(unit, action, "external", sharing))
+
+    def _job(
+        self, unit: Unit, action: Submit, mode: Mode, sharing: Sharing | None
+    ) -> JobSubmission:
+        return submission(
+            action.request,
+            owner=self._owner,
+            mode=mode,
+            namespace=unit.namespace,
+            name=unit.name,
+            uids=(unit.key,),
+            node=action.node,
+            first=action.first,
+            minutes=action.minutes,
+            tries=action.tries,
+            until=action.until,
+            grace_seconds=action.grace_seconds,
+            environment=self._environment(unit.key),
+            sharing=sharing,
+            excluded=tuple(node for node, _ in action.excluded),
+        )

@@ -1,0 +1,22 @@
+"""After a refusal or an early end the next submit waits, doubling up to the longest."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from annotations import JobRequest
+from scheduler.core.refused import Pauses
+from scheduler.state.units import Unit
+
+SETBACKS: Final = Pauses(1.0, 300.0)
+"""After an early end."""
+REFUSALS: Final = Pauses(30.0, 300.0)
+"""After a refusal."""
+
+
+def set_back(unit: Unit, request: JobRequest | None, pauses: Pauses, *, now: float) -> float:
+    """Seconds until the unit may submit again; only an edit of `request` shortens them."""
+    share = 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
+    unit.refusals.submit = unit.refusals.submit.again(request, pauses, now=now, share=share)
+    return unit.refusals.submit.until - now

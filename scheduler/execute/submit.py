@@ -1,0 +1,212 @@
+"""Asks Slurm for a job, and writes its id on the pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from scheduler.core.actions import Submit
+from scheduler.core.naming import JOB_ID, job_name
+from scheduler.core.reasons import Reason
+from scheduler.core.refusals import refusal_text
+from scheduler.execute.avoid import left_out
+from scheduler.execute.cancel import Release
+from scheduler.execute.editing import EditPace
+from scheduler.execute.gate import Gate
+from scheduler.execute.send import Sender
+from scheduler.execute.setback import REFUSALS, SETBACKS, set_back
+from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.tools import Result, Tools
+from scheduler.kube.errors import KubeError
+from scheduler.slurm.census import Census
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.suspicion import Suspicion, about_one_job
+from scheduler.state.units import Placeholder, Unit
+from slurmapi import BaseState, JobState, SlurmError, SlurmInterrupted, SlurmRefused, Submitted
+
+log = structlog.get_logger(__name__)
+
+_QUEUED: Final = JobState(BaseState.PENDING)
+
+
+class Submitter:
+    """One submit for one unit at a time. `release` ends the job whose place a new one takes."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        sender: Sender,
+        *,
+        submits: SubmitPace,
+        edits: EditPace,
+        release: Release,
+        watch: SlurmWatch,
+        census: Census,
+    ) -> None:
+        self._tools = tools
+        self._teller = tools.teller
+        self._clock = tools.clock
+        self._sender = sender
+        self._submits = submits
+        self._edits = edits
+        self._release = release
+        self._watch = watch
+        self._census = census
+        self._gate = Gate(tools.clock)
+        self._suspicion = Suspicion(tools.slurm, clock=tools.clock)
+
+    async def submit(self, unit: Unit, action: Submit) -> Result:
+        """Once it is the unit's turn. What Slurm refuses is told, and tried again later; raises
+        SlurmError where it cannot be asked about the job that goes, KubeError where the pod cannot
+        be written on.
+        """
+        return await self._paced(unit, action) or await self._submit(unit, action)
+
+    async def record(self, unit: Unit, job_id: int) -> None:
+        """Write the job's id on the pod. Raises KubeError."""
+        if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):
+            return
+        unit.recorded = job_id
+        self._census.ask()  # the one that was recorded may be a twin, spared until now
+
+    def forget(self, unit: Unit) -> None:
+        """Its pod is gone: what waits behind it comes sooner."""
+        self._submits.forget(unit)
+        self._edits.forget(unit)
+
+    async def _paced(self, unit: Unit, action: Submit) -> float:
+        """Seconds until a job for a pod that waits may be asked for."""
+        seconds = 0.0 if action.node else await self._submits.pause(unit)
+        # Before its pause is over, what Slurm has refused is submitted only if edited.
+        if seconds or self._clock() >= unit.refusals.submit.until:
+            return seconds
+        return await self._edits.pause(unit)
+
+    async def _submit(self, unit: Unit, action: Submit) -> Result:
+        pause = self._gate.admit()
+        if pause:
+            return await self._kept_back(unit, pause)
+        self._submits.take(unit)
+        self._edits.settle(unit)
+        unit.submitting = True
+        try:
+            return await self._try(unit, action)
+        finally:
+            unit.submitting = False
+
+    async def _try(self, unit: Unit, action: Submit) -> Result:
+        try:
+            submitted = await self._sender.send(unit, action)
+        except SlurmError as error:
+            if not about_one_job(error) or await self._suspicion.confirmed(unit.key, error):
+                return await self._unavailable(unit, error)
+            self._gate.refused()
+            return await self._refused(unit, action, error)
+        self._suspicion.dispel()
+        self._gate.open()
+        await self._submitted(unit, submitted, action)
+        return None
+
+    async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
+        now = self._clock()
+        job = Placeholder(
+            submitted.job_id,
+            state=_QUEUED,
+            submitted_at=now,
+            made_as=job_name(unit.namespace, unit.name, unit.key),
+        )
+        unit.refusals.submit = unit.refusals.submit.whatever()
+        unit.tried_at = now if unit.tried_at is None else unit.tried_at
+        unit.warned.clear()
+        self._tools.units.set_job(unit, job)
+        self._watch.hurry()
+        if action.node:
+            self._lost(unit, action)
+        self._tools.count("submit", "ok")
+        self._tools.metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
+        self._teller.event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
+        log.info(
+            "placeholder submitted",
+            job_id=job.job_id,
+            namespace=unit.namespace,
+            pod=unit.name,
+            node=action.node or None,
+        )
+        try:
+            await self._record_job(unit, job, action)
+        except KubeError:
+            if action.replaces is not None:
+                self._release.leave_to_census(unit, action.replaces)
+            raise
+        if action.replaces is not None:
+            await self._release.end_other(unit, action.replaces)
+
+    def _lost(self, unit: Unit, action: Submit) -> None:
+        """A pod that runs has lost its job; the next loss is made good after a longer pause."""
+        set_back(unit, None, SETBACKS, now=self._clock())
+        unit.tenure = replace(unit.tenure, tries=action.tries, pinned_since=self._clock())
+        # One that came by meanwhile has left out a job of a former process that holds the node.
+        self._census.ask()
+        text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
+        self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
+
+    async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
+        """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
+        told = self._teller.not_scheduled(
+            Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending"
+        )
+        taken = await self._teller.patch(
+            unit,
+            conditions=() if action.node else (told,),
+            annotations={JOB_ID: str(job.job_id)},
+        )
+        if not taken:
+            return
+        # told_at stays: the cause may follow at once.
+        unit.told, unit.told_reason = (told.reason, told.message), Reason.SLURM_PENDING
+        unit.recorded = job.job_id
+
+    async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
+        self._tools.count("submit", "refused")
+        seconds = set_back(unit, action.request, REFUSALS, now=self._clock())
+        message = refusal_text(
+            action.request, error_number=error.error_number, description=str(error)
+        )
+        if action.excluded:
+            unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
+            message = f"{message}; {left_out(action)}"
+        self._teller.event(unit, Reason.SLURM_REJECTED, message)
+        self._teller.log_refusal(unit, Reason.SLURM_REJECTED, message)
+        await self._teller.tell_waiting(
+            unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
+        )
+        return seconds
+
+    async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
+        self._tools.count("submit", error.outcome)
+        blamed = self._gate.is_open  # others were served since this unit, or nobody has failed yet
+        seconds = self._gate.shut(error)
+        if isinstance(error, SlurmInterrupted):
+            unit.doubt_since = self._clock()
+            self._census.ask(afresh=True)
+            if blamed:
+                request = unit.refusals.submit.request
+                seconds = max(seconds, set_back(unit, request, SETBACKS, now=self._clock()))
+        return await self._kept_back(unit, seconds)
+
+    async def _kept_back(self, unit: Unit, seconds: float) -> Result:
+        until = self._clock() + seconds
+        unit.refusals.submit = unit.refusals.submit.whatever(until=until)
+        told = f"Slurm takes no jobs now: {self._gate.why}"
+        await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
+        return seconds
+
+
+def _submitted_text(submitted: Submitted, action: Submit) -> str:
+    where = f" for node {action.node}, where the pod runs" if action.node else ""
+    if action.excluded:
+        where = f", {left_out(action)}"
+    warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""
+    return f"Submitted Slurm job {submitted.job_id}{where}{warnings}"
