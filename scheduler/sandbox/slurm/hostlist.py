@@ -18,10 +18,9 @@ class _Run:
     numbers: list[int] = field(default_factory=list)
 
     def takes(self, prefix: str, digits: str) -> bool:
-        if prefix != self.prefix or not digits:
+        if prefix != self.prefix or not digits or not self.numbers:
             return False
-        unpadded = not self.padded and digits[0] != "0"
-        return len(digits) == self.width or unpadded
+        return len(digits) == self.width if self.padded else digits[0] != "0"
 
     def text(self) -> str:
         width = self.width if self.padded else 1
