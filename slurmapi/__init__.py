@@ -21,7 +21,6 @@ from slurmapi.errors import (
 )
 from slurmapi.hostlist import HostlistError
 from slurmapi.hostlist import expand as expand_hostlist
-from slurmapi.hostlist import fold as fold_hostlist
 from slurmapi.http1 import Request, Response
 from slurmapi.model import (
     BaseState,
@@ -80,7 +79,6 @@ __all__ = [
     "Transport",
     "check_base_url",
     "expand_hostlist",
-    "fold_hostlist",
     "is_word_of_slurm",
     "once",
 ]

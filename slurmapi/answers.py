@@ -51,15 +51,6 @@ class SubmitAnswer(Answer, frozen=True):
         return integer(self.job_id) or integer(nested) or None
 
 
-class _ExitSignal(msgspec.Struct, frozen=True):
-    id: Number = None
-
-
-class _ExitCode(msgspec.Struct, frozen=True):
-    return_code: Number = None
-    signal: _ExitSignal | None = None
-
-
 class JobRecord(msgspec.Struct, frozen=True):
     """One job of `GET job/{id}`."""
 
@@ -75,7 +66,6 @@ class JobRecord(msgspec.Struct, frozen=True):
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    user_name: str | None = None
     dependency: str | None = None
     hold: bool | None = None
     priority: Number = None
@@ -87,10 +77,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     end_time: Number = None
     preempt_time: Number = None
     time_limit: Number = None
-    exit_code: _ExitCode | int | None = None
-    gres_detail: list[str] | None = None
     tres_per_node: str | None = None
-    tres_req_str: str | None = None
     tres_alloc_str: str | None = None
 
 
@@ -213,19 +200,12 @@ class _ConfRecord(msgspec.Struct, frozen=True):
     KillWait: Number = None
     MinJobAge: Number = None
     AccountingStorageType: str | None = None
-    ClusterName: str | None = None
-    PreemptType: str | None = None
-    PreemptMode: Words = None
-    MaxJobCount: Number = None
-    SchedulerParameters: Words = None
     PrologSlurmctld: Words = None
 
 
 class _ConfMeta(msgspec.Struct, frozen=True):
     LastUpdate: Number = None
     BOOT_TIME: Number = None
-    NEXT_JOB_ID: Number = None
-    SLURM_VERSION: str | None = None
 
 
 class ConfAnswer(Answer, frozen=True):
@@ -243,15 +223,8 @@ class ConfAnswer(Answer, frozen=True):
             kill_wait=integer(conf.KillWait),
             min_job_age=integer(conf.MinJobAge),
             accounting_storage=conf.AccountingStorageType,
-            cluster_name=conf.ClusterName or "",
             told_at=time_of(meta.LastUpdate),
             boot_time=time_of(meta.BOOT_TIME),
-            next_job_id=integer(meta.NEXT_JOB_ID),
-            slurm_version=meta.SLURM_VERSION or "",
-            preempt_type=conf.PreemptType or "",
-            preempt_mode=_joined(conf.PreemptMode),
-            max_job_count=integer(conf.MaxJobCount),
-            scheduler_parameters=_joined(conf.SchedulerParameters),
             prolog_slurmctld=_joined(conf.PrologSlurmctld),
         )
 
@@ -260,11 +233,9 @@ class _NodeRecord(msgspec.Struct, frozen=True):
     name: str
     state: Words = None
     address: str | None = None
-    hostname: str | None = None
     comment: str | None = None
     extra: str | None = None
     instance_id: str | None = None
-    reason: str | None = None
     cpus: Number = None
     alloc_cpus: Number = None
     real_memory: Number = None
@@ -272,7 +243,6 @@ class _NodeRecord(msgspec.Struct, frozen=True):
     gres: str | None = None
     gres_used: str | None = None
     partitions: Words = None
-    features: Words = None
 
 
 class NodesAnswer(Answer, frozen=True):
@@ -287,24 +257,8 @@ class NodesAnswer(Answer, frozen=True):
         return tuple(_node(record) for record in self.nodes)
 
 
-class _PartitionNodes(msgspec.Struct, frozen=True):
-    configured: str | None = None
-    total: Number = None
-
-
-class _PartitionState(msgspec.Struct, frozen=True):
-    state: Words = None
-
-
-class _PartitionPriority(msgspec.Struct, frozen=True):
-    tier: Number = None
-
-
 class _PartitionRecord(msgspec.Struct, frozen=True):
     name: str
-    nodes: _PartitionNodes | None = None
-    partition: _PartitionState | None = None
-    priority: _PartitionPriority | None = None
     flags: Words = None
 
 
@@ -329,7 +283,6 @@ def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
     # a limit (measured).
     end_known = state.ended or preempted_at is not None or limit is not None
     end_known = end_known and state.base is not BaseState.PENDING
-    code, signal = _exit(record.exit_code)
     return Job(
         told_at=told_at,
         job_id=job_id,
@@ -344,7 +297,6 @@ def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
         partition=record.partition or "",
         account=record.account or "",
         qos=record.qos or "",
-        user_name=record.user_name or "",
         dependency=record.dependency or "",
         held=bool(record.hold) or (state.base is BaseState.PENDING and priority == 0),
         priority=priority,
@@ -356,11 +308,7 @@ def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
         end_time=time_of(record.end_time) if end_known else None,
         preempt_time=preempted_at,
         time_limit_minutes=limit,
-        exit_code=code,
-        exit_signal=signal,
         gres=record.tres_per_node or "",
-        gres_detail=tuple(record.gres_detail or ()),
-        tres_requested=record.tres_req_str or "",
         tres_allocated=record.tres_alloc_str or "",
     )
 
@@ -368,13 +316,6 @@ def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
 def _limit(value: Number) -> int | None:
     minutes = integer(value)
     return None if minutes == _BACKFILL_YEAR else minutes
-
-
-def _exit(value: _ExitCode | int | None) -> tuple[int | None, int | None]:
-    if isinstance(value, _ExitCode):
-        signal = integer(value.signal.id) if value.signal else None
-        return integer(value.return_code), signal
-    return value, None
 
 
 def _hosts(value: str | list[str] | None) -> tuple[str, ...]:
@@ -435,11 +376,9 @@ def _node(record: _NodeRecord) -> Node:
         name=record.name,
         states=frozenset(_split(record.state)),
         address=record.address or "",
-        hostname=record.hostname or "",
         comment=record.comment or "",
         extra=record.extra or "",
         instance_id=record.instance_id or "",
-        reason=record.reason or "",
         cpus=integer(record.cpus) or 0,
         allocated_cpus=integer(record.alloc_cpus) or 0,
         memory_mib=integer(record.real_memory) or 0,
@@ -447,18 +386,8 @@ def _node(record: _NodeRecord) -> Node:
         gres=record.gres or "",
         gres_used=record.gres_used or "",
         partitions=_split(record.partitions),
-        features=_split(record.features),
     )
 
 
 def _partition(record: _PartitionRecord) -> Partition:
-    nodes = record.nodes or _PartitionNodes()
-    state = record.partition.state if record.partition else None
-    return Partition(
-        name=record.name,
-        states=frozenset(_split(state)),
-        configured=nodes.configured or "",
-        total_nodes=integer(nodes.total),
-        priority_tier=integer(record.priority.tier) if record.priority else None,
-        is_default="DEFAULT" in _split(record.flags),
-    )
+    return Partition(name=record.name, is_default="DEFAULT" in _split(record.flags))

@@ -1,4 +1,4 @@
-"""Slurm's hostlist expressions: `n[1-3,7],gpu01` to names and back.
+"""Slurm's hostlist expressions: `n[1-3,7],gpu01` to names.
 
 Numeric ranges keep their zero padding ("n[08-10]" is n08 n09 n10). Several brackets in one name
 multiply, the last one running fastest, as in `scontrol show hostnames`. Order is kept: it is the
@@ -8,7 +8,7 @@ rank order of the allocation.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple
@@ -20,11 +20,6 @@ MAX_BYTES: Final = 4 * 1000 * 1000
 
 _TOKEN: Final = re.compile(r"\[(?P<ranges>[0-9,-]+)\]|(?P<text>[^\[\],\s]+)|(?P<comma>,)")
 _RANGE: Final = re.compile(r"(?P<low>[0-9]{1,18})(?:-(?P<high>[0-9]{1,18}))?")
-_NUMBERED: Final = re.compile(r"(?P<prefix>.*?)(?P<digits>[0-9]{1,18})(?P<suffix>[^0-9]*)")
-
-# A run of names that differ in one number: its fixed parts, the digits' width, first and last
-# number.
-_Run = tuple[str, str, int, int, int]
 
 
 class HostlistError(ValueError):
@@ -40,7 +35,7 @@ class Hosts(Collection[str]):
     text: str
 
     def __post_init__(self) -> None:
-        _checked(self.text, limit=MAX_HOSTS, most_bytes=MAX_BYTES)
+        _checked(self.text)
 
     def __iter__(self) -> Iterator[str]:
         return iter(expand(self.text))
@@ -63,22 +58,15 @@ class _Span(NamedTuple):
 _Part = str | tuple[_Span, ...]
 
 
-def expand(text: str, *, limit: int = MAX_HOSTS, most_bytes: int = MAX_BYTES) -> tuple[str, ...]:
+def expand(text: str) -> tuple[str, ...]:
     """All names in `text`, in order; raises HostlistError for a malformed expression, and for one
-    of more than `limit` names or of more than `most_bytes` in all, before any name is made.
+    of more than MAX_HOSTS names or of more than MAX_BYTES in all, before any name is made.
     """
-    hosts = _checked(text, limit=limit, most_bytes=most_bytes)
+    hosts = _checked(text)
     return tuple(name for host in hosts for name in _names(host))
 
 
-def fold(names: Iterable[str]) -> str:
-    """A hostlist expression that expands to exactly `names`, in the same order; neighbouring
-    numbers share brackets.
-    """
-    return ",".join(_written(run) for run in _runs(names))
-
-
-def _checked(text: str, *, limit: int, most_bytes: int) -> list[list[_Part]]:
+def _checked(text: str) -> list[list[_Part]]:
     """The hosts of `text` as parts. Raises HostlistError where they stand for too many names."""
     hosts = list(_split(text)) if text else []
     names = size = 0
@@ -86,10 +74,10 @@ def _checked(text: str, *, limit: int, most_bytes: int) -> list[list[_Part]]:
         count, longest = _measured(host)
         names += count
         size += count * longest
-        if names > limit:
-            raise HostlistError(f"hostlist {_shown(text)} names more than {limit} hosts")
-        if size > most_bytes:
-            raise HostlistError(f"hostlist {_shown(text)}: its names exceed {most_bytes} bytes")
+        if names > MAX_HOSTS:
+            raise HostlistError(f"hostlist {_shown(text)} names more than {MAX_HOSTS} hosts")
+        if size > MAX_BYTES:
+            raise HostlistError(f"hostlist {_shown(text)}: its names exceed {MAX_BYTES} bytes")
     return hosts
 
 
@@ -154,46 +142,3 @@ def _spans(ranges: str, text: str) -> Iterator[_Span]:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
-
-
-def _runs(names: Iterable[str]) -> Iterator[_Run]:
-    current: _Run | None = None
-    for name in names:
-        run = _single(name)
-        if current is not None and _follows(current, run):
-            current = (*current[:4], run[4])
-            continue
-        if current is not None:
-            yield current
-        current = run
-    if current is not None:
-        yield current
-
-
-def _single(name: str) -> _Run:
-    if not name or re.search(r"[\[\],\s]", name):
-        raise HostlistError(f"{name!r} is no host name")
-    match = _NUMBERED.fullmatch(name)
-    if match is None:
-        return (name, "", 0, 0, 0)
-    number = int(match["digits"])
-    return (match["prefix"], match["suffix"], len(match["digits"]), number, number)
-
-
-def _follows(run: _Run, single: _Run) -> bool:
-    """Whether `single` is the next name of `run`: unpadded numbers may grow a digit (n9, n10),
-    padded ones may not.
-    """
-    prefix, suffix, width, _, last = run
-    if width == 0 or (prefix, suffix) != single[:2] or single[3] != last + 1:
-        return False
-    return f"{single[3]:0{width}d}" == f"{single[3]:0{single[2]}d}"
-
-
-def _written(run: _Run) -> str:
-    prefix, suffix, width, first, last = run
-    if width == 0:
-        return prefix
-    if first == last:
-        return f"{prefix}{first:0{width}d}{suffix}"
-    return f"{prefix}[{first:0{width}d}-{last:0{width}d}]{suffix}"

@@ -100,7 +100,6 @@ class Job:
     partition: str = ""
     account: str = ""
     qos: str = ""
-    user_name: str = ""
     dependency: str = ""
     held: bool = False
     priority: int | None = None
@@ -112,11 +111,7 @@ class Job:
     end_time: int | None = None
     preempt_time: int | None = None
     time_limit_minutes: int | None = None
-    exit_code: int | None = None
-    exit_signal: int | None = None
     gres: str = ""
-    gres_detail: tuple[str, ...] = ()
-    tres_requested: str = ""
     tres_allocated: str = ""
     told_at: int | None = field(default=None, compare=False)
 
@@ -147,15 +142,8 @@ class SlurmConfig:
     kill_wait: int | None = None
     min_job_age: int | None = None
     accounting_storage: str | None = None
-    cluster_name: str = ""
-    slurm_version: str = ""
     told_at: int | None = None
     boot_time: int | None = None
-    next_job_id: int | None = None
-    preempt_type: str = ""
-    preempt_mode: str = ""
-    max_job_count: int | None = None
-    scheduler_parameters: str = ""
     prolog_slurmctld: str = ""
 
 
@@ -166,11 +154,9 @@ class Node:
     name: str
     states: frozenset[str]
     address: str = ""
-    hostname: str = ""
     comment: str = ""
     extra: str = ""
     instance_id: str = ""
-    reason: str = ""
     cpus: int = 0
     allocated_cpus: int = 0
     memory_mib: int = 0
@@ -178,18 +164,13 @@ class Node:
     gres: str = ""
     gres_used: str = ""
     partitions: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition. `configured` is its Nodes= setting as written, a hostlist or "ALL"."""
+    """One partition."""
 
     name: str
-    states: frozenset[str]
-    configured: str = ""
-    total_nodes: int | None = None
-    priority_tier: int | None = None
     is_default: bool = False
     """Told by the newer data_parsers only; False where it is not known."""
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations import PREFIX, Sharing, Switches
-from slurmapi import hostlist
+from scheduler.sandbox.slurm.hostlist import fold
 from tests.unit.annotations.pods import accepted, pod, the_problem
 
 
@@ -129,7 +129,7 @@ names = st.lists(st.from_regex(r"[a-z]{1,3}[0-9]{0,3}", fullmatch=True), min_siz
 @given(names)
 def test_every_hostlist_that_slurm_writes_is_read(hosts):
     unique = tuple(dict.fromkeys(hosts))
-    assert tuple(accepted(pod({"required-nodes": hostlist.fold(unique)})).required_nodes) == unique
+    assert tuple(accepted(pod({"required-nodes": fold(unique)})).required_nodes) == unique
 
 
 class TestTogether:

@@ -118,10 +118,7 @@ class TinySlurm:
 
     async def partitions(self) -> tuple[Partition, ...]:
         await self._call("partitions")
-        return tuple(
-            Partition(name=name, states=frozenset({"UP"}), is_default=name == "main")
-            for name in self.nodes_in
-        )
+        return tuple(Partition(name=name, is_default=name == "main") for name in self.nodes_in)
 
     async def nodes(self) -> tuple[Node, ...]:
         await self._call("nodes")

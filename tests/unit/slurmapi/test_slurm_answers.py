@@ -91,15 +91,13 @@ def test_running_job_is_read() -> None:
         end_time=number(1_700_000_600),
         preempt_time=UNSET,
         time_limit=number(10),
-        gres_detail=["gpu:h100:1(IDX:0)"],
-        exit_code={"return_code": number(0), "signal": {"id": UNSET, "name": ""}},
+        tres_per_node="gres/gpu:h100:1",
     )
     assert read.nodes == ("e0003", "e0004", "n1")
     assert read.state.configuring
     assert (read.priority, read.restart_count, read.time_limit_minutes) == (100, 1, 10)
     assert (read.start_time, read.end_time, read.preempt_time) == (1700000000, 1700000600, None)
-    assert (read.exit_code, read.exit_signal) == (0, None)
-    assert read.gres_detail == ("gpu:h100:1(IDX:0)",)
+    assert read.gres == "gres/gpu:h100:1"
 
 
 @pytest.mark.parametrize(
@@ -117,9 +115,9 @@ def test_number_that_says_nothing_is_none(spelling: Any) -> None:
 
 
 def test_absent_and_null_fields_are_empty() -> None:
-    fields = dict.fromkeys(("name", "nodes", "comment", "exit_code", "gres_detail"))
+    fields = dict.fromkeys(("name", "nodes", "comment", "tres_per_node"))
     assert job(**fields) == job()
-    assert (job().nodes, job().comment, job().exit_code) == ((), "", None)
+    assert (job().nodes, job().comment, job().gres) == ((), "", "")
 
 
 @pytest.mark.parametrize("end", [6121712804, 1_800_000_000])
@@ -145,12 +143,6 @@ def test_held_job_shows_in_its_priority_too() -> None:
     assert job(job_state=["PENDING"], priority=number(0)).held
     assert job(hold=True).held
     assert not job(job_state=["RUNNING"], priority=number(0)).held
-
-
-def test_exit_code_may_be_a_plain_number() -> None:
-    assert job(exit_code=9).exit_code == 9
-    killed = job(exit_code={"return_code": UNSET, "signal": {"id": number(15)}})
-    assert (killed.exit_code, killed.exit_signal) == (None, 15)
 
 
 def test_node_list_that_is_no_hostlist_is_garbled() -> None:
@@ -180,23 +172,18 @@ def test_nodes_and_partitions_are_read() -> None:
         "cpus": 64,
         "real_memory": number(1000),
         "partitions": ["main", "high"],
-        "features": "a,b",
         "gres": "gpu:h100:8",
-        "reason": None,
+        "comment": None,
     }
     (read,) = settled(response({"nodes": [node]}), NodesAnswer).all()
     assert (read.states, read.cpus, read.memory_mib) == (frozenset({"IDLE", "DRAIN"}), 64, 1000)
-    assert (read.partitions, read.features, read.reason) == (("main", "high"), ("a", "b"), "")
+    assert (read.partitions, read.gres, read.comment) == (("main", "high"), "gpu:h100:8", "")
     partition = {
         "name": "main",
-        "nodes": {"configured": "n[1-2]", "total": 2},
-        "partition": {"state": ["UP"]},
-        "priority": {"tier": 10},
         "flags": ["DEFAULT"],
     }
     (part,) = settled(response({"partitions": [partition]}), PartitionsAnswer).all()
-    assert (part.states, part.configured, part.priority_tier) == (frozenset({"UP"}), "n[1-2]", 10)
-    assert part.is_default
+    assert (part.name, part.is_default) == ("main", True)
     (part,) = settled(response({"partitions": [{"name": "main"}]}), PartitionsAnswer).all()
     assert not part.is_default
 

@@ -195,15 +195,14 @@ async def test_versions_that_another_server_refused_just_before_are_asked_for_ag
 
 
 async def test_config_is_read_where_the_version_has_it(server: Server, client: SlurmClient) -> None:
-    conf = {"KillWait": 30, "MinJobAge": 300, "ClusterName": "rig", "PreemptMode": ["CANCEL"]}
+    conf = {"KillWait": 30, "MinJobAge": 300, "PrologSlurmctld": ["/a", "/b"]}
     conf["AccountingStorageType"] = "accounting_storage/slurmdbd"
-    meta = {"BOOT_TIME": 1_700_000_000, "NEXT_JOB_ID": {"set": True, "number": 9}}
+    meta = {"BOOT_TIME": {"set": True, "number": 1_700_000_000}}
     server.on("GET conf", ok({"slurm_conf": conf, "slurm_conf_meta": meta}))
     config = await client.config()
     assert config is not None
-    assert (config.kill_wait, config.min_job_age, config.cluster_name) == (30, 300, "rig")
-    assert (config.boot_time, config.next_job_id) == (1_700_000_000, 9)
-    assert config.preempt_mode == "CANCEL"
+    assert (config.kill_wait, config.min_job_age, config.boot_time) == (30, 300, 1_700_000_000)
+    assert config.prolog_slurmctld == "/a,/b"
     assert config.accounting_storage == "accounting_storage/slurmdbd"
 
 
