@@ -68,8 +68,12 @@ def is_dead(node: NodeFacts | None) -> bool:
 
 
 def _all_ended(pod: Pod) -> bool:
-    """By what the kubelet has reported of each container."""
+    """By what the kubelet has reported of each container. A sidecar, which is an init container,
+    runs on until all others have ended, and after that for its own grace.
+    """
     states = [status.state for status in pod.status.container_statuses]
-    return len(states) >= len(pod.spec.containers) > 0 and all(
-        state.terminated is not None for state in states
+    return (
+        len(states) >= len(pod.spec.containers) > 0
+        and all(state.terminated is not None for state in states)
+        and not any(it.state.running for it in pod.status.init_container_statuses)
     )

@@ -7,7 +7,18 @@ import asyncio
 import pytest
 
 from scheduler.core.fitness import Taint
-from scheduler.state.lingering import KUBELET_SECONDS
+from scheduler.kube.wire import (
+    Container,
+    ContainerState,
+    ContainerStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    StateRunning,
+    StateTerminated,
+)
+from scheduler.state.lingering import KUBELET_SECONDS, remains_of
 from slurmapi import SlurmUnreachable
 from tests.unit.service.tiny_service import Service
 
@@ -124,3 +135,20 @@ async def test_job_of_a_pod_that_was_never_bound_goes_at_once(slurm, kube, servi
     kube.delete(UID)
     await asyncio.sleep(3)
     assert not slurm.live(1)
+
+
+@pytest.mark.parametrize("sidecar_runs", [True, False])
+def test_sidecar_that_still_runs_keeps_the_node(sidecar_runs: bool) -> None:
+    """It stops after all others have, and takes its own grace for that."""
+    ended = ContainerState(terminated=StateTerminated(exit_code=0))
+    sidecar = ContainerState(running=StateRunning()) if sidecar_runs else ended
+    pod = Pod(
+        ObjectMeta(name="train", uid=UID),
+        PodSpec(node_name="n1", containers=(Container(name="main"),)),
+        PodStatus(
+            phase="Running",
+            container_statuses=(ContainerStatus("main", ended),),
+            init_container_statuses=(ContainerStatus("sidecar", sidecar),),
+        ),
+    )
+    assert (remains_of(pod) is not None) == sidecar_runs
