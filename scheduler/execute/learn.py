@@ -8,6 +8,7 @@ from typing import Final
 
 from scheduler.core.doubt import wants_another
 from scheduler.core.reasons import Reason
+from scheduler.execute.claimed import ClaimedJobs
 from scheduler.execute.tools import Result, Tools
 from scheduler.nodes.fit import Nodes
 from scheduler.nodes.loads import NodeLoads
@@ -29,11 +30,15 @@ class Learner:
         self._nodes = nodes
         self._census = census
         self._loads = loads
+        self._claimed = ClaimedJobs(census, clock=tools.clock)
 
     async def inspect(self, unit: Unit, job_id: int) -> Result:
         """Look at the job of the unit in full. Raises SlurmError."""
         job = unit.job
         if job is None or job.job_id != job_id:
+            return 0.0
+        if job.claimed and not self._claimed.may_be_looked_at(unit):
+            job.refuted = True
             return 0.0
         missed = job.missing
         await look(self._slurm, unit, job, clock=self._clock)

@@ -100,6 +100,8 @@ class Census:
         self._listing_seconds = 0.0
         self._reached = math.inf
         self.completed_at: float | None = None
+        self.first_at: float | None = None
+        """When the first full one ended."""
         self.trouble = ""
         """Why the last one failed; empty when it did not."""
 
@@ -161,6 +163,7 @@ class Census:
             seconds = round(self._clock() - began, 3)
             log.info("jobs looked through", others=len(self._foreign), seconds=seconds)
         self._failures, self.trouble = 0, ""
+        self.first_at = self._clock() if self.first_at is None else self.first_at
         self.completed_at = began
         self._settle(began, lambda _created: True)
 

@@ -40,7 +40,8 @@ class Placeholder:
     """Whether only the pod's annotation names the job, which its author can write; over when a look
     has shown our tag for this very unit."""
     refuted: bool = False
-    """Whether Slurm knows no such job as the one that is claimed, or does not let it be read."""
+    """Whether Slurm knows no such job as the one that is claimed, or does not let it be read, or
+    is not asked since its namespace names too many."""
     lived_at: float | None = None
     """When Slurm last said that it had not ended."""
     missed_at: float | None = None

@@ -12,7 +12,7 @@ import pytest
 
 from annotations import nodelist
 from scheduler.core import actions
-from scheduler.execute import editing, tell
+from scheduler.execute import claimed, editing, tell
 from scheduler.facts import bulk
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, recorder, slim
@@ -65,6 +65,10 @@ OF_A_POD = {
         f"{editing.POD[0]} at once, then one each {editing.POD[1]:g} s",
         f"of a namespace {editing.NAMESPACE[0]} and {a_second(editing.NAMESPACE[1])} a second",
         f"of all {editing.ALL[0]} and {a_second(editing.ALL[1])} a second",
+    ),
+    "looks at jobs that pods name": (
+        f"of one namespace {claimed.NAMESPACE[0]} at once, then {1 / claimed.NAMESPACE[1]:g} a",
+        f"from {claimed.START_SECONDS:g} s after the start on",
     ),
     "Events": (f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",),
     "a policy file": (

@@ -8,7 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from scheduler.core.budgets import Budgets
 from scheduler.core.naming import JOB_ID, NODES
+from scheduler.execute.claimed import NAMESPACE as CLAIMED
+from scheduler.execute.claimed import START_SECONDS
 from scheduler.execute.placeholder import FIRST
 from scheduler.facts.claims import BEFORE_US
 from scheduler.observe.wake import WakeCause
@@ -339,3 +342,27 @@ async def test_pod_keeps_its_job_though_a_gateway_answers_the_first_looks(
     await start(kube, service, seconds=60)
     assert job_of(service, "true-uid") == held
     assert slurm.calls["submit"] == 0
+
+
+async def test_namespace_that_names_jobs_without_end_costs_slurm_a_bounded_number_of_looks(
+    slurm, kube, service
+):
+    """What is named beyond the budget is as if it was not: the pods get jobs of their own."""
+    await start(kube, service, seconds=START_SECONDS + 10)
+    held = ours(slurm, "honest-uid")
+    burst, each = CLAIMED
+    service.executor._learner._claimed._budgets = Budgets[str](20, each)
+    uids = [f"{number:08}-forger" for number in range(300)]
+    for number, uid in enumerate(uids):
+        kube.create(
+            uid, name=f"forger-{number}", namespace="hog", annotations={JOB_ID: str(500 + number)}
+        )
+    kube.create("honest-uid", name="honest", node="n1", annotations={JOB_ID: str(held)})
+    await asyncio.sleep(5)
+    looks = sum(looks_at(slurm, 500 + number) for number in range(len(uids)))
+    assert burst > 20
+    assert 20 <= looks <= 20 + 5 / each
+    assert job_of(service, "honest-uid") == held, "other namespaces have their own budget"
+    jobs = {job_of(service, uid) for uid in uids}
+    assert len(jobs) == len(uids)
+    assert jobs <= slurm.jobs.keys()
