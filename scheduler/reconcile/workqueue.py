@@ -294,6 +294,8 @@ class WorkQueue(Generic[K]):
 
     def _rouse(self) -> None:
         """Wake one who waits for what may be taken, of several the one who takes the least."""
+        if not any(self._getters):
+            return  # whose turn it is costs a look at each tenant
         first = self._queue.first(partial(self._may, asking=False))
         if first is not None:
             any(_wake(getters) for getters in self._getters[first:])
