@@ -21,6 +21,7 @@ from scheduler.core.pending import LABELS
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod
 from scheduler.observe.metrics import Metrics
+from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, Job, JobState
@@ -76,6 +77,7 @@ def _scene(units: int) -> tuple[Metrics, Gauges]:
         units=held,
         pods=pods,
         reflectors=tuple,
+        queue=WorkQueue[str]().statistics,
         answered_at=lambda: None,
         lifetime=Lifetime,
         unguarded=lambda: 0,

@@ -39,7 +39,8 @@ LABELS: Final[Mapping[str, str]] = {
     "while Slurm says none, `Other` for one that is not known. Of units in any other state that "
     "wait: the reason told last, see [events](events.md)",
     "pods": "of the brake: those that `run`, or `wait`",
-    "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`",
+    "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`, `neighbours` (the pods on Nodes), "
+    "`volumes`, `claims`",
     "rule": "name of a rule of the [policy file](policy.md)",
     "scope": "`pod`, `namespace`, `all`",
     "server": "`slurm`, `kubernetes`",

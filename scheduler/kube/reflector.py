@@ -14,7 +14,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, Protocol, TypeVar, assert_never
 
 import structlog
 
@@ -91,6 +91,39 @@ class ReflectorStatistics:
     failures: dict[str, int] = field(default_factory=dict)
     """Ends of lists and watches other than the server's own closing, by outcome."""
 
+    @property
+    def heard(self) -> int:
+        """Events of watches, bookmarks included."""
+        return self.events + self.bookmarks
+
+
+class ReflectorMetrics(Protocol):
+    """Receives client-go's reflector metrics as they happen; the first argument is the resource."""
+
+    def list_began(self, resource: str, /) -> None:
+        """A list was begun."""
+
+    def list_ended(self, resource: str, /, *, seconds: float, items: int) -> None:
+        """A list has succeeded; `seconds` covers all its pages."""
+
+    def watch_began(self, resource: str, /) -> None:
+        """A watch was begun."""
+
+    def watch_ended(self, resource: str, /, *, seconds: float, events: int) -> None:
+        """A watch has ended, for whatever reason; `events` includes bookmarks."""
+
+
+class _NoMetrics:
+    """Takes what nobody wants to know."""
+
+    def list_began(self, resource: str, /) -> None: ...
+
+    def list_ended(self, resource: str, /, *, seconds: float, items: int) -> None: ...
+
+    def watch_began(self, resource: str, /) -> None: ...
+
+    def watch_ended(self, resource: str, /, *, seconds: float, events: int) -> None: ...
+
 
 class _BehindError(KubeInterrupted):
     """The server has not come to the version yet from which the watch is to go on."""
@@ -121,6 +154,7 @@ class Reflector(Generic[T]):
         store: Store[T],
         on_change: OnChange[T],
         name: str,
+        metrics: ReflectorMetrics | None = None,
         query: Mapping[str, str] | None = None,
         backoff: Backoff | None = None,
         idle_seconds: float = IDLE_SECONDS,
@@ -136,6 +170,7 @@ class Reflector(Generic[T]):
         self._idle_seconds = idle_seconds
         self._page_size = page_size
         self._statistics = ReflectorStatistics()
+        self._metrics = metrics or _NoMetrics()
         self.name = name
         self.synced = asyncio.Event()
         self.last_event_at: float | None = None
@@ -204,7 +239,18 @@ class Reflector(Generic[T]):
                     yield change
 
     async def _request(self) -> AsyncGenerator[Change[T]]:
+        began, before = monotonic(), self._statistics.heard
         self._statistics.watches += 1
+        self._metrics.watch_began(self.name)
+        try:
+            async with aclosing(self._watch()) as changes:
+                async for change in changes:
+                    yield change
+        finally:
+            events = self._statistics.heard - before
+            self._metrics.watch_ended(self.name, seconds=monotonic() - began, events=events)
+
+    async def _watch(self) -> AsyncGenerator[Change[T]]:
         lines = self._session.stream(
             self._path,
             query={
@@ -271,12 +317,16 @@ class Reflector(Generic[T]):
         )
 
     async def _list(self) -> list[Change[T]]:
+        began = monotonic()
         self._statistics.lists += 1
+        self._metrics.list_began(self.name)
         self._doubted = False
         items, version = await self._pages()
         if not self._goes_on("list", self._newer(items, version)):
             raise KubeInterrupted("the list is older than what was told before it")
         self._listed_at = monotonic()
+        seconds = self._listed_at - began
+        self._metrics.list_ended(self.name, seconds=seconds, items=len(items))
         changes = self.store.replace(items)
         self._seen(version)
         return changes

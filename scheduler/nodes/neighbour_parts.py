@@ -17,6 +17,7 @@ from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume, Pod
 from scheduler.nodes.parts import NodeParts
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
+from scheduler.observe.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +45,7 @@ class NeighbourParts:
         on_change: Callable[[], None],
         on_volumes: Callable[[], None],
         on_ready: Callable[[str], None],
+        metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
@@ -69,6 +71,7 @@ class NeighbourParts:
             store=store,
             on_change=self.surroundings.changed,
             name="neighbours",
+            metrics=metrics,
             query=QUERY,
         )
         self._volume_reflector = Reflector(
@@ -78,6 +81,7 @@ class NeighbourParts:
             store=volumes,
             on_change=self.volumes.volume_changed,
             name="volumes",
+            metrics=metrics,
         )
         served = settings.watch_namespace
         paths = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
@@ -89,6 +93,7 @@ class NeighbourParts:
                 store=claims.new(),
                 on_change=self.volumes.claim_changed,
                 name="claims",
+                metrics=metrics,
             )
             for path in paths or ["/api/v1/persistentvolumeclaims"]
         )

@@ -68,6 +68,7 @@ class NodeParts:
             store=store,
             on_change=self.nodes.node_changed,
             name="nodes",
+            metrics=metrics,
         )
         self._pod_reflectors = tuple(self._of_pods())
 
@@ -130,6 +131,7 @@ class NodeParts:
                 store=joined.new(),
                 on_change=self._pod_changed,
                 name="slurmd_pods",
+                metrics=self._metrics,
                 query={"labelSelector": strategy.key},
             )
             for strategy, joined in self._pods.items()

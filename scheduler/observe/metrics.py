@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +18,7 @@ from prometheus_client import (
     Histogram,
     Info,
     ProcessCollector,
+    Summary,
     disable_created_metrics,
 )
 
@@ -24,11 +26,14 @@ import scheduler
 from scheduler.core.reasons import MEANINGS
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_SHORT_WATCH_SECONDS: Final = 1.0  # as client-go counts them
 _STAGES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
 
 
 class Metrics:
-    """One registry and the metrics in it; also the work queue's provider of client-go's metrics."""
+    """One registry and the metrics in it. Also receives what the work queue and the reflectors
+    report, for the metrics that client-go has of them.
+    """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter and histogram, of no use
@@ -267,6 +272,7 @@ class Metrics:
             registry=registry,
         )
         self._add_queue(registry)
+        self._add_reflectors(registry)
         self._begin_at_zero()
 
     def _add_queue(self, registry: CollectorRegistry) -> None:
@@ -293,6 +299,46 @@ class Metrics:
             "slurm_pod_scheduler_workqueue_retries_total",
             "Keys added with a delay",
             registry=registry,
+        )
+        self.queue_unfinished = Gauge(
+            "slurm_pod_scheduler_workqueue_unfinished_work_seconds",
+            "Time that workers have spent on the keys that they work on now, in all; what grows "
+            "steadily shows workers that are stuck",
+            registry=registry,
+        )
+        self.queue_longest = Gauge(
+            "slurm_pod_scheduler_workqueue_longest_running_processor_seconds",
+            "Time that a worker has spent on the key that it works on now, of the slowest worker",
+            registry=registry,
+        )
+
+    def _add_reflectors(self, registry: CollectorRegistry) -> None:
+        """Those of the watches of Kubernetes, by client-go's names; those of one resource count
+        together.
+        """
+        prefix, by = "slurm_pod_scheduler_reflector_", ["resource"]
+        self._lists = Counter(f"{prefix}lists_total", "Lists begun", by, registry=registry)
+        self._list_seconds = Summary(
+            f"{prefix}list_duration_seconds",
+            "Duration of the lists that succeeded, all pages of each",
+            by,
+            registry=registry,
+        )
+        self._list_items = Summary(
+            f"{prefix}items_per_list", "Objects in the lists that succeeded", by, registry=registry
+        )
+        self._watches = Counter(f"{prefix}watches_total", "Watches begun", by, registry=registry)
+        self._short_watches = Counter(
+            f"{prefix}short_watches_total",
+            "Watches that ended within a second without any event",
+            by,
+            registry=registry,
+        )
+        self._watch_seconds = Summary(
+            f"{prefix}watch_duration_seconds", "Duration of watches", by, registry=registry
+        )
+        self._watch_items = Summary(
+            f"{prefix}items_per_watch", "Events of watches, with bookmarks", by, registry=registry
         )
 
     def _begin_at_zero(self) -> None:
@@ -344,3 +390,23 @@ class Metrics:
     def retried(self) -> None:
         """A key was added with a delay."""
         self._queue_retries.inc()
+
+    def list_began(self, resource: str, /) -> None:
+        """A list of that resource was begun."""
+        self._lists.labels(resource).inc()
+
+    def list_ended(self, resource: str, /, *, seconds: float, items: int) -> None:
+        """A list has succeeded."""
+        self._list_seconds.labels(resource).observe(seconds)
+        self._list_items.labels(resource).observe(items)
+
+    def watch_began(self, resource: str, /) -> None:
+        """A watch of that resource was begun."""
+        self._watches.labels(resource).inc()
+
+    def watch_ended(self, resource: str, /, *, seconds: float, events: int) -> None:
+        """A watch has ended, for whatever reason."""
+        self._watch_seconds.labels(resource).observe(seconds)
+        self._watch_items.labels(resource).observe(events)
+        if seconds < _SHORT_WATCH_SECONDS and not events:
+            self._short_watches.labels(resource).inc()

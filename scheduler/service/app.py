@@ -188,6 +188,7 @@ class App:
             on_change=self._room_changed,
             on_volumes=self._volumes_changed,
             on_ready=self._compared,
+            metrics=metrics,
             clock=monotonic,
         )
         self._policy = self._build_policy(kube, policy)
@@ -262,6 +263,7 @@ class App:
             units=self._units,
             pods=self._pod_store,
             reflectors=self._reflectors,
+            queue=self._queue.statistics,
             answered_at=lambda: self._watch.last_answer_at,
             lifetime=lambda: token.lifetime,
             unguarded=self._modes.unguarded,
@@ -283,6 +285,7 @@ class App:
                 store=self._pod_store.new(),
                 on_change=self._pod_changed,
                 name="pods",
+                metrics=self._metrics,
                 query={"fieldSelector": f"spec.schedulerName={self._settings.scheduler_name}"},
             )
             for path in paths
@@ -296,6 +299,7 @@ class App:
             store=Store[Identified](),
             on_change=self._namespace_changed,
             name="namespaces",
+            metrics=self._metrics,
         )
         self._rulebook = Rulebook(
             prefixes=self._rules.prefixes, policy=policy, namespaces=namespaces.store

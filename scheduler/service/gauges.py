@@ -21,6 +21,7 @@ from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.observe.metrics import Metrics
+from scheduler.reconcile.workqueue import QueueStatistics
 from scheduler.state.units import Unit, Units
 from slurmapi import BaseState
 from slurmapi.jwt import Lifetime
@@ -57,6 +58,7 @@ class Gauges:
         units: Units,
         pods: Joined[Pod],
         reflectors: Callable[[], Iterable[Heard]],
+        queue: Callable[[], QueueStatistics],
         answered_at: Callable[[], float | None],
         lifetime: Callable[[], Lifetime],
         unguarded: Callable[[], int],
@@ -78,6 +80,8 @@ class Gauges:
         metrics.slurm_answered.set_function(lambda: self._epoch(answered_at()))
         metrics.token_issued.set_function(lambda: lifetime().issued_at)
         metrics.token_expires.set_function(lambda: lifetime().expires_at)
+        metrics.queue_unfinished.set_function(lambda: queue().unfinished_seconds)
+        metrics.queue_longest.set_function(lambda: queue().longest_seconds)
         metrics.ready.set_function(ready)
         metrics.leader.set_function(leads)
         metrics.unguarded_nodes.set_function(lambda: unguarded() if leads() and ready() else 0)

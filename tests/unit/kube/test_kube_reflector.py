@@ -12,6 +12,7 @@ from scheduler.kube.reflector import Backoff, Reflector
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
+from scheduler.observe.metrics import Metrics
 from tests.unit.kube.server import (
     ApiStub,
     Handler,
@@ -38,6 +39,7 @@ class Watched:
     def __init__(self, session: KubeSession, backoff: Backoff, *, idle_seconds: float) -> None:
         self.store = Store[Pod]()
         self.told: list[tuple[str, str]] = []
+        self.metrics = Metrics()
         self.reflector = Reflector(
             session,
             PATH,
@@ -45,10 +47,15 @@ class Watched:
             store=self.store,
             on_change=self._on_change,
             name="pods",
+            metrics=self.metrics,
             query={"fieldSelector": "spec.schedulerName=ours"},
             backoff=backoff,
             idle_seconds=idle_seconds,
         )
+
+    def value(self, name: str) -> float | None:
+        name = f"slurm_pod_scheduler_reflector_{name}"
+        return self.metrics.registry.get_sample_value(name, {"resource": "pods"})
 
     def _on_change(self, old: Pod | None, new: Pod | None) -> None:
         kind = "deleted" if new is None else "added" if old is None else "modified"
@@ -158,6 +165,29 @@ async def test_server_close_continues_from_the_last_version_without_a_list(
     await stub.wait_for_requests(2, "WATCH")
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "11"
     assert len(stub.requests("GET")) == 1
+
+
+async def test_metrics_hear_what_client_go_tells(stub: ApiStub, watched: Watched) -> None:
+    stub.answer("GET", PATH, page(pod("a"), pod("b")))
+    some = watch(event("ADDED", pod("c", version="11")), bookmark("12"), then="close")
+    stub.answer("WATCH", PATH, some, watch(then="close"), watch())
+    await stub.wait_for_requests(3, "WATCH")
+    assert (watched.value("lists_total"), watched.value("watches_total")) == (1, 3)
+    assert watched.value("list_duration_seconds_count") == 1
+    assert watched.value("items_per_list_sum") == 2
+    assert watched.value("watch_duration_seconds_count") == 2
+    assert watched.value("items_per_watch_sum") == 2
+    assert watched.value("short_watches_total") == 1, "the one that brought nothing"
+
+
+async def test_list_that_fails_is_begun_and_has_no_duration(
+    stub: ApiStub, watched: Watched
+) -> None:
+    stub.answer("GET", PATH, status(500), page())
+    stub.answer("WATCH", PATH, watch())
+    await stub.wait_for_requests(1, "WATCH")
+    assert watched.value("lists_total") == 2
+    assert watched.value("list_duration_seconds_count") == 1
 
 
 async def test_bookmarks_advance_the_version_and_tell_nothing(

@@ -15,6 +15,8 @@ from scheduler.core.reasons import Reason
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod, PodStatus
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.wake import WakeCause
+from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges, saw_start
 from scheduler.state.lingering import Remains
 from scheduler.state.units import Placeholder, Unit, Units
@@ -39,6 +41,7 @@ class Scene:
         self.pods = Joined[Pod]()
         self.store = self.pods.new()
         self.watches: list[Watch] = []
+        self.queue = WorkQueue[str]()
         self.answered_at: float | None = None
         self.leads = True
         self.now = NOW
@@ -47,6 +50,7 @@ class Scene:
             units=self.units,
             pods=self.pods,
             reflectors=lambda: self.watches,
+            queue=self.queue.statistics,
             answered_at=lambda: self.answered_at,
             lifetime=lambda: Lifetime(issued_at=100.0, expires_at=700.0),
             unguarded=lambda: 7,
@@ -273,3 +277,17 @@ async def test_who_stands_by_counts_nothing(scene):
     await scene.gauges.count()
     assert value("slurm_pod_scheduler_leader") == 1
     assert value("slurm_pod_scheduler_units", {"state": "unknown", "reason": ""}) == 1
+
+
+@pytest.mark.looptime
+async def test_work_under_way_is_shown_when_it_is_asked_for(scene: Scene) -> None:
+    for key in "ab":
+        scene.queue.add(key, WakeCause.WATCH)
+        await scene.queue.get()
+        await asyncio.sleep(2)
+    assert scene.value("workqueue_unfinished_work_seconds") == pytest.approx(6)
+    assert scene.value("workqueue_longest_running_processor_seconds") == pytest.approx(4)
+    for key in "ab":
+        scene.queue.done(key)
+    assert scene.value("workqueue_unfinished_work_seconds") == 0
+    assert scene.value("workqueue_longest_running_processor_seconds") == 0
