@@ -13,6 +13,7 @@ from docs._make.state_table import answer, situations, standings
 from scheduler.core.actions import DropJob, Evict, Submit, Tell, Warn
 from scheduler.core.reasons import Reason
 from scheduler.core.refusals import _MEANINGS
+from scheduler.observe.wake import WakeCause
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
@@ -228,3 +229,7 @@ def test_words_of_the_hook_scripts_have_a_place():
     words = {part for part in parts if len(part.split()) >= FEWEST_WORDS}
     assert len(words) > FEWEST_WORDS
     assert {it for it in words if it not in PLAIN} == set()
+
+
+def test_each_cause_of_a_line_in_the_log_has_a_row() -> None:
+    assert [it for it in WakeCause if not any(row.startswith(f"| `{it}` |") for row in ROWS)] == []
