@@ -35,7 +35,7 @@ from slurmapi.model import (
 )
 from slurmapi.retry import Persistent, RetryPolicy, once
 from slurmapi.submission import JobSubmission
-from slurmapi.transport import Deadlines, HttpTransport, Transport, check_base_url
+from slurmapi.transport import Deadlines, HttpTransport, check_base_url
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
 
 __all__ = [
@@ -76,7 +76,6 @@ __all__ = [
     "StaticToken",
     "Submitted",
     "TokenSource",
-    "Transport",
     "check_base_url",
     "expand_hostlist",
     "is_word_of_slurm",

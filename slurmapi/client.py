@@ -41,7 +41,7 @@ from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConf
 from slurmapi.retry import Persistent, RetryPolicy
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode
-from slurmapi.transport import Deadlines, HttpTransport, Permit, Transport
+from slurmapi.transport import Deadlines, HttpTransport, Permit
 from slurmapi.updates import Changes, JobUpdate
 from slurmapi.updates import encode as encode_update
 from slurmapi.versions import ApiVersion
@@ -81,11 +81,10 @@ class SlurmClient:
     `base_url` is "http://HOST:PORT", "https://HOST:PORT" (verified with `tls`, by default the
     system's authorities) or "unix:/PATH". Use it as an async context manager, in one event loop.
     All methods raise SlurmError; none waits longer than `deadlines` allow, repetitions by `retry`
-    (reads only) included. `observe` is called after each request. `permit` is asked
-    right before each write is sent: SlurmFenced where it says no. A `transport` given takes the
-    place of the one made from `base_url` and stays its giver's to close. `cluster` is
-    the ClusterName of the Slurm that is meant, by default that of the first answer: answers of any
-    other raise SlurmStranger, and nothing is written there.
+    (reads only) included. `observe` is called after each request. `permit` is asked right before
+    each write is sent: SlurmFenced where it says no. `cluster` is the ClusterName of the Slurm that
+    is meant, by default that of the first answer: answers of any other raise SlurmStranger, and
+    nothing is written there.
     """
 
     def __init__(
@@ -101,7 +100,6 @@ class SlurmClient:
         observe: Callable[[Call], None] | None = None,
         cluster: str = "",
         permit: Permit | None = None,
-        transport: Transport | None = None,
     ) -> None:
         self._http = HttpTransport(
             base_url,
@@ -114,7 +112,7 @@ class SlurmClient:
         self._retry = retry or Persistent()
         self._identity = Identity(cluster)
         self._session = Session(
-            transport or self._http,
+            self._http,
             token=token,
             retry=self._retry,
             identity=self._identity,

@@ -25,7 +25,7 @@ from slurmapi.http1 import DEFAULT_MAX_BODY, Request, Response
 from slurmapi.identity import Identity
 from slurmapi.model import Call
 from slurmapi.retry import RetryPolicy
-from slurmapi.transport import Transport
+from slurmapi.transport import HttpTransport
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class Session:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: HttpTransport,
         *,
         token: TokenSource,
         retry: RetryPolicy,

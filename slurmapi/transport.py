@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from slurmapi.errors import SlurmFenced, SlurmInterrupted, SlurmUnreachable
@@ -68,18 +68,6 @@ def _now() -> float:
 
 def _patience(request: Request) -> float:
     return _SLOW_FACTOR if request.slow else 1.0
-
-
-class Transport(Protocol):
-    """What the client needs below it."""
-
-    async def exchange(self, request: Request) -> Response:
-        """The first response to `request`.
-
-        Raises SlurmUnreachable or SlurmFenced (never sent), SlurmInterrupted (maybe sent) or
-        SlurmGarbled.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +186,7 @@ class _Progress:
 
 
 class HttpTransport:
-    """A Transport over a pool of at most `connections` keep-alive connections.
+    """Requests over a pool of at most `connections` keep-alive connections.
 
     Idle ones are used again last in, first out, and dropped after `idle_seconds`; callers wait
     first come, first served. A quarter of the connections is kept for requests that are not `bulk`.
@@ -228,7 +216,11 @@ class HttpTransport:
         self._closed = False
 
     async def exchange(self, request: Request) -> Response:
-        """See Transport."""
+        """The first response to `request`.
+
+        Raises SlurmUnreachable or SlurmFenced (never sent), SlurmInterrupted (maybe sent) or
+        SlurmGarbled.
+        """
         progress = _Progress()
         what = f"{request.method} {request.target[:100]}"
         try:

@@ -92,7 +92,6 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
         pod.metadata,
         annotations=_annotations(pod.metadata, prefixes),
         owner_references=tuple(it for it in pod.metadata.owner_references if it.controller),
-        finalizers=(),
     )
     spec = replace(pod.spec, scheduling_gates=pod.spec.scheduling_gates[:1])
     found = _oversize(meta, spec)

@@ -54,14 +54,12 @@ class ObjectMeta(Wire, frozen=True, gc=False):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
-    finalizers: tuple[str, ...] = ()
 
 
 class ResourceRequirements(Wire, frozen=True, gc=False):
@@ -240,7 +238,6 @@ class StateTerminated(Wire, frozen=True, gc=False):
     signal: int = 0
     reason: str = ""
     message: str = ""
-    finished_at: datetime | None = None
 
 
 class ContainerState(Wire, frozen=True, gc=False):
@@ -419,10 +416,6 @@ class ItemList(Wire, Generic[T], frozen=True, gc=False):
 
     metadata: ListMeta
     items: tuple[T, ...] | None
-
-
-PodList = ItemList[Pod]
-NodeList = ItemList[Node]
 
 
 class Identified(Wire, frozen=True, gc=False):

@@ -17,8 +17,6 @@ from tenacity.wait import wait_base
 from slurmapi import RetryPolicy
 
 T = TypeVar("T")
-OnRetry = Callable[[BaseException, int, float], None]
-"""Called before each pause with the error, the number of the failed try, and seconds to wait."""
 
 
 def retry_policy(
@@ -27,7 +25,6 @@ def retry_policy(
     total_seconds: float = 10.0,
     first_seconds: float = 0.1,
     longest_seconds: float = 2.0,
-    on_retry: OnRetry | None = None,
 ) -> RetryPolicy:
     """Retries for the given error types, each only when its `retryable` is true.
 
@@ -54,7 +51,6 @@ def retry_policy(
             retry=tenacity.retry_if_exception(worth_it),
             stop=enough,
             wait=_PoliteWait(first_seconds, longest_seconds),
-            before_sleep=None if on_retry is None else _reporter(on_retry),
             sleep=asyncio.sleep,
             reraise=True,
         )(attempt)
@@ -75,12 +71,3 @@ class _PoliteWait(wait_base):
 
 def _error(state: tenacity.RetryCallState) -> BaseException | None:
     return None if state.outcome is None else state.outcome.exception()
-
-
-def _reporter(on_retry: OnRetry) -> Callable[[tenacity.RetryCallState], None]:
-    def report(state: tenacity.RetryCallState) -> None:
-        error = _error(state)
-        if error is not None:
-            on_retry(error, state.attempt_number, state.upcoming_sleep)
-
-    return report

@@ -90,16 +90,6 @@ async def test_cancellation_passes_through() -> None:
     assert len(call.tries) == 1
 
 
-async def test_each_retry_is_reported() -> None:
-    told: list[tuple[str, int, float]] = []
-    policy = retry_policy(
-        TroubleError,
-        on_retry=lambda error, tries, seconds: told.append((str(error), tries, seconds)),
-    )
-    await policy(Call(TroubleError(retry_after=2.0)))
-    assert told == [("trouble", 1, 2.0)]
-
-
 async def test_once_tries_once() -> None:
     call = Call(TroubleError())
     with pytest.raises(TroubleError):
