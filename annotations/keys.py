@@ -308,25 +308,3 @@ def remedy(name: str) -> str:
     for near in get_close_matches(name, BY_KEY, n=1):
         return f"a known annotation: did you mean {near!r}?"
     return f"a known annotation: one of {supported()}"
-
-
-def table() -> str:
-    """All annotations as a Markdown table."""
-    rows = [
-        "| Annotation | In SUNK | Type | Slurm option | Meaning | Example |",
-        "|---|---|---|---|---|---|",
-        *(_row(definition) for definition in DEFINITIONS),
-    ]
-    return "\n".join(rows) + "\n"
-
-
-def _row(it: Definition) -> str:
-    cells = (
-        f"`{it.key}`",
-        "yes" if it.sunk else "",
-        it.kind.name,
-        ", ".join(f"`{option}`" for option in it.slurm_option.split(", ")),
-        it.description.replace("|", "\\|"),
-        f"`{it.example}`",
-    )
-    return f"| {' | '.join(cells)} |"

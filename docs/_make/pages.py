@@ -8,11 +8,11 @@ from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from annotations import keys
+from annotations.keys import DEFINITIONS
 from docs._make import endings, state_table
 from scheduler.config.flags import describe
 from scheduler.config.settings import ENV_PREFIX
-from scheduler.core import pending
+from scheduler.core.pending import REASONS, why
 from scheduler.core.reasons import MEANINGS
 from scheduler.observe.metrics import Metrics
 
@@ -53,6 +53,20 @@ LABELS: Final[Mapping[str, str]] = {
     "`ended`",
 }
 
+# An example of each family of limits, for the words that are said of all of it.
+_FAMILIES: Final = {
+    "`QOSGrp`*, such as `QOSGrpCpuLimit`": "QOSGrpCpuLimit",
+    "`QOSMax`*`PerUser`*, such as `QOSMaxJobsPerUserLimit`": "QOSMaxJobsPerUserLimit",
+    "`QOSMax`*`PerJob`*, `PerNode`, such as `QOSMaxGRESPerJob`": "QOSMaxGRESPerJob",
+    "`QOSMin`*, such as `QOSMinGRES`": "QOSMinGRES",
+    "`Max`*`PerAccount`, such as `MaxJobsPerAccount`": "MaxJobsPerAccount",
+    "`AssocGrp`*, such as `AssocGrpCPUMinutesLimit`": "AssocGrpCPUMinutesLimit",
+    "`AssocMaxJobsLimit`, `AssocMaxSubmitJobLimit`": "AssocMaxJobsLimit",
+    "`AssocMax`*`PerJob`*, `PerNode`, such as `AssocMaxWallDurationPerJobLimit`": (
+        "AssocMaxWallDurationPerJobLimit"
+    ),
+}
+
 # What an exposed name has that the library leaves out of a family's.
 _ENDINGS: Final = {"counter": "_total", "info": "_info"}
 
@@ -82,14 +96,40 @@ def events_table() -> str:
     return _table(("Reason", "Event type", "Condition", "Meaning", "What to do"), rows)
 
 
+def annotations_table() -> str:
+    """All annotations as a Markdown table."""
+    rows = (
+        (
+            f"`{it.key}`",
+            "yes" if it.sunk else "",
+            it.kind.name,
+            ", ".join(f"`{option}`" for option in it.slurm_option.split(", ")),
+            _cell(it.description),
+            f"`{it.example}`",
+        )
+        for it in DEFINITIONS
+    )
+    return _table(("Annotation", "In SUNK", "Type", "Slurm option", "Meaning", "Example"), rows)
+
+
+def pending_table() -> str:
+    """All reasons for which Slurm lets a job wait, the families of limits by their patterns."""
+    known = [
+        *((f"`{name}`", it) for name, it in REASONS.items()),
+        *((pattern, it) for pattern, example in _FAMILIES.items() if (it := why(example))),
+    ]
+    rows = ((name, it.meaning, it.remedy) for name, it in known)
+    return _table(("Reason", "What it means for the pod", "What to do"), rows)
+
+
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    "annotations.md": keys.table,
+    "annotations.md": annotations_table,
     "architecture.md": state_table.table,
     "settings.md": settings_table,
     "metrics.md": metrics_table,
     "events.md": events_table,
     "endings.md": endings.table,
-    "pending.md": pending.table,
+    "pending.md": pending_table,
 }
 
 

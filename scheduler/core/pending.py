@@ -345,27 +345,3 @@ def expected_start(record: Job) -> int | None:
     if not start or submitted is None or record.state.base is not BaseState.PENDING:
         return None
     return start if submitted < start < submitted + _NO_FORECAST_SECONDS else None
-
-
-def table() -> str:
-    """All reasons as a Markdown table, the families of limits by their patterns."""
-    rows = [
-        *((f"`{name}`", it) for name, it in REASONS.items()),
-        *((pattern, it) for pattern, example in _FAMILIES.items() if (it := why(example))),
-    ]
-    head = "| Reason | What it means for the pod | What to do |\n| --- | --- | --- |\n"
-    return head + "".join(f"| {name} | {it.meaning} | {it.remedy} |\n" for name, it in rows)
-
-
-_FAMILIES: Final = {
-    "`QOSGrp`*, such as `QOSGrpCpuLimit`": "QOSGrpCpuLimit",
-    "`QOSMax`*`PerUser`*, such as `QOSMaxJobsPerUserLimit`": "QOSMaxJobsPerUserLimit",
-    "`QOSMax`*`PerJob`*, `PerNode`, such as `QOSMaxGRESPerJob`": "QOSMaxGRESPerJob",
-    "`QOSMin`*, such as `QOSMinGRES`": "QOSMinGRES",
-    "`Max`*`PerAccount`, such as `MaxJobsPerAccount`": "MaxJobsPerAccount",
-    "`AssocGrp`*, such as `AssocGrpCPUMinutesLimit`": "AssocGrpCPUMinutesLimit",
-    "`AssocMaxJobsLimit`, `AssocMaxSubmitJobLimit`": "AssocMaxJobsLimit",
-    "`AssocMax`*`PerJob`*, `PerNode`, such as `AssocMaxWallDurationPerJobLimit`": (
-        "AssocMaxWallDurationPerJobLimit"
-    ),
-}

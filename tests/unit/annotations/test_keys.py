@@ -4,7 +4,8 @@ from dataclasses import fields
 import pytest
 
 from annotations import JobRequest
-from annotations.keys import DEFINITIONS, table
+from annotations.keys import DEFINITIONS
+from docs._make.pages import annotations_table
 from tests.unit.annotations.pods import accepted, pod
 
 _CELL_END = re.compile(r"(?<!\\)\|")
@@ -38,6 +39,6 @@ def test_every_annotation_of_sunk_is_known():
 
 
 def test_rendered_table_has_a_row_for_each_definition():
-    rows = [line for line in table().splitlines() if line.startswith("| `")]
+    rows = [line for line in annotations_table().splitlines() if line.startswith("| `")]
     assert len(rows) == len(DEFINITIONS)
     assert all(len(_CELL_END.findall(row)) == 7 for row in rows)

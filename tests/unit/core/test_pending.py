@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.core.pending import LABELS, STUCK, expected_start, label, pending_text, table, why
+from docs._make.pages import pending_table
+from scheduler.core.pending import LABELS, STUCK, expected_start, label, pending_text, why
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import JOB, record
 
@@ -163,6 +164,6 @@ def test_running_job_has_no_expected_start() -> None:
 
 
 def test_table_has_a_row_for_each_family_too() -> None:
-    shown = table()
+    shown = pending_table()
     for name in ("`Resources`", "`QOSGrp`", "`Max`*`PerAccount`", "`AssocMax`*`PerJob`"):
         assert name in shown
