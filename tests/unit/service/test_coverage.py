@@ -248,3 +248,32 @@ async def test_job_that_was_requeued_unseen_waits_for_news_since_its_second_star
     silent.set()
     await asyncio.sleep(3)
     assert not is_bound(kube)
+
+
+async def test_binding_that_the_watch_does_not_show_yet_is_no_authors_word(slurm, kube, service):
+    """Long after the start, when a pod's own word for its Node does not count any more."""
+    service.start()
+    await asyncio.sleep(CLAIM_SECONDS + 10)
+    kube.create(OLD, name="old")
+    kube.create(NEW, name="new")
+    await asyncio.sleep(5)
+    jobs = {uid: service.units.get(uid).job.job_id for uid in (OLD, NEW)}
+    kube.lag = 60
+    slurm.start(jobs[OLD], node="n1")
+    await asyncio.sleep(5)
+    assert kube.bindings == [(OLD, "n1")]
+    slurm.end(jobs[OLD], BaseState.PREEMPTED)
+    slurm.start(jobs[NEW], node="n1")
+    await asyncio.sleep(5)
+    assert not is_bound(kube)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_suspended_pod_is_in_the_way_unless_the_site_keeps_it(slurm, kube, keeps):
+    """What runs in its place computes on the same cores."""
+    service = Service(slurm, kube, keeps_suspended=keeps)
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.change(job_id, BaseState.SUSPENDED)
+    await new_job_starts(slurm, kube)
+    assert is_bound(kube) == keeps
+    await service.kill()

@@ -111,6 +111,7 @@ class Service:
         ignored: Collection[Ignorable] = (),
         mode: Setting = "auto",
         gpu_sharing: gpu_sharing.Setting = "user",
+        keeps_suspended: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.slurm, self.kube = slurm, kube
@@ -164,7 +165,7 @@ class Service:
             presence=self.presence,
             owner=OWNER,
             kube_node=self.nodes.kube_node,
-            keeps_suspended=False,
+            keeps_suspended=keeps_suspended,
             clock=loop.time,
             epoch=time.time,
         )
@@ -208,6 +209,7 @@ class Service:
             successors=Successors(metrics=metrics, clock=loop.time),
             min_job_age=lambda: self.slurmctld.min_job_age,
             accounting_storage=lambda: self.slurmctld.accounting_storage,
+            evict_suspended=not keeps_suspended,
         )
         self.teller = teller = Teller(
             cast("KubeApi", kube),
