@@ -11,13 +11,16 @@ import socket
 import ssl
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from tests.faults.calls import Server, call_of
 from tests.faults.exchange import Exchange, Stream, UpstreamGoneError, reset
 from tests.faults.messages import LONGEST_HEAD, Head, read_head, request_body
 from tests.faults.play import Moment, Play
+
+# With TLS a client has to answer a goodbye; one that has been killed never does.
+_GOODBYE_SECONDS: Final = 5.0
 
 
 class FaultProxy:
@@ -146,10 +149,21 @@ class FaultProxy:
         except Exception as error:  # noqa: BLE001 - told by the tests, which look for it
             self._play.failures.append(repr(error))
         finally:
-            self._clients.discard(writer)
-            writer.close()
             if upstream is not None:
                 upstream[1].transport.abort()
+            await self._say_goodbye(writer)
+
+    async def _say_goodbye(self, client: asyncio.StreamWriter) -> None:
+        """End a connection after what was sent; nothing of it is left, even when this is ended."""
+        client.close()
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await client.wait_closed()
+        except (OSError, TimeoutError):
+            pass  # the client has left, without a word
+        finally:
+            client.transport.abort()
+            self._clients.discard(client)
 
     def _exchange(
         self, head: Head, body: bytes, client: asyncio.StreamWriter, upstream: Stream | None

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import select
+import socket
+import ssl
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+import trustme
 
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.slurm import mint_token
@@ -30,6 +36,7 @@ TWICE = (
     b"HTTP/1.1 500 NO\r\nConnection: Close\r\nContent-Length: 2\r\n\r\n{}"
     b"HTTP/1.1 500 NO\r\nConnection: Close\r\nContent-Length: 2\r\n\r\nno"
 )
+CLOSING = b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LINES = [b'{"n": %d}\n' % number for number in range(4)]
 
@@ -372,3 +379,41 @@ async def test_the_client_knows_that_nothing_was_sent(slurm: SlurmClient, play: 
     play.add(faults.refused, call="nodes")
     with pytest.raises(SlurmUnreachable):
         await slurm.nodes()
+
+
+def test_client_that_never_answers_a_goodbye_leaves_no_open_transport() -> None:
+    authority = trustme.CA()
+    server, trust = (
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+        ssl.create_default_context(),
+    )
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(trust)
+    silent: list[ssl.SSLSocket] = []
+
+    def ask(port: int) -> None:
+        raw = socket.create_connection(("127.0.0.1", port), timeout=10)
+        silent.append(trust.wrap_socket(raw, server_hostname="127.0.0.1"))
+        silent[0].sendall(POST)
+        left = len(CLOSING)
+        while left:
+            left -= len(silent[0].recv(left))
+        # The goodbye is there, and stays unread.
+        assert select.select(silent, [], [], 10)[0]
+
+    async def talk() -> None:
+        upstream = Upstream()
+        upstream.answer = CLOSING
+        listener = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        async with FaultProxy(Server.KUBE, url, play=Play(), certificate=server) as proxy:
+            await asyncio.to_thread(ask, int(proxy.url.rpartition(":")[2]))
+        listener.close()
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        asyncio.run(talk())
+        gc.collect()
+    for client in silent:
+        client.close()
+    assert not [it.message for it in found]
