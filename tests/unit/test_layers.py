@@ -25,6 +25,7 @@ _BREACHES: Final = {
         ("scheduler.core.facts", "scheduler.state.units"),
         ("scheduler.slurm.boots", "scheduler.nodes.fit"),
         ("scheduler.facts.bulk", "scheduler.hooks.pem"),
+        ("scheduler.sandbox.cluster", "scheduler.observe.clock"),
     ],
     "libraries": [
         ("slurmapi.errors", "annotations.keys"),

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.observe.clock import monotonic
 from scheduler.sandbox.kube import nodes, podstatus
 from scheduler.sandbox.kube.agents import Key
 from scheduler.sandbox.kube.deletion import DeleteOptions
-from scheduler.sandbox.kube.meta import is_finished, is_leaving
+from scheduler.sandbox.kube.meta import is_finished, is_leaving, monotonic
 from scheduler.sandbox.kube.model import KubeModel
 from scheduler.sandbox.kube.nodes import NodeShape
 from scheduler.sandbox.kube.resources import LEASES, NODES, PODS, Body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 from collections.abc import Iterator
@@ -22,6 +23,11 @@ def now(*, after_seconds: float = 0.0) -> str:
     if after_seconds:
         moment += timedelta(seconds=after_seconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def monotonic() -> float:
+    """Seconds by the clock of the event loop, which the sandbox's waits go by."""
+    return asyncio.get_running_loop().time()
 
 
 def micro_now() -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.observe.clock import monotonic
 from scheduler.sandbox.kube.agents import Key
 from scheduler.sandbox.kube.deletion import DeleteOptions
-from scheduler.sandbox.kube.meta import is_finished, with_condition
+from scheduler.sandbox.kube.meta import is_finished, monotonic, with_condition
 from scheduler.sandbox.kube.model import KubeModel
 from scheduler.sandbox.kube.resources import NODES, PODS, Body
 from scheduler.sandbox.kube.store import Change
