@@ -19,7 +19,8 @@ from scheduler.kube.recorder import ObjectRef
 
 log = structlog.get_logger(__name__)
 
-# While another leads, looks in a retry period, so that what is released is taken within a second.
+# A candidate that waits reads the lease four times in a retry period, so that it takes over within
+# a second when the lease is released.
 _LOOKS: Final = 4
 _LOOK_JITTER: Final = 0.5
 
@@ -33,17 +34,19 @@ class Store(Protocol):
 
     @property
     def ref(self) -> ObjectRef:
-        """The object."""
+        """The Lease object."""
 
     async def read(self) -> Observed | None:
-        """As it is now; raises KubeError."""
+        """The lease as it is now; None if there is none. Raises KubeError."""
 
     async def write(self, record: Record) -> Observed:
-        """Over what was read or written last; raises Conflict, NotFound and other KubeErrors."""
+        """Write the lease over the version that was read or written last. Raises Conflict, NotFound
+        and other KubeErrors.
+        """
 
 
 class Election(Protocol):
-    """What the other parts see of it."""
+    """The election as the other parts of the process see it."""
 
     elected: asyncio.Event
 
@@ -54,16 +57,18 @@ class Election(Protocol):
         """Take part for ever; end it by cancelling. Raises LeaseLostError."""
 
     async def release(self) -> None:
-        """Let another process lead at once; this one may not write any more."""
+        """Let another process lead at once. This process may not write any more."""
 
     def not_ready(self) -> list[str]:
         """Why this process could not take over."""
 
     def role(self) -> str:
-        """Who leads, in words; empty where nothing is to be said."""
+        """Who leads, in words; empty if there is nothing to say."""
 
     def told(self) -> tuple[ObjectRef, str] | None:
-        """The Event that this process leads, about which object; None where there is none."""
+        """The object and the text of the Event which says that this process leads; None if there is
+        no such Event.
+        """
 
 
 class Alone:
@@ -74,35 +79,35 @@ class Alone:
         self.elected.set()
 
     def seconds_left(self) -> float:
-        """No end is known."""
+        """Infinite: no lease can expire."""
         return float("inf")
 
     async def run(self) -> None:
-        """Nothing to be done."""
+        """Wait for ever: there is no lease to keep."""
         await asyncio.Event().wait()
 
     async def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: there is no lease to release."""
 
     def not_ready(self) -> list[str]:
-        """Nothing could be missing."""
+        """Empty: this process leads from its start."""
         return []
 
     def role(self) -> str:
-        """There is but one."""
+        """Empty: there is no other process."""
         return ""
 
     def told(self) -> None:
-        """There is no object."""
+        """None: there is no Lease that an Event could be about."""
 
 
 def awake() -> float:
-    """Seconds since the machine was started, those that it slept included."""
+    """Seconds since the machine booted, including the time for which it was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Elector:
-    """One candidate; `clock` must also count while the machine sleeps."""
+    """One candidate. `clock` must also run while the machine is suspended."""
 
     def __init__(
         self,
@@ -128,7 +133,9 @@ class Elector:
         return self._candidate.valid_until - self._clock()
 
     def seconds_to_try(self) -> float:
-        """For how long the lease may be asked for: one that has led does so until it gives up."""
+        """For how long a request about the lease may be tried: without limit for a candidate, and
+        for the leader until it has to give up.
+        """
         return self._left() if self._keeping else float("inf")
 
     def not_ready(self) -> list[str]:
@@ -142,7 +149,7 @@ class Elector:
         return f"stands by, {self._candidate.holder or 'nobody'} leads"
 
     def told(self) -> tuple[ObjectRef, str]:
-        """As client-go tells it, under the reason LeaderElection."""
+        """The Event of client-go, with the reason LeaderElection."""
         return self._store.ref, f"{self.identity} became leader"
 
     async def run(self) -> None:
@@ -153,7 +160,9 @@ class Elector:
         await self._keep()
 
     async def release(self) -> None:
-        """Write that nobody leads, where we do; one that cannot be written runs out by itself."""
+        """If this process leads, write into the lease that nobody does. If that fails, the lease
+        expires by itself.
+        """
         self._keeping = False
         try:
             async with asyncio.timeout(self._timing.renew / 2):
@@ -179,7 +188,9 @@ class Elector:
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
-        """Until the next try; what several wait for they do not try at the same moment."""
+        """Seconds until the next try. They are random, so that candidates do not all try at the
+        same moment.
+        """
         if self._trouble:
             return self._timing.retry * (1.0 + JITTER_FACTOR * random.random())  # noqa: S311
         return self._timing.retry / _LOOKS * (1.0 + _LOOK_JITTER * random.random())  # noqa: S311
@@ -203,7 +214,7 @@ class Elector:
         return f"lease {self._name} could not be renewed for {self._timing.renew:g} s{why}"
 
     async def _try(self, seconds: float) -> bool:
-        """Whether the lease is ours for another while."""
+        """Ask for the lease, or renew it; says whether this process holds it now."""
         try:
             async with asyncio.timeout(seconds):
                 ours = await self._attempt()
@@ -235,7 +246,7 @@ class Elector:
         except Conflict:
             if self.elected.is_set():
                 raise
-            return False  # another was quicker
+            return False  # another candidate was quicker
         self._candidate.won(written, asked_at=asked_at)
         self._current = True
         return True

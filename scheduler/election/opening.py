@@ -1,4 +1,7 @@
-"""The election as the settings want it: the Lease, a connection of its own, and our name in it."""
+"""Builds the election from the settings.
+
+It has the Lease, a connection of its own, and the name of this process in the Lease.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from scheduler.kube.session import KubeSession, Observe
 async def election_of(
     settings: Settings, *, user_agent: str, observe: Observe
 ) -> AsyncIterator[Election]:
-    """Raises SettingsError and KubeConfigError. Renewals wait for no other request: they have a
-    connection pool of their own.
+    """Raises SettingsError and KubeConfigError. Renewals wait for no other request, because they
+    have a connection pool of their own.
     """
     if not settings.leader_elect:
         yield Alone()
@@ -59,5 +62,7 @@ async def election_of(
 
 
 def _identity() -> str:
-    """As client-go's: a process that starts anew is another candidate."""
+    """The name in the Lease, made as client-go makes it: a process that starts again is another
+    candidate.
+    """
     return f"{socket.gethostname()}_{uuid4()}"

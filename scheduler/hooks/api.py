@@ -21,16 +21,17 @@ from scheduler.hooks.secrets import Secrets
 from scheduler.observe.metrics import Metrics
 from slurmapi import HostlistError, expand_hostlist
 
-# Some thousand node names of no regular pattern.
+# Enough for some thousand node names without a common pattern.
 LARGEST_BODY: Final = 64 * 1024
 LONGEST_WAIT_SECONDS: Final = 50.0
-"""Below the minute after which proxies lose their patience."""
+"""Less than the minute after which proxies usually close a silent connection."""
 BODY_SECONDS: Final = 5.0
 _MOST_FIELDS: Final = 8
 _MOST_DIGITS: Final = 10
-# Waits of one kind at a time: a thousand placeholders that end at once leave room for the guard.
+# Requests of one kind that may wait at the same time. The kinds are counted separately, so that a
+# thousand placeholders that end at once leave room for the guard.
 MOST_WAITS: Final = 512
-# A job's user has the token of its unit, and must not take the places of all others with it.
+# The user of a job has the token of its unit, and must not use up the waits of everybody else.
 MOST_WAITS_OF_A_UNIT: Final = 4
 _LONGEST_TOLD: Final = 20
 
@@ -44,12 +45,14 @@ _EVENTS: Final = frozenset({"started", "ended"})
 
 
 class BadRequestError(Exception):
-    """A field that is missing or makes no sense: its name, the value, and what is accepted."""
+    """A field is missing or invalid. The text has its name, its value and what is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a caller may use up: `wait_seconds` each, `waits` of one kind in all."""
+    """What a caller may use: `wait_seconds` for each request, and `waits` requests of one kind that
+    wait at the same time.
+    """
 
     wait_seconds: float = LONGEST_WAIT_SECONDS
     waits: int = MOST_WAITS
@@ -57,13 +60,14 @@ class Limits:
 
 
 class HooksApi:
-    """The routes; `hinted` is told the id of a job that has changed, `beat` is called with each
-    question to the guard, and `waits_on` is told the connection of a known caller who waits for its
-    answer.
+    """The routes. `hinted` gets the id of a job that has changed, `beat` is called with each
+    question to the guard, and `waits_on` gets the connection of an authenticated caller who waits
+    for an answer.
 
-    Where another process leads (`leads` is false) the guard is answered all the same: that takes no
-    more than the pods. A hint would be lost on this process, and a placeholder's question is a hint
-    of what is about to happen to its pod: both are asked to try again, and so reach the leader.
+    While another process leads (`leads` is false), this process still answers the guard, because
+    that takes no more than knowing the pods. A hint would be lost here, and a placeholder's
+    question is also a hint that its pod is about to change. So the callers of both are asked to try
+    again, until they reach the leader.
     """
 
     def __init__(
@@ -182,7 +186,7 @@ class HooksApi:
         return dict(pairs)
 
     def _seconds(self, fields: Mapping[str, str]) -> float:
-        """How long to wait: as asked for, up to our bound."""
+        """How long to wait, in seconds: what the caller asks for, up to the limit."""
         text = fields.get("wait", "0")
         if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
             raise BadRequestError(f"wait: {_shown(text)}: expected whole seconds")

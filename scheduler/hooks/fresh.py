@@ -21,10 +21,10 @@ class _Batch:
 
 
 class FreshStates:
-    """States of jobs, asked for after the question came: older knowledge is no evidence.
+    """States of jobs, asked for after the question came, because older knowledge is no evidence.
 
-    Whoever comes while a request is under way shares the next one, so a thousand jobs that start
-    at once cost Slurm two requests.
+    A caller who comes while a request is under way shares the next request. So a thousand jobs that
+    start at once cost Slurm two requests.
     """
 
     def __init__(self, ask: Ask) -> None:

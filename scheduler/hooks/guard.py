@@ -1,8 +1,9 @@
-"""The judge of the handover: may the next job's processes start on these nodes?
+"""Decides about the handover: may the processes of the next job start on these nodes?
 
-A pod stands in the way while containers of it may run on one of the nodes and Slurm no longer
-holds the node for it. That Slurm does is believed only of an answer that was asked for after the
-question came: the job that starts now may have got its place from one that ended an instant ago.
+A pod is in the way while its containers may run on one of the nodes and Slurm no longer holds the
+node for it. Only an answer that was asked for after the question came is evidence that Slurm still
+holds it, because the job that starts now may have got its place from a job that ended an instant
+ago.
 """
 
 from __future__ import annotations
@@ -24,35 +25,38 @@ from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJo
 
 log = structlog.get_logger(__name__)
 
-# News of pods come by themselves; what Slurm says is asked anew this often while somebody waits.
+# The watch brings news of pods by itself. Slurm is asked again after this time, as long as a caller
+# waits.
 _AGAIN_SECONDS: Final = 2.0
 _TRY_AGAIN_SECONDS: Final = 0.5
 
 
 @unique
 class Answer(StrEnum):
-    """What is said to a hook that asked."""
+    """The answer to a hook."""
 
     FREE = "free"
-    """At once: nobody is in the way."""
+    """No pod was in the way."""
     FREED = "freed"
-    """After a wait."""
+    """A pod was in the way, and has gone."""
     BUSY = "busy"
-    """The time that was asked for is over, and somebody still is."""
+    """A pod was still in the way at the end of the time that the caller gave."""
     UNKNOWN = "unknown"
-    """The time is over, and there was no evidence: caches not filled, Slurm does not answer."""
+    """There was no evidence until the time was over: the caches were not filled, or Slurm did not
+    answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`pods` are those that were waited for last, as namespace/name."""
+    """An answer, and in `pods` those that were in the way last, as namespace/name."""
 
     answer: Answer
     pods: tuple[str, ...] = ()
 
 
 class Guard:
-    """Answers when nobody is in the way, or when the time that was given is over."""
+    """Answers as soon as no pod is in the way, or when the time that was given is over."""
 
     def __init__(
         self,
@@ -75,26 +79,28 @@ class Guard:
         self._synced = synced
         self._kube_node = kube_node
         self._clock = clock
-        # What runs in place of a suspended job computes on the same cores, so its pod is in the
-        # way, unless the site has chosen that it stays: to wait for it would help nobody.
+        # The job that runs instead of a suspended one uses the same cores, so the pod of the
+        # suspended job is in the way. If the site lets such pods stay, waiting for them would be
+        # useless.
         kept = {BaseState.SUSPENDED} if keeps_suspended else set()
         self._holding = frozenset({BaseState.RUNNING} | kept)
 
     async def clear(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> Verdict:
         """Wait, for `seconds` at most, until the job's processes may start on these nodes.
 
-        `nodes` are Slurm's names. The pods the job itself stands for are in nobody's way.
+        `nodes` are names of Slurm nodes. The job's own pods do not count.
         """
 
         async def in_way() -> frozenset[str]:
-            # Each time anew: what is behind a node is not known before the caches are filled.
+            # Translated again each time: the names of the Kubernetes Nodes are not known before the
+            # caches are filled.
             return await self._in_way(job_id, frozenset(map(self._kube_node, nodes)))
 
         return await self._until_none(in_way, seconds=seconds)
 
     async def is_over(self, uid: str) -> bool:
-        """Whether there is no such pod any more. Whoever does not lead cannot say more of a pod:
-        the leader may have bound it just now.
+        """Whether there is no such pod any more. A process that does not lead cannot say more about
+        a pod, because the leader may have bound it just now.
         """
         try:
             async with asyncio.timeout(_TRY_AGAIN_SECONDS):
@@ -115,12 +121,12 @@ class Guard:
         return await self._until_none(in_way, seconds=seconds)
 
     async def _look_now(self, job_id: int) -> None:
-        """The placeholder was signalled: Slurm's news of it start the pod's end."""
+        """Ask Slurm about a placeholder that was signalled: the news of it let the pod end."""
         try:
             async with asyncio.timeout(_AGAIN_SECONDS):
                 await self._fresh.states((job_id,))
         except (SlurmError, TimeoutError):
-            return  # the pulse finds it out
+            return  # the pulse will bring the news
 
     async def _until_none(
         self, in_way: Callable[[], Awaitable[frozenset[str]]], *, seconds: float
@@ -164,7 +170,7 @@ class Guard:
         return [unit.job.job_id for unit in units if unit is not None and unit.job is not None]
 
     async def _held(self, uid: str, states: Mapping[int, JobState]) -> bool:
-        """Whether Slurm holds the pod's node for it, as far as there is evidence."""
+        """Whether there is evidence that Slurm holds the pod's node for it."""
         unit = self._units.get(uid)
         if unit is None or unit.job is None:
             return False
@@ -183,7 +189,9 @@ class Guard:
         return node is None or node in map(self._kube_node, record.nodes)
 
     async def _stood_for(self, job_id: int) -> frozenset[str]:
-        """The pods the job is for, by its owner tag: what a pod claims of itself is no proof."""
+        """The pods of the job according to its owner tag. What a pod says about its job is no
+        proof.
+        """
         try:
             job = await self._client.job(job_id)
         except SlurmNoSuchJob:

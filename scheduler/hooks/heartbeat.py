@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 _OURS: Final = "slurm-pod-scheduler/prolog-slurmctld.sh"
-"""The end of the path at which the installation guide puts the script."""
+"""The installation guide puts the script at a path with this end."""
 HEARD_SECONDS: Final = 24 * 3600.0
-"""A question counts for so long. Every start of a job asks one, ours too: a guard that is there is
-known again after one job, and one that is gone is missed within a day, or as soon as `/conf` names
-no PrologSlurmctld any more.
+"""How long a question counts. Each start of a job asks one, and so do the jobs of this scheduler.
+So a guard that is installed is known after one job, and a guard that was removed is noticed within
+a day, or as soon as `/conf` names no PrologSlurmctld any more.
 """
 
 
 class Heartbeat:
-    """`listens`: whether the hooks API is on. `prolog` tells slurm.conf's PrologSlurmctld, empty
-    where there is none, and None where Slurm does not say (before 26.05).
+    """`listens` says whether the hooks API is on. `prolog` returns the PrologSlurmctld of
+    slurm.conf: empty if there is none, and None if Slurm does not say (before 26.05).
     """
 
     def __init__(
@@ -28,12 +28,12 @@ class Heartbeat:
         self._heard_at = float("-inf")
 
     def beat(self) -> None:
-        """The guard has been asked, with the site's secret."""
+        """Note that the guard was asked, by a caller with the site's secret."""
         self._heard_at = self._clock()
 
     @property
     def installed(self) -> str:
-        """How it is known that the guard is installed; empty where it is not known."""
+        """The evidence that the guard is installed, in words; empty if there is none."""
         prolog = self._prolog()
         if not self._listens or prolog == "":
             return ""

@@ -1,6 +1,7 @@
 """PEM files of the hooks API: read at the start, and again whenever they are renewed.
 
-What cannot be used leaves the former in use, so that a file that is half written harms nobody.
+If a new file cannot be used, the previous one stays in use, so a file that is half written does no
+harm.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from slurmapi.files import Signature, signature_of
 log = structlog.get_logger(__name__)
 
 LARGEST_AUTHORITY: Final = 16 * 1024
-"""It goes along with every job; a bundle of all authorities of the world is ten times that."""
+"""The certificate is sent with every job; a bundle of all public authorities is ten times as large.
+"""
 _LOOK_SECONDS: Final = 5.0
 
 _Signatures = tuple[Signature, ...] | None
 
 
 class PemFiles:
-    """Files that are one thing, called `what`; `take` reads them and takes them into use."""
+    """Files that belong together; `what` names them for people. `take` reads them and takes them
+    into use.
+    """
 
     def __init__(self, *paths: Path, what: str, take: Callable[[], None]) -> None:
         self._paths = paths
@@ -34,13 +38,13 @@ class PemFiles:
         self._signatures: _Signatures = None
 
     def load(self) -> None:
-        """Take them into use. Raises OSError (ssl.SSLError is one) when they are no good."""
+        """Take them into use. Raises OSError (ssl.SSLError is one) if they cannot be used."""
         signatures = self._looked()
         self._take()
         self._signatures = signatures
 
     async def follow(self) -> None:
-        """Take them into use again whenever they change, for ever."""
+        """Take them into use again whenever they change. Never returns."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -52,14 +56,14 @@ class PemFiles:
                 log.warning("hooks API file is no good", what=self._what, error=str(error))
 
     def _looked(self) -> _Signatures:
-        """None where one of them has just changed: its other half may be on its way."""
+        """None if one of them has just changed, because the other one may follow."""
         found = [signature_of(path.stat()) for path in self._paths]
         known = tuple(it for it in found if it is not None)
         return known if len(known) == len(found) else None
 
 
 class Certificate:
-    """A TLS context with the certificate and the key in two files."""
+    """A TLS context with the certificate and the key that two files hold."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = (certificate, key)
@@ -67,12 +71,14 @@ class Certificate:
         self.context = _context()
 
     def _take(self) -> None:
-        _context().load_cert_chain(*self._files)  # a half-written pair must not spoil the other
+        _context().load_cert_chain(
+            *self._files
+        )  # a half-written pair must not spoil the context in use
         self.context.load_cert_chain(*self._files)
 
 
 class Authority:
-    """Who signed that certificate, as the scripts of placeholders are told: `text` in PEM."""
+    """The authority that signed the certificate, for the scripts of placeholders: `text` in PEM."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

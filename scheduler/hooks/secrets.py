@@ -1,4 +1,4 @@
-"""The secret that Slurm's hook scripts share with us, and the tokens that jobs get instead of it.
+"""The secret of Slurm's hook scripts, and the tokens that jobs get instead of it.
 
 A token is never part of a repr, a log line or an error text.
 """
@@ -27,15 +27,15 @@ _CHECK_SECONDS: Final = 1.0
 
 
 class SecretError(Exception):
-    """The file holds no secret; the text names the file and what was expected."""
+    """The file has no usable secret. The text names the file and says what was expected."""
 
 
 class Secrets:
     """The secrets in a file, one a line, read again when the file changes.
 
-    All of them are accepted, so that a new one can be rolled out before the old one goes; tokens of
-    jobs are made with the first. A file that cannot be read for a moment leaves the last good
-    secrets in use.
+    All of them are accepted, so that a new one can be rolled out before the old one is removed.
+    Tokens of jobs are made with the first. While the file cannot be read, the last good secrets
+    stay in use.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class Secrets:
         return f"Secrets({str(self._path)!r})"
 
     async def load(self) -> None:
-        """Read the file if it has changed; raises SecretError when there is no good one yet."""
+        """Read the file if it has changed. Raises SecretError if there was no usable secret yet."""
         self._look_at = self._clock() + _CHECK_SECONDS
         try:
             read = await asyncio.to_thread(_read_if_changed, self._path, self._signature)
@@ -73,7 +73,7 @@ class Secrets:
         return _any_equal(token, [*(_derived(it, unit) for it in self._known), *self._known])
 
     def job_token(self, unit: str) -> str:
-        """What the placeholder of that unit may use, for the questions about that unit only."""
+        """The token of that unit's placeholder. It is good for questions about that unit only."""
         return _derived(self._known[0], unit).decode()
 
     async def _refresh(self) -> None:
@@ -82,7 +82,7 @@ class Secrets:
 
 
 def _any_equal(token: str, expected: list[bytes] | tuple[bytes, ...]) -> bool:
-    """Compares with all of them, in a time that tells nothing."""
+    """Compares with all of them. The time that this takes does not depend on the secrets."""
     given = token.encode("utf-8", "surrogateescape")
     return any([hmac.compare_digest(given, it) for it in expected])  # noqa: C419 - no early end
 

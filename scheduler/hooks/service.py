@@ -1,4 +1,4 @@
-"""The hooks API put together: built from the settings, opened, kept going, closed."""
+"""Builds the hooks API from the settings, opens it, runs it and closes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slurmapi import SlurmClient
 
 
 class Hooks:
-    """Everything behind `--hooks-api-bind-address`; without a secret there is no listener."""
+    """Everything behind `--hooks-api-bind-address`. Without a secret it does not listen."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Hooks:
         self._listener: Listener | None = None
 
     async def open(self) -> int | None:
-        """Listen; returns the port, None where nothing shall listen. Raises SettingsError."""
+        """Listen, and return the port; None if nothing is to listen. Raises SettingsError."""
         if self._secrets is None or self._address is None:
             return None
         try:
@@ -107,7 +107,7 @@ class Hooks:
                 group.create_task(files.follow(), name="pem files")
 
     def job_environment(self, unit: str, *, kill_wait_seconds: int) -> Mapping[str, str]:
-        """What the placeholder of that unit is told, to ask whether its pod is gone."""
+        """The variables with which the placeholder of that unit can ask whether its pod is gone."""
         if self._secrets is None or not self._url:
             return {}
         return {
