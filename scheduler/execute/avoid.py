@@ -45,7 +45,7 @@ class Avoidance:
 
     def exclude(self, unit: Unit, action: Exclude) -> None:
         """Ask for other nodes for a while."""
-        seconds = unit.exclusions.add(action.node, action.why, now=self._clock())
+        seconds = unit.asked.exclusions.add(action.node, action.why, now=self._clock())
         log.warning(
             "node excluded",
             namespace=unit.namespace,

@@ -42,7 +42,7 @@ class Binder:
                 self._bound(unit, action)
             case AlreadyBound(node=node):
                 self._units.binding.pop(pod.uid, None)
-                unit.bound[pod.uid] = node
+                unit.bindings.nodes[pod.uid] = node
                 return 0.0
             case Refused(why=why):
                 return await self._bind_refused(unit, action, why)
@@ -129,14 +129,14 @@ class Binder:
         return True
 
     def _bound(self, unit: Unit, action: Bind) -> None:
-        unit.bound[action.pod.uid] = action.target
+        unit.bindings.nodes[action.pod.uid] = action.target
         # Without an end nothing was written: one that its pod brought along is still to go.
-        unit.recorded, unit.ends_at = action.job_id, action.ends_at or None
+        unit.said.recorded, unit.said.ends_at = action.job_id, action.ends_at or None
         unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None
-        unit.unfit_since = None
-        unit.bound_at = unit.tried_at = self._clock()
+        unit.bindings.unfit_since = None
+        unit.bindings.at = unit.asked.tried_at = self._clock()
         if unit.job is not None and unit.job.allocated_at:
-            seconds = unit.bound_at - unit.job.allocated_at
+            seconds = unit.bindings.at - unit.job.allocated_at
             self._tools.metrics.stage_seconds.labels("bound").observe(seconds)
         text = (
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "

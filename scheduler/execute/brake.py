@@ -163,7 +163,11 @@ class EndingBrake:
                 continue
             uid = pod.metadata.uid
             unit = self._units.get(uid)
-            kind = "run" if pod.spec.node_name or (unit is not None and unit.bound) else "wait"
+            kind = (
+                "run"
+                if pod.spec.node_name or (unit is not None and unit.bindings.nodes)
+                else "wait"
+            )
             survey = self._scenes[kind]
             survey.all.add(uid)
             if unit is None:

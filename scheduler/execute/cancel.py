@@ -80,7 +80,7 @@ class Release:
         await self._teller.patch(unit, annotations={JOB_ID: None})
         self._units.set_job(unit, None)
         self._units.binding.pop(unit.key, None)
-        unit.recorded = unit.unfit_since = None
+        unit.said.recorded = unit.bindings.unfit_since = None
         unit.refusals.submit = unit.refusals.submit.whatever()
         unbindable = unit.refusals.bind is not None
         set_back(unit, None, REFUSALS if unbindable else SETBACKS, now=self._clock())
@@ -112,7 +112,7 @@ class Release:
 
     def leave_to_census(self, unit: Unit, job_id: int) -> None:
         """Note that the job is to go, and have a census end it."""
-        unit.given_back.add(job_id)
+        unit.given_back |= {job_id}
         self._census.ask()
 
     async def _make_sure(self, unit: Unit) -> None:
@@ -134,5 +134,5 @@ class Release:
         if pod is None or pod.metadata.uid != unit.key or not pod.spec.node_name:
             return
         self._units.binding.pop(unit.key, None)
-        unit.bound[unit.key] = pod.spec.node_name
+        unit.bindings.nodes[unit.key] = pod.spec.node_name
         raise KubeInterrupted(f"the pod is bound to {pod.spec.node_name} after all")

@@ -70,7 +70,7 @@ class EditPace:
         """Its job is asked for what the policy in force makes of the pod: what differs later is an
         edit, for as long as this policy holds.
         """
-        unit.judged_by = self._version()
+        unit.asked.judged_by = self._version()
 
     def forget(self, unit: Unit) -> None:
         """Its pod is gone: those behind it come sooner."""
@@ -81,7 +81,7 @@ class EditPace:
         """Whose budgets count, by scope. What the policy has changed since the job was asked for,
         and what a start finds changed, is not charged to an author.
         """
-        return _authors(unit) if unit.judged_by == self._version() else {"policy": _ALL}
+        return _authors(unit) if unit.asked.judged_by == self._version() else {"policy": _ALL}
 
     async def _tell(self, unit: Unit, scope: str, seconds: float) -> None:
         self._metrics.edits_held.labels(scope).inc()

@@ -53,7 +53,7 @@ class Evictor:
         next. Raises KubeError, and SlurmError where the brake asks and gets no answer.
         """
         pod, now = action.pod, self._clock()
-        again_in = unit.evicted_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
+        again_in = unit.eviction.sent_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
         if again_in > 0:
             return again_in
         held = await self._brake.seconds(unit, action)
@@ -66,7 +66,7 @@ class Evictor:
             self._say_held(unit, action, left)
             return min(_ASK_SECONDS, left)
         await self._delete(unit, action, asked=left > 0)
-        unit.evicted_at[pod.uid] = now
+        unit.eviction.sent_at[pod.uid] = now
         return _AGAIN_SECONDS
 
     async def hurry(self, unit: Unit, action: Hurry) -> float:
@@ -74,13 +74,13 @@ class Evictor:
         server keeps the shorter of two graces, so this never lengthens one.
         """
         pod, now = action.pod, self._clock()
-        again_in = unit.hurried_at + _AGAIN_SECONDS - now
+        again_in = unit.eviction.hurried_at + _AGAIN_SECONDS - now
         if again_in > 0:
             return again_in
         await self._kube.delete_pod(
             pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
         )
-        unit.hurried_at = now
+        unit.eviction.hurried_at = now
         told = f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
         self._tell(unit, action.reason, told)
         log.warning(
@@ -101,7 +101,7 @@ class Evictor:
     def _budget_left(self, unit: Unit, pod: PodFacts, now: float) -> float:
         if not self._budget_seconds:
             return 0.0
-        return unit.held_since.setdefault(pod.uid, now) + self._budget_seconds - now
+        return unit.eviction.held_since.setdefault(pod.uid, now) + self._budget_seconds - now
 
     async def _held(self, pod: PodFacts, action: Evict) -> bool:
         outcome = await self._kube.evict_pod(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from scheduler.core.doubt import wants_another
@@ -60,4 +59,4 @@ class Learner:
         """What the node holds now, where that may be asked. Raises SlurmError."""
         node = await self._loads.of(name)
         if node is not None:
-            unit.tenure = replace(unit.tenure, node=node, node_at=self._clock())
+            unit.seen.weighed(node, now=self._clock())

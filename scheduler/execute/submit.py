@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -68,7 +67,7 @@ class Submitter:
         """Write the job's id on the pod. Raises KubeError."""
         if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):
             return
-        unit.recorded = job_id
+        unit.said.recorded = job_id
         self._census.ask()  # the one that was recorded may be a twin, spared until now
 
     def forget(self, unit: Unit) -> None:
@@ -90,11 +89,11 @@ class Submitter:
             return await self._kept_back(unit, pause)
         self._submits.take(unit)
         self._edits.settle(unit)
-        unit.submitting = True
+        unit.asked.submitting = True
         try:
             return await self._try(unit, action)
         finally:
-            unit.submitting = False
+            unit.asked.submitting = False
 
     async def _try(self, unit: Unit, action: Submit) -> Result:
         try:
@@ -118,8 +117,8 @@ class Submitter:
             made_as=job_name(unit.namespace, unit.name, unit.key),
         )
         unit.refusals.submit = unit.refusals.submit.whatever()
-        unit.tried_at = now if unit.tried_at is None else unit.tried_at
-        unit.warned.clear()
+        unit.asked.tried_at = now if unit.asked.tried_at is None else unit.asked.tried_at
+        unit.said.warned.clear()
         self._tools.units.set_job(unit, job)
         self._watch.hurry()
         if action.node:
@@ -146,7 +145,7 @@ class Submitter:
     def _lost(self, unit: Unit, action: Submit) -> None:
         """A pod that runs has lost its job; the next loss is made good after a longer pause."""
         set_back(unit, None, SETBACKS, now=self._clock())
-        unit.tenure = replace(unit.tenure, tries=action.tries, pinned_since=self._clock())
+        unit.seen.asked_anew(tries=action.tries, now=self._clock())
         # One that came by meanwhile has left out a job of a former process that holds the node.
         self._census.ask()
         text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
@@ -165,8 +164,8 @@ class Submitter:
         if not taken:
             return
         # told_at stays: the cause may follow at once.
-        unit.told, unit.told_reason = (told.reason, told.message), Reason.SLURM_PENDING
-        unit.recorded = job.job_id
+        unit.said.condition, unit.said.reason = (told.reason, told.message), Reason.SLURM_PENDING
+        unit.said.recorded = job.job_id
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
         self._tools.count("submit", "refused")
@@ -175,7 +174,8 @@ class Submitter:
             action.request, error_number=error.error_number, description=str(error)
         )
         if action.excluded:
-            unit.exclusions.lift(self._clock())  # it may be what they leave that does not suffice
+            # It may be what they leave that does not suffice.
+            unit.asked.exclusions.lift(self._clock())
             message = f"{message}; {left_out(action)}"
         self._teller.event(unit, Reason.SLURM_REJECTED, message)
         self._teller.log_refusal(unit, Reason.SLURM_REJECTED, message)

@@ -67,8 +67,8 @@ class Teller:
     def warn(self, unit: Unit, reason: Reason, message: str) -> None:
         """Record an Event, unless it is what was said for that reason last."""
         message = clipped(message)
-        if unit.warned.get(reason) != message:
-            unit.warned[reason] = message
+        if unit.said.warned.get(reason) != message:
+            unit.said.warned[reason] = message
             if reason is Reason.RESIZED_BEYOND_JOB:
                 self._metrics.resized_beyond_job.inc()
             self.event(unit, reason, message)
@@ -76,7 +76,7 @@ class Teller:
     def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
         """Say what is to be said of a request; once for each pod."""
         for remark in remarks:
-            if remark in unit.remarks:
+            if remark in unit.said.remarks:
                 continue
             self.event(unit, remark.reason, remark.message)
             if remark.reason is Reason.ROOT_REQUESTED:
@@ -87,7 +87,7 @@ class Teller:
                 pod=unit.name,
                 remark=remark.message,
             )
-        unit.remarks = remarks
+        unit.said.remarks = remarks
 
     async def reject(self, unit: Unit, action: Reject) -> float | None:
         """All that is wrong with the pod, once, as an Event and in the condition; the seconds to
@@ -95,7 +95,7 @@ class Teller:
         """
         message = problems_text(action.problems)
         told = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
-        if unit.told == (told.reason, told.message):
+        if unit.said.condition == (told.reason, told.message):
             return None
         early = self._early(unit, Reason.SCHEDULING_FAILED)
         if early > 0:
@@ -111,8 +111,8 @@ class Teller:
 
     def log_refusal(self, unit: Unit, reason: Reason, message: str) -> None:
         """A line for whoever looks after the service; once for each message, not for each try."""
-        if unit.warned.get(reason) != message:
-            unit.warned[reason] = message
+        if unit.said.warned.get(reason) != message:
+            unit.said.warned[reason] = message
             names = {"namespace": unit.namespace, "pod": unit.name}
             log.warning("pod refused", **names, reason=reason, message=message)
 
@@ -120,14 +120,14 @@ class Teller:
         """The condition, with an Event where Slurm has a new cause; the seconds to wait where the
         condition was written just before. Raises KubeError.
         """
-        if action.cause not in {"", "None", unit.cause}:
-            unit.cause = action.cause
+        if action.cause not in {"", "None", unit.said.cause}:
+            unit.said.cause = action.cause
             self.event(unit, action.reason, action.message)
         return await self._write(unit, action.reason, action.message)
 
     async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
         """The condition, where the pod waits for a Node. Raises KubeError."""
-        if unit.waiting and not unit.bound:
+        if unit.waiting and not unit.bindings.nodes:
             await self._write(unit, reason, message)
 
     def not_scheduled(self, reason: Reason, message: str) -> Condition:
@@ -161,17 +161,17 @@ class Teller:
         Raises KubeError.
         """
         await self.patch(unit, annotations={ENDS_AT: action.ends_at or None})
-        unit.ends_at = action.ends_at
+        unit.said.ends_at = action.ends_at
 
     async def _write(self, unit: Unit, reason: Reason, message: str) -> float | None:
         now = self._clock()
-        if reason == Reason.NODE_UNAVAILABLE and unit.unfit_since is None:
-            unit.unfit_since = now
+        if reason == Reason.NODE_UNAVAILABLE and unit.bindings.unfit_since is None:
+            unit.bindings.unfit_since = now
             self.event(unit, reason, message)
         if reason == Reason.SLURM_UNAVAILABLE and not message.endswith(NO_ANSWER_YET):
             self._outage(unit, message)
         told = self.not_scheduled(reason, message)
-        if unit.told == (told.reason, told.message):
+        if unit.said.condition == (told.reason, told.message):
             return None
         early = self._early(unit, reason)
         if early > 0:
@@ -180,9 +180,9 @@ class Teller:
         annotations = {} if job_id is None else {JOB_ID: str(job_id)}
         if not await self.patch(unit, conditions=(told,), annotations=annotations):
             return max(0.0, unit.refusals.write.until - now)
-        unit.recorded = job_id or unit.recorded
-        unit.told, unit.told_reason = (told.reason, told.message), reason
-        unit.told_at = now
+        unit.said.recorded = job_id or unit.said.recorded
+        unit.said.condition, unit.said.reason = (told.reason, told.message), reason
+        unit.said.at = now
         return None
 
     def _outage(self, unit: Unit, message: str) -> None:
@@ -190,7 +190,7 @@ class Teller:
         is told at a later try.
         """
         reason = Reason.SLURM_UNAVAILABLE
-        if reason not in unit.warned and self._outages.spend(reason, self._clock()):
+        if reason not in unit.said.warned and self._outages.spend(reason, self._clock()):
             self.warn(unit, reason, message)
 
     def _early(self, unit: Unit, reason: Reason) -> float:
@@ -198,8 +198,8 @@ class Teller:
         the API server has just refused to have it written.
         """
         until = unit.refusals.write.until
-        if unit.told_reason == reason:
-            until = max(until, unit.told_at + self._condition_seconds)
+        if unit.said.reason == reason:
+            until = max(until, unit.said.at + self._condition_seconds)
         return until - self._clock()
 
 

@@ -52,7 +52,7 @@ class Untagged:
             unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
         )
         self._units.set_job(unit, None)
-        unit.recorded = unit.unfit_since = None
+        unit.said.recorded = unit.bindings.unfit_since = None
         former = unit.refusals.submit.whatever()
         unit.refusals.submit = former.again(None, _PAUSES, now=self._clock())
         await self._tell(unit, action.job_id, _PAUSES.after(unit.refusals.submit.count))

@@ -42,6 +42,7 @@ from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.ended_jobs import Unexplained
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE
 from scheduler.state.lingering import is_dead, remains_by, remains_of
+from scheduler.state.said import Said
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi.model import Job
 
@@ -107,14 +108,15 @@ class Look:
         meta = pod.metadata
         if not self._rulebook.knows(meta.namespace):
             return None  # the watch of Namespaces brings it up again
-        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock(), told=_told(pod))
+        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock())
         if stage_of(pod, bound=False) in _NEW:
-            unit.forerunner = self._successors.take(pod)
-        unit.runs = bool(pod.spec.node_name) and not pod.finished
+            unit.seen.forerunner = self._successors.take(pod)
+        unit.seen.runs = bool(pod.spec.node_name) and not pod.finished
         job_id = recorded_job(pod)
+        unit.said = Said(condition=_told(pod), recorded=job_id)
         if job_id is not None:
-            unit.job, unit.recorded = Placeholder(job_id, claimed=True), job_id
-        elif not pod.finished and not self._covered(meta.creation_timestamp, runs=unit.runs):
+            unit.job = Placeholder(job_id, claimed=True)
+        elif not pod.finished and not self._covered(meta.creation_timestamp, runs=unit.seen.runs):
             unit.doubt_since = BEFORE_US
         return self._units.add(unit)
 
@@ -126,13 +128,13 @@ class Look:
         else:
             self._readings.forget(unit.key)
         created = None if pod is None else pod.metadata.creation_timestamp
-        covered = self._covered(created, runs=unit.runs)
+        covered = self._covered(created, runs=unit.seen.runs)
         weigh(unit, self._units, owner=self._owner, covered=covered)
         bulky = None if pod is None or pod.spec.node_name else excess(pod)
         request, remarks, refused = ((), (), ()) if pod is None else self._read(pod, unit, bulky)
         if pod is not None and not pod.spec.node_name and bulky is None:
             request, remarks = self._required(pod, request, remarks)
-        refusals = unit.refusals
+        refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         read = pod if bulky is None else None
         uncompared = self._uncompared(unit, read)
@@ -154,13 +156,13 @@ class Look:
             nodes=places,
             in_way=self._in_way(unit, pod, places),
             submit_at=0.0 if corrected else refusals.submit.until,
-            held_until=0.0 if unit.forerunner is None else unit.forerunner.until,
-            held_why="" if unit.forerunner is None else unit.forerunner.told,
+            held_until=0.0 if forerunner is None else forerunner.until,
+            held_why="" if forerunner is None else forerunner.told,
             update_at=refusals.update.until if edit_refused else 0.0,
             readmit_at=refusals.readmit.until,
             readmit_refused=refusals.readmit.request or "",
             untaken=refusals.update.why if edit_refused else "",
-            unfit_since=unit.unfit_since,
+            unfit_since=unit.bindings.unfit_since,
             unlisted=self._nodes.unlisted,
             uncompared_since=uncompared,
             excluded=self._excluded(unit, survey),
@@ -170,7 +172,7 @@ class Look:
             unrecorded=self._unrecorded(unit),
             unjudged=not self._rulebook.knows(unit.namespace),
             remarks=remarks,
-            outcome=unit.outcome or ("pod gone" if pod is None else ""),
+            outcome=unit.seen.outcome or ("pod gone" if pod is None else ""),
             epoch=time.time(),
             evict_suspended=self._evict_suspended,
             tenure=self._tenure(unit, pod, request),
@@ -182,7 +184,7 @@ class Look:
         """For a pod that waits; of one that is on a Node it is noted how it stands there."""
         if pod is None:
             return None
-        if pod.spec.node_name or unit.bound:
+        if pod.spec.node_name or unit.bindings.nodes:
             self._coverage.saw(unit)
             return None
         return self._coverage.in_way(unit, [it.target for it in places.values() if it.target])
@@ -193,14 +195,14 @@ class Look:
         """
         if unit.job is None or self._clock() < unit.refusals.write.until:
             return False
-        return unit.job.job_id != unit.recorded
+        return unit.job.job_id != unit.said.recorded
 
     def parting(self, pod: Pod) -> None:
         """Remember how the pod ends, if it does: this may be the last that is seen of it."""
         unit = self._units.get(pod.metadata.uid)
         if unit is not None:
-            unit.outcome = outcome_of(pod) or unit.outcome
-            unit.remains, unit.orphaned = remains_of(pod), False
+            unit.seen.outcome = outcome_of(pod) or unit.seen.outcome
+            unit.seen.remains, unit.seen.orphaned = remains_of(pod), False
             self._successors.saw(unit, pod)
 
     def use_kill_wait(self, seconds: int | None) -> None:
@@ -214,25 +216,26 @@ class Look:
         self, unit: Unit, pod: Pod | None, request: JobRequest | tuple[Problem, ...]
     ) -> Tenure:
         if pod is None or not pod.spec.node_name:
-            return unit.tenure
+            return unit.seen.tenure
         job = unit.job
         if job is not None and job.record is not None and self._owned(unit, job.record):
-            unit.tenure = learnt(unit.tenure, job.record, now=self._clock(), epoch=time.time())
-        until = unit.tenure.until
+            now, epoch = self._clock(), time.time()
+            unit.seen.tenure = learnt(unit.seen.tenure, job.record, now=now, epoch=epoch)
+        until = unit.seen.tenure.until
         if until is None and isinstance(request, JobRequest):
             until = _by_kubelet(pod, request)
         young = job is not None and job.lost_within(self._min_job_age() or LEAST_JOB_AGE)
-        return replace(unit.tenure, until=until, lost_young=young)
+        return replace(unit.seen.tenure, until=until, lost_young=young)
 
     def _lingers_until(self, unit: Unit) -> float:
         """The pod is gone: until when what it left may run."""
-        remains = unit.remains
-        if remains is None and unit.orphaned and unit.job is not None and unit.job.record:
+        remains = unit.seen.remains
+        if remains is None and unit.seen.orphaned and unit.job is not None and unit.job.record:
             remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)
         if remains is None:
             return 0.0
         if remains.gone_at is None:
-            remains = unit.remains = replace(remains, gone_at=self._clock())
+            remains = unit.seen.remains = replace(remains, gone_at=self._clock())
         dead = self._nodes.read and is_dead(self._nodes.facts(remains.node))
         return 0.0 if dead else remains.until
 
@@ -271,7 +274,7 @@ class Look:
         return replace(place, unfit=self._surroundings.unfit(pod, place.target))
 
     def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:
-        learnt = unit.exclusions.active(self._clock())
+        learnt = unit.asked.exclusions.active(self._clock())
         return {**survey.ruled_out, **learnt} if learnt else survey.ruled_out
 
     def _accepted(self, unit: Unit) -> Mapping[str, str]:
@@ -282,16 +285,16 @@ class Look:
         return {} if tag is None else tag.asked
 
     def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
-        meta = pod.metadata
+        meta, ends_at = pod.metadata, unit.said.ends_at
         return PodFacts(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
-            stage=stage_of(pod, bound=bool(unit.bound.get(meta.uid))),
+            stage=stage_of(pod, bound=bool(unit.bindings.nodes.get(meta.uid))),
             node=self._node(pod, unit),
             placed_by_us=_placed_by_us(pod, unit),
             grace_seconds=pod.spec.termination_grace_period_seconds,
-            ends_at=meta.annotations.get(ENDS_AT, "") if unit.ends_at is None else unit.ends_at,
+            ends_at=meta.annotations.get(ENDS_AT, "") if ends_at is None else ends_at,
             deletion_grace_seconds=(
                 None if meta.deletion_timestamp is None else meta.deletion_grace_period_seconds
             ),
@@ -299,10 +302,10 @@ class Look:
 
     def _bound_by_us(self, pod: Pod | None, unit: Unit) -> bool:
         record = None if unit.job is None else unit.job.record
-        if pod is not None and record is not None and not unit.bound_by_us:
+        if pod is not None and record is not None and not unit.seen.bound_by_us:
             node = self._node(pod, unit)
-            unit.bound_by_us = proves_binding(record, unit.key, owner=self._owner, node=node)
-        return unit.bound_by_us
+            unit.seen.bound_by_us = proves_binding(record, unit.key, owner=self._owner, node=node)
+        return unit.seen.bound_by_us
 
     def unexplained(self) -> Unexplained:
         """The pods that run and have no job of which Slurm has shown that it is theirs."""
@@ -329,7 +332,7 @@ class Look:
         agrees: the pod's author can write it too.
         """
         # What this process has written counts where the watch does not show it yet.
-        target = pod.spec.node_name or unit.bound.get(pod.metadata.uid, "")
+        target = pod.spec.node_name or unit.bindings.nodes.get(pod.metadata.uid, "")
         if not target:
             return ""
         record = unit.job.record if unit.job is not None else None
@@ -414,7 +417,7 @@ def _told(pod: Pod) -> tuple[str, str]:
 
 def _placed_by_us(pod: Pod, unit: Unit) -> bool:
     return (
-        pod.metadata.uid in unit.bound
+        pod.metadata.uid in unit.bindings.nodes
         or unit.job is not None
         or recorded_job(pod) is not None
         or NODES in pod.metadata.annotations

@@ -44,14 +44,14 @@ class Successors:
 
     def saw(self, unit: Unit, pod: Pod) -> None:
         """The pod may have ended, and too soon: once it counts."""
-        if unit.over:
+        if unit.seen.over:
             return
         how = _disrupted(pod) or _failed(pod)
         if not how:
             return
-        unit.over = True
+        unit.seen.over = True
         controller = _controller_of(pod)
-        tried_at = unit.tried_at
+        tried_at = unit.asked.tried_at
         early = tried_at is not None and self._clock() - tried_at < TOO_SOON_SECONDS
         if controller is not None and early:
             self._note(unit, controller, how)
@@ -63,7 +63,7 @@ class Successors:
 
     def _note(self, unit: Unit, controller: Controller, how: str) -> None:
         now = self._clock()
-        times = 1 if unit.forerunner is None else unit.forerunner.times + 1
+        times = 1 if unit.seen.forerunner is None else unit.seen.forerunner.times + 1
         pause = pause_seconds(times)
         pause *= 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
         forerunner = Forerunner(

@@ -66,7 +66,7 @@ class Coverage:
         job = unit.job
         if node is None:
             return
-        if unit.bound_by_us or (job is not None and self._is_for(unit, job, node)):
+        if unit.seen.bound_by_us or (job is not None and self._is_for(unit, job, node)):
             self._presence.prove(unit.key)
         self._standing(unit.key, asked_after=float("-inf"))
 

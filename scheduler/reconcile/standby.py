@@ -21,6 +21,6 @@ class Standby:
     def follow(self, uid: str) -> None:
         """The pod of that uid has changed, come or gone."""
         pod, unit = self._look.pod(uid), self._units.get(uid)
-        if unit is not None and (pod is None or unit.recorded != recorded_job(pod)):
+        if unit is not None and (pod is None or unit.said.recorded != recorded_job(pod)):
             self._units.remove(uid)
         self._look.unit(uid)

@@ -60,7 +60,7 @@ class Urgency:
         if unit is None:
             # What runs is not followed before it was looked at once.
             return Level.URGENT if pod.spec.node_name else Level.NEW
-        bound = bool(pod.spec.node_name or unit.bound)
+        bound = bool(pod.spec.node_name or unit.bindings.nodes)
         level = Level.NEW if unit.job is None else _of_job(unit.job, bound=bound)
         going = pod.metadata.deletion_timestamp is not None
         return min(level, Level.RELEASE) if going else level

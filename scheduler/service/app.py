@@ -662,7 +662,7 @@ class App:
     def _room_changed(self) -> None:
         """Other pods have come or gone: some pod that no Node could take may go somewhere."""
         for unit in self._units:
-            if unit.job is None and unit.told_reason == Reason.NO_NODE_FITS:
+            if unit.job is None and unit.said.reason == Reason.NO_NODE_FITS:
                 self._wake(unit.key, WakeCause.NODES)
 
     def _volumes_changed(self) -> None:

@@ -139,7 +139,7 @@ class Gauges:
 
     def _lingers(self, unit: Unit) -> bool:
         """Whether containers of its pod may still run, though the pod is gone."""
-        return unit.remains is not None and self._clock() < unit.remains.until
+        return unit.seen.remains is not None and self._clock() < unit.seen.remains.until
 
     def _show(self, found: Counter[tuple[str, str, str]]) -> None:
         whole: Counter[tuple[str, ...]] = Counter()
@@ -163,7 +163,7 @@ def standing(unit: Unit) -> tuple[str, str]:
     state = _state(unit.job_facts())
     if state == "pending":
         return state, _pending_reason(unit)
-    told = unit.told_reason or unit.told[0]
+    told = unit.said.reason or unit.said.condition[0]
     waits = unit.waiting and told in MEANINGS and told != Reason.SLURM_PENDING
     return state, str(told) if waits else ""
 
@@ -213,8 +213,6 @@ def saw_start(
     if new is None or new.status.phase not in _STARTED:
         return
     unit = units.get(new.metadata.uid)
-    if unit is None or not unit.bound_at:
-        return
-    if old is not None and old.status.phase not in _STARTED:
-        metrics.stage_seconds.labels("started").observe(now - unit.bound_at)
-    unit.bound_at = 0.0
+    bound_at = None if unit is None else unit.bindings.started()
+    if bound_at is not None and old is not None and old.status.phase not in _STARTED:
+        metrics.stage_seconds.labels("started").observe(now - bound_at)

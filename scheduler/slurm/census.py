@@ -29,6 +29,7 @@ from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look
+from scheduler.state.seen import Seen
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -171,14 +172,14 @@ class Census:
         """Units may ask for a job that have none that was not found."""
         for unit in self._units:
             since = unit.doubt_since
-            if unit.runs and not self._ended.done:
+            if unit.seen.runs and not self._ended.done:
                 continue
             if since is not None and since < began and covered(self._created(unit.key)):
                 unit.doubt_since = None
                 self._on_change(unit.key)
 
     async def _look_through(self, began: float) -> Mapping[int, JobState]:
-        given_back = [(unit, set(unit.given_back)) for unit in self._units if unit.given_back]
+        given_back = [(unit, unit.given_back) for unit in self._units if unit.given_back]
         states = await self._client.job_states()
         self._listing_seconds = self._clock() - began
         live = [job_id for job_id, state in states.items() if not state.ended]
@@ -258,7 +259,7 @@ class Census:
             self.ask()  # its pod, about to be looked at, says whether it has let go of it
         elif unit is None:
             self._orphan(job, tag, asked_at)
-        elif unit.submitting:
+        elif unit.asked.submitting:
             return
         elif unit.job is not None and unit.job.job_id == job.job_id:
             # What its pod claims is true.
@@ -271,9 +272,11 @@ class Census:
 
     def _orphan(self, job: Job, tag: OwnerTag, asked_at: float) -> None:
         """No unit: its pod went while nobody watched (or is about to be looked at)."""
-        unit = self._units.add(Unit(tag.uids[0], tag.namespace, tag.unit, seen_at=self._clock()))
-        if unit.key not in self._known_uids:
-            unit.orphaned = True
+        key = tag.uids[0]
+        seen = Seen(orphaned=key not in self._known_uids)
+        unit = Unit(key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen)
+        self._units.add(unit)
+        if seen.orphaned:
             self._metrics.leftovers.labels("orphan").inc()
         self._adopt(unit, job, asked_at)
 
@@ -296,7 +299,11 @@ class Census:
         """The last job of a pod that runs and names none: what became of it is what counts."""
         tag = read_tag(job.admin_comment)
         unit = None if tag is None else self._units.get(tag.uids[0])
-        if unit is not None and not unit.submitting and (unit.job is None or unit.job.claimed):
+        if (
+            unit is not None
+            and not unit.asked.submitting
+            and (unit.job is None or unit.job.claimed)
+        ):
             self._adopt(unit, job, self._clock())
 
     async def _duplicate(self, unit: Unit, held: Placeholder, found: Job, asked_at: float) -> None:
@@ -305,7 +312,7 @@ class Census:
         The id of the one that is held may be a pod's word only, so that is looked at first.
         """
         readable = await self._look(unit, held)
-        if unit.job is not held or unit.submitting:
+        if unit.job is not held or unit.asked.submitting:
             return
         if (
             not readable
@@ -321,7 +328,7 @@ class Census:
         loser = held.job_id if keep_found else found.job_id
         if keep_found:
             self._adopt(unit, found, asked_at)
-        if loser == unit.recorded and unit.key in self._known_uids:
+        if loser == unit.said.recorded and unit.key in self._known_uids:
             return  # once the pod names the other: a next process would see it end as a scancel
         own = await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner)
         if own is None:
@@ -354,7 +361,7 @@ class Census:
             if failures:
                 self.ask()
                 return
-        unit.given_back.discard(job_id)
+        unit.given_back -= {job_id}
         log.info(
             "placeholder given back at last",
             namespace=unit.namespace,
@@ -390,4 +397,4 @@ def _let_go(unit: Unit, job: Job, tag: OwnerTag) -> bool:
     """Whether the unit, in this process or a former one, has let go of the job. What a pod names is
     its own: a mark that came late, when another process had found the job.
     """
-    return job.job_id in unit.given_back or (tag.given_back and unit.recorded != job.job_id)
+    return job.job_id in unit.given_back or (tag.given_back and unit.said.recorded != job.job_id)

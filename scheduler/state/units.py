@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.doubt import is_gone
-from scheduler.core.facts import InDoubt, JobFacts, NoJob, Remark, Tracked, Vanished
+from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.pace import FRESH_SECONDS
-from scheduler.core.reasons import Reason
-from scheduler.core.succession import Forerunner
-from scheduler.core.tenure import Tenure
-from scheduler.state.exclusions import Exclusions
-from scheduler.state.lingering import Remains
+from scheduler.state.asked import Asked
+from scheduler.state.bindings import Bindings
+from scheduler.state.eviction import Eviction
 from scheduler.state.refusals import Refusals
+from scheduler.state.said import Said
+from scheduler.state.seen import Seen
 from slurmapi.model import BaseState, Job, JobState
 
 # Slurm's times are whole seconds: of two that are cut off the difference is off by less than one.
@@ -126,7 +126,7 @@ class Placeholder:
 
 @dataclass(slots=True)
 class Unit:
-    """One unit. `key` is the uid of its first pod."""
+    """One unit. `key` is the uid of its first pod. Each part is written by one room, as it says."""
 
     key: str
     namespace: str
@@ -138,59 +138,16 @@ class Unit:
     settles it."""
     others_job: int | None = None
     """The job that its pod named last, where Slurm showed that it is another's."""
-    recorded: int | None = None
-    """The job id on the pod, as last written or first seen."""
-    submitting: bool = False
-    """A submit is under way, with all that belongs to it: its job is no leftover."""
-    refusals: Refusals = field(default_factory=Refusals)
-    judged_by: int | None = None
-    """The version of the policy by which its job was asked for or updated last; None where a former
-    process did."""
-    forerunner: Forerunner | None = None
-    """In whose place its pod came, where that one ended too soon."""
-    tried_at: float | None = None
-    """When this process first asked for a job for it, and then when it bound it; None before."""
-    over: bool = False
-    """Whether the end of its pod has been noticed."""
-    ends_at: str | None = None
-    """What was last written on the pod about its end, None where nothing was."""
-    unfit_since: float | None = None
-    exclusions: Exclusions = field(default_factory=Exclusions)
+    given_back: frozenset[int] = frozenset()
+    """Jobs it has let go of that are not cancelled yet, since Slurm did not take the cancel."""
     waiting: bool = True
     """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
-    told: tuple[str, str] = ("", "")
-    """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
-    told_reason: str = ""
-    """Our own reason of what was last written, whatever stands in the condition for it."""
-    told_at: float = -1e9
-    cause: str = ""
-    warned: dict[Reason, str] = field(default_factory=dict)
-    """What was last warned of, by its reason."""
-    remarks: tuple[Remark, ...] = ()
-    """What was said of its request last."""
-    bound: dict[str, str] = field(default_factory=dict)
-    """Pod uid to Node of bindings that were made, until the watch shows them."""
-    runs: bool = False
-    """Whether its pod was on a Node when it was first seen."""
-    bound_by_us: bool = False
-    """Whether a look at its job has ever shown that its pod got the node from Slurm."""
-    bound_at: float = 0.0
-    """When this process bound it, until its containers have started."""
-    tenure: Tenure = field(default_factory=Tenure)
-    """What is known of the time that Slurm gave its pod, whatever job holds the node now."""
-    evicted_at: dict[str, float] = field(default_factory=dict)
-    hurried_at: float = -1e9
-    """When the grace of its pod, which was being deleted already, was last shortened."""
-    held_since: dict[str, float] = field(default_factory=dict)
-    """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
-    remains: Remains | None = None
-    """What its pod left on its Node, where its containers may still run."""
-    orphaned: bool = False
-    """Whether its job was found, and its pod was gone before this process saw it."""
-    outcome: str = ""
-    """How its pod ended, as last seen of it."""
-    given_back: set[int] = field(default_factory=set)
-    """Jobs it has let go of that are not cancelled yet, since Slurm did not take the cancel."""
+    seen: Seen = field(default_factory=Seen)
+    said: Said = field(default_factory=Said)
+    asked: Asked = field(default_factory=Asked)
+    refusals: Refusals = field(default_factory=Refusals)
+    bindings: Bindings = field(default_factory=Bindings)
+    eviction: Eviction = field(default_factory=Eviction)
 
     def job_facts(self, *, looked_through: bool = True, since: float | None = None) -> JobFacts:
         """The placeholder as `decide` sees it; `looked_through` says that a census is done. Records
@@ -269,7 +226,7 @@ class Units:
         unit.doubt_since = None
         if job is not None:
             unit.others_job = None
-            unit.given_back.discard(job.job_id)
+            unit.given_back -= {job.job_id}
             self._hold(job.job_id, unit.key)
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:

@@ -52,7 +52,7 @@ async def test_nodes_that_slurm_does_not_let_be_excluded_are_not_kept_by_name(
     assert unit is not None
     slurm.fail["update"].extend(SlurmInvalid("no", error_number=2014, status=422) for _ in range(9))
     with measured() as cost:
-        unit.exclusions.add("n1", "it is cordoned", now=asyncio.get_running_loop().time())
+        unit.asked.exclusions.add("n1", "it is cordoned", now=asyncio.get_running_loop().time())
         service.queue.add(UID, WakeCause.WATCH)
         await asyncio.sleep(60)
     assert unit.refusals.readmit.count > 0

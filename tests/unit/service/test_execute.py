@@ -91,7 +91,7 @@ async def test_submitted_job_is_named_tagged_and_shaped_for_its_pod(service, slu
 
 
 async def test_job_for_a_pod_that_runs_is_asked_for_on_its_node(service, slurm, kube, unit):
-    unit.bound[UID] = "n2"
+    unit.bindings.nodes[UID] = "n2"
     await service.executor.do(unit, Submit(REQUEST, node="n2"))
     job = slurm.submissions[unit.job.job_id]
     assert job.required_nodes == ("n2",)
@@ -197,7 +197,7 @@ async def test_setbacks_space_out_submits_up_to_a_bound(service, slurm, unit):
 
 
 async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, kube, unit):
-    unit.bound[UID] = "n1"
+    unit.bindings.nodes[UID] = "n1"
     slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
     await service.executor.do(unit, Submit(REQUEST, node="n1"))
     assert kube.told(UID) is None
@@ -208,7 +208,7 @@ async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, k
 
 async def test_bound_pod_bears_job_and_node(service, kube, unit):
     assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) is None
-    assert unit.bound == {UID: "n1"}
+    assert unit.bindings.nodes == {UID: "n1"}
     annotations = kube.pods[UID].metadata.annotations
     assert (annotations[JOB_ID], annotations[NODES]) == ("4711", "s1")
     assert service.recorder.reasons() == ["Scheduled"]
@@ -219,21 +219,21 @@ async def test_pod_bound_by_another_hand_is_seen_again_at_once(service, kube, un
     other = service.units.add(Unit("other", "ns", "other", seen_at=0.0))
     action = Bind(pod(PodStage.WAITING, uid="other"), "s1", 4711, "n1")
     assert await service.executor.do(other, action) == 0.0
-    assert other.bound == {"other": "n2"}
+    assert other.bindings.nodes == {"other": "n2"}
     assert service.recorder.reasons() == []
 
 
 async def test_pod_that_is_gone_is_not_bound(service, kube, unit):
     kube.delete(UID)
     assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) == 1.0
-    assert unit.bound == {}
+    assert unit.bindings.nodes == {}
 
 
 async def test_failed_binding_is_raised_and_not_remembered(service, kube, unit):
     kube.fail["bind"].append(KubeInterrupted("cut"))
     with pytest.raises(KubeInterrupted):
         await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
-    assert unit.bound == {}
+    assert unit.bindings.nodes == {}
 
 
 async def test_binding_whose_answer_and_look_were_lost_is_read_before_anything_is_written_again(
@@ -244,7 +244,7 @@ async def test_binding_whose_answer_and_look_were_lost_is_read_before_anything_i
         await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1"))
     kube.fail["bind"].append(KubeInterrupted("it was written again"))
     assert await service.executor.do(unit, Bind(WAITING, "s1", 4711, "n1")) is None
-    assert unit.bound == {UID: "n1"}
+    assert unit.bindings.nodes == {UID: "n1"}
     assert service.recorder.reasons() == ["Scheduled"]
 
 
@@ -263,7 +263,7 @@ async def test_binding_of_before_that_another_hand_has_overtaken_is_seen(service
     kube.fail["bind"].append(KubeInterrupted("it was written again"))
     named = dataclasses.replace(pod(PodStage.WAITING, uid="other"), name="other")
     assert await service.executor.do(other, Bind(named, "s1", 4711, "n1")) == 0.0
-    assert other.bound == {"other": "n2"}
+    assert other.bindings.nodes == {"other": "n2"}
 
 
 async def test_binding_of_before_is_no_matter_once_its_pod_is_gone(service, kube, unit):
@@ -291,7 +291,7 @@ async def test_both_names_of_a_node_are_told_where_they_differ(service, unit):
 
 async def test_excluded_node_is_left_out_of_the_next_job_and_told(service, slurm, unit):
     await service.executor.do(unit, Exclude("n1", "it is cordoned"))
-    assert unit.exclusions.active(0.0) == {"n1": "it is cordoned"}
+    assert unit.asked.exclusions.active(0.0) == {"n1": "it is cordoned"}
     request = dataclasses.replace(REQUEST, excluded_nodes=("n9",))
     action = Submit(request, excluded=(("n1", "it is cordoned"),))
     await service.executor.do(unit, action)
@@ -303,7 +303,7 @@ async def test_exclusions_are_lifted_when_slurm_refuses_what_they_leave(service,
     await service.executor.do(unit, Exclude("n1", "it is cordoned"))
     slurm.fail["submit"].append(SlurmInvalid("not available", error_number=2014, status=422))
     seconds = await service.executor.do(unit, Submit(REQUEST, excluded=(("n1", "cordoned"),)))
-    assert unit.exclusions.active(1.0) == {}
+    assert unit.asked.exclusions.active(1.0) == {}
     assert seconds is not None
     assert seconds > 20
     assert "left out: n1 (cordoned)" in service.recorder.events[-1].message
@@ -439,4 +439,4 @@ async def test_unfit_node_is_one_event_however_long_it_lasts(service, unit):
         await service.executor.do(unit, Tell(WAITING, Reason.NODE_UNAVAILABLE, f"{number}"))
         await asyncio.sleep(10)
     assert service.recorder.reasons() == ["NodeUnavailable"]
-    assert unit.unfit_since is not None
+    assert unit.bindings.unfit_since is not None

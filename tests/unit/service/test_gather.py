@@ -132,7 +132,7 @@ async def test_pod_that_another_hand_placed(service, kube):
 async def test_binding_the_watch_does_not_show_yet_is_a_fact(service, kube):
     await shown(kube)
     unit = service.look.unit(UID)
-    unit.bound[UID] = "n2"
+    unit.bindings.nodes[UID] = "n2"
     (seen,) = service.look.facts(unit).pods
     assert (seen.stage, seen.node, seen.placed_by_us) == (PodStage.BOUND, "n2", True)
 
@@ -209,4 +209,4 @@ async def test_what_a_former_process_told_is_known(service, kube):
     seen = Pod(kube.pods[UID].metadata, PodSpec(), PodStatus(phase="Pending", conditions=(told,)))
     kube.store.new().apply(Pod(ObjectMeta(uid="uid-1"), seen.spec, seen.status))
     unit = service.look.unit("uid-1")
-    assert unit.told == ("SlurmPending", "why")
+    assert unit.said.condition == ("SlurmPending", "why")

@@ -19,6 +19,8 @@ from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges, saw_start
 from scheduler.state.lingering import Remains
+from scheduler.state.said import Said
+from scheduler.state.seen import Seen
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 from slurmapi.jwt import Lifetime
@@ -102,11 +104,11 @@ async def test_pending_units_are_counted_by_slurms_reason(scene: Scene) -> None:
 
 async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
     refused = scene.unit("refused")
-    refused.told_reason = Reason.SLURM_REJECTED
+    refused.said.reason = Reason.SLURM_REJECTED
     scene.unit("gated").waiting = False
-    scene.unit("before", told=(Reason.SCHEDULING_FAILED, "cpu: missing"))
-    scene.unit("foreign", told=("Unschedulable", "by another scheduler"))
-    scene.unit("again").told_reason = Reason.SLURM_PENDING
+    scene.unit("before", said=Said((Reason.SCHEDULING_FAILED, "cpu: missing")))
+    scene.unit("foreign", said=Said(("Unschedulable", "by another scheduler")))
+    scene.unit("again").said.reason = Reason.SLURM_PENDING
     await scene.gauges.count()
     assert scene.value("units", state="none", reason="SlurmRejected") == 1
     assert scene.value("units", state="none", reason="SchedulingFailed") == 1
@@ -115,7 +117,7 @@ async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
 
 async def test_bound_unit_waits_for_nothing(scene: Scene) -> None:
     unit = scene.unit("uid", job=Placeholder(7, state=state(BaseState.RUNNING)))
-    unit.waiting, unit.told_reason = False, Reason.NODE_UNAVAILABLE
+    unit.waiting, unit.said.reason = False, Reason.NODE_UNAVAILABLE
     await scene.gauges.count()
     assert scene.value("units", state="running", reason="") == 1
 
@@ -153,7 +155,7 @@ async def test_placeholders_that_stand_for_nobody_are_counted(scene: Scene) -> N
     scene.pod("done", phase="Succeeded")
     scene.unit("ended", job=Placeholder(3, state=state(BaseState.CANCELLED)))
     scene.pod("ended", phase="Failed")
-    scene.unit("late").given_back.add(4)
+    scene.unit("late").given_back = frozenset({4})
     scene.units.add(Unit("orphan", "ns", "gone", seen_at=0.0, job=Placeholder(5)))
     await scene.gauges.count()
     assert scene.value("placeholders_without_pod") == 0  # their cancel may be on its way
@@ -172,7 +174,8 @@ async def test_jobs_of_pods_that_come_and_go_are_no_leftovers(scene: Scene) -> N
 
 async def test_job_is_no_leftover_while_containers_of_its_pod_may_run(scene: Scene) -> None:
     remains = Remains("node", grace_seconds=30, gone_at=NOW)
-    scene.units.add(Unit("u", "ns", "gone", seen_at=0.0, job=Placeholder(5), remains=remains))
+    seen = Seen(remains=remains)
+    scene.units.add(Unit("u", "ns", "gone", seen_at=0.0, job=Placeholder(5), seen=seen))
     await scene.gauges.count()
     await scene.gauges.count()
     assert scene.value("placeholders_without_pod") == 0
@@ -241,7 +244,7 @@ async def test_loop_turns_while_many_units_are_counted(scene: Scene) -> None:
 
 async def test_containers_that_start_are_observed_once(scene: Scene) -> None:
     unit = scene.unit("uid")
-    unit.bound_at = 10.0
+    unit.bindings.at = 10.0
     before, after = scene.pod("uid"), scene.pod("uid", phase="Running")
     for _ in range(2):
         saw_start(scene.metrics, scene.units, old=before, new=after, now=12.5)
@@ -253,9 +256,9 @@ async def test_start_that_was_not_seen_to_happen_is_not_observed(scene: Scene) -
     unit = scene.unit("uid")
     running, failed = scene.pod("uid", phase="Running"), scene.pod("uid", phase="Failed")
     saw_start(scene.metrics, scene.units, old=scene.pod("uid"), new=running, now=12.5)
-    unit.bound_at = 10.0
+    unit.bindings.at = 10.0
     saw_start(scene.metrics, scene.units, old=None, new=running, now=12.5)
-    unit.bound_at = 10.0
+    unit.bindings.at = 10.0
     saw_start(scene.metrics, scene.units, old=scene.pod("uid"), new=failed, now=12.5)
     saw_start(scene.metrics, scene.units, old=running, new=None, now=12.5)
     assert scene.value("stage_seconds_count", stage="started") == 0

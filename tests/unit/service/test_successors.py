@@ -48,9 +48,11 @@ class Stage:
     ) -> Unit:
         """A pod comes, lives for so long, and ends as `status` says, seen so many times."""
         unit = Unit(new.metadata.uid, "ns", new.metadata.name, seen_at=self.now)
-        unit.forerunner = self.successors.take(new)
-        unit.tried_at = max(self.now, 0.0 if unit.forerunner is None else unit.forerunner.until)
-        self.now = unit.tried_at + seconds
+        unit.seen.forerunner = self.successors.take(new)
+        unit.asked.tried_at = max(
+            self.now, 0.0 if unit.seen.forerunner is None else unit.seen.forerunner.until
+        )
+        self.now = unit.asked.tried_at + seconds
         for _ in range(times):
             self.successors.saw(unit, msgspec.structs.replace(new, status=status))
         return unit
@@ -83,8 +85,8 @@ def test_second_early_end_in_a_row_holds_the_next_one_back(stage):
     assert stage.waits(NEW) == 0
     stage.lives(NEW)
     unit = stage.lives(NEW)
-    assert unit.forerunner is not None
-    assert unit.forerunner.times == 1
+    assert unit.seen.forerunner is not None
+    assert unit.seen.forerunner.times == 1
     assert 7.5 <= stage.waits(NEW) <= 10
 
 
@@ -94,7 +96,7 @@ def test_each_further_one_waits_longer(stage, status):
     for _ in range(8):
         ended = stage.now
         unit = stage.lives(NEW, status=status)
-        pauses.append((unit.tried_at or 0.0) - ended)
+        pauses.append((unit.asked.tried_at or 0.0) - ended)
     assert pauses[:2] == [0, 0]
     expected = (10, 20, 40, 80, 160, 300)
     assert all(0.75 * it <= pause <= it for pause, it in zip(pauses[2:], expected, strict=True))

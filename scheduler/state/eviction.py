@@ -1,0 +1,17 @@
+"""How far the ending of a unit's pods has come, where Slurm has taken their resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Eviction:
+    """Written by `execute`, which evicts."""
+
+    sent_at: dict[str, float] = field(default_factory=dict)
+    """When each pod was last deleted, by its uid."""
+    hurried_at: float = -1e9
+    """When the grace of its pod, which was being deleted already, was last shortened."""
+    held_since: dict[str, float] = field(default_factory=dict)
+    """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
