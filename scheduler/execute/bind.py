@@ -125,7 +125,7 @@ class Binder:
             return False
         noted = tag.encode(restarts=action.restarts)
         await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
-        unit.job.record = replace(own.job, admin_comment=noted)
+        unit.job.wrote(replace(own.job, admin_comment=noted))
         return True
 
     def _bound(self, unit: Unit, action: Bind) -> None:

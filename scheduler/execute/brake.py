@@ -123,7 +123,7 @@ class EndingBrake:
             self._tell_held(unit, action, kind)
             return answer.seconds
         if unit.job is not None:
-            unit.job.proven = False  # the next pass has it looked at
+            unit.job.read_again()
         return 0.0
 
     async def _taken(self, unit: Unit, action: Evict) -> bool:

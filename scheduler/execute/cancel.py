@@ -57,9 +57,9 @@ class Release:
             own = await self._tools.read_anew(unit, job)
             if own is None:
                 return 0.0
-            job.record = await self._farewell.write(own, action.outcome)
+            job.wrote(await self._farewell.write(own, action.outcome))
             await self._canceller.cancel(action.job_id, send_by=own.send_by)
-            job.cancelled_at = self._clock()
+            job.was_cancelled(self._clock())
         else:
             await self.end_other(unit, action.job_id)
         self._tools.count("cancel", "ok")
@@ -112,7 +112,7 @@ class Release:
 
     def leave_to_census(self, unit: Unit, job_id: int) -> None:
         """Note that the job is to go, and have a census end it."""
-        unit.given_back |= {job_id}
+        unit.leave(job_id)
         self._census.ask()
 
     async def _make_sure(self, unit: Unit) -> None:

@@ -189,7 +189,7 @@ class Submitter:
         blamed = self._gate.is_open  # others were served since this unit, or nobody has failed yet
         seconds = self._gate.shut(error)
         if isinstance(error, SlurmInterrupted):
-            unit.doubt_since = self._clock()
+            unit.doubt(self._clock())
             self._census.ask(afresh=True)
             if blamed:
                 request = unit.refusals.submit.request

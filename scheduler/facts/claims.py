@@ -44,8 +44,8 @@ def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
         refuted = job.refuted
     else:
         refuted = not stands_for(job.record.admin_comment, unit.key, owner=owner)
-        job.claimed = refuted
+        if not refuted:
+            job.believe()
     if refuted:
-        units.set_job(unit, None)
-        unit.others_job = None if job.record is None else job.job_id
-        unit.doubt_since = None if covered else BEFORE_US
+        others = None if job.record is None else job.job_id
+        units.refute(unit, others=others, doubt_since=None if covered else BEFORE_US)

@@ -108,16 +108,21 @@ class Look:
         meta = pod.metadata
         if not self._rulebook.knows(meta.namespace):
             return None  # the watch of Namespaces brings it up again
-        unit = Unit(key, meta.namespace, meta.name, seen_at=self._clock())
+        job_id = recorded_job(pod)
+        unit = Unit(
+            key,
+            meta.namespace,
+            meta.name,
+            seen_at=self._clock(),
+            job=None if job_id is None else Placeholder(job_id, claimed=True),
+            said=Said(condition=_told(pod), recorded=job_id),
+        )
         if stage_of(pod, bound=False) in _NEW:
             unit.seen.forerunner = self._successors.take(pod)
-        unit.seen.runs = bool(pod.spec.node_name) and not pod.finished
-        job_id = recorded_job(pod)
-        unit.said = Said(condition=_told(pod), recorded=job_id)
-        if job_id is not None:
-            unit.job = Placeholder(job_id, claimed=True)
-        elif not pod.finished and not self._covered(meta.creation_timestamp, runs=unit.seen.runs):
-            unit.doubt_since = BEFORE_US
+        runs = unit.seen.runs = bool(pod.spec.node_name) and not pod.finished
+        found = pod.finished or self._covered(meta.creation_timestamp, runs=runs)
+        if job_id is None and not found:
+            unit.doubt(BEFORE_US)
         return self._units.add(unit)
 
     def facts(self, unit: Unit) -> UnitFacts:

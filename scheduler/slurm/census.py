@@ -175,7 +175,7 @@ class Census:
             if unit.seen.runs and not self._ended.done:
                 continue
             if since is not None and since < began and covered(self._created(unit.key)):
-                unit.doubt_since = None
+                unit.settle()
                 self._on_change(unit.key)
 
     async def _look_through(self, began: float) -> Mapping[int, JobState]:
@@ -184,7 +184,7 @@ class Census:
         self._listing_seconds = self._clock() - began
         live = [job_id for job_id, state in states.items() if not state.ended]
         for unit, job_ids in given_back:
-            unit.given_back -= job_ids.difference(live)  # over without our cancel, or by a lost one
+            unit.is_rid_of(job_ids.difference(live))  # over without our cancel, or by a lost one
         self._forget_all_but(set(live))
         known = self._foreign | self._unreadable
         unknown = [
@@ -361,7 +361,7 @@ class Census:
             if failures:
                 self.ask()
                 return
-        unit.given_back -= {job_id}
+        unit.is_rid_of({job_id})
         log.info(
             "placeholder given back at last",
             namespace=unit.namespace,

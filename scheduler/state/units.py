@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,9 @@ _SECOND: Final = 1.0
 
 @dataclass(slots=True)
 class Placeholder:
-    """The job of a unit. `state` is kept by the pulse, `record` by full looks."""
+    """The job of a unit. `state` is kept by the pulse, `record` by full looks: written by `slurm`,
+    and by others as far as its methods say.
+    """
 
     job_id: int
     state: JobState | None = None
@@ -88,6 +90,22 @@ class Placeholder:
         """What its record says may be true of another job by now."""
         self.proven, self.doubted_at = False, now
 
+    def read_again(self) -> None:
+        """Have the next pass look at it."""
+        self.proven = False
+
+    def believe(self) -> None:
+        """A look has shown our tag for this very unit."""
+        self.claimed = False
+
+    def wrote(self, record: Job) -> None:
+        """This is its record, with what was written on it since the look."""
+        self.record = record
+
+    def was_cancelled(self, now: float) -> None:
+        """Slurm has taken our cancel."""
+        self.cancelled_at = now
+
     def _is_the_one_made(self, record: Job, asked: float) -> bool:
         """Whether it is the job of our own submit, whatever tag it bears: an id is given out again
         only to jobs that come later. How long ago it was submitted Slurm tells by its own clock, to
@@ -148,6 +166,22 @@ class Unit:
     refusals: Refusals = field(default_factory=Refusals)
     bindings: Bindings = field(default_factory=Bindings)
     eviction: Eviction = field(default_factory=Eviction)
+
+    def doubt(self, since: float) -> None:
+        """Slurm may have a job for it that was never recorded."""
+        self.doubt_since = since
+
+    def settle(self) -> None:
+        """Slurm has no such job."""
+        self.doubt_since = None
+
+    def leave(self, job_id: int) -> None:
+        """It has let go of that job, which is still to be cancelled."""
+        self.given_back |= {job_id}
+
+    def is_rid_of(self, job_ids: Iterable[int]) -> None:
+        """These are over."""
+        self.given_back = self.given_back.difference(job_ids)
 
     def job_facts(self, *, looked_through: bool = True, since: float | None = None) -> JobFacts:
         """The placeholder as `decide` sees it; `looked_through` says that a census is done. Records
@@ -226,8 +260,13 @@ class Units:
         unit.doubt_since = None
         if job is not None:
             unit.others_job = None
-            unit.given_back -= {job.job_id}
+            unit.is_rid_of({job.job_id})
             self._hold(job.job_id, unit.key)
+
+    def refute(self, unit: Unit, *, others: int | None, doubt_since: float | None) -> None:
+        """The job that its pod names is not its own: `others` where it is another's."""
+        self.set_job(unit, None)
+        unit.others_job, unit.doubt_since = others, doubt_since
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:
         """The units that say they hold this job; where several do, all but one err."""
