@@ -37,7 +37,7 @@ class Learner:
         if job is None or job.job_id != job_id:
             return 0.0
         if job.claimed and not self._claimed.may_be_looked_at(unit):
-            job.refuted = True
+            job.refute()
             return 0.0
         missed = job.missing
         await look(self._slurm, unit, job, clock=self._clock)

@@ -98,6 +98,10 @@ class Placeholder:
         """A look has shown our tag for this very unit."""
         self.claimed = False
 
+    def refute(self) -> None:
+        """What the pod claims is not asked about: it is as good as no claim."""
+        self.refuted = True
+
     def wrote(self, record: Job) -> None:
         """This is its record, with what was written on it since the look."""
         self.record = record
