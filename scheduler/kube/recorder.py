@@ -140,7 +140,7 @@ class Recorder:
         self._busy: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._free_at = 0.0
+        self._free_at = float("-inf")
         self._recorded = self._written = self._dropped = 0
 
     def record(
