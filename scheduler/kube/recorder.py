@@ -46,6 +46,9 @@ WRITERS = 4  # namespaces whose Events are being written at the same time
 # seconds. Important ones have a budget of their own.
 OBJECT_BURST = 25
 OBJECT_SECONDS = 300.0
+BURST = 100
+CAPACITY = 2000
+DRAIN_SECONDS = 2.0  # of the grace that a shutdown has
 # The rest of a pause can be less than the clock's resolution.
 _SOONEST_SECONDS = 0.001
 
@@ -107,8 +110,8 @@ class _Entry:
 class Recorder:
     """Writes core/v1 Events in the background; `run` is its task, `stop` ends it after a drain.
 
-    `qps` bounds writes per second with bursts of `burst`; at most `capacity` events wait. Reasons
-    that are `important` go first. `on_drop` is called for each event that is dropped.
+    `qps` bounds writes per second with bursts of BURST; at most CAPACITY events wait. Reasons that
+    are `important` go first. `on_drop` is called for each event that is dropped.
     """
 
     def __init__(
@@ -118,9 +121,6 @@ class Recorder:
         component: str,
         instance: str,
         qps: float = 50.0,
-        burst: int = 100,
-        capacity: int = 2000,
-        drain_seconds: float = 2.0,
         important: Collection[str] = frozenset(),
         on_drop: Callable[[Dropped], None] = lambda _why: None,
     ) -> None:
@@ -128,9 +128,6 @@ class Recorder:
         self._component = component
         self._instance = instance
         self._interval = 1.0 / qps
-        self._burst = burst
-        self._capacity = capacity
-        self._drain_seconds = drain_seconds
         self._important = frozenset(important)
         self._on_drop = on_drop
         self._budgets = {kind: Budgets[str](OBJECT_BURST, OBJECT_SECONDS) for kind in (True, False)}
@@ -185,7 +182,7 @@ class Recorder:
         self._on_drop(why)
 
     def stop(self) -> None:
-        """Let `run` write what waits, for `drain_seconds` at most, and return."""
+        """Let `run` write what waits, for DRAIN_SECONDS at most, and return."""
         self._stopping.set()
         self._wake.set()
 
@@ -197,7 +194,7 @@ class Recorder:
         """Write events until stopped."""
         await self._all_write(self._write_paced)
         try:
-            async with asyncio.timeout(self._drain_seconds):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 await self._all_write(self._write_rest)
         except TimeoutError:
             log.warning("recorded events lost at shutdown", events=len(self._waiting))
@@ -282,7 +279,7 @@ class Recorder:
 
     async def _token(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._free_at = max(self._free_at, now - self._burst * self._interval) + self._interval
+        self._free_at = max(self._free_at, now - BURST * self._interval) + self._interval
         if self._free_at > now:
             await self._rest(self._free_at - now)
 
@@ -293,7 +290,7 @@ class Recorder:
                 await self._stopping.wait()
 
     def _trim(self) -> None:
-        while len(self._waiting) > self._capacity:
+        while len(self._waiting) > CAPACITY:
             self._waiting.drop()
             self._drop("full")
         while len(self._known) > REMEMBERED:

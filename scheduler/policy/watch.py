@@ -42,14 +42,12 @@ class PolicyWatch:
         namespaces: Reflector[Identified],
         on_change: Callable[[], None],
         metrics: Metrics,
-        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         self._path = path
         self._rulebook = rulebook
         self._namespaces = namespaces
         self._on_change = on_change
         self._metrics = metrics
-        self._check_seconds = check_seconds
         self._seen: bytes | str | None = None
         self._signature: Signature | None = None
         self._next: Policy | None = None
@@ -62,7 +60,7 @@ class PolicyWatch:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_namespaces(), name="namespaces")
             while True:
-                await asyncio.sleep(self._check_seconds)
+                await asyncio.sleep(CHECK_SECONDS)
                 if self._path is not None:
                     await self.look(self._path)
 

@@ -243,11 +243,6 @@ class WorkQueue(Generic[K]):
         self.shut_down()
         await self._idle.wait()
 
-    @property
-    def shutting_down(self) -> bool:
-        """Whether new keys are ignored."""
-        return self._shut_down
-
     def statistics(self) -> QueueStatistics:
         """Numbers for gauges and tests; all times in seconds."""
         now = asyncio.get_running_loop().time()

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
+from scheduler.kube import recorder as recorder_module
 from scheduler.kube.api import KubeApi
-from scheduler.kube.recorder import OBJECT_BURST, ObjectRef, Recorder
+from scheduler.kube.recorder import BURST, CAPACITY, OBJECT_BURST, ObjectRef, Recorder
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import ObjectMeta, Pod
 from tests.unit.kube.server import ApiStub, Handler, hang, ok, status, until
@@ -147,51 +148,58 @@ async def test_event_that_was_written_after_all_counts_as_written(
 
 
 async def test_oldest_events_give_way_when_too_many_wait(api: KubeApi) -> None:
-    recorder = Recorder(api, component="c", instance="i", capacity=3)
-    for n in range(10):
+    recorder = Recorder(api, component="c", instance="i")
+    for n in range(CAPACITY + 7):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     statistics = recorder.statistics()
-    assert (statistics.recorded, statistics.waiting, statistics.dropped) == (10, 3, 7)
+    assert (statistics.recorded, statistics.waiting, statistics.dropped) == (
+        CAPACITY + 7,
+        CAPACITY,
+        7,
+    )
 
 
 async def test_burst_has_no_rate(stub: ApiStub, api: KubeApi) -> None:
-    recorder = Recorder(api, component="c", instance="i", qps=0.1, burst=5)
+    recorder = Recorder(api, component="c", instance="i", qps=0.01)
     stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(5):
+    for n in range(BURST):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     async with asyncio.timeout(9), asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == 5)
+        await until(lambda: recorder.statistics().written == BURST)
         recorder.stop()
 
 
 async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: KubeApi) -> None:
-    recorder = Recorder(api, component="c", instance="i", qps=20, burst=5)
+    recorder = Recorder(api, component="c", instance="i", qps=20)
     stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(11):
+    for n in range(BURST + 6):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     began = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == 11)
+        await until(lambda: recorder.statistics().written == BURST + 6)
         recorder.stop()
     assert stub.seen[-1].at - began >= 6 / 20
 
 
 async def test_stop_writes_what_waits_without_the_rate(stub: ApiStub, api: KubeApi) -> None:
-    recorder = Recorder(api, component="c", instance="i", qps=0.1, burst=1)
+    recorder = Recorder(api, component="c", instance="i", qps=0.01)
     stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(20):
+    for n in range(BURST + 20):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
         await stub.wait_for_requests(1, "POST")
         recorder.stop()
-    assert recorder.statistics().written == 20
+    assert recorder.statistics().written == BURST + 20
 
 
-async def test_stop_does_not_wait_for_a_server_that_hangs(stub: ApiStub, api: KubeApi) -> None:
-    recorder = Recorder(api, component="c", instance="i", drain_seconds=0.1)
+async def test_stop_does_not_wait_for_a_server_that_hangs(
+    stub: ApiStub, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "DRAIN_SECONDS", 0.1)
+    recorder = Recorder(api, component="c", instance="i")
     stub.answer("POST", EVENTS, hang())
     recorder.stop()
     recorder.record(REF, type="Normal", reason="Why", message="because")

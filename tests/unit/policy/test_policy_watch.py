@@ -13,6 +13,7 @@ from scheduler.kube.reflector import Reflector
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Identified, ObjectMeta
 from scheduler.observe.metrics import Metrics
+from scheduler.policy import watch
 from scheduler.policy.file import read
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.watch import PolicyWatch
@@ -20,6 +21,12 @@ from scheduler.policy.watch import PolicyWatch
 GOOD = "rules: [{name: good, forced: {qos: a}}]"
 BETTER = "rules: [{name: better, forced: {qos: b}}]"
 LABELS = "rules: [{name: labels, namespaceSelector: {matchLabels: {a: b}}, forced: {qos: c}}]"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is looked at as often as the disk allows."""
+    monkeypatch.setattr(watch, "CHECK_SECONDS", 0.01)
 
 
 class Namespaces:
@@ -53,7 +60,6 @@ class Watched:
             namespaces=cast("Reflector[Identified]", self.namespaces),
             on_change=self._changed,
             metrics=self.metrics,
-            check_seconds=0.01,
         )
 
     def _changed(self) -> None:
