@@ -23,6 +23,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
  && /tools/bin/pip --python /opt/slurm-pod-scheduler/bin/python3 \
       install --quiet $locked -r requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY groundwork groundwork
 COPY annotations annotations
 COPY slurmapi slurmapi
 COPY scheduler scheduler

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from groundwork.files import Signature, read_if_changed
 from slurmapi.errors import SlurmNoToken
-from slurmapi.files import Signature, read_if_changed
 from slurmapi.jwt import Lifetime, lifetime
 
 _MAX_BYTES: Final = 64 * 1024

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from slurmapi.files import Signature, signature_of
+from groundwork.files import Signature, signature_of
 
 log = structlog.get_logger(__name__)
 

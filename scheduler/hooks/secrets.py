@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from slurmapi.files import Signature, read_if_changed
+from groundwork.files import Signature, read_if_changed
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import structlog
 
+from groundwork.files import Signature, read_if_changed
 from scheduler.config import strict_yaml
-from slurmapi.files import Signature, read_if_changed
 
 log = structlog.get_logger(__name__)
 

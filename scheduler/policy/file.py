@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from groundwork.files import Signature, read_if_changed
 from scheduler.config import strict_yaml
 from scheduler.config.wrong_values import expected, nearest, shown
 from scheduler.kube.clip import clipped
 from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document, Expression, LabelSelector, RuleDocument
 from scheduler.policy.rules import Policy, Subject
-from slurmapi.files import Signature, read_if_changed
 
 MOST_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
 MOST_RULES: Final = 5000

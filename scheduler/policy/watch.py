@@ -13,13 +13,13 @@ from typing import Final
 
 import structlog
 
+from groundwork.files import Signature
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.wire import Identified
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import file
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import Policy
-from slurmapi.files import Signature
 
 log = structlog.get_logger(__name__)
 

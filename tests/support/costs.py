@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-_PACKAGES: Final = ("annotations", "slurmapi", "scheduler")
+_PACKAGES: Final = ("annotations", "slurmapi", "groundwork", "scheduler")
 _UNDER_TEST: Final = [
     *(tracemalloc.Filter(True, f"*/{package}/*") for package in _PACKAGES),
     tracemalloc.Filter(False, "*/sandbox/*"),

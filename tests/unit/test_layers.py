@@ -30,12 +30,13 @@ _BREACHES: Final = {
     "libraries": [
         ("slurmapi.errors", "annotations.keys"),
         ("annotations.keys", "scheduler.core.pace"),
+        ("groundwork.files", "slurmapi.errors"),
     ],
     "circles": [("scheduler.slurm.boots", "scheduler.slurm.slurmctld")],
     "pure": [
         ("scheduler.core.decide", "random"),
         ("scheduler.core.lease", "time"),
-        ("scheduler.core.edits", "slurmapi.files"),  # which opens them
+        ("scheduler.core.edits", "groundwork.files"),  # which opens them
         ("annotations.parse", "os"),
     ],
     "kubernetes": [
@@ -73,7 +74,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A copy of the packages in which every breach is planted."""
     copy = tmp_path_factory.mktemp("breaches")
     shutil.copy(_ROOT / "pyproject.toml", copy)
-    for package in ("annotations", "scheduler", "slurmapi"):
+    for package in ("annotations", "groundwork", "scheduler", "slurmapi"):
         shutil.copytree(_ROOT / package, copy / package, ignore=shutil.ignore_patterns("*.pyc"))
     for module, imported in [it for breaches in _BREACHES.values() for it in breaches]:
         with _source(copy, module).open("a") as source:

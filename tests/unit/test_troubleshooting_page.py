@@ -85,7 +85,7 @@ def stable(node: ast.expr) -> str:
 
 def logged() -> Iterator[tuple[str, ast.expr]]:
     """File and event of every log call at level warning and above."""
-    for folder in ("scheduler", "slurmapi", "annotations"):
+    for folder in ("scheduler", "slurmapi", "annotations", "groundwork"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmapi.files import Signature, read_if_changed
+from groundwork.files import Signature, read_if_changed
 
 
 @pytest.fixture
