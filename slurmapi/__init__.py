@@ -33,7 +33,6 @@ from slurmapi.model import (
     SlurmConfig,
     Submitted,
 )
-from slurmapi.retry import Persistent, RetryPolicy, once
 from slurmapi.submission import JobSubmission
 from slurmapi.transport import Deadlines, HttpTransport, check_base_url
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
@@ -52,11 +51,9 @@ __all__ = [
     "JobSubmission",
     "Node",
     "Partition",
-    "Persistent",
     "Ping",
     "Request",
     "Response",
-    "RetryPolicy",
     "SlurmBusy",
     "SlurmClient",
     "SlurmConfig",
@@ -79,5 +76,4 @@ __all__ = [
     "check_base_url",
     "expand_hostlist",
     "is_word_of_slurm",
-    "once",
 ]

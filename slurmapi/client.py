@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from groundwork.retry import RetryPolicy, retry_policy
 from slurmapi import answers, wire
 from slurmapi.auth import TokenSource
 from slurmapi.errors import (
@@ -38,7 +39,6 @@ from slurmapi.errors import (
 from slurmapi.http1 import DEFAULT_MAX_BODY, Response
 from slurmapi.identity import Identity
 from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConfig, Submitted
-from slurmapi.retry import Persistent, RetryPolicy
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode
 from slurmapi.transport import Deadlines, HttpTransport, Permit
@@ -71,6 +71,8 @@ _MADE_SECONDS: Final = 2.0
 _STALE: Final = frozenset({4, 11})
 _UPDATE_TRIES: Final = 24
 _NOT_MODIFIED: Final = 304
+# Longer than this no read is repeated.
+_READ_SECONDS: Final = 5.0
 # What a cancelled job may answer with: done, unknown to Slurm, or ended before.
 _GONE: Final = frozenset({0, 2017}) | ALREADY_ENDED
 
@@ -109,7 +111,7 @@ class SlurmClient:
             tls=tls,
             permit=permit,
         )
-        self._retry = retry or Persistent()
+        self._retry = retry or retry_policy(SlurmError, total_seconds=_READ_SECONDS)
         self._identity = Identity(cluster)
         self._session = Session(
             self._http,

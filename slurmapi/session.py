@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
+from groundwork.retry import RetryPolicy
 from slurmapi import wire
 from slurmapi.auth import TokenSource
 from slurmapi.errors import (
@@ -24,7 +25,6 @@ from slurmapi.errors import (
 from slurmapi.http1 import DEFAULT_MAX_BODY, Request, Response
 from slurmapi.identity import Identity
 from slurmapi.model import Call
-from slurmapi.retry import RetryPolicy
 from slurmapi.transport import HttpTransport
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from groundwork.retry import RetryPolicy, once
 from scheduler.kube import errors
 from scheduler.kube.clip import clipped
 from scheduler.kube.errors import (
@@ -26,7 +27,6 @@ from scheduler.kube.errors import (
 )
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified, decode_pod
-from slurmapi import RetryPolicy, once
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from groundwork.retry import retry_policy
 from scheduler.config.rules import rules_of
 from scheduler.config.settings import Settings
 from scheduler.core.brake import Limits
@@ -89,7 +90,6 @@ from scheduler.reconcile.urgency import Level, Urgency
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.announce import announce
 from scheduler.service.gauges import Gauges, saw_start
-from scheduler.service.retry import retry_policy
 from scheduler.slurm.causes import SlurmCauses
 from scheduler.slurm.census import Census
 from scheduler.slurm.kill_wait import KillWait, own_pod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from groundwork.retry import once
 from scheduler.slurm.causes import SlurmCauses
-from slurmapi import Deadlines, FileToken, SlurmClient, SlurmError, SlurmNoApi, once
+from slurmapi import Deadlines, FileToken, SlurmClient, SlurmError, SlurmNoApi
 from tests.rigs.slurm import SlurmRig
 
 pytestmark = pytest.mark.live

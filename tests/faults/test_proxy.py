@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import trustme
 
+from groundwork.retry import once
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.slurm import mint_token
 from slurmapi import SlurmClient, SlurmDenied, SlurmInterrupted, SlurmUnreachable, StaticToken
-from slurmapi.retry import once
 from slurmapi.transport import Deadlines
 from tests.faults import faults
 from tests.faults.calls import Server

@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 _ROOT: Final = Path(__file__).parents[2]
-_OURS: Final = ("annotations", "scheduler", "slurmapi")
+_OURS: Final = ("annotations", "groundwork", "scheduler", "slurmapi")
 
 
 @pytest.fixture(scope="module")

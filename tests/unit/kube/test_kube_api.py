@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from groundwork.retry import retry_policy
 from scheduler.kube import errors
 from scheduler.kube.api import (
     AlreadyBound,
@@ -17,7 +18,6 @@ from scheduler.kube.api import (
     Refused,
 )
 from scheduler.kube.session import KubeSession
-from scheduler.service.retry import retry_policy
 from tests.unit.kube.server import ApiStub, Handler, cut, ok, pod, raw, status
 
 POD = "/api/v1/namespaces/ns/pods/p"

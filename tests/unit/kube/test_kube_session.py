@@ -16,9 +16,9 @@ from aiohttp import web
 from blockbuster import blockbuster_ctx
 from kubernetes_asyncio.config import incluster_config
 
+from groundwork.retry import retry_policy
 from scheduler.kube import errors
 from scheduler.kube.session import KubeConfigError, KubeSession
-from scheduler.service.retry import retry_policy
 from tests.unit.kube import server
 from tests.unit.kube.server import ApiStub, write_kubeconfig
 

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 import trustme
 
+from groundwork.retry import once
 from scheduler.observe.trouble import Cause
 from scheduler.slurm.causes import CAUSES, SlurmCauses
 from slurmapi import (
@@ -26,7 +27,6 @@ from slurmapi import (
     SlurmRefused,
     SlurmStranger,
     StaticToken,
-    once,
 )
 from tests.support.ports import free_ports
 

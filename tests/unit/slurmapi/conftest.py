@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from slurmapi import Deadlines, JobSubmission, SlurmClient, StaticToken, once
+from groundwork.retry import once
+from slurmapi import Deadlines, JobSubmission, SlurmClient, StaticToken
 from tests.unit.slurmapi.server import Server
 
 

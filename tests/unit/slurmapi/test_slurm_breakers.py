@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import pytest
 
+from groundwork.retry import retry_policy
 from slurmapi import (
     BaseState,
     Call,
     Deadlines,
     JobSubmission,
-    Persistent,
     SlurmBusy,
     SlurmClient,
     SlurmDenied,
@@ -169,7 +169,7 @@ async def test_submit_of_unknown_outcome_is_interrupted_and_sent_once(
     server: Server, client_of: Callable[..., SlurmClient], placeholder: JobSubmission, reply: Reply
 ) -> None:
     server.on(SUBMIT, reply, ok(MADE))
-    client = client_of(server, retry=Persistent())
+    client = client_of(server, retry=None)
     with pytest.raises(SlurmInterrupted):
         await client.submit(placeholder)
     assert len(server.calls(SUBMIT)) == 1
@@ -532,7 +532,7 @@ async def test_cancel_is_written_once_for_the_id_may_be_anothers_by_then(
     server: Server, client_of: Callable[..., SlurmClient], failure: Reply
 ) -> None:
     server.on(CANCEL, failure, ok({"status": []}))
-    failures = await client_of(server, retry=Persistent()).cancel([1])
+    failures = await client_of(server, retry=None).cancel([1])
     assert isinstance(failures[1], SlurmInterrupted)
     assert len(server.calls(CANCEL)) == 1
 
@@ -552,7 +552,7 @@ async def test_read_is_repeated_a_few_times(
 ) -> None:
     server.on("GET job/5", fail(503, "overloaded"))
     with pytest.raises(SlurmBusy):
-        await client_of(server, retry=Persistent(attempts=3)).job(5)
+        await client_of(server, retry=None).job(5)
     assert len(server.calls("GET job/5")) == 3
 
 
@@ -681,7 +681,7 @@ async def test_answer_about_all_jobs_gets_more_time_and_one_try(
     """Of 30 000 jobs it took 15 s on a busy machine; by their ids half a second."""
     server.on(STATES, hang())
     short = Deadlines(connect=2, silence=0.25, total=0.25)
-    client = client_of(server, deadlines=short, retry=Persistent(attempts=2))
+    client = client_of(server, deadlines=short, retry=retry_policy(SlurmError, attempts=2))
     began = time.monotonic()
     with pytest.raises(SlurmInterrupted):
         await client.job_states()

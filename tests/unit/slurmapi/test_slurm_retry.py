@@ -1,13 +1,11 @@
-"""The default policy repeats what may be repeated, a few times, and nothing else."""
+"""Which errors of Slurm the policy repeats a request after."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
+from groundwork.retry import retry_policy
 from slurmapi import (
-    Persistent,
     SlurmBusy,
     SlurmDenied,
     SlurmError,
@@ -17,7 +15,6 @@ from slurmapi import (
     SlurmNoSuchJob,
     SlurmRefused,
     SlurmUnreachable,
-    once,
 )
 
 
@@ -36,14 +33,8 @@ class Failing:
 @pytest.mark.parametrize("kind", [SlurmUnreachable, SlurmInterrupted, SlurmBusy])
 async def test_passing_trouble_is_outlasted(kind: type[SlurmError]) -> None:
     call = Failing(kind("x"), kind("x"))
-    assert await Persistent()(call) == "done"
+    assert await retry_policy(SlurmError, first_seconds=0.0)(call) == "done"
     assert call.tries == 3
-
-
-async def test_last_error_is_raised_itself_after_the_last_try() -> None:
-    call = Failing(*[SlurmBusy(str(n)) for n in range(5)])
-    with pytest.raises(SlurmBusy, match="2"):
-        await Persistent(attempts=3)(call)
 
 
 @pytest.mark.parametrize(
@@ -60,38 +51,5 @@ async def test_last_error_is_raised_itself_after_the_last_try() -> None:
 async def test_everything_else_passes_at_once(error: Exception) -> None:
     call = Failing(error)
     with pytest.raises(type(error)):
-        await Persistent()(call)
-    assert call.tries == 1
-
-
-async def test_cancellation_is_never_swallowed() -> None:
-    call = Failing(asyncio.CancelledError())
-    with pytest.raises(asyncio.CancelledError):
-        await Persistent()(call)
-    assert call.tries == 1
-
-
-async def test_asked_for_pause_that_is_too_long_is_left_to_the_caller() -> None:
-    call = Failing(SlurmBusy("x", retry_after=60))
-    with pytest.raises(SlurmBusy):
-        await Persistent()(call)
-    assert call.tries == 1
-
-
-async def test_asked_for_pause_is_kept() -> None:
-    call = Failing(SlurmBusy("x", retry_after=0.0))
-    assert await Persistent()(call) == "done"
-
-
-async def test_no_try_begins_after_the_policys_time() -> None:
-    call = Failing(SlurmBusy("x"), SlurmBusy("x"))
-    with pytest.raises(SlurmBusy):
-        await Persistent(seconds=0)(call)
-    assert call.tries == 1
-
-
-async def test_once_is_once() -> None:
-    call = Failing(SlurmBusy("x"))
-    with pytest.raises(SlurmBusy):
-        await once(call)
+        await retry_policy(SlurmError, first_seconds=0.0)(call)
     assert call.tries == 1

@@ -1,4 +1,4 @@
-"""The retry policy of this service, for both of its servers.
+"""The one policy by which requests are repeated, to whichever server.
 
 Only for idempotent calls inside an adapter: a few tries within a few seconds. The long game, the
 requeue of a key, is the work queue's. Tenacity's own defaults retry without pause and without end,
@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import tenacity
 from tenacity.wait import wait_base
 
-from slurmapi import RetryPolicy
-
 T = TypeVar("T")
+
+
+class RetryPolicy(Protocol):
+    """Runs an idempotent call until it succeeds or the policy gives up with its last error."""
+
+    async def __call__(self, call: Callable[[], Awaitable[T]], /) -> T:
+        """The call's result."""
+        ...
+
+
+async def once(call: Callable[[], Awaitable[T]], /) -> T:
+    """The policy of a caller that does its own repeating: the call, one time."""
+    return await call()
 
 
 def retry_policy(
@@ -65,9 +76,6 @@ class _PoliteWait(wait_base):
         self._jitter = tenacity.wait_random_exponential(multiplier=first, max=longest)
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        asked = getattr(_error(retry_state), "retry_after", None)
+        error = None if retry_state.outcome is None else retry_state.outcome.exception()
+        asked = getattr(error, "retry_after", None)
         return max(self._jitter(retry_state), float(asked or 0.0))
-
-
-def _error(state: tenacity.RetryCallState) -> BaseException | None:
-    return None if state.outcome is None else state.outcome.exception()

@@ -1,11 +1,12 @@
+"""The one policy repeats what may be repeated, a few times, and nothing else."""
+
 from __future__ import annotations
 
 import asyncio
 
 import pytest
 
-from scheduler.service.retry import retry_policy
-from slurmapi import once
+from groundwork.retry import once, retry_policy
 
 pytestmark = pytest.mark.looptime
 
