@@ -1,5 +1,6 @@
 """An asyncio client for slurmrestd, Slurm 24.11 to 26.05; knows nothing of Kubernetes."""
 
+from groundwork.hostlist import HostlistError
 from slurmapi.auth import FileToken, StaticToken, TokenSource
 from slurmapi.client import SlurmClient
 from slurmapi.errors import (
@@ -19,7 +20,6 @@ from slurmapi.errors import (
     SlurmUnreadable,
     is_word_of_slurm,
 )
-from slurmapi.hostlist import HostlistError
 from slurmapi.hostlist import expand as expand_hostlist
 from slurmapi.http1 import Request, Response
 from slurmapi.model import (

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from groundwork.hostlist import HostlistError
 from slurmapi import hostlist
 from slurmapi.errors import SlurmError, SlurmGarbled, refusal
 from slurmapi.model import BaseState, Job, JobState, Node, Partition, Ping, SlurmConfig
@@ -326,7 +327,7 @@ def _folded(value: str | list[str] | None) -> hostlist.Hosts:
     text = ",".join(value) if isinstance(value, list) else value or ""
     try:
         return hostlist.Hosts("" if text == "(null)" else text)
-    except hostlist.HostlistError as error:
+    except HostlistError as error:
         raise SlurmGarbled(str(error)) from error
 
 
