@@ -31,6 +31,7 @@ def _pod(
     owner_name: str = "train",
     namespace: str = "ns",
     node: str = "",
+    controls: bool = True,
     **annotations: str,
 ) -> Pod:
     group = "batch/v1" if controller == "Job" else "apps/v1"
@@ -39,7 +40,7 @@ def _pod(
         "apiVersion": group,
         "name": owner_name,
         "uid": f"uid-of-{controller}",
-        "controller": True,
+        "controller": controls,
     }
     meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "ownerReferences": [owner]}
     given = {_PREFIX + key: value for key, value in annotations.items()}
@@ -160,3 +161,12 @@ async def test_uid_of_anothers_controller_tells_nothing_about_it(
         await _until_told(recorder, 2)
     assert "partition" in recorder.events[1].message
     assert "qos" not in recorder.events[1].message
+
+
+async def test_owner_that_is_no_controller_is_not_read(stub: ApiStub, tmp_path: Path) -> None:
+    stub.answer("GET", _JOB, _object(partition="gpu"))
+    async with _hints(stub, tmp_path) as (hints, recorder):
+        hints.see(_pod("owned", controls=False))
+        hints.see(_pod("controlled"))
+        await _until_told(recorder, 1)
+    assert [event.uid for event in recorder.events] == ["uid-controlled"]

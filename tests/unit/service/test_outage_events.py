@@ -73,3 +73,14 @@ async def test_refusal_is_logged_once_for_each_message(
     assert refused[0]["namespace"]
     assert "Invalid account" in refused[0]["message"]
     assert "Invalid qos" in refused[1]["message"]
+
+
+async def test_pod_that_cannot_be_served_leaves_a_line(service: Service, kube: TinyKube) -> None:
+    kube.create("uid-1", cpu="")
+    with structlog.testing.capture_logs() as lines:
+        service.start()
+        await asyncio.sleep(600)
+    (refused,) = [line for line in lines if line["event"] == "pod refused"]
+    assert refused["reason"] == "SchedulingFailed"
+    assert refused["namespace"] == "ns"
+    assert "cpu" in refused["message"]
