@@ -122,6 +122,17 @@ def test_real_container_that_ignores_sigterm_is_killed_after_its_grace(
     _release(live_kube, name)
 
 
+def test_real_containers_are_not_starved_by_the_other_servers(live_real_node: RealNode) -> None:
+    top = Path("/sys/fs/cgroup")
+    found = [
+        int((group / file).read_text()) / one
+        for file, one in {"cpu.shares": 1024, "cpu.weight": 100}.items()
+        for group in (top / live_real_node.cgroup, top / "cpu" / live_real_node.cgroup)
+        if (group / file).exists()
+    ]
+    assert found == [8]  # times the CPU time of one process
+
+
 @pytest.mark.parametrize("network", [False, True], ids=["own network", "host network"])
 def test_real_container_has_a_network(
     live_kube: KubeRig, live_real_node: RealNode, name: str, network: bool
