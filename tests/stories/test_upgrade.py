@@ -1,0 +1,338 @@
+"""An older scheduler is replaced while pods run, wait and end: neither side notices.
+
+What the older one has written is read as it was meant: owner tags, digests of what was asked for,
+annotations, conditions, the Lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.audit.history import By, History, Touch
+from tests.support import forked, former, pods
+from tests.support.cluster import Cluster
+from tests.support.former import Former
+from tests.support.kube import Kube, Object
+from tests.support.replicas import SLACK, Replica, pair, until
+from tests.support.scheduler import Launched, SchedulerProcess
+from tests.support.world import World
+
+# The first one may have to install the older scheduler.
+pytestmark = pytest.mark.timeout(300)
+
+# 260 pods start and stop on real servers within it.
+_SECONDS: Final = 120.0
+# A pod that is gone when the new one comes holds its node for so long, and for 30 s more.
+_GRACE: Final = 12
+_STOP_SECONDS: Final = "9"
+_FEATURE: Final = "standard"
+# Between them all kinds of digests: the directory was not spelled in its plain form.
+_ASKED: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {"comment": "nightly, \u00fc", "timeout": "7200", "nice": "10"},
+    {"current-working-dir": "/tmp/"},
+    {"constraints": _FEATURE, "prefer": _FEATURE, "exclusive": "ok"},
+    {"features": _FEATURE, "wckey": "project-x", "requeue": "true"},
+    {"gres": "gpu:h100:1", "priority": "1000"},
+    {"switches": "1@1", "timeout": "3601", "deadline": "2036-01-31T20:00:00Z"},
+)
+_EDITED: Final = "waits-1"
+_REFUSED: Final = "refused"
+_STAY: Final = {
+    "held": {"hold": "true"},
+    "later": {"begin": "2036-01-31T08:00:00Z"},
+    _REFUSED: {"timeout": "soon"},
+}
+# What a pod that goes on may hear of the new one: no job is submitted for it, nothing is wrong.
+_HARMLESS: Final = frozenset({"Scheduled", "SlurmPending", "PlaceholderUpdated"})
+
+
+@pytest.fixture(scope="session")
+def older() -> Former:
+    """The older scheduler, installed."""
+    return former.ensure()
+
+
+class Versions:
+    """Launches the older scheduler until it `is_new`, then ours."""
+
+    def __init__(self, older: Former) -> None:
+        self.is_new = False
+        self._older = older
+
+    def __call__(self, arguments: Sequence[str], *, log: Path) -> Launched:
+        """As in Launch."""
+        launch = forked.spawn if self.is_new else self._older
+        return launch(arguments, log=log)
+
+
+@pytest.fixture
+def versions(older: Former, tmp_path: Path) -> Versions:
+    """Which of the two is launched; ours has been once, so that its imports delay nothing."""
+    forked.spawn(("--version",), log=tmp_path / "warm.log").join(_SECONDS)
+    return Versions(older)
+
+
+@pytest.fixture
+def scheduler(cluster: Cluster, tmp_path: Path, versions: Versions) -> Iterator[SchedulerProcess]:
+    """The older scheduler, until `versions` is told otherwise."""
+    with SchedulerProcess(cluster, folder=tmp_path, launch=versions) as process:
+        yield process
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """So many pods of each kind, and the job that those wait for which wait."""
+
+    runs: int
+    waits: int
+    ends: int
+    filler: int
+
+    def running(self) -> list[str]:
+        return [f"runs-{index}" for index in range(self.runs)]
+
+    def waiting(self) -> list[str]:
+        return [f"waits-{index}" for index in range(self.waits)]
+
+    def ending(self, way: int | None = None) -> list[str]:
+        """All of them, or those that end in one of the four ways."""
+        return [f"ends-{index}" for index in range(self.ends) if way in {None, index % 4}]
+
+    def staying(self) -> list[str]:
+        return [*self.running(), *self.waiting(), *_STAY]
+
+
+@pytest.mark.slow
+async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
+    world: World, versions: Versions
+) -> None:
+    crowd = await _crowd(world)
+    await _some_end(world, crowd)
+    await asyncio.to_thread(world.scheduler.stop)
+    stopped, clock = time.time(), time.monotonic()
+    pods_before, jobs_before = await _pods(world), await _jobs(world)
+    events_before = await _events(world)
+    for name in crowd.ending(2):
+        await world.slurm.cancel(jobs_before[name])
+    await _edit(world)
+
+    versions.is_new = True
+    await asyncio.to_thread(world.scheduler.start)
+    await world.until("those that end are over", lambda: _over(world, crowd), seconds=_SECONDS)
+    await world.until("the edit is taken", lambda: _edit_taken(world))
+    await world.end_native(crowd.filler)
+    await world.until("all others run", lambda: _run(world, crowd), seconds=_SECONDS)
+
+    assert await _jobs(world) == jobs_before, "the same jobs, and no other ones"
+    world.unharmed(*(pods_before[name] for name in crowd.staying()))
+    _told_what_is_true(world, crowd, jobs_before, since=clock)
+    told = await _events(world) - events_before
+    assert {reason for name, reason in told if name in crowd.staying()} <= _HARMLESS
+    history = await world.audit.close()
+    if history is not None:
+        _written_only_what_had_to_be(history, crowd, jobs_before, since=stopped)
+
+
+class TestRollingUpdate:
+    """As a Deployment does it: the new one stands by until the older one hands over its Lease."""
+
+    @pytest.fixture(
+        params=[
+            pytest.param("sandbox_26", id="sandbox-26.05"),
+            pytest.param("live_26", id="live-26.05", marks=pytest.mark.live),
+        ]
+    )
+    def cluster(self, request: pytest.FixtureRequest) -> Cluster:
+        found: Cluster = request.getfixturevalue(request.param)
+        return found
+
+    @pytest.fixture
+    async def replicas(
+        self, cluster: Cluster, kube: Kube, namespace: str, tmp_path: Path, older: Former
+    ) -> AsyncIterator[tuple[Replica, Replica]]:
+        making = pair(cluster, kube, folder=tmp_path, namespace=namespace, flags=(), launch=older)
+        async with making as found:
+            yield found
+
+    @pytest.fixture
+    def scheduler(self, replicas: tuple[Replica, Replica]) -> SchedulerProcess:
+        return replicas[1].process
+
+    async def test_new_one_takes_the_lease_over_and_goes_on(
+        self, world: World, replicas: tuple[Replica, Replica]
+    ) -> None:
+        one, two = replicas
+        filler = await world.fill(leave_cpus=8)
+        await world.create("runs")
+        await world.create("waits", cpus="32")
+        running = await world.running("runs")
+        waiting = await world.waiting("waits")
+        jobs = await _jobs(world)
+        assert await asyncio.to_thread(one.process.stop) == 0
+        await until(lambda: two.process.leads, SLACK)
+        await world.end_native(filler)
+        await world.running("waits")
+        assert await _jobs(world) == jobs
+        world.unharmed(running, waiting)
+        lease = await world.kube.get("leases", "slurm-pod-scheduler", namespace=world.namespace)
+        assert lease["spec"]["leaseTransitions"] == 1
+
+
+# --- the crowd ---
+
+
+async def _crowd(world: World) -> Crowd:
+    """All of them as they should be: half of the nodes is free, the other half is not."""
+    nodes = world.cluster.nodes
+    free, full = nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]
+    # What a pod with features gets must be enough for all of them.
+    for node in (*free[:4], full[0]):
+        if _FEATURE not in (has := await world.slurm.features(node)):
+            await world.set_features(node, *has, _FEATURE)
+    filler = await world.native_job(
+        "filler",
+        partition=world.cluster.partition,
+        nodes=str(len(full)),
+        tasks=len(full),
+        cpus_per_task=world.cluster.cpus_per_node,
+        required_nodes=list(full),
+    )
+    # Elsewhere each placeholder is a process, or the tier has other work to do.
+    many = world.cluster.name == "live-26.05"
+    crowd = Crowd(200, 50, 10, filler) if many else Crowd(40, 12, 8, filler)
+    await _create(world, crowd, off={"excluded-nodes": ",".join(full)}, on=",".join(full))
+    await world.until("all are as they should be", lambda: _ready(world, crowd), seconds=_SECONDS)
+    return crowd
+
+
+async def _create(world: World, crowd: Crowd, *, off: dict[str, str], on: str) -> None:
+    places = asyncio.Semaphore(16)
+
+    async def create(name: str, slurm: dict[str, str], **more: Any) -> None:
+        gpus = 1 if "gres" in slurm else 0
+        async with places:
+            await world.create(
+                name, cpus="1", memory="100Mi", gpus=gpus, grace=_GRACE, slurm=slurm, **more
+            )
+
+    stops = {"annotations": {"sandbox/stop-seconds": _STOP_SECONDS}}
+    finishes = {"annotations": {"sandbox/run-seconds": "12"}, "restartPolicy": "Never"}
+    async with asyncio.TaskGroup() as group:
+        for index, name in enumerate(crowd.running()):
+            group.create_task(create(name, off | _ASKED[index % len(_ASKED)]))
+        for index, name in enumerate(crowd.waiting()):
+            group.create_task(create(name, {"required-nodes": on} | _ASKED[index % len(_ASKED)]))
+        for name in crowd.ending():
+            ends = finishes if name in crowd.ending(3) else stops
+            group.create_task(create(name, off, **ends))
+        for name, slurm in _STAY.items():
+            group.create_task(create(name, slurm))
+
+
+async def _ready(world: World, crowd: Crowd) -> bool:
+    found = await _pods(world)
+    return all(
+        pods.phase(found[name]) in {"Running", "Succeeded"}
+        for name in (*crowd.running(), *crowd.ending())
+    ) and all(_message(found[name]) for name in (*crowd.waiting(), *_STAY))
+
+
+async def _some_end(world: World, crowd: Crowd) -> None:
+    """By a deletion and by a cancel, so that both are under way; one way more needs no help."""
+    for name in crowd.ending(0):
+        await world.delete(name)
+    for name in crowd.ending(1):
+        await world.slurm.cancel((await world.submitted(name)).job_id)
+
+
+async def _edit(world: World) -> None:
+    longer = {"metadata": {"annotations": {f"{pods.PREFIX}timeout": "7260"}}}
+    await world.kube.patch("pods", _EDITED, longer, namespace=world.namespace)
+
+
+async def _edit_taken(world: World) -> bool:
+    return (await world.submitted(_EDITED)).number("time_limit") == 121
+
+
+async def _over(world: World, crowd: Crowd) -> bool:
+    found = await _pods(world)
+    return all(name not in found or pods.has_ended(found[name]) for name in crowd.ending()) and {
+        it.tag["unit"] for it in await world.slurm.live_placeholders(world.namespace)
+    }.isdisjoint(crowd.ending())
+
+
+async def _run(world: World, crowd: Crowd) -> bool:
+    found = await _pods(world)
+    names = (*crowd.running(), *crowd.waiting())
+    return all(pods.phase(found[name]) == "Running" for name in names)
+
+
+# --- what is seen of it ---
+
+
+async def _pods(world: World) -> dict[str, Object]:
+    found = await world.kube.items("pods", namespace=world.namespace)
+    return {it["metadata"]["name"]: it for it in found}
+
+
+async def _jobs(world: World) -> dict[str, int]:
+    """All there ever were, by the pod's name; AssertionError where one has two."""
+    found = await world.slurm.placeholders(world.namespace)
+    named = {it.tag["unit"]: it.job_id for it in found}
+    assert len(named) == len(found), f"a pod has two jobs: {[(it.name, it.states) for it in found]}"
+    return named
+
+
+async def _events(world: World) -> set[tuple[str, str]]:
+    """Whom each Event is about, and why."""
+    found = await world.kube.items("events", namespace=world.namespace)
+    return {(it["involvedObject"].get("name", ""), it["reason"]) for it in found}
+
+
+def _message(pod: Object) -> str:
+    """What a pod without a Node is told."""
+    scheduled = pods.condition(pod, "PodScheduled") or {}
+    return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
+
+
+def _told_what_is_true(world: World, crowd: Crowd, jobs: dict[str, int], *, since: float) -> None:
+    """Whoever waits is told which job it waits for, as long as it does; nobody gets another one."""
+    for name in crowd.staying():
+        for seen in (it.pod for it in world.history.of(name) if it.at > since):
+            if name == _REFUSED:
+                assert "timeout is 'soon'" in _message(seen), pods.summary(seen)
+                continue
+            assert pods.annotation(seen, pods.JOB_ID) == str(jobs[name]), pods.summary(seen)
+            waits = pods.node_of(seen) is None
+            assert not waits or f"Slurm job {jobs[name]} is pending" in _message(seen), (
+                pods.summary(seen)
+            )
+
+
+def _written_only_what_had_to_be(
+    history: History, crowd: Crowd, jobs: dict[str, int], *, since: float
+) -> None:
+    """By the servers' own records. A bind is written down in the job of the pod, too."""
+    names = {job_id: name for name, job_id in jobs.items()}
+    cancelled = {
+        names[it.job_id] for it in history.ours() if any(_ours(touch, since) for touch in it.kills)
+    }
+    assert cancelled <= set(crowd.ending())
+    updated = {
+        names[it.job_id] for it in history.ours() if any(_ours(it, since) for it in it.updates)
+    }
+    assert updated <= {_EDITED, *crowd.ending()}
+    touched = {it.name for it in history.pods if any(_ours(touch, since) for touch in it.touches)}
+    assert touched.isdisjoint(crowd.running())
+
+
+def _ours(touch: Touch, since: float) -> bool:
+    return touch.by is By.US and touch.when.earliest > since

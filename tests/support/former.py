@@ -1,0 +1,90 @@
+"""The scheduler as it was at a commit of this repository, to be replaced by that of the checkout.
+
+It gets a virtual environment of its own, by the lock file of its time, in the cache of the rigs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.rigs.prerequisites import (
+    PrerequisiteError,
+    cache_directory,
+    locked,
+    recipe_key,
+    run,
+    told,
+)
+from tests.rigs.process import Daemon
+from tests.support.own_clock import Executed
+
+COMMIT: Final = "8810b89466d7522e4064588cbf84b62f1d776aa2"
+"""The last one that wrote owner tags without `grace`, and paths as their author spelled them."""
+_ROOT: Final = Path(__file__).parents[2]
+_LOCK: Final = "requirements/runtime.txt"
+_SHIPPED: Final = ("annotations", "scheduler", "slurmapi", _LOCK)
+
+
+class Former:
+    """Launches the former scheduler with `python`, as tests.support.forked.spawn does ours."""
+
+    def __init__(self, python: Path) -> None:
+        self._python = python
+
+    def __call__(self, arguments: Sequence[str], *, log: Path) -> Executed:
+        # -P: the folder of the tests has packages of the same names.
+        command = (str(self._python), "-P", "-m", "scheduler", *arguments)
+        return Executed(Daemon(command, log=log))
+
+
+def ensure() -> Former:
+    """From the cache, or made now in some 20 s.
+
+    Raises PrerequisiteError where the clone has not that commit, or no package can be had.
+    """
+    home = cache_directory() / f"former-{COMMIT[:7]}-{recipe_key(COMMIT, sys.version)}"
+    with locked(home):
+        if not home.is_dir():
+            with told(f"installing the scheduler of commit {COMMIT[:7]}"):
+                _make(home)
+    return Former(_python(home))
+
+
+def _make(home: Path) -> None:
+    partial = home.with_name(home.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    venv.create(partial)
+    packages = _packages(partial)
+    _unpack(packages)
+    pip = (sys.executable, "-m", "pip", "--python", str(_python(partial)))
+    quietly = ("--quiet", "--disable-pip-version-check")
+    run((*pip, "install", *quietly, "--require-hashes", "-r", str(packages / _LOCK)))
+    partial.rename(home)
+
+
+def _unpack(folder: Path) -> None:
+    archive = folder / "former.zip"
+    git = ("git", "-C", str(_ROOT), "archive", "--format=zip", f"--output={archive}")
+    try:
+        run((*git, COMMIT, *_SHIPPED))
+    except (PrerequisiteError, FileNotFoundError) as error:
+        raise PrerequisiteError(
+            f"the upgrade starts from commit {COMMIT}, which git does not find here. In a shallow "
+            f"clone `git fetch --depth=1 origin {COMMIT}` gets it: {error}"
+        ) from error
+    shutil.unpack_archive(archive, folder)
+    archive.unlink()
+
+
+def _python(home: Path) -> Path:
+    return home / "bin" / "python"
+
+
+def _packages(home: Path) -> Path:
+    (found,) = home.glob("lib/python*/site-packages")
+    return found
