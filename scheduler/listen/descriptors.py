@@ -36,8 +36,8 @@ def descriptors() -> int:
 class AcceptErrors:
     """The loop's handler of errors that nobody awaits.
 
-    When accept() finds no descriptor, asyncio pauses the listener for a second, and reports the
-    error a hundred times, each with a traceback. One line a minute is enough.
+    When accept() finds no descriptor, each listener pauses for a second, and reports the error
+    after each pause. One line a minute is enough.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

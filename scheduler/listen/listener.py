@@ -1,21 +1,25 @@
 """A bounded HTTP listener for every port that we open: so many connections, so long, TLS or not.
 
-A connection is counted when it is accepted, before any handshake, and ends at a set time whatever
-it does. Each one serves one request.
+A connection is counted when it is accepted, before anything is made for it, and ends at a set time
+whatever it does. Each one serves one request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Any, Final
 
 from aiohttp import web
 
 from scheduler.config.settings import Address
+from scheduler.listen.acceptor import Acceptor
 from scheduler.listen.descriptors import descriptors
+from scheduler.listen.door import Door, Terms
 from scheduler.listen.places import Capacity, Places, block_of
 
 HOOKS: Final = Capacity(connections=2048, strangers=1024)
@@ -32,8 +36,6 @@ KNOWN_SECONDS: Final = 75.0
 # One connection can have so much of a head kept for it: 32 times 4 KiB.
 MOST_FIELDS: Final = 32
 LONGEST_FIELD: Final = 4096
-# What one read of the event loop can bring (asyncio's own buffer for TLS).
-_MOST_EARLY_BYTES: Final = 256 * 1024
 _STOP_SECONDS: Final = 0.5
 _LINGER_SECONDS: Final = 1.0
 ERROR_LINES: Final = 10
@@ -52,17 +54,17 @@ class Listener:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.places = Places(capacity.within(descriptors()), clock=self._loop.time)
-        self._stranger_seconds = stranger_seconds
-        self._handshake_seconds = handshake_seconds
-        self._open: set[_Door] = set()
-        self._doors: dict[object, _Door] = {}
+        self._terms = Terms(stranger_seconds, handshake_seconds, tls=None)
+        self._acceptor = Acceptor(self._came)
+        self._open: set[Door] = set()
+        self._doors: dict[object, Door] = {}
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.AbstractServer | None = None
 
     async def open(
         self, app: web.Application, address: Address, *, tls: ssl.SSLContext | None = None
     ) -> int:
         """Listen there; returns the port. Raises OSError when the address cannot be had."""
+        self._terms = replace(self._terms, tls=tls)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -76,11 +78,7 @@ class Listener:
             logger=_few_lines(self._loop.time),
         )
         await self._runner.setup()
-        server = await self._loop.create_server(
-            lambda: _Door(self, tls), address.host, address.port
-        )
-        self._server = server
-        return int(server.sockets[0].getsockname()[1])
+        return await self._acceptor.open(address)
 
     def know(self, connection: object) -> None:
         """The caller on it has shown a token, and may wait for its answer."""
@@ -91,22 +89,13 @@ class Listener:
 
     async def close(self) -> None:
         """Stop listening; who waits is cut off, and asks the next process."""
-        if self._server is not None:
-            self._server.close()
+        self._acceptor.close()
         if self._runner is not None:
             await self._runner.cleanup()
         for door in tuple(self._open):
             door.cut()
 
-    def came(self, door: _Door) -> bool:
-        """Whether there is a place for it."""
-        if not self.places.enter(door):
-            return False
-        self._open.add(door)
-        door.cut_after(self._stranger_seconds)
-        return True
-
-    def speaks(self, door: _Door) -> web.RequestHandler | None:
+    def speaks(self, door: Door) -> web.RequestHandler | None:
         """Whoever answers it; None where we are closing."""
         server = None if self._runner is None else self._runner.server
         if server is None:
@@ -115,125 +104,20 @@ class Listener:
         self._doors[handler] = door
         return handler
 
-    def left(self, door: _Door, handler: object) -> None:
+    def left(self, door: Door, handler: object) -> None:
         """It has ended."""
         self._open.discard(door)
         self.places.leave(door)
         self._doors.pop(handler, None)
 
-    async def encrypt(
-        self, door: _Door, transport: asyncio.Transport, tls: ssl.SSLContext
-    ) -> asyncio.Transport | None:
-        """What is encrypted, once hands are shaken; None where they are not."""
-        try:
-            return await self._loop.start_tls(
-                transport,
-                door,
-                tls,
-                server_side=True,
-                ssl_handshake_timeout=self._handshake_seconds,
-                ssl_shutdown_timeout=_LINGER_SECONDS,
-            )
-        except OSError:
-            return None
-
-
-class _Door(asyncio.Protocol):
-    """What is between a socket and aiohttp's handler: it is counted, and can be shut."""
-
-    def __init__(self, listener: Listener, tls: ssl.SSLContext | None) -> None:
-        self.address = ""
-        self._listener = listener
-        self._tls = tls
-        self._socket: asyncio.Transport | None = None
-        self._handler: web.RequestHandler | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._handshake: asyncio.Task[None] | None = None
-        self._early = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """One has been accepted."""
-        transport = cast("asyncio.Transport", transport)
-        self._socket = transport
-        self.address = block_of(str((transport.get_extra_info("peername") or ("",))[0]))
-        if not self._listener.came(self):
-            transport.abort()
-        elif self._tls is None:
-            self._serve(transport)
+    def _came(self, connection: socket.socket, host: str) -> None:
+        """One has been accepted; a place is asked for before anything is made for it."""
+        door = Door(self, connection, address=block_of(host), terms=self._terms)
+        if self.places.enter(door):
+            self._open.add(door)
+            door.wait()
         else:
-            transport.pause_reading()  # what comes now is the handshake's
-            shaking = self._shake_hands(transport, self._tls)
-            self._handshake = asyncio.get_running_loop().create_task(shaking)
-
-    def data_received(self, data: bytes) -> None:
-        """As the handler has it. A TLS client may send its request in the packet that ends the
-        handshake: it comes before there is a handler, and is kept for it.
-        """
-        if self._handler is not None:
-            self._handler.data_received(data)
-        elif len(self._early) + len(data) <= _MOST_EARLY_BYTES:
-            self._early += data
-        else:
-            self.cut()
-
-    def eof_received(self) -> None:
-        """As the handler has it."""
-        if self._handler is not None:
-            self._handler.eof_received()
-
-    def pause_writing(self) -> None:
-        """As the handler has it."""
-        if self._handler is not None:
-            self._handler.pause_writing()
-
-    def resume_writing(self) -> None:
-        """As the handler has it."""
-        if self._handler is not None:
-            self._handler.resume_writing()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """It has ended, by whomever."""
-        self._leave()
-        if self._handler is not None:
-            self._handler.connection_lost(exc)
-        self._handler = self._socket = None
-
-    def cut_after(self, seconds: float) -> None:
-        """End it then, whatever it does."""
-        self._cancel_timer()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.cut)
-
-    def cut(self) -> None:
-        """End it at once."""
-        if self._socket is not None:
-            self._socket.abort()
-
-    def _serve(self, transport: asyncio.Transport) -> None:
-        self._handler = self._listener.speaks(self)
-        if self._handler is None:
-            transport.abort()
-        else:
-            self._handler.connection_made(transport)
-            early, self._early = bytes(self._early), bytearray()
-            if early:
-                self._handler.data_received(early)
-
-    async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        encrypted = await self._listener.encrypt(self, transport, tls)
-        if encrypted is None or transport.is_closing():
-            transport.abort()
-            self.connection_lost(None)  # before a handshake nobody else says so
-        else:
-            self._serve(encrypted)
-
-    def _leave(self) -> None:
-        self._cancel_timer()
-        self._listener.left(self, self._handler)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            door.refuse()
 
 
 @web.middleware

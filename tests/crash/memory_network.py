@@ -79,7 +79,7 @@ class MemoryNetwork:
 
     def listen(self, factory: Callable[[], Any], port: int) -> MemoryServer:
         """Take connections on a port, a free one for 0."""
-        port = port or next(self._ports)
+        port = port or self.free_port()
         if port in self._listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} is in use")
         self._listeners[port] = _Listener(factory, contextvars.copy_context())
@@ -88,6 +88,10 @@ class MemoryNetwork:
         if host is not None:
             host.servers.add(server)
         return server
+
+    def free_port(self) -> int:
+        """One that nobody has had."""
+        return next(self._ports)
 
     def close(self, port: int) -> None:
         """Take no more of them."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from tests.crash.memory_network import MemoryNetwork, MemoryServer
+from tests.crash.memory_sockets import AcceptedSocket, BoundServer, Readers
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = _NobodyWaits()
         super().__init__(self._virtual)
         self.network = MemoryNetwork(self)
+        self._readers = Readers(self)
 
     def time(self) -> float:
         """The virtual time."""
@@ -75,10 +77,29 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.network.connect(protocol_factory, address)
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], Any], host: Any = None, port: int = 0, **_: Any
-    ) -> MemoryServer:
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: int = 0, **more: Any
+    ) -> MemoryServer | BoundServer:
         """Listen for connections of this loop."""
-        return self.network.listen(protocol_factory, port)
+        if more.get("start_serving", True):
+            return self.network.listen(protocol_factory, port)
+        return BoundServer(self.network, self._readers, port or self.network.free_port())
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], sock: AcceptedSocket, **_: Any
+    ) -> tuple[Any, Any]:
+        """What a socket of this loop has received, and will receive, is the protocol's."""
+        protocol = protocol_factory()
+        return sock.hand_over(protocol), protocol
+
+    def add_reader(  # type: ignore[override]
+        self, fd: int, callback: Callable[..., Any], *args: Any
+    ) -> None:
+        """For a socket in memory."""
+        self._readers.add(fd, callback, *args)
+
+    def remove_reader(self, fd: int) -> bool:  # type: ignore[override]
+        """For a socket in memory."""
+        return self._readers.remove(fd)
 
     async def create_unix_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], path: Any = None, **_: Any

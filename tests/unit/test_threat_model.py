@@ -16,10 +16,11 @@ from scheduler.execute import claimed, editing, tell
 from scheduler.facts import bulk
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, recorder, slim
-from scheduler.listen import listener, places
+from scheduler.listen import acceptor, listener, places
 from scheduler.nodes import surveyor
 from scheduler.policy import file as policy
 from tests.unit.kube.test_pod_budget import BUDGET_BYTES, ORDINARY_BYTES
+from tests.unit.service.test_connections import MOST_CALLS
 
 PAGE = (Path(__file__).parents[2] / "docs/threat-model.md").read_text(encoding="utf-8")
 KIB = 1024
@@ -86,6 +87,11 @@ OF_A_CONNECTION = {
         f"{listener.HANDSHAKE_SECONDS:g} s for a TLS handshake",
         f"{listener.STRANGER_SECONDS:g} s until a request with a known token is there",
         f"{listener.KNOWN_SECONDS:g} s in all",
+    ),
+    "CPU time": (
+        f"below {MOST_CALLS} function calls",
+        f"{acceptor.MOST_A_TURN} connections in a turn of the loop",
+        f"then {acceptor.REST_SECONDS * 1000:g} ms for all else",
     ),
     "memory": (
         f"({listener.MOST_FIELDS} fields of at most {listener.LONGEST_FIELD // KIB} KiB)",

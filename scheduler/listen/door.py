@@ -1,0 +1,202 @@
+"""One connection: a bare socket until it speaks, then aiohttp's. It can be cut at any time.
+
+Most of a flood never speaks. A transport, a handler and, for TLS, a buffer of 256 KiB are made only
+for who does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from aiohttp import web
+
+_LINGER_SECONDS: Final = 1.0
+# What one read of the event loop can bring (asyncio's own buffer for TLS).
+_MOST_EARLY_BYTES: Final = 256 * 1024
+# Closing then sends a reset, and the kernel keeps nothing of the connection, not even for a minute.
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long callers of a listener have, from when they came: for all until they are known, and
+    for the handshake where there is one.
+    """
+
+    stranger_seconds: float
+    handshake_seconds: float
+    tls: ssl.SSLContext | None
+
+
+class House(Protocol):
+    """Whom it leads to."""
+
+    def speaks(self, door: Door) -> web.RequestHandler | None:
+        """Whoever answers it; None where the house is closing."""
+        ...
+
+    def left(self, door: Door, handler: object) -> None:
+        """It has ended."""
+        ...
+
+
+class Door(asyncio.Protocol):
+    """What is between a socket and aiohttp's handler."""
+
+    def __init__(
+        self, house: House, connection: socket.socket, *, address: str, terms: Terms
+    ) -> None:
+        self.address = address
+        self._loop = asyncio.get_running_loop()
+        self._house = house
+        self._socket = connection
+        self._terms = terms
+        self._came_at = self._loop.time()
+        self._opening: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._handler: web.RequestHandler | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_cut = False
+        self._early = bytearray()
+
+    def refuse(self) -> None:
+        """It costs nothing more."""
+        self._reset()
+
+    def wait(self) -> None:
+        """For its first word."""
+        terms = self._terms
+        first = terms.stranger_seconds
+        if terms.tls is not None:
+            first = min(first, terms.handshake_seconds)
+        self._cut_at(self._came_at + first)
+        # By its number: a selector describes an object that it does not know yet, at great length.
+        self._loop.add_reader(self._socket.fileno(), self._speaks_or_left)
+
+    def cut(self) -> None:
+        """End it at once."""
+        self._is_cut = True
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._opening is None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._reset()
+            self._leave()
+
+    def cut_after(self, seconds: float) -> None:
+        """End it then, whatever it does."""
+        self._cut_at(self._loop.time() + seconds)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """There is a transport."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._is_cut:
+            self._transport.abort()
+        elif self._terms.tls is None:
+            self._serve(self._transport)
+        else:
+            self._transport.pause_reading()  # what comes now is the handshake's
+
+    def data_received(self, data: bytes) -> None:
+        """As the handler has it. A TLS client may send its request in the packet that ends the
+        handshake: it comes before there is a handler, and is kept for it.
+        """
+        if self._handler is not None:
+            self._handler.data_received(data)
+        elif len(self._early) + len(data) <= _MOST_EARLY_BYTES:
+            self._early += data
+        else:
+            self.cut()
+
+    def eof_received(self) -> None:
+        """As the handler has it."""
+        if self._handler is not None:
+            self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        """As the handler has it."""
+        if self._handler is not None:
+            self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """As the handler has it."""
+        if self._handler is not None:
+            self._handler.resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It has ended, by whomever."""
+        self._leave()
+        if self._handler is not None:
+            self._handler.connection_lost(exc)
+        self._handler = self._transport = None
+
+    def _speaks_or_left(self) -> None:
+        try:
+            speaks = bool(self._socket.recv(1, socket.MSG_PEEK))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            speaks = False
+        if not speaks:
+            self.cut()
+            return
+        self._loop.remove_reader(self._socket.fileno())
+        self._opening = self._loop.create_task(self._open(), name="connection")
+
+    async def _open(self) -> None:
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(lambda: self, self._socket)
+        except OSError:
+            self._reset()
+            self._leave()
+            return
+        if self._terms.tls is not None and not transport.is_closing():
+            await self._shake_hands(transport, self._terms.tls)
+
+    async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        try:
+            encrypted = await self._loop.start_tls(
+                transport, self, tls, server_side=True, ssl_shutdown_timeout=_LINGER_SECONDS
+            )
+        except OSError:
+            encrypted = None
+        if encrypted is None or transport.is_closing():
+            transport.abort()
+            self.connection_lost(None)  # before a handshake nobody else says so
+        else:
+            self._serve(encrypted)
+
+    def _serve(self, transport: asyncio.Transport) -> None:
+        self._handler = self._house.speaks(self)
+        if self._handler is None:
+            transport.abort()
+            return
+        self._cut_at(self._came_at + self._terms.stranger_seconds)
+        self._handler.connection_made(transport)
+        early, self._early = bytes(self._early), bytearray()
+        if early:
+            self._handler.data_received(early)
+
+    def _reset(self) -> None:
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._socket.close()
+
+    def _leave(self) -> None:
+        self._cancel_timer()
+        self._house.left(self, self._handler)
+
+    def _cut_at(self, when: float) -> None:
+        self._cancel_timer()
+        self._timer = self._loop.call_at(when, self.cut)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
