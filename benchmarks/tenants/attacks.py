@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Final
 
 import aiohttp
 
+from benchmarks.tenants.silent import Face, SilentProcess
 from tests.support import pods
 from tests.support.kube import Kube, KubeAnswerError, Object
 
@@ -22,7 +22,6 @@ _EDITS_PER_SECOND: Final = 50.0
 _FOREIGN_BYTES: Final = 250_000
 _LIST_PODS: Final = 5
 _LISTS_EVERY_SECONDS: Final = 10.0
-_REOPEN_SECONDS: Final = 0.5
 _EXPANDS: Final = f"{'a' * 1000}[1-16384]"
 # Slurm never starts a held job: the pods of these tenants take no room from the honest one.
 _HELD: Final = {"hold": "true"}
@@ -58,18 +57,20 @@ class Tenants:
             "node lists that expand": self._lists,
             "foreign annotations of 250 kB": self._foreign,
         }
-        async with asyncio.TaskGroup() as group:
-            for name, attack in attacks.items():
-                self.done[name] = 0
-                group.create_task(self._repeat(name, attack), name=name)
-            for face, port, tls in (
-                ("hooks", self._target.hooks_port, True),
-                ("metrics", self._target.metrics_port, False),
-                ("health", self._target.probe_port, False),
-            ):
-                self.done[f"silent connections to {face}"] = 0
-                for _ in range(self._target.silent):
-                    group.create_task(self._silent(face, port, tls=tls))
+        faces = (
+            Face("hooks", self._target.hooks_port, tls=True),
+            Face("metrics", self._target.metrics_port, tls=False),
+            Face("health", self._target.probe_port, tls=False),
+        )
+        silent = await SilentProcess.start(faces, self._target.silent)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, attack in attacks.items():
+                    self.done[name] = 0
+                    group.create_task(self._repeat(name, attack), name=name)
+        finally:
+            for name, count in (await silent.end()).items():
+                self.done[f"silent connections to {name}"] = count
 
     async def _repeat(self, name: str, attack: Attack) -> None:
         while True:
@@ -118,26 +119,3 @@ class Tenants:
             if refusal.status != 404:
                 raise
             await kube.create("pods", pods.pod(name, slurm=_HELD), namespace=namespace)
-
-    async def _silent(self, face: str, port: int, *, tls: bool) -> None:
-        """A connection that says nothing, opened again when it is closed. One in two that are meant
-        for TLS ends the handshake first.
-        """
-        secured = tls and next(self._numbers) % 2 == 0
-        context = _trusting() if secured else None
-        while True:
-            with suppress(OSError, TimeoutError):
-                async with asyncio.timeout(30):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-                try:
-                    self.done[f"silent connections to {face}"] += 1
-                    await reader.read()
-                finally:
-                    writer.transport.abort()
-            await asyncio.sleep(_REOPEN_SECONDS)
-
-
-def _trusting() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
