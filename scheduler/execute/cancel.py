@@ -74,12 +74,11 @@ class Release:
 
     async def drop(self, unit: Unit, action: DropJob) -> None:
         """Let the pod forget its job. Raises KubeError, also where the pod is bound after all."""
-        if unit.key in self._units.binding:
-            await self._settle_binding(unit)
+        await self._settle_bindings(unit)
         # Where that is refused, the job's own tag says that it was given back.
         await self._teller.patch(unit, annotations={JOB_ID: None})
         self._units.set_job(unit, None)
-        self._units.binding.pop(unit.key, None)
+        self._units.forget_bindings(unit)
         unit.said.recorded = unit.bindings.unfit_since = None
         unit.refusals.submit = unit.refusals.submit.whatever()
         unbindable = unit.refusals.bind is not None
@@ -93,9 +92,8 @@ class Release:
         """
         if action.unseen:
             await self._make_sure(unit)
-        if unit.key in self._units.binding:
-            await self._settle_binding(unit)
-            self._units.binding.pop(unit.key, None)
+        await self._settle_bindings(unit)
+        self._units.forget_bindings(unit)
         await self._untagged.take_back(unit, action)
 
     async def end_other(self, unit: Unit, job_id: int) -> None:
@@ -119,20 +117,22 @@ class Release:
         """A list that lacks a pod may be wrong, and its containers run: only the answer that there
         is no such pod is evidence (I5). Raises KubeInterrupted where it is there.
         """
-        pod = await self._kube.get_pod(unit.namespace, unit.name)
-        if pod is None or pod.metadata.uid != unit.key or pod.finished:
-            return
-        self._doubt_pods()
-        raise KubeInterrupted("the pod is there, though it is not listed")
+        for member in unit.pods:
+            pod = await self._kube.get_pod(unit.namespace, member.name)
+            if pod is not None and pod.metadata.uid == member.uid and not pod.finished:
+                self._doubt_pods()
+                raise KubeInterrupted("the pod is there, though it is not listed")
 
-    async def _settle_binding(self, unit: Unit) -> None:
+    async def _settle_bindings(self, unit: Unit) -> None:
         """A binding was sent, its answer lost, and the watch does not show it: only the API server
         knows whether the pod runs on what is about to be given back. Raises KubeInterrupted where
         it does.
         """
-        pod = await self._kube.get_pod(unit.namespace, unit.name)
-        if pod is None or pod.metadata.uid != unit.key or not pod.spec.node_name:
-            return
-        self._units.binding.pop(unit.key, None)
-        unit.bindings.nodes[unit.key] = pod.spec.node_name
-        raise KubeInterrupted(f"the pod is bound to {pod.spec.node_name} after all")
+        for member in unit.pods:
+            if member.uid not in self._units.binding:
+                continue
+            pod = await self._kube.get_pod(unit.namespace, member.name)
+            if pod is not None and pod.metadata.uid == member.uid and pod.spec.node_name:
+                self._units.binding.pop(member.uid, None)
+                unit.bindings.nodes[member.uid] = pod.spec.node_name
+                raise KubeInterrupted(f"the pod is bound to {pod.spec.node_name} after all")

@@ -54,7 +54,7 @@ class Sender:
             mode=mode,
             namespace=unit.namespace,
             name=unit.name,
-            uids=(unit.key,),
+            uids=tuple(pod.uid for pod in unit.pods),
             node=action.node,
             first=action.first,
             minutes=action.minutes,

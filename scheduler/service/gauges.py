@@ -131,8 +131,9 @@ class Gauges:
     def _left_by(self, unit: Unit) -> set[tuple[str, int]]:
         """The jobs of the unit that may run for nobody, with its key."""
         jobs = set(unit.given_back)
-        pod = self._pods.get(unit.key)
-        wanted = (pod is not None and not pod.finished) or self._lingers(unit)
+        pods = [self._pods.get(it.uid) for it in unit.pods]
+        alive = any(pod is not None and not pod.finished for pod in pods)
+        wanted = alive or self._lingers(unit)
         if unit.job is not None and not _ended(unit) and not wanted:
             jobs.add(unit.job.job_id)
         return {(unit.key, job_id) for job_id in jobs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
@@ -146,9 +146,18 @@ class Placeholder:
         return self.proven and (since is None or self.record_at >= since)
 
 
+class Member(NamedTuple):
+    """One pod of a unit, in the unit's namespace."""
+
+    uid: str
+    name: str
+
+
 @dataclass(slots=True)
 class Unit:
-    """One unit. `key` is the uid of its first pod. Each part is written by one room, as it says."""
+    """One unit, known by its key: of a single pod that is the uid, and the name is the pod's. Each
+    part is written by one room, as it says.
+    """
 
     key: str
     namespace: str
@@ -170,6 +179,11 @@ class Unit:
     refusals: Refusals = field(default_factory=Refusals)
     bindings: Bindings = field(default_factory=Bindings)
     eviction: Eviction = field(default_factory=Eviction)
+
+    @property
+    def pods(self) -> tuple[Member, ...]:
+        """Its pods, in the order of their ranks; today always one."""
+        return (Member(self.key, self.name),)
 
     def doubt(self, since: float) -> None:
         """Slurm may have a job for it that was never recorded."""
@@ -246,9 +260,17 @@ class Units:
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""
         unit = self._units.pop(key, None)
-        self.binding.pop(key, None)
-        if unit is not None and unit.job is not None:
+        if unit is None:
+            self.binding.pop(key, None)  # one that was sent when its unit had just gone
+            return
+        self.forget_bindings(unit)
+        if unit.job is not None:
             self._let_go(unit.job.job_id, key)
+
+    def forget_bindings(self, unit: Unit) -> None:
+        """None is under way any more for its pods."""
+        for pod in unit.pods:
+            self.binding.pop(pod.uid, None)
 
     def clear(self) -> None:
         """Forget all that is remembered of pods and jobs."""

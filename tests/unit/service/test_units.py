@@ -86,3 +86,13 @@ def test_record_is_believed_for_a_moment_only_while_slurm_is_silent():
     assert not job.believed(units.believed_since(103.0))
     mine = units.add(Unit("a", "ns", "train", seen_at=0.0, job=job))
     assert mine.job_facts(since=103.0) == Tracked(job_id=4711, record_at=100.0)
+
+
+def test_bindings_of_all_pods_go_with_their_unit():
+    units = Units()
+    mine = units.add(unit("a", 7))
+    assert [(pod.uid, pod.name) for pod in mine.pods] == [("a", "train")]
+    units.binding |= {pod.uid: "n1" for pod in mine.pods} | {"other": "n2", "late": "n3"}
+    units.remove("a")
+    units.remove("late")
+    assert units.binding == {"other": "n2"}
