@@ -1,1 +1,1 @@
-"""The Kubernetes side: a session, a reflector per kind, the few writes we make, recorded events."""
+"""The way to the API server: a session, a reflector per kind, the few writes, and Events."""

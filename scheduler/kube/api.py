@@ -1,8 +1,9 @@
-"""The few writes we make, and the reads that decide what became of them.
+"""The few writes of the scheduler, and the reads that decide what became of them.
 
-Expected refusals are outcomes, not errors: a pod that is gone, or bound already. Every write names
-the pod's uid, so it can only meet the pod that was meant. What is safe to repeat is repeated by
-the retry policy; a binding whose outcome is unknown is resolved by reading, never by writing again.
+Expected refusals are outcomes, not errors: a pod that is gone, or already bound. Every write names
+the pod's uid, so that it can only reach the pod that was meant. The retry policy repeats what is
+safe to repeat. If the outcome of a binding is unknown, the pod is read; the binding is not written
+again.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 _INTERNAL_ERROR = 500
-# Of the 1024 that an Event takes.
+# A part of the 1024 characters that an Event may have.
 _MOST_BYTES_QUOTED = 512
 
 Condition = PodCondition
 
 
 def condition(kind: str, status: str, *, reason: str, message: str) -> Condition:
-    """A condition that becomes so now, in the whole seconds of Kubernetes, its message cut where it
-    is too long.
+    """A condition that changes now, in whole seconds as Kubernetes has it. A message that is too
+    long is cut.
     """
     return Condition(
         kind, status, reason, clipped(message), datetime.now(UTC).replace(microsecond=0)
@@ -48,7 +49,7 @@ def condition(kind: str, status: str, *, reason: str, message: str) -> Condition
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The pod is bound to the Node that was asked for."""
+    """The pod is bound to the requested Node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A PodDisruptionBudget, or a server short of time, says not now."""
+    """The pod may not be evicted now: a PodDisruptionBudget forbids it, or the server is
+    overloaded.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +78,27 @@ class Patched:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """There is no pod of that uid any more (or it is being deleted, where that counts the same)."""
+    """There is no pod of that uid any more, or it is being deleted, where this has the same
+    effect.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server does not take this write, and will not take it again as things are: a policy,
-    a webhook, a quota, a limit or a missing right. `why` is what it says.
+    """The API server refuses this write, and will refuse it again until something changes: a
+    policy, a webhook, a quota, a limit or a missing right. `why` is its message.
     """
 
     why: str
 
     @classmethod
     def of(cls, error: KubeRefused) -> Refused:
-        """In its words, so short that a message on the pod has room for what they are about."""
+        """The server's message, cut so that a message on the pod has room for more."""
         return cls(str(error).encode()[:_MOST_BYTES_QUOTED].decode(errors="ignore"))
 
 
 class KubeApi:
-    """Operations on pods, namespaces and recorded events. All raise KubeError on the unexpected."""
+    """Operations on pods, namespaces and Events. All raise KubeError for unexpected answers."""
 
     def __init__(self, session: KubeSession, *, policy: RetryPolicy = once) -> None:
         self._session = session
@@ -110,9 +115,9 @@ class KubeApi:
     ) -> Bound | AlreadyBound | Refused | Gone:
         """Bind the pod to the Node; the API server copies the annotations onto the pod.
 
-        The server does not look whether the Node exists (measured on 1.36.3): the caller does. A
-        pod that is being deleted cannot be bound, and is Gone. When the answer was lost, the pod
-        is read; if it turns out unbound the error is raised, to be handled by a later, fresh look.
+        The server does not check whether the Node exists (measured on 1.36.3), so the caller has
+        to. A pod that is being deleted cannot be bound, and is Gone. If the answer was lost, the
+        pod is read; if it is unbound, the error is raised, and a later pass decides anew.
         """
         binding = {
             "apiVersion": "v1",
@@ -150,7 +155,7 @@ class KubeApi:
     async def delete_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
     ) -> Deleted | Gone:
-        """Delete the pod with the given grace, or its own when None."""
+        """Delete the pod with this grace period; None stands for the pod's own."""
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -173,9 +178,8 @@ class KubeApi:
     async def evict_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
     ) -> Deleted | Held | Gone:
-        """Delete the pod through the Eviction API, which asks its PodDisruptionBudgets.
-
-        The server replaces a DisruptionTarget condition by its own (reason EvictionByEvictionAPI).
+        """Delete the pod through the Eviction API, which checks its PodDisruptionBudgets. The
+        server replaces a DisruptionTarget condition with its own (reason EvictionByEvictionAPI).
         """
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_seconds is not None:
@@ -208,9 +212,8 @@ class KubeApi:
         conditions: Sequence[Condition] = (),
         annotations: Mapping[str, str | None] | None = None,
     ) -> Patched | Refused | Gone:
-        """Merge conditions (by type) and annotations (None removes one) in one request.
-
-        A pod of another uid answers 422 "field is immutable" (measured on 1.36.3).
+        """Merge conditions (by type) and annotations (None removes one) in one request. For a pod
+        of another uid the server answers 422 "field is immutable" (measured on 1.36.3).
         """
         metadata: dict[str, Any] = {"uid": uid}
         if annotations:
@@ -237,7 +240,7 @@ class KubeApi:
         return Patched()
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod that holds that name now, whatever its uid; None when there is none."""
+        """The pod that has this name now, whatever its uid; None if there is none."""
         try:
             body = await self._read(_pod_path(namespace, name), operation="get_pod")
         except NotFound:
@@ -248,7 +251,7 @@ class KubeApi:
         return pod
 
     async def get_namespace_uid(self, name: str) -> str | None:
-        """The namespace's uid; None when it is not there, or not ours to read."""
+        """The namespace's uid; None if it does not exist or may not be read."""
         path = f"/api/v1/namespaces/{name}"
         try:
             body = await self._read(path, operation="get_namespace")
@@ -260,7 +263,9 @@ class KubeApi:
         return uid
 
     async def annotations_of(self, path: str) -> Mapping[str, str]:
-        """Of the object of that path; none where it is not there. Raises Forbidden."""
+        """The annotations of the object at that path; empty if there is no such object. Raises
+        Forbidden.
+        """
         try:
             body = await self._read(path, operation="probe")
         except NotFound:
@@ -268,11 +273,11 @@ class KubeApi:
         return decode_identified(body).metadata.annotations
 
     async def probe(self, path: str) -> None:
-        """Whether that list may be read: asks for one item of it. Raises Forbidden."""
+        """Check that this list may be read, by a request for one item of it. Raises Forbidden."""
         await self._read(path, query={"limit": 1}, operation="probe")
 
     async def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
-        """Write a core/v1 Event. A repetition of a try that did arrive is no error."""
+        """Write a core/v1 Event. If an earlier try was stored after all, that is no error."""
         path = f"/api/v1/namespaces/{namespace}/events"
         try:
             await self._session.request("POST", path, body=event, operation="create_event")
@@ -280,7 +285,7 @@ class KubeApi:
             return
 
     async def patch_event(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
-        """Merge-patch a core/v1 Event. Raises NotFound when it has expired (after an hour)."""
+        """Merge-patch a core/v1 Event. Raises NotFound if it has expired (after an hour)."""
         await self._session.request(
             "PATCH",
             f"/api/v1/namespaces/{namespace}/events/{name}",
@@ -298,7 +303,7 @@ class KubeApi:
         await self._policy(lambda: self._write(method, path, **options))
 
     async def _write(self, method: str, path: str, **options: Any) -> None:
-        """One try of a write. Raises KubeGarbled where the answer does not say that it is done."""
+        """One try of a write. Raises KubeGarbled if the answer does not confirm it."""
         check_done(await self._session.request(method, path, **options))
 
 
@@ -307,18 +312,22 @@ def _pod_path(namespace: str, name: str) -> str:
 
 
 def _look_first(error: KubeError) -> bool:
-    """Whether a write may have been applied, by us or by someone before us."""
+    """Whether a write may have been applied, by this process or an earlier one."""
     if isinstance(error, KubeRefused):
         return error.maybe_applied or isinstance(error, Conflict)
     return not isinstance(error, errors.KubeUnreachable)
 
 
 def _fails_for_this(error: KubeRefused) -> bool:
-    """Whether the server cannot do it for this pod: it has just answered a read of it."""
+    """Whether the server cannot do this for this pod alone: it has just answered a read of
+    the pod.
+    """
     return error.about_this or error.status == _INTERNAL_ERROR
 
 
 def _about_uid(error: KubeRefused) -> bool:
-    """Bindings say "UID in precondition", deletions "the UID in the precondition" (measured)."""
+    """Whether the refusal says that the pod has another uid. For a binding the server says "UID in
+    precondition", for a deletion "the UID in the precondition" (measured).
+    """
     told = error.message
     return "metadata.uid" in told or ("UID in" in told and "precondition" in told)

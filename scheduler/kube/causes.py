@@ -1,4 +1,4 @@
-"""What an error of the link to the API server comes from, and what helps, in words."""
+"""What causes an error of the link to the API server, and what helps, in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ CAUSES: Final = (
 
 
 def cause_of(error: KubeError, *, server: str) -> Cause | None:
-    """The cause of an error that says that the API server is of no use; None for any other."""
+    """The cause of an error that shows that the API server cannot be used; None for any other
+    error.
+    """
     if isinstance(error, Unauthorized):
         return Cause(
             "unauthorized",
@@ -82,19 +84,25 @@ def _of_answer(error: KubeError, server: str) -> Cause:
 
 
 def _nothing_listens(error: OSError) -> bool:
-    """Also of several addresses, for which asyncio joins the errors in one text."""
+    """Whether the connection was refused. For several addresses asyncio joins the errors into one
+    text.
+    """
     refused = isinstance(error, ConnectionRefusedError)
     return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 def _words(error: ssl.SSLError) -> str:
-    """aiohttp's errors are of the library's kind, and have none of its attributes."""
+    """The text of a TLS error. aiohttp's errors have the library's class, but none of its
+    attributes.
+    """
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     return str(getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or inner)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it comes from, and the operating system's own that aiohttp keeps beside."""
+    """The error and its causes, including the operating system's error, which aiohttp keeps in an
+    attribute.
+    """
     while error is not None:
         yield error
         inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)

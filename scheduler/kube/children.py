@@ -1,4 +1,4 @@
-"""Processes that a library starts for us and leaves behind when we give up waiting for them."""
+"""Ends processes that a library has started and that nobody waits for any more."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pathlib import Path
 
 @contextmanager
 def killed_with_us() -> Iterator[None]:
-    """Where the block is cancelled, what it has started is killed (SIGKILL).
-
-    Each refresh of a hanging exec plugin would leave one more process behind. This service starts
-    no other processes, so what is new is the plugin.
+    """If the block is cancelled, kill (SIGKILL) the processes that it has started. Otherwise each
+    refresh of a hanging exec plugin would leave one more process behind. This service starts no
+    other processes, so every new one belongs to the plugin.
     """
     before = _children()
     try:
@@ -28,7 +27,7 @@ def killed_with_us() -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Of all our threads; none where the kernel does not tell."""
+    """The child processes of all threads of this process; empty if the kernel does not say."""
     found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):

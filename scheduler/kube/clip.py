@@ -1,16 +1,18 @@
-"""Texts of a bounded length, for whatever is written on objects or kept for long."""
+"""Cuts texts that are written on objects or kept for long."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MOST_BYTES: Final = 1024
-"""What the Events API allows; a condition of more helps nobody, and costs each watcher."""
+"""The longest text that the Events API allows. A longer condition helps nobody, and costs each
+watcher.
+"""
 _END: Final = "…"
 
 
 def clipped(text: str, most_bytes: int = MOST_BYTES) -> str:
-    """The text itself, or its beginning with an ellipsis."""
+    """The text itself, or its beginning and an ellipsis."""
     if len(text) <= most_bytes // 4:
         return text
     raw = text.encode(errors="replace")

@@ -1,8 +1,8 @@
-"""The Authorization header, kept fresh: one refresh at a time, whoever asks for it.
+"""The Authorization header, kept fresh; there is never more than one refresh at a time.
 
-Where the header comes from (a token file, an exec plugin) is a function given by the session. A
-refresh that fails leaves the old header in use: it may be valid still, and if it is not the server
-says so.
+The session provides the function that gets the header, from a token file or an exec plugin. If a
+refresh fails, the old header stays in use: it may still be valid, and if it is not, the server says
+so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ REFRESH_SECONDS = 60.0  # client-go re-reads a token file once a minute
 DEADLINE_SECONDS = 30.0  # an exec plugin that asks a cloud for a token takes seconds at most
 
 Reload = Callable[[bool], Awaitable[str | None]]
-"""Gives the header's value; True asks for a new one even if the present one has not expired."""
+"""Returns the header's value. The argument True asks for a new one even if the present one has not
+expired.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +54,9 @@ class Credentials:
         return self._header
 
     async def renew(self, refused: str | None) -> bool:
-        """Get a new value after the server refused that one; whether there is another one now."""
+        """Get a new value after the server has refused this one; says whether there is another one
+        now.
+        """
         async with self._lock:
             if self._header == refused:
                 await self._refresh(force=True)

@@ -1,4 +1,4 @@
-"""What a pod's spec takes of a Node and of other pods: from the API's shapes to the core's."""
+"""What a pod's spec demands of a Node and of other pods, in the types of the core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALWAYS = "Always"
 
 
 def requests_of(pod: Pod) -> Amounts:
-    """What it takes of its Node."""
+    """What the pod demands of its Node."""
     spec, status = pod.spec, pod.status
     said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
     resize = pod.condition("PodResizePending")
@@ -38,7 +38,7 @@ def requests_of(pod: Pod) -> Amounts:
 
 
 def ports_of(pod: Pod) -> tuple[HostPort, ...]:
-    """The ports of the Node that its containers and sidecars take."""
+    """The ports of the Node that its containers and sidecars use."""
     lasting = [it for it in pod.spec.init_containers if it.restart_policy == _ALWAYS]
     return tuple(
         host_port(port.host_port, port.protocol, port.host_ip)

@@ -32,13 +32,14 @@ LONGEST_MESSAGE = 512  # an API server repeats whole objects in some messages; l
 
 
 class WentBackError(Exception):
-    """The API server is at an earlier state than it was: its etcd was restored from a backup. All
-    that was learnt of it may never have been. No KubeError: trying again mends nothing.
+    """The API server shows an earlier state than before: its etcd was restored from a backup. So
+    what was learnt from it may never have happened. This is no KubeError, because trying again does
+    not help.
     """
 
 
 def went_back(error: BaseException) -> WentBackError | None:
-    """That error, where it is all that a group of them tells of; None for any other."""
+    """The WentBackError, if a group holds no other kind of error; None for any other error."""
     if isinstance(error, WentBackError):
         return error
     if not isinstance(error, BaseExceptionGroup):
@@ -48,19 +49,19 @@ def went_back(error: BaseException) -> WentBackError | None:
 
 
 class KubeError(Exception):
-    """Anything the API server, or the way to it, refuses us."""
+    """A request failed, on the way to the API server or there."""
 
     outcome: ClassVar[str] = "error"
-    """A word from a closed set, fit for a metric label."""
+    """A word from a closed set, which can be the label of a metric."""
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later without anyone changing anything."""
+        """Whether the same request may succeed later although nobody changes anything."""
         return False
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds the server asked us to wait, where it said so."""
+        """Seconds that the server asks the client to wait; None if it does not."""
         return None
 
 
@@ -88,7 +89,9 @@ class KubeInterrupted(KubeError):
 
     @property
     def retryable(self) -> bool:
-        """True for what is idempotent; a caller of anything else looks first."""
+        """True for an idempotent request. For any other request the caller looks at the object
+        first.
+        """
         return True
 
 
@@ -118,7 +121,7 @@ class KubeRefused(KubeError):
 
     @property
     def retryable(self) -> bool:
-        """The server's own trouble passes; a refusal of the request does not."""
+        """Trouble of the server itself passes; a refusal of the request does not."""
         return self.status >= 500 or self._retry_after is not None
 
     @property
@@ -128,8 +131,8 @@ class KubeRefused(KubeError):
 
     @property
     def about_this(self) -> bool:
-        """Whether this very request was refused, so that it will be again: by a rule, a right, a
-        quota or an admission webhook, which may answer with any status.
+        """Whether this request was refused as such, so that it will be refused again: by a rule, a
+        right, a quota or an admission webhook, which may answer with any status.
         """
         return self.status in _ABOUT_THIS or _ADMISSION.search(self.message) is not None
 
@@ -146,19 +149,19 @@ class Unauthorized(KubeRefused):
 
 
 class Forbidden(KubeRefused):
-    """403: known, and not allowed."""
+    """403: the caller is known, and may not do this."""
 
     outcome = "forbidden"
 
 
 class NamespaceEnds(KubeRefused):
-    """403: nothing may be made in a namespace that is being deleted; it is no lack of rights."""
+    """403: nothing may be created in a namespace that is being deleted. No right is missing."""
 
     outcome = "namespace_ends"
 
     @property
     def about_this(self) -> bool:
-        """The pod goes with its namespace, which the watch is about to show."""
+        """False: the pod will be deleted with its namespace, which the watch is about to show."""
         return False
 
 

@@ -1,8 +1,8 @@
-"""Events that wait to be written, in an order in which nobody's crowd delays another's.
+"""The order of Events that wait to be written, in which one tenant's crowd delays no other tenant.
 
-Important ones come first. Within each kind namespaces take turns, and in a namespace its objects;
-the Events of one object keep their order. Where too many wait, the namespace with the most loses
-its oldest.
+Important Events come first. Within each kind namespaces take turns, and in a namespace its objects;
+the Events of one object keep their order. When too many wait, the namespace with the most loses its
+oldest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EventOrder(Generic[K, V]):
     def put(
         self, key: K, value: V, *, namespace: str, uid: str, important: bool, first: bool = False
     ) -> None:
-        """Have it wait, before all others of its kind where it is to be the `first`."""
+        """Add a value; if it is to be the `first`, put it before all others of its kind."""
         turns = self._turns[important]
         objects = turns.setdefault(namespace, OrderedDict())
         entries = objects.setdefault(uid, OrderedDict())
@@ -47,7 +47,7 @@ class EventOrder(Generic[K, V]):
             entries.move_to_end(key, last=False)
 
     def pop(self, may: Callable[[str], bool] = lambda _namespace: True) -> tuple[K, V] | None:
-        """The next one of a namespace that `may` be served now; None where none waits there."""
+        """The next value of a namespace that `may` be served now; None if there is none."""
         for kind in _KINDS:
             namespace = next(filter(may, self._turns[kind]), None)
             if namespace is not None:
@@ -55,7 +55,9 @@ class EventOrder(Generic[K, V]):
         return None
 
     def drop(self) -> tuple[K, V]:
-        """The one that is missed least. Raises LookupError where none waits."""
+        """Remove and return the value whose loss matters least. Raises LookupError if none
+        waits.
+        """
         for kind in reversed(_KINDS):
             if self._turns[kind]:
                 ((fullest, _),) = self._waiting[kind].most_common(1)
@@ -63,7 +65,9 @@ class EventOrder(Generic[K, V]):
         raise LookupError("no event waits")
 
     def _pop(self, kind: bool, namespace: str) -> tuple[K, V]:
-        """The oldest of the object whose turn it is there; both go to the end of their queue."""
+        """Remove and return the oldest value of the object whose turn it is. Object and namespace
+        go to the end of their queues.
+        """
         turns = self._turns[kind]
         objects = turns[namespace]
         uid, entries = next(iter(objects.items()))

@@ -1,5 +1,6 @@
-"""Whose Events are not written for a while: those of a namespace where that fails or takes long,
-and those of all where nobody can be served. Pure: the time is the caller's.
+"""Pauses in writing Events: of one namespace where that fails or takes long, or of all.
+
+All Events pause if nobody can be served. Pure: the caller tells the time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from scheduler.kube.errors import KubeError, KubeRefused, KubeUnreachable, TooMa
 
 _FIRST_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 10.0
-# Whoever takes longer than this is left alone for four times as long, as Slurm is: the Events of
+# A namespace whose Event takes longer than this is left alone for four times as long: the Events of
 # five such namespaces together keep one writer busy.
 _SLOW_SECONDS: Final = 1.0
 _SLOW_TIMES: Final = 4.0
-# Of more namespaces than this those that failed first are tried again at once.
+# If more namespaces than this pause, those that failed first are tried again at once.
 _MOST_NAMESPACES: Final = 1024
 
 
@@ -28,7 +29,7 @@ class _Pause:
 
 
 class EventPauses:
-    """Pauses by namespace, and one of all. What has no more to do with them is forgotten."""
+    """Pauses by namespace, and one of all. A namespace without a pause is forgotten."""
 
     def __init__(self) -> None:
         self._own: OrderedDict[str, _Pause] = OrderedDict()
@@ -40,28 +41,28 @@ class EventPauses:
 
     @property
     def all_until(self) -> float:
-        """Until when nothing is written."""
+        """Until when no Event is written."""
         return self._all.until
 
     def until(self, namespace: str) -> float:
-        """Until when nothing is written there."""
+        """Until when no Event of that namespace is written."""
         pause = self._own.get(namespace)
         return float("-inf") if pause is None else pause.until
 
     def next_over(self, now: float) -> float | None:
-        """Seconds until the next of the pauses is over; None where there is none."""
+        """Seconds until the next pause is over; None if there is none."""
         ends = (it.until for it in (self._all, *self._own.values()))
         return min((it - now for it in ends if it > now), default=None)
 
     def written(self, namespace: str, now: float, *, seconds: float) -> None:
-        """An Event was written there, and took so long."""
+        """Note that an Event was written there, which took so many seconds."""
         self._all = _Pause()
         self._failed_since.clear()
         self._own.pop(namespace, None)
         self._leave(namespace, _Pause(_slow_until(now, seconds)), now)
 
     def failed(self, namespace: str, now: float, *, seconds: float, error: KubeError) -> None:
-        """An Event was not written there, which took so long."""
+        """Note that an Event could not be written there, which took so many seconds."""
         asked = error.retry_after or 0.0
         own = self._own.pop(namespace, _Pause())
         if not error.retryable:  # this Event is tried no more, and the next one may do better
@@ -69,12 +70,14 @@ class EventPauses:
             return
         until = max(now + max(_next(own), asked), _slow_until(now, seconds))
         self._leave(namespace, _Pause(until, own.failures + 1), now)
-        # Several may fail at once, of which one pause comes.
+        # Several writes may fail at the same time; they cause one pause.
         if self._concerns_all(namespace, error) and self._all.until <= now:
             self._all = _Pause(now + max(_next(self._all), asked), self._all.failures + 1)
 
     def _concerns_all(self, namespace: str, error: KubeError) -> bool:
-        """Of an error that may be one namespace's doing two in a row say that it is not."""
+        """Whether all namespaces are concerned. An error that one namespace may cause counts when
+        it happens in a second namespace, and no Event was written in between.
+        """
         if isinstance(error, KubeRefused) and error.about_this:
             return False
         self._failed_since.add(namespace)

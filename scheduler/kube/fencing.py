@@ -1,5 +1,6 @@
-"""Asks for the permit of a write where its first byte would leave: the time that a connection takes
-to be made or become free is over then.
+"""Asks for the permit of a write when its first byte is about to leave.
+
+By then the connection has been made or has become free, which takes time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from aiohttp.connector import Connection
 from scheduler.kube.errors import KubeFenced
 
 Permit = Callable[[], float]
-"""Seconds within which the last byte of a write must have left; 0 or less: none may be sent."""
+"""Seconds within which the last byte of a write must have left; 0 or less: no write may be sent."""
 
 
 def permitted(permit: Permit | None, method: str) -> float:
-    """Seconds that are left for it; raises KubeFenced for a write that must not be sent."""
+    """Seconds that are left for the write. Raises KubeFenced if it must not be sent."""
     if permit is None or method == "GET":
         return float("inf")
     left = permit()
@@ -27,17 +28,17 @@ def permitted(permit: Permit | None, method: str) -> float:
 
 
 def request_class(permit: Permit | None) -> type[aiohttp.ClientRequest]:
-    """The requests of a session whose writes take a permit."""
+    """The request class of a session whose writes need a permit."""
     if permit is None:
         return aiohttp.ClientRequest
 
     class Request(aiohttp.ClientRequest):
-        """One that asks again when it has its connection."""
+        """A request that asks for the permit again when it has its connection."""
 
         async def write_bytes(
             self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
         ) -> None:
-            """The headers wait for the body, so nothing has left yet."""
+            """Ask before the headers: they are sent with the body, so nothing has left yet."""
             try:
                 permitted(permit, self.method)
             except KubeFenced as fenced:

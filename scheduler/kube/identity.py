@@ -1,6 +1,6 @@
-"""What this process is and may: the identity of its cluster, and which rights it has.
+"""What this process is and may do: the identity of its cluster, and its rights.
 
-Asked once at the start, of the API server itself; one that does not answer yet is waited for.
+The API server itself is asked once, at the start. If it does not answer yet, the start waits.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/nam
 
 
 class ClusterIdError(Exception):
-    """Nothing tells this Kubernetes cluster from others."""
+    """Nothing distinguishes this Kubernetes cluster from others."""
 
 
 async def admitted(api: KubeApi, *, server: str) -> None:
-    """Outside of a cluster nobody renews the credentials, so a 401 is the end: KubeConfigError. In
-    a cluster the token may be renewed. A server that is away is waited for later.
+    """Outside of a cluster nobody renews the credentials, so a 401 ends the process:
+    KubeConfigError. In a cluster the token may be renewed. If the server is away, later requests
+    wait for it.
     """
     if in_cluster():
         return
@@ -50,7 +51,9 @@ async def admitted(api: KubeApi, *, server: str) -> None:
 
 
 async def cluster_id(settings: Settings, api: KubeApi) -> str:
-    """As set, else the uid of kube-system, else of our own namespace. Raises ClusterIdError."""
+    """The cluster id: the setting, else the uid of kube-system, else that of the scheduler's
+    namespace. Raises ClusterIdError.
+    """
     if settings.cluster_id:
         return settings.cluster_id
     own = await own_namespace(settings)
@@ -66,22 +69,26 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
 
 
 async def own_namespace(settings: Settings) -> str:
-    """As set, else as Kubernetes tells it; empty outside of a cluster."""
+    """The scheduler's namespace: the setting, else what Kubernetes says; empty outside of a
+    cluster.
+    """
     return settings.own_namespace or await asyncio.to_thread(_own_namespace)
 
 
 async def may_read_nodes(settings: Settings, api: KubeApi) -> bool:
-    """As `--node-access` says."""
+    """Whether Nodes may be read, as `--node-access` says."""
     return await _may_list("/api/v1/nodes", settings.node_access, api)
 
 
 async def may_read_pods(settings: Settings, api: KubeApi) -> bool:
-    """Those of all namespaces, as `--pod-access` says."""
+    """Whether pods of all namespaces may be read, as `--pod-access` says."""
     return await _may_list("/api/v1/pods", settings.pod_access, api)
 
 
 async def may_read_volumes(settings: Settings, api: KubeApi) -> bool:
-    """Claims where pods are served, and volumes, as `--volume-access` says."""
+    """Whether volumes, and claims in the namespaces of the served pods, may be read, as
+    `--volume-access` says.
+    """
     served = settings.watch_namespace
     claims = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
     paths = [*(claims or ["/api/v1/persistentvolumeclaims"]), "/api/v1/persistentvolumes"]
@@ -89,7 +96,7 @@ async def may_read_volumes(settings: Settings, api: KubeApi) -> bool:
 
 
 async def _may_list(path: str, access: str, api: KubeApi) -> bool:
-    """`auto` asks for one object and takes a Forbidden for a no."""
+    """`auto` requests one object, and Forbidden means no."""
     if access != "auto":
         return access == "read"
 
@@ -104,13 +111,13 @@ async def _may_list(path: str, access: str, api: KubeApi) -> bool:
 
 
 def token_of(settings: Settings) -> TokenSource:
-    """Where Slurm's token comes from."""
+    """The source of Slurm's token."""
     given = settings.slurm_auth_token.get_secret_value()
     return StaticToken(given) if given else FileToken(settings.slurm_auth_token_file)
 
 
 def token_name(settings: Settings) -> str:
-    """Where people find Slurm's token."""
+    """The place of Slurm's token, for people."""
     if settings.slurm_auth_token.get_secret_value():
         return "--slurm-auth-token"
     return f"file {settings.slurm_auth_token_file}"

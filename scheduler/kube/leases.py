@@ -1,5 +1,6 @@
-"""One Lease object: read, made, written over a version of it. The only wall clock time of the
-election is what is shown to people there.
+"""One Lease object: reads it, creates it, and writes it over a known version.
+
+The times in it are the only wall clock times of the election. They are for people.
 """
 
 from __future__ import annotations
@@ -39,9 +40,8 @@ _decode: Final = decoder(dict[str, Any])
 
 
 class Leases:
-    """The Lease `name` in `namespace`. All raise KubeError; what others put into the object stays.
-
-    A try that takes longer than `timeout` seconds has failed.
+    """The Lease `name` in `namespace`. All methods raise KubeError. What others put into the object
+    stays. A try that takes longer than `timeout` seconds has failed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Leases:
 
     @property
     def ref(self) -> ObjectRef:
-        """The object that Events are about, as last seen."""
+        """The object that Events are about, as it was last read or written."""
         meta = {} if self._object is None else self._object["metadata"]
         return ObjectRef(
             kind="Lease",
@@ -68,7 +68,7 @@ class Leases:
         )
 
     async def read(self) -> Observed | None:
-        """As it is stored now; None where there is none."""
+        """The Lease as it is stored now; None if there is none."""
         try:
             answer = await self._ask("GET", f"{self._folder}/{self._name}", operation="get_lease")
         except NotFound:
@@ -77,8 +77,8 @@ class Leases:
         return self._took(answer)
 
     async def write(self, record: Record) -> Observed:
-        """Over the version last seen, or anew where there was none. Raises Conflict where another
-        was quicker, NotFound where it was deleted.
+        """Write over the last known version, or create the Lease if there was none. Raises Conflict
+        if another process was quicker, and NotFound if the Lease was deleted.
         """
         if self._object is None:
             return self._took(await self._create(record))

@@ -1,7 +1,7 @@
-"""Pods of all schedulers that are on Nodes, of each only what matters to those that come.
+"""Pods of all schedulers on Nodes: of each only what matters to pods that are still to be placed.
 
-Fifty thousand of them take less than 25 MB: what pods of one template have in common is kept once,
-labels as one text, and no list of a page's pods outlives the page.
+Fifty thousand of them take less than 25 MB: what pods of one template have in common is stored
+once, labels are stored as one text, and no list of a page's pods outlives the page.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from scheduler.kube.wire import (
 
 T = TypeVar("T")
 
-# A pod that has ended takes nothing, and one without a Node neither.
+# A pod that has ended uses nothing, and neither does a pod without a Node.
 QUERY: Final = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
-# What pods of one template have in common is kept once: of so many templates.
+# For how many templates the common part is stored once.
 _SHARED: Final = 4096
-# Of one pod's required anti-affinity so many terms are kept. The API server takes any number.
+# How many terms of a pod's required anti-affinity are kept. The API server accepts any number.
 MOST_TERMS: Final = 16
-# A term with more namespaces, expressions and values than this is not kept: each of them may be
-# compared with each pod that waits.
+# A term with more namespaces, expressions and values than this is not kept, because each of them
+# may be compared with each pod that waits.
 MOST_WORDS: Final = 256
-# Ports of the Node that are kept of one pod. Whole ranges are opened by pods that relay media.
+# How many ports of the Node are kept for one pod. Pods that relay media open whole ranges.
 MOST_PORTS: Final = 1024
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):
-    """What a pod takes of its Node, and which pods it does not want near it."""
+    """What a pod uses of its Node, and which pods it does not want near it."""
 
     requests: Amounts = ()
     ports: tuple[HostPort, ...] = ()
@@ -67,7 +67,7 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def metadata(self) -> Neighbour:
-        """Its identity: a reflector looks for it here."""
+        """The pod itself, because a reflector looks for the identity here."""
         return self
 
 
@@ -77,7 +77,7 @@ def _once(value: T) -> T:
 
 
 def neighbour(pod: Pod, *, node: str = "") -> Neighbour:
-    """The pod as a neighbour of others, on the Node that it has or that it is about to get."""
+    """The pod as a neighbour of others, on the Node where it is or is about to be."""
     meta = pod.metadata
     return Neighbour(
         uid=meta.uid,
@@ -111,7 +111,7 @@ class NeighbourStore(Store[Neighbour]):
         *,
         last: Neighbour | None = None,  # noqa: ARG002 - sums were made of the state before it
     ) -> tuple[Change[Neighbour], ...]:
-        """Forget a pod; the change has the state that was told before."""
+        """Forget a pod. The change has the state that was reported before."""
         old = self._items.pop(uid, None)
         return () if old is None else (Change(old, None),)
 

@@ -35,11 +35,11 @@ log = structlog.get_logger(__name__)
 
 EventType = Literal["Normal", "Warning"]
 Dropped = Literal["object", "full", "refused", "shutdown"]
-"""Why an Event was not written: its object had too many, too many waited, the server took it not,
-or the process ended.
+"""Why an Event was not written: its object had too many, too many waited, the server refused it, or
+the process ended.
 """
-LONGEST_NAME = 253 - 33  # a DNS subdomain, minus our suffix
-REMEMBERED = 4096  # client-go remembers as many for counting repetitions
+LONGEST_NAME = 253 - 33  # the length of a DNS subdomain without the suffix added here
+REMEMBERED = 4096  # client-go remembers as many to count repetitions
 TRIES = 12  # client-go's number, for an API server that is away
 WRITERS = 4  # namespaces whose Events are being written at the same time
 # For each object, as client-go's EventSourceObjectSpamFilter: at once, and then one each so many
@@ -55,7 +55,7 @@ _SOONEST_SECONDS = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
-    """The object an event is about."""
+    """The object that an Event is about."""
 
     kind: str
     namespace: str
@@ -78,7 +78,7 @@ class ObjectRef:
 
 
 class RecorderStatistics(NamedTuple):
-    """Numbers of events since the start; `waiting` is now."""
+    """Numbers of Events since the start; `waiting` is the number now."""
 
     recorded: int
     written: int
@@ -95,7 +95,7 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """An Event to be written, and once written, what later repetitions add to."""
+    """An Event that is to be written. Once it is written, repetitions are added to it."""
 
     ref: ObjectRef
     action: str
@@ -160,7 +160,7 @@ class Recorder:
         self._wake.set()
 
     def _admit(self, key: _Key, entry: _Entry) -> None:
-        """Have it wait, unless its object has had too many."""
+        """Add the Event to those that wait, unless its object has had too many."""
         budget = self._budgets[key.reason in self._important]
         if budget.spend(key.uid, asyncio.get_running_loop().time()):
             self._put(key, entry)
@@ -217,12 +217,12 @@ class Recorder:
             await self._try(*found, again=True)
 
     async def _write_rest(self) -> None:
-        """At the end: each once, without a pause."""
+        """At the end of the process, try each Event once, without a pause."""
         while (found := self._next(math.inf)) is not None:
             await self._try(*found, again=False)
 
     def _next(self, now: float) -> tuple[_Key, _Entry] | None:
-        """What may be written now; its namespace is busy from here on."""
+        """The next Event that may be written. Its namespace is busy from here on."""
         if self._pauses.all_until > now:
             return None
         found = self._waiting.pop(
@@ -233,7 +233,7 @@ class Recorder:
         return found
 
     async def _news(self) -> None:
-        """Return when something was recorded or written, or a pause is over."""
+        """Wait until an Event was recorded or written, or a pause is over."""
         seconds = self._pauses.next_over(asyncio.get_running_loop().time())
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds and max(seconds, _SOONEST_SECONDS)):
@@ -259,7 +259,7 @@ class Recorder:
             try:
                 patch = {"count": entry.count, "lastTimestamp": _rfc3339(entry.last)}
                 await self._api.patch_event(entry.ref.namespace, entry.name, patch)
-            except NotFound:  # expired; tell it anew
+            except NotFound:  # expired: create a new one
                 entry.first, entry.count, entry.written = entry.last, 1, False
         if not entry.written:
             await self._api.create_event(entry.ref.namespace, self._body(key, entry))
@@ -273,7 +273,7 @@ class Recorder:
             self._known.pop(key, None)
             log.warning("event not recorded", object=entry.ref.name, error=str(error))
             return
-        if key not in self._waiting:  # a repetition came meanwhile
+        if key not in self._waiting:  # it was repeated in the meantime
             self._put(key, entry, first=True)
         self._trim()
 
@@ -284,7 +284,7 @@ class Recorder:
             await self._rest(self._free_at - now)
 
     async def _rest(self, seconds: float) -> None:
-        """Sleep, but not into the shutdown."""
+        """Sleep, but no longer than until the shutdown."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -324,8 +324,8 @@ class Recorder:
 
 
 def _event_name(about: str) -> str:
-    """A name of its own that begins with the object's. Each part of a name between dots ends with a
-    letter or digit, so what a cut leaves at the end may have to go as well.
+    """A new name that begins with the object's name. Each part of a name between dots ends with a
+    letter or digit, so characters at the end of a name that was cut may have to go too.
     """
     return f"{about[:LONGEST_NAME].rstrip('-.')}.{uuid4().hex}"
 

@@ -45,21 +45,23 @@ from scheduler.observe.clock import monotonic
 
 T = TypeVar("T", bound=Named)
 OnChange = Callable[[T | None, T | None], None]
-"""Called with an object's former and new state, on the loop, for each change; must not block."""
+"""Called on the loop for each change, with an object's former and new state. It must not block."""
 
 log = structlog.get_logger(__name__)
 
 LIST_SECONDS = 60.0
 BEHIND_SECONDS = 60.0  # a server that is behind for so long has gone back in time
-# What a wrong list lacked nobody tells of while it does not change: such a mistake lasts no longer
-# than this and one watch.
+# If a list lacked an object by mistake, no event shows the object while it does not change. Such a
+# mistake lasts no longer than this and one watch.
 LIST_AGAIN_SECONDS = 600.0
 BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
 
 
 @dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Exponential pauses, with client-go's numbers; a healthy time begins them anew."""
+    """Exponential pauses with client-go's numbers. After a time without failures they start again
+    with the shortest.
+    """
 
     first_seconds: float = 0.8
     longest_seconds: float = 30.0
@@ -69,7 +71,7 @@ class Backoff:
     _last_at: float = field(default=-1e9, init=False)
 
     def next(self) -> float:
-        """Seconds to pause now."""
+        """The next pause, in seconds."""
         now = monotonic()
         if now - self._last_at > self.healthy_seconds:
             self._next = self.first_seconds
@@ -114,7 +116,7 @@ class ReflectorMetrics(Protocol):
 
 
 class _NoMetrics:
-    """Takes what nobody wants to know."""
+    """For a reflector whose metrics nobody reads."""
 
     def list_began(self, resource: str, /) -> None: ...
 
@@ -126,11 +128,11 @@ class _NoMetrics:
 
 
 class _BehindError(KubeInterrupted):
-    """The server has not come to the version yet from which the watch is to go on."""
+    """The server has not reached the version yet from which the watch is to continue."""
 
 
 class _RelistError(Exception):
-    """The watch cannot go on from where it was."""
+    """The watch cannot continue from where it was, and a new list is needed."""
 
     def __init__(self, error: KubeError) -> None:
         super().__init__(str(error))
@@ -138,11 +140,12 @@ class _RelistError(Exception):
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` in step with one resource, and tells `on_change` what became of each object.
+    """Keeps `store` in step with one resource, and calls `on_change` for each change of an object.
 
     `decode` is `wire.PODS` or `wire.NODES`; `query` may hold selectors. `last_event_at` is the
-    monotonic time of the last list, event or bookmark. `synced` is set once the first list has
-    been told. A server that has gone back in time ends it: WentBackError.
+    monotonic time of the last list, event or bookmark. `synced` is set once the changes of the
+    first list have been reported. If the server has gone back in time, WentBackError ends the
+    reflector.
     """
 
     def __init__(
@@ -180,7 +183,7 @@ class Reflector(Generic[T]):
         self._waiting: asyncio.Timeout | None = None
 
     def doubt(self) -> None:
-        """The last list was wrong: make another, soon."""
+        """Note that the last list was wrong, so that another one is made soon."""
         if self._waiting is not None and not self._doubted:
             self._waiting.reschedule(asyncio.get_running_loop().time())
         self._doubted = True
@@ -227,8 +230,9 @@ class Reflector(Generic[T]):
             except (_BehindError, TooMany) as error:
                 await self._pause("watch", error)  # the version we have is still good
             except KubeError as error:
-                # Where it was away, it may be another, or at another time, though it has come to
-                # the version that we have: Nodes alone write 20 a second where there are 200.
+                # A server that was away may be another one, or one at another time, even if it has
+                # reached our version: where there are 200 Nodes, they alone write 20 times a
+                # second.
                 raise _RelistError(error) from error
             else:
                 await self._calm(began)
@@ -270,7 +274,7 @@ class Reflector(Generic[T]):
                     yield change
 
     async def _next(self, lines: AsyncGenerator[bytes]) -> bytes | None:
-        """The next line; None at the end, or where the list is in doubt."""
+        """The next line; None at the end, or when the list is in doubt."""
         if self._doubted:
             return None
         try:
@@ -282,8 +286,8 @@ class Reflector(Generic[T]):
             self._waiting = None
 
     async def _compare(self) -> None:
-        """Where the server is behind what it has told us, it would watch in silence until it has
-        come to where we are.
+        """Check that the server is not behind the last known version. If it were, it would accept
+        the watch and stay silent until it has caught up.
         """
         page = await self._page({**self._query, "limit": 1})
         there = page.metadata.resource_version
@@ -291,9 +295,9 @@ class Reflector(Generic[T]):
             raise _BehindError("the server is behind what it has told")
 
     def _goes_on(self, doing: str, forward: bool) -> bool:
-        """Whether what the server shows is no older than what is known. Lists are not from its
-        cache, so none should be; one may be by mistake. Raises WentBackError where all are, for
-        long.
+        """Whether the server shows a state that is no older than the known one. Lists do not come
+        from its cache, so none should be older, but a single one may be by mistake. Raises
+        WentBackError if all of them are, for long.
         """
         if forward:
             self._behind_since.pop(doing, None)
@@ -307,8 +311,9 @@ class Reflector(Generic[T]):
         )
 
     def _newer(self, items: list[T], version: str) -> bool:
-        """Whether neither the list nor any object of it is of an earlier time. That of a server
-        that has gone back soon comes to where it was; what an object has gone back to stays.
+        """Whether neither the list nor an object in it is older than what is known. The list's
+        version alone does not show this for long: a server that has gone back soon reaches the old
+        version again, but an object that has gone back stays so.
         """
         return not _before(version, self.store.resource_version) and not any(
             (known := self.store.get(item.metadata.uid)) is not None
@@ -332,7 +337,9 @@ class Reflector(Generic[T]):
         return changes
 
     async def _pages(self) -> tuple[list[T], str]:
-        """A complete and consistent list: not from the server's cache, which may be behind us."""
+        """A complete and consistent list. It does not come from the server's cache, which may be
+        behind.
+        """
         items: list[T] = []
         query: dict[str, str | int] = {**self._query, "limit": self._page_size}
         while True:
@@ -399,7 +406,9 @@ class Reflector(Generic[T]):
         self.last_event_at = monotonic()
 
     async def _calm(self, began: float) -> None:
-        """A server that closes at once must not be asked again at once."""
+        """Pause after a short watch: a server that closes a watch at once must not be asked again
+        at once.
+        """
         if monotonic() - began < self._backoff.first_seconds:
             await asyncio.sleep(self._backoff.next())
 
@@ -422,18 +431,20 @@ class Reflector(Generic[T]):
 
 
 def _check_stored(item: Named) -> None:
-    """Raises KubeGarbled for what no API server has stored."""
+    """Raises KubeGarbled for an object that no API server has stored."""
     if not item.metadata.uid:
         raise KubeGarbled("an object without a uid")
     _check_version(item.metadata.resource_version)
 
 
 def _check_version(version: str) -> None:
-    """Raises KubeGarbled where there is none: a watch without it tells of no former deletion."""
+    """Raises KubeGarbled if there is no version: a watch without one does not report earlier
+    deletions.
+    """
     if not version:
         raise KubeGarbled("a list or an object without a resourceVersion")
 
 
 def _before(one: str, other: str) -> bool:
-    """Whether one version is before the other, where that can be told."""
+    """Whether one version is certainly before the other; False if this cannot be known."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)
