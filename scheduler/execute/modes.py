@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from scheduler.execute.placeholder import Mode
-from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.nodes.kinds import NodeKinds
 from scheduler.slurm.slurmctld import Slurmctld
 from slurmapi import SlurmClient, SlurmError, SlurmRefused
@@ -41,6 +40,15 @@ class Choice:
         return self.mixed and refused
 
 
+class Guard(Protocol):
+    """The handover guard, as far as the choice goes by it."""
+
+    @property
+    def installed(self) -> str:
+        """How it is known that the guard is installed; empty where it is not known."""
+        ...
+
+
 class Modes:
     """Chooses for each submit anew, by what is known then."""
 
@@ -50,7 +58,7 @@ class Modes:
         slurm: SlurmClient,
         *,
         kinds: NodeKinds,
-        heartbeat: Heartbeat,
+        heartbeat: Guard,
         slurmctld: Slurmctld,
     ) -> None:
         self._setting = setting
