@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.cable import Cable
 from tests.support.cluster import Cluster, release
 from tests.support.kube import Object
-from tests.support.relay import Relay
 from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
@@ -24,10 +25,21 @@ _NAMES: Final = tuple(f"many-{number}" for number in range(12))
 class Two:
     """The scheduler's own Slurm, and another in which jobs of others have the same ids."""
 
-    relay: Relay
+    cable: Cable
+    own: Cluster
     other: Cluster
     hand: SlurmHand
     foreign: int
+
+    def turn_away(self) -> None:
+        """The other Slurm answers, with a token that is good there."""
+        ours = self.own.slurm_token_file.read_bytes().strip()
+        theirs = self.other.slurm_token_file.read_bytes().strip()
+        self.cable.turn_to(_port(self.other), replacing=(ours, theirs))
+
+    def turn_back(self) -> None:
+        """The own one answers again."""
+        self.cable.turn_to(_port(self.own))
 
 
 @pytest.fixture
@@ -51,14 +63,15 @@ def two_clusters(request: pytest.FixtureRequest) -> tuple[Cluster, Cluster]:
 async def two(world: World, two_clusters: tuple[Cluster, Cluster]) -> AsyncIterator[Two]:
     _, other = two_clusters
     hand = SlurmHand(other.slurm_url, major=release(other), token=other.slurm_token)
-    async with Relay(world.cluster) as relay:
+    with Cable(_port(world.cluster)) as cable:
         await asyncio.to_thread(world.scheduler.stop)
-        world.scheduler.add_flags(f"--slurm-api-base={relay.url}")
+        world.scheduler.add_flags(f"--slurm-api-base=http://127.0.0.1:{cable.port}")
         await asyncio.to_thread(world.scheduler.start)
         foreign = await hand.submit("foreign", partition=other.partition)
-        yield Two(relay, other, hand, foreign)
+        two = Two(cable, world.cluster, other, hand, foreign)
+        yield two
         await hand.cancel(foreign)
-        relay.turn_to(world.cluster)
+        two.turn_back()
         await asyncio.to_thread(world.scheduler.stop)
         world.scheduler.add_flags(f"--slurm-api-base={world.cluster.slurm_url}")
         await asyncio.to_thread(world.scheduler.start)
@@ -69,7 +82,7 @@ async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
 ) -> None:
     found = await _running(world)
     before = await world.one_placeholder_each()
-    two.relay.turn_to(two.other)
+    two.turn_away()
     await world.until("the scheduler is not ready", lambda: _ready(world, 0))
     # What is done meanwhile waits for the right Slurm: a deletion, and a pod that is new.
     await world.delete(_NAMES[0])
@@ -80,7 +93,7 @@ async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
     record = await two.hand.job(two.foreign)
     assert record is not None
     assert record.live, "a job of another Slurm was ended"
-    two.relay.turn_to(world.cluster)
+    two.turn_back()
     await world.until("the scheduler is ready", lambda: _ready(world, 1))
     await world.running("later")
     after = await world.one_placeholder_each()
@@ -98,3 +111,8 @@ async def _running(world: World) -> list[Object]:
 async def _ready(world: World, value: int) -> bool:
     shown = await asyncio.to_thread(world.scheduler.metrics)
     return shown.get("slurm_pod_scheduler_ready") == value
+
+
+def _port(cluster: Cluster) -> int:
+    """Of slurmrestd."""
+    return urlsplit(cluster.slurm_url).port or 0

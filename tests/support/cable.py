@@ -1,4 +1,6 @@
-"""TCP that can be cut, in a thread of its own: a partition between two that are well."""
+"""TCP that can be cut or led elsewhere, in a thread of its own: a partition between two that are
+well, or an address behind which another server answers.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ class Cable:
     """Between its `port` and `host`:`to_port`; a context manager that runs it. It listens at the
     address `at`, be it one that this machine will have later only.
 
-    Of plain HTTP it keeps the lines of requests, of TLS it sees nothing.
+    Of plain HTTP it keeps the lines of requests, of TLS it sees nothing. Where what is sent is
+    understood, and how it may fail, is a matter for tests.faults.proxy.
     """
 
     def __init__(self, to_port: int, *, host: str = _LOOPBACK, at: str = _LOOPBACK) -> None:
         self._target = host, to_port
+        self._replacing: tuple[bytes, bytes] | None = None
         self._at = at
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="cable", daemon=True)
@@ -63,6 +67,12 @@ class Cable:
         """New connections go through; what was under way when it was cut is lost."""
         self._call(self._set(open_=True))
 
+    def turn_to(self, port: int, *, replacing: tuple[bytes, bytes] | None = None) -> None:
+        """Lead to that port from now on; connections that are open are cut. `replacing` is what is
+        sent there, and what stands for it: a token that is good there, which comes in one piece.
+        """
+        self._call(self._turn(port, replacing))
+
     def writes(self, *, since: float) -> list[Asked]:
         """Requests from that time of day on that may change something."""
         return [it for it in self.requests if it.at >= since and it.method != "GET"]
@@ -87,6 +97,11 @@ class Cable:
         else:
             self._open.clear()
 
+    async def _turn(self, port: int, replacing: tuple[bytes, bytes] | None) -> None:
+        self._target = self._target[0], port
+        self._replacing = replacing
+        await self._drop()
+
     async def _drop(self) -> None:
         for task in self._connections:
             task.cancel()
@@ -105,10 +120,11 @@ class Cable:
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()
+        replacing = self._replacing
         there, back = await asyncio.open_connection(*self._target)
         try:
             pumps = [
-                asyncio.create_task(self._pump(reader, back, listens=True)),
+                asyncio.create_task(self._pump(reader, back, listens=True, replacing=replacing)),
                 asyncio.create_task(self._pump(there, writer, listens=False)),
             ]
             try:
@@ -121,14 +137,19 @@ class Cable:
             back.transport.abort()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, listens: bool
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        listens: bool,
+        replacing: tuple[bytes, bytes] | None = None,
     ) -> None:
         while data := await reader.read(65536):
             await self._open.wait()
             if listens and (line := _REQUEST.match(data)):
                 method, path = line[1].decode(), line[2].decode()
                 self.requests.append(Asked(time.time(), method, path))
-            writer.write(data)
+            writer.write(data.replace(*replacing) if replacing else data)
             await writer.drain()
 
     def _run(self) -> None:
