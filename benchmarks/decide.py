@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
-from annotations import JobRequest, Problem, Rules
+from annotations import JobRequest, Problem
 from benchmarks import payloads
 from benchmarks.decode import Pace, measure, show
+from scheduler.config.settings import Settings
 from scheduler.core.decide import decide
 from scheduler.core.facts import (
     JobFacts,
@@ -26,23 +27,26 @@ from scheduler.core.facts import (
 from scheduler.core.fitness import Place
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Look
-from scheduler.facts.requirements import Requirements
-from scheduler.facts.successors import Successors
+from scheduler.kube.api import KubeApi
 from scheduler.kube.neighbours import NeighbourStore
+from scheduler.kube.recorder import Recorder
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, PersistentVolume, Pod
-from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.fit import Nodes
+from scheduler.nodes.kinds import NodeKinds
 from scheduler.nodes.map import NodeMap
-from scheduler.nodes.presence import Presence
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
 from scheduler.policy.rulebook import Rulebook
+from scheduler.service.memory import Memory
+from scheduler.service.outside import Outside
+from scheduler.service.parts import Parts
 from scheduler.slurm.pulse import due
-from scheduler.state.units import Placeholder, Unit, Units
+from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, Job, JobState, SlurmClient, StaticToken
 
 _NOW: Final = 1000.0
@@ -166,52 +170,17 @@ def whole_passes(units: int) -> list[Pace]:
     ]
 
 
-def _coverage(units: Units) -> Coverage:
-    return Coverage(
-        units=units,
-        presence=Presence(binding=units.binding),
-        owner=_OWNER,
-        kube_node=lambda node: node,
-        keeps_suspended=False,
-        clock=lambda: _NOW,
-        epoch=lambda: _NOW,
-    )
-
-
 def _cluster(count: int) -> tuple[Look, list[Unit]]:
-    pods, nodes, units = Joined[Pod](), Store[Node](), Units()
+    pods, nodes = Joined[Pod](), Store[Node]()
     listed = PODS.page(payloads.pod_list(count)).items or ()
     uids = [pod.metadata.uid for pod in listed]
     pods.new().replace(listed)
     nodes.replace(NODES.page(payloads.node_list(200)).items or ())
-    behind = _same_names(nodes)
-    volumes = Volumes(Store[PersistentVolume]())
-    rulebook = Rulebook(prefixes=Rules().prefixes)
-    around = Surroundings(
-        behind,
-        volumes=volumes,
-        scheduler_name=_OWNER.scheduler,
-        seen=NeighbourStore(),
-        own=pods,
-        binding=units.binding,
-        clock=lambda: _NOW,
-    )
-    look = Look(
-        pods=pods,
-        nodes=behind,
-        surroundings=around,
-        requirements=Requirements(around, volumes, rulebook=rulebook, ignored=(), devices={}),
-        units=units,
-        owner=_OWNER,
-        rules=Rules(),
-        rulebook=rulebook,
-        clock=lambda: _NOW,
-        looked_through=lambda: True,
-        covered=lambda _created, **_: True,
-        coverage=_coverage(units),
-        successors=Successors(metrics=Metrics(), clock=lambda: _NOW),
-        min_job_age=lambda: None,
-    )
+    outside = _outside()
+    memory = Memory(outside, pods)
+    parts = Parts(outside, memory, _caches(outside, memory, nodes))
+    parts.census.completed_at = _NOW
+    look = parts.look
     found = [unit for uid in uids if (unit := look.unit(uid))]
     for number, unit in enumerate(found):
         unit.job = Placeholder(
@@ -224,11 +193,51 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
     return look, found
 
 
-def _same_names(store: Store[Node]) -> Nodes:
-    client = SlurmClient("http://127.0.0.1:1", token=StaticToken("unused"))
-    slurm = SlurmNodes(client, clock=lambda: _NOW, on_change=lambda: None)
+def _outside() -> Outside:
+    """Nothing is asked of either server: only the caches are read."""
+    return Outside(
+        settings=Settings.model_validate({}),
+        kube=cast("KubeApi", None),
+        slurm=SlurmClient("http://127.0.0.1:1", token=StaticToken("unused")),
+        recorder=cast("Recorder", None),
+        owner=_OWNER,
+        metrics=Metrics(),
+        clock=lambda: _NOW,
+        leads=lambda: True,
+        warn=lambda _reason, _message: None,
+        on_pulse=lambda _error: None,
+    )
+
+
+def _caches(outside: Outside, memory: Memory, store: Store[Node]) -> Caches:
+    """All Nodes have the names of Slurm's."""
+    slurm = SlurmNodes(outside.slurm, clock=outside.clock, on_change=lambda: None)
     nodemap = NodeMap((Strategy(Way.NAME),), slurm=slurm, nodes=store)
-    return Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
+    nodes = Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
+    volumes = Volumes(Store[PersistentVolume]())
+    around = Surroundings(
+        nodes,
+        volumes=volumes,
+        scheduler_name=_OWNER.scheduler,
+        seen=NeighbourStore(),
+        own=memory.pods,
+        binding=memory.units.binding,
+        clock=outside.clock,
+    )
+    return Caches(
+        pods=memory.pods,
+        nodes=nodes,
+        kinds=NodeKinds(outside.slurm, slurm, may_serve=nodes.may_serve, clock=outside.clock),
+        surroundings=around,
+        volumes=volumes,
+        rulebook=Rulebook(prefixes=memory.rules.prefixes),
+        doubt_pods=lambda: None,
+        mapped=_mapped,
+    )
+
+
+async def _mapped() -> None:
+    """All is known from the start."""
 
 
 def choosing(units: int) -> list[Pace]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import Protocol
 
 from annotations import (
     ContainerResources,
@@ -27,21 +25,21 @@ from scheduler.core.proof import proves_binding
 from scheduler.core.tenure import Tenure, learnt
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.bulk import excess
-from scheduler.facts.claims import BEFORE_US, recorded_job, unweighed, weigh
-from scheduler.facts.outcome import outcome_of
+from scheduler.facts.caches import Caches
+from scheduler.facts.claims import BEFORE_US, recorded_job, weigh
+from scheduler.facts.partings import Partings
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.successors import Successors
-from scheduler.kube.store import Joined
+from scheduler.facts.whereabouts import Whereabouts
 from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
 from scheduler.kube.wire import PodSpec as KubePodSpec
 from scheduler.nodes.coverage import Coverage
-from scheduler.nodes.fit import UNKNOWN, Nodes, Survey
-from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.fit import UNKNOWN, Survey
 from scheduler.policy.rulebook import Rulebook
-from scheduler.slurm.ended_jobs import Unexplained
-from scheduler.slurm.slurmctld import LEAST_JOB_AGE
-from scheduler.state.lingering import is_dead, remains_by, remains_of
+from scheduler.slurm.census import Census
+from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
+from scheduler.state.lingering import is_dead, remains_by
 from scheduler.state.said import Said
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi.model import Job
@@ -50,54 +48,44 @@ _NO_WISHES = Wishes()
 _NEW = frozenset({PodStage.GATED, PodStage.WAITING})
 
 
-class Covered(Protocol):
-    """What the census has looked through."""
-
-    def __call__(self, created: datetime | None, /, *, runs: bool = False) -> bool:
-        """As Census.covers."""
-
-
 class Look:
     """Reads the caches and what is remembered, and says how things stand."""
 
     def __init__(
         self,
+        caches: Caches,
         *,
-        pods: Joined[Pod],
-        nodes: Nodes,
-        surroundings: Surroundings,
         requirements: Requirements,
         units: Units,
         owner: Owner,
         rules: Rules,
-        rulebook: Rulebook,
         clock: Callable[[], float],
-        looked_through: Callable[[], bool],
-        covered: Covered,
+        census: Census,
+        slurmctld: Slurmctld,
         coverage: Coverage,
         successors: Successors,
-        min_job_age: Callable[[], int | None],
-        accounting_storage: Callable[[], str | None] = lambda: None,
-        evict_suspended: bool = True,
+        partings: Partings,
+        whereabouts: Whereabouts,
+        evict_suspended: bool,
     ) -> None:
-        self._pods = pods
-        self._nodes = nodes
-        self._surroundings = surroundings
+        self._pods = caches.pods
+        self._nodes = caches.nodes
+        self._surroundings = caches.surroundings
+        self._rulebook = caches.rulebook
         self._requirements = requirements
         self._units = units
         self._owner = owner
+        self._rules = rules
         self._clock = clock
-        self._looked_through = looked_through
-        self._covered = covered
+        self._census = census
+        self._slurmctld = slurmctld
         self._coverage = coverage
         self._successors = successors
-        self._min_job_age = min_job_age
-        self._accounting_storage = accounting_storage
+        self._partings = partings
+        self._whereabouts = whereabouts
         self._evict_suspended = evict_suspended
-        self._rulebook = rulebook
-        self._rules = rules
         self._judges_grace = True
-        self._readings = Readings(_Parser(rules, rulebook))
+        self._readings = Readings(_Parser(rules, caches.rulebook))
 
     def unit(self, key: str) -> Unit | None:
         """The unit of that key; one that is new to us is made from its pod."""
@@ -120,7 +108,7 @@ class Look:
         if stage_of(pod, bound=False) in _NEW:
             unit.seen.forerunner = self._successors.take(pod)
         runs = unit.seen.runs = bool(pod.spec.node_name) and not pod.finished
-        found = pod.finished or self._covered(meta.creation_timestamp, runs=runs)
+        found = pod.finished or self._census.covers(meta.creation_timestamp, runs=runs)
         if job_id is None and not found:
             unit.doubt(BEFORE_US)
         return self._units.add(unit)
@@ -129,11 +117,11 @@ class Look:
         """Everything known of the unit now."""
         pod = self._pods.get(unit.key)
         if pod is not None:
-            self.parting(pod)
+            self._partings.saw(pod)
         else:
             self._readings.forget(unit.key)
         created = None if pod is None else pod.metadata.creation_timestamp
-        covered = self._covered(created, runs=unit.seen.runs)
+        covered = self._census.covers(created, runs=unit.seen.runs)
         weigh(unit, self._units, owner=self._owner, covered=covered)
         bulky = None if pod is None or pod.spec.node_name else excess(pod)
         request, remarks, refused = ((), (), ()) if pod is None else self._read(pod, unit, bulky)
@@ -155,7 +143,7 @@ class Look:
             refused=refused,
             accepted=self._accepted(unit) if refused else {},
             job=unit.job_facts(
-                looked_through=self._looked_through(),
+                looked_through=self._census.completed_at is not None,
                 since=self._units.believed_since(self._clock()),
             ),
             nodes=places,
@@ -202,14 +190,6 @@ class Look:
             return False
         return unit.job.job_id != unit.said.recorded
 
-    def parting(self, pod: Pod) -> None:
-        """Remember how the pod ends, if it does: this may be the last that is seen of it."""
-        unit = self._units.get(pod.metadata.uid)
-        if unit is not None:
-            unit.seen.outcome = outcome_of(pod) or unit.seen.outcome
-            unit.seen.remains, unit.seen.orphaned = remains_of(pod), False
-            self._successors.saw(unit, pod)
-
     def use_kill_wait(self, seconds: int | None) -> None:
         """Judge grace periods by this KillWait from now on, and none where it is not known."""
         self._judges_grace = seconds is not None
@@ -229,7 +209,7 @@ class Look:
         until = unit.seen.tenure.until
         if until is None and isinstance(request, JobRequest):
             until = _by_kubelet(pod, request)
-        young = job is not None and job.lost_within(self._min_job_age() or LEAST_JOB_AGE)
+        young = job is not None and job.lost_within(self._slurmctld.min_job_age or LEAST_JOB_AGE)
         return replace(unit.seen.tenure, until=until, lost_young=young)
 
     def _lingers_until(self, unit: Unit) -> float:
@@ -296,7 +276,7 @@ class Look:
             namespace=meta.namespace,
             name=meta.name,
             stage=stage_of(pod, bound=bool(unit.bindings.nodes.get(meta.uid))),
-            node=self._node(pod, unit),
+            node=self._whereabouts.node(pod, unit),
             placed_by_us=_placed_by_us(pod, unit),
             grace_seconds=pod.spec.termination_grace_period_seconds,
             ends_at=meta.annotations.get(ENDS_AT, "") if ends_at is None else ends_at,
@@ -308,42 +288,9 @@ class Look:
     def _bound_by_us(self, pod: Pod | None, unit: Unit) -> bool:
         record = None if unit.job is None else unit.job.record
         if pod is not None and record is not None and not unit.seen.bound_by_us:
-            node = self._node(pod, unit)
+            node = self._whereabouts.node(pod, unit)
             unit.seen.bound_by_us = proves_binding(record, unit.key, owner=self._owner, node=node)
         return unit.seen.bound_by_us
-
-    def unexplained(self) -> Unexplained:
-        """The pods that run and have no job of which Slurm has shown that it is theirs."""
-        running = [pod for pod in self._pods if pod.spec.node_name and not pod.finished]
-        units = {pod.metadata.uid: self._units.get(pod.metadata.uid) for pod in running}
-        return Unexplained(
-            {
-                pod.metadata.uid: pod.metadata.creation_timestamp
-                for pod in running
-                if (unit := units[pod.metadata.uid]) is None or unit.job is None or unit.job.claimed
-            },
-            pending=any(it is None or unweighed(it) for it in units.values()),
-        )
-
-    def slurm_node(self, unit: Unit) -> str:
-        """The Slurm node behind the Node of a unit's pod; empty where it has none, or that is not
-        known.
-        """
-        pod = self._pods.get(unit.key)
-        return "" if pod is None else self._node(pod, unit)
-
-    def _node(self, pod: Pod, unit: Unit) -> str:
-        """The Slurm node of a bound pod. What an annotation says counts only as far as the mapping
-        agrees: the pod's author can write it too.
-        """
-        # What this process has written counts where the watch does not show it yet.
-        target = pod.spec.node_name or unit.bindings.nodes.get(pod.metadata.uid, "")
-        if not target:
-            return ""
-        record = unit.job.record if unit.job is not None else None
-        held = () if record is None else record.nodes
-        among = (pod.metadata.annotations.get(NODES, ""), *held)
-        return self._nodes.node_of(target, among=among) or ""
 
     def _read(self, pod: Pod, unit: Unit, bulky: Problem | None) -> _Reading:
         large = pod.oversize
@@ -363,7 +310,7 @@ class Look:
     ) -> tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]:
         """With what the pod requires and nobody would honour."""
         if isinstance(request, JobRequest):
-            remarks = (*remarks, *uncharged(request, self._accounting_storage()))
+            remarks = (*remarks, *uncharged(request, self._slurmctld.accounting_storage))
         problems, passed = self._requirements.judge(pod)
         if problems:
             known = () if isinstance(request, JobRequest) else request

@@ -6,69 +6,38 @@ Everything runs in one event loop, so that a loop with virtual time can play hou
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from annotations import Rules
+from scheduler.config.settings import Settings
 from scheduler.core.brake import Limits
 from scheduler.core.ignorable import Ignorable
-from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
-from scheduler.execute.bind import Binder
-from scheduler.execute.brake import EndingBrake
-from scheduler.execute.cancel import Release
-from scheduler.execute.canceller import Canceller
-from scheduler.execute.dispatch import Executor
-from scheduler.execute.editing import EditPace
-from scheduler.execute.evict import Evictor
-from scheduler.execute.forms import Forms
-from scheduler.execute.learn import Learner
-from scheduler.execute.modes import Modes, Setting
-from scheduler.execute.send import Sender
-from scheduler.execute.submit import Submitter
-from scheduler.execute.submitting import SubmitPace
-from scheduler.execute.tell import Teller
-from scheduler.execute.tools import Tools
-from scheduler.execute.trial import Trial
-from scheduler.execute.update import Updater
-from scheduler.facts.gather import Look
-from scheduler.facts.requirements import Requirements
-from scheduler.facts.successors import Successors
-from scheduler.hooks.heartbeat import Heartbeat
+from scheduler.execute.modes import Setting
+from scheduler.facts.caches import Caches
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.kube.wire import Claim, Pod
 from scheduler.nodes import gpu_sharing
-from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.fit import Nodes
-from scheduler.nodes.gpu_sharing import GpuSharing
 from scheduler.nodes.kinds import NodeKinds
-from scheduler.nodes.loads import NodeLoads
 from scheduler.nodes.map import NodeMap
-from scheduler.nodes.presence import Presence
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.policy.rulebook import Rulebook
-from scheduler.reconcile.controller import Controller, run_workers
-from scheduler.reconcile.urgency import Level, Urgency
-from scheduler.reconcile.workqueue import WorkQueue
-from scheduler.slurm.census import Census
-from scheduler.slurm.pulse import SlurmWatch
-from scheduler.slurm.slurmctld import Slurmctld
-from scheduler.state.units import Units
-from slurmapi import (
-    SlurmClient,
-)
+from scheduler.reconcile.controller import run_workers
+from scheduler.service.memory import Memory
+from scheduler.service.outside import Outside
+from scheduler.service.parts import Parts
+from slurmapi import SlurmClient
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_slurm import TinySlurm
 
-MAPPING: Final = (Strategy(Way.NAME), Strategy(Way.COMMENT))
 OWNER: Final = Owner("cluster-1", "slurm-scheduler")
 
 
@@ -114,207 +83,100 @@ class Service:
         keeps_suspended: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
+        limits = limits or Limits()
+        settings = Settings.model_validate(
+            {
+                "unschedulable-reason": unschedulable_reason,
+                "placeholder-mode": mode,
+                "gpu-node-sharing": gpu_sharing,
+                "suspend-policy": "keep" if keeps_suspended else "evict",
+                "ignored-requirements": tuple(ignored),
+                "brake-share": limits.share,
+                "brake-minimum": limits.minimum,
+                "brake-window": limits.window_seconds,
+                "brake-pause": limits.pause_seconds,
+                # The hooks API is on, and never opened.
+                "hooks-api-token-file": "/nowhere/token",
+            }
+        )
         self.slurm, self.kube = slurm, kube
         self.own_events: list[tuple[Reason, str]] = []
         self.recorder = recorder or TinyRecorder()
-        self.metrics = metrics = Metrics()
-        self.units = Units()
-        urgency = Urgency(self.units, kube.store)
-        self.queue = WorkQueue[str](
-            metrics=metrics,
-            first_seconds=0.05,
-            levels=len(Level),
-            level=urgency,
-            tenant=urgency.tenant,
+        self.metrics = Metrics()
+        outside = Outside(
+            settings=settings,
+            kube=cast("KubeApi", kube),
+            slurm=cast("SlurmClient", slurm),
+            recorder=cast("Recorder", self.recorder),
+            owner=OWNER,
+            metrics=self.metrics,
+            clock=loop.time,
+            leads=lambda: True,
+            warn=lambda reason, message: self.own_events.append((reason, message)),
+            on_pulse=lambda _error: None,
         )
-        client = cast("SlurmClient", slurm)
-        self.slurm_nodes = SlurmNodes(client, clock=loop.time, on_change=self._mapping_changed)
-        self.nodes = Nodes(
+        self.memory = Memory(outside, kube.store)
+        self.units, self.queue = self.memory.units, self.memory.queue
+        self.presence = self.memory.presence
+        caches = self._caches(outside)
+        self.surroundings, self.volumes = caches.surroundings, caches.volumes
+        self.rulebook = caches.rulebook
+        self.parts = parts = Parts(outside, self.memory, caches)
+        self.canceller, self.watch, self.census = parts.canceller, parts.watch, parts.census
+        self.slurmctld, self.brake, self.modes = parts.slurmctld, parts.brake, parts.modes
+        self.look, self.teller, self.executor = parts.look, parts.teller, parts.executor
+        self.heartbeat, self.submits = parts.hooks.heartbeat, parts.submits
+        self.controller = parts.controller
+        self._shown: dict[str, Pod] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _caches(self, outside: Outside) -> Caches:
+        """What is known of the tiny Kubernetes, in the place of watches."""
+        kube, memory = self.kube, self.memory
+        self.slurm_nodes = SlurmNodes(
+            outside.slurm, clock=outside.clock, on_change=self._mapping_changed
+        )
+        nodes = self.nodes = Nodes(
             kube.nodes,
-            nodemap=NodeMap(MAPPING, slurm=self.slurm_nodes, nodes=kube.nodes),
+            nodemap=NodeMap(outside.settings.strategies, slurm=self.slurm_nodes, nodes=kube.nodes),
             slurm=self.slurm_nodes,
             on_change=self._nodes_changed,
         )
-        self.canceller = Canceller(client)
-        self.watch = SlurmWatch(
-            client,
-            units=self.units,
-            on_change=self.queue.add,
-            clock=loop.time,
-            fast_seconds=0.25,
-            idle_seconds=2.0,
-            metrics=metrics,
-        )
-        self.census = Census(
-            client,
-            units=self.units,
-            owner=OWNER,
-            known_uids=kube.store,
-            created=kube.created,
-            in_scope=lambda _namespace: True,
-            slurm_node=lambda unit: self.look.slurm_node(unit),  # noqa: PLW0108 - made later
-            unexplained=lambda: self.look.unexplained(),  # noqa: PLW0108 - made later
-            on_change=lambda key: self.queue.add(key, WakeCause.CENSUS),
-            clock=loop.time,
-            metrics=metrics,
-        )
-        kube.on_node_change = self.nodes.node_changed
-        self.presence = Presence(binding=self.units.binding)
-        self.coverage = Coverage(
-            units=self.units,
-            presence=self.presence,
-            owner=OWNER,
-            kube_node=self.nodes.kube_node,
-            keeps_suspended=keeps_suspended,
-            clock=loop.time,
-            epoch=time.time,
-        )
-        self._shown: dict[str, Pod] = {}
-        self.rulebook = Rulebook(prefixes=Rules().prefixes, namespaces=kube.namespaces)
-        self.volumes = Volumes(kube.volumes)
-        kube.on_claim_change = self._claim_changed
-        self.surroundings = Surroundings(
-            self.nodes,
-            volumes=self.volumes,
+        volumes = Volumes(kube.volumes)
+        surroundings = Surroundings(
+            nodes,
+            volumes=volumes,
             scheduler_name=OWNER.scheduler,
             seen=kube.neighbours,
             own=kube.store,
-            binding=self.units.binding,
-            clock=loop.time,
-            on_ready=lambda key: self.queue.add(key, WakeCause.NODES),
+            binding=memory.units.binding,
+            clock=outside.clock,
+            on_ready=memory.news.compared,
         )
         for found in kube.neighbours:
-            self.surroundings.changed(None, found)
-        kube.on_neighbour_change = self.surroundings.changed
-        self.requirements = Requirements(
-            self.surroundings,
-            self.volumes,
-            rulebook=self.rulebook,
-            ignored=ignored,
-            devices=Rules().device_resources,
-        )
-        self.look = Look(
+            surroundings.changed(None, found)
+        kube.on_node_change = nodes.node_changed
+        kube.on_neighbour_change = surroundings.changed
+        kube.on_claim_change = self._claim_changed
+        return Caches(
             pods=kube.store,
-            nodes=self.nodes,
-            surroundings=self.surroundings,
-            requirements=self.requirements,
-            units=self.units,
-            owner=OWNER,
-            rules=Rules(),
-            rulebook=self.rulebook,
-            clock=loop.time,
-            looked_through=lambda: self.census.completed_at is not None,
-            covered=self.census.covers,
-            coverage=self.coverage,
-            successors=Successors(metrics=metrics, clock=loop.time),
-            min_job_age=lambda: self.slurmctld.min_job_age,
-            accounting_storage=lambda: self.slurmctld.accounting_storage,
-            evict_suspended=not keeps_suspended,
-        )
-        self.teller = teller = Teller(
-            cast("KubeApi", kube),
-            cast("Recorder", self.recorder),
-            condition_seconds=10.0,
-            unschedulable_reason=unschedulable_reason,
-            metrics=metrics,
-            clock=loop.time,
-        )
-        self.slurmctld = Slurmctld(
-            client,
-            failed_at=lambda: self.watch.failed_at,
-            warn=lambda reason, message: self.own_events.append((reason, message)),
-            clock=loop.time,
-        )
-        self.loads = NodeLoads(client, clock=loop.time)
-        self.brake = EndingBrake(
-            self.slurmctld,
-            loads=self.loads,
-            limits=limits or Limits(),
-            units=self.units,
-            pods=kube.store,
-            tell=teller.warn,
-            warn=lambda reason, message: self.own_events.append((reason, message)),
-            metrics=metrics,
-            clock=loop.time,
-        )
-        self.heartbeat = Heartbeat(
-            listens=True, prolog=lambda: self.slurmctld.prolog, clock=loop.time
-        )
-        kinds = NodeKinds(client, self.slurm_nodes, may_serve=self.nodes.may_serve, clock=loop.time)
-        self.modes = Modes(
-            mode,
-            client,
-            kinds=kinds,
-            heartbeat=self.heartbeat,
-            slurmctld=self.slurmctld,
-        )
-        self.submits = SubmitPace(teller, metrics=metrics, clock=loop.time)
-        sharing = GpuSharing(gpu_sharing, kinds=kinds)
-        tools = Tools(
-            kube=cast("KubeApi", kube),
-            slurm=client,
-            units=self.units,
-            teller=teller,
-            owner=OWNER,
-            metrics=metrics,
-            clock=loop.time,
-        )
-        edits = EditPace(
-            teller,
-            version=lambda: self.rulebook.version,
-            metrics=metrics,
-            clock=loop.time,
-        )
-        release = Release(tools, self.canceller, census=self.census, doubt_pods=kube.list_again)
-        self.executor = Executor(
-            tools,
-            submitter=Submitter(
-                tools,
-                Sender(
-                    client,
-                    owner=OWNER,
-                    modes=self.modes,
-                    gpu_sharing=sharing,
-                    environment=lambda _unit: {},
-                ),
-                submits=self.submits,
-                edits=edits,
-                release=release,
-                watch=self.watch,
-                census=self.census,
+            nodes=nodes,
+            kinds=NodeKinds(
+                outside.slurm,
+                self.slurm_nodes,
+                may_serve=nodes.may_serve,
+                clock=outside.clock,
             ),
-            updater=Updater(
-                tools,
-                trial=Trial(client, owner=OWNER, modes=self.modes),
-                forms=Forms(self.modes, sharing, kinds=kinds),
-                edits=edits,
-                release=release,
-            ),
-            binder=Binder(tools, claim=self.look.claim),
-            release=release,
-            learner=Learner(tools, nodes=self.nodes, census=self.census, loads=self.loads),
-            evictor=Evictor(
-                cast("KubeApi", kube),
-                brake=self.brake,
-                budget_seconds=0.0,
-                tell=teller.event,
-                metrics=metrics,
-                clock=loop.time,
-            ),
+            surroundings=surroundings,
+            volumes=volumes,
+            rulebook=Rulebook(prefixes=memory.rules.prefixes, namespaces=kube.namespaces),
+            doubt_pods=kube.list_again,
+            mapped=_mapped,
         )
-        self.controller = Controller(
-            queue=self.queue,
-            look=self.look,
-            executor=self.executor,
-            teller=teller,
-            metrics=metrics,
-            clock=loop.time,
-        )
-        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Run all parts; a former process' view of the pods is what the watch lists first."""
-        self.coverage.begin()
+        self.parts.coverage.begin()
         self.kube.on_change = self._pod_changed
         for pod in self.kube.store:
             self._pod_changed(pod.metadata.uid)
@@ -337,20 +199,17 @@ class Service:
         old, new = self._shown.pop(uid, None), self.kube.store.get(uid)
         if new is not None:
             self._shown[uid] = new
-            self.look.parting(new)
-        self.presence.changed(old, new)
-        self.queue.add(uid, WakeCause.WATCH)
+        self.memory.news.pod_changed(old, new)
 
     def _mapping_changed(self) -> None:
         self.nodes.mapping_changed()
 
+    def _nodes_changed(self) -> None:
+        self.memory.news.nodes_changed(self.nodes.gpu_types)
+
     def _claim_changed(self, old: Claim | None, new: Claim | None) -> None:
         self.volumes.claim_changed(old, new)
-        self._nodes_changed()
-
-    def _nodes_changed(self) -> None:
-        for unit in self.units:
-            self.queue.add(unit.key, WakeCause.NODES)
+        self.memory.news.volumes_changed()
 
     async def kill(self) -> None:
         """As SIGKILL: nothing is finished, nothing is remembered."""
@@ -363,3 +222,7 @@ class Service:
         """AssertionError with what ended a part that must not end."""
         for task in self._tasks:
             assert not task.done(), f"a part has ended: {task}"
+
+
+async def _mapped() -> None:
+    """All is known from the start."""

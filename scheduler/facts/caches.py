@@ -1,0 +1,30 @@
+"""What is known of the cluster, as whoever keeps it in step has last seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.nodes.fit import Nodes
+from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.volumes import Volumes
+from scheduler.policy.rulebook import Rulebook
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """`doubt_pods` has all pods listed anew; `mapped` returns once the pods are known, and where a
+    Slurm node's pods would be.
+    """
+
+    pods: Joined[Pod]
+    nodes: Nodes
+    kinds: NodeKinds
+    surroundings: Surroundings
+    volumes: Volumes
+    rulebook: Rulebook
+    doubt_pods: Callable[[], None]
+    mapped: Callable[[], Awaitable[None]]

@@ -1,0 +1,53 @@
+"""On which Slurm node a pod runs, and which pods run without a job that is known to be theirs."""
+
+from __future__ import annotations
+
+from scheduler.core.naming import NODES
+from scheduler.facts.claims import unweighed
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.nodes.fit import Nodes
+from scheduler.slurm.ended_jobs import Unexplained
+from scheduler.state.units import Unit, Units
+
+
+class Whereabouts:
+    """By what the watch shows, and what this process has written that it does not show yet."""
+
+    def __init__(self, *, pods: Joined[Pod], units: Units, nodes: Nodes) -> None:
+        self._pods = pods
+        self._units = units
+        self._nodes = nodes
+
+    def node(self, pod: Pod, unit: Unit) -> str:
+        """The Slurm node of a bound pod. What an annotation says counts only as far as the mapping
+        agrees: the pod's author can write it too.
+        """
+        # What this process has written counts where the watch does not show it yet.
+        target = pod.spec.node_name or unit.bindings.nodes.get(pod.metadata.uid, "")
+        if not target:
+            return ""
+        record = unit.job.record if unit.job is not None else None
+        held = () if record is None else record.nodes
+        among = (pod.metadata.annotations.get(NODES, ""), *held)
+        return self._nodes.node_of(target, among=among) or ""
+
+    def slurm_node(self, unit: Unit) -> str:
+        """The Slurm node behind the Node of a unit's pod; empty where it has none, or that is not
+        known.
+        """
+        pod = self._pods.get(unit.key)
+        return "" if pod is None else self.node(pod, unit)
+
+    def unexplained(self) -> Unexplained:
+        """The pods that run and have no job of which Slurm has shown that it is theirs."""
+        running = [pod for pod in self._pods if pod.spec.node_name and not pod.finished]
+        units = {pod.metadata.uid: self._units.get(pod.metadata.uid) for pod in running}
+        return Unexplained(
+            {
+                pod.metadata.uid: pod.metadata.creation_timestamp
+                for pod in running
+                if (unit := units[pod.metadata.uid]) is None or unit.job is None or unit.job.claimed
+            },
+            pending=any(it is None or unweighed(it) for it in units.values()),
+        )

@@ -1,0 +1,48 @@
+"""What is there before any cache is: units, the queue, and whoever is told what the caches show."""
+
+from __future__ import annotations
+
+from scheduler.config.rules import rules_of
+from scheduler.execute.owner_hints import OwnerHints
+from scheduler.facts.partings import Partings
+from scheduler.facts.successors import Successors
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.nodes.presence import Presence
+from scheduler.reconcile.urgency import Level, Urgency
+from scheduler.reconcile.workqueue import WorkQueue
+from scheduler.service.news import News
+from scheduler.service.outside import Outside
+from scheduler.state.units import Units
+
+
+class Memory:
+    """`pods` are those of our scheduler, as the watch shows them."""
+
+    def __init__(self, outside: Outside, pods: Joined[Pod]) -> None:
+        self.pods = pods
+        self.rules = rules_of(outside.settings)
+        self.units = Units()
+        urgency = Urgency(self.units, pods)
+        self.queue = WorkQueue[str](
+            metrics=outside.metrics,
+            first_seconds=0.05,
+            levels=len(Level),
+            level=urgency,
+            tenant=urgency.tenant,
+        )
+        self.presence = Presence(binding=self.units.binding)
+        self.successors = Successors(metrics=outside.metrics, clock=outside.clock)
+        self.partings = Partings(self.units, self.successors)
+        self.owner_hints = OwnerHints(
+            outside.kube, outside.recorder, prefixes=self.rules.prefixes, clock=outside.clock
+        )
+        self.news = News(
+            outside,
+            units=self.units,
+            pods=pods,
+            queue=self.queue,
+            presence=self.presence,
+            partings=self.partings,
+            owner_hints=self.owner_hints,
+        )

@@ -1,0 +1,117 @@
+"""Which units are looked at again when a cache shows something new."""
+
+from __future__ import annotations
+
+from scheduler.core.reasons import Reason
+from scheduler.execute.owner_hints import OwnerHints
+from scheduler.facts.partings import Partings
+from scheduler.kube.demands import claims_of
+from scheduler.kube.slim import edited
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Identified, Pod
+from scheduler.nodes.presence import Presence
+from scheduler.observe.wake import WakeCause
+from scheduler.reconcile.standby import Standby
+from scheduler.reconcile.workqueue import WorkQueue
+from scheduler.service.gauges import saw_start
+from scheduler.service.outside import Outside
+from scheduler.state.units import Units
+
+
+class News:
+    """Caches report here before there is anybody who follows the pods while another process leads:
+    that one is given with `stand_by`, before any cache is filled.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        *,
+        units: Units,
+        pods: Joined[Pod],
+        queue: WorkQueue[str],
+        presence: Presence,
+        partings: Partings,
+        owner_hints: OwnerHints,
+    ) -> None:
+        self._leads = outside.leads
+        self._metrics = outside.metrics
+        self._clock = outside.clock
+        self._units = units
+        self._pods = pods
+        self._queue = queue
+        self._presence = presence
+        self._partings = partings
+        self._owner_hints = owner_hints
+        self._standby: Standby | None = None
+        self._gpu_types: frozenset[str] | None = None
+
+    def stand_by(self, standby: Standby) -> None:
+        """Who is told of units while another process leads."""
+        self._standby = standby
+
+    def wake(self, key: str, cause: WakeCause) -> None:
+        """There is news of a unit, or may be."""
+        if self._leads():
+            self._queue.add(key, cause)
+        elif self._standby is not None:
+            self._standby.follow(key)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """One of our pods has come, changed or gone."""
+        self._presence.changed(old, new)
+        pod = new or old
+        saw_start(self._metrics, self._units, old=old, new=new, now=self._clock())
+        if pod is not None:
+            self._partings.saw(pod)
+            if old is None and self._leads():
+                self._owner_hints.see(pod)
+            edit = old is not None and new is not None and edited(old, new)
+            self.wake(pod.metadata.uid, WakeCause.EDIT if edit else WakeCause.WATCH)
+
+    def nodes_changed(self, gpu_types: frozenset[str] | None) -> None:
+        """Some pod that could go nowhere may go somewhere now; where Slurm has told of types of
+        GPUs, any pod may be read as another.
+        """
+        read_anew, self._gpu_types = gpu_types != self._gpu_types, gpu_types
+        for unit in self._units:
+            if read_anew or unit.job is None:
+                self.wake(unit.key, WakeCause.NODES)
+
+    def compared(self, key: str) -> None:
+        """A pod that waited to be compared with the Nodes was."""
+        self._queue.add(key, WakeCause.NODES)
+
+    def counted(self, key: str) -> None:
+        """The census knows more of a unit's job."""
+        self._queue.add(key, WakeCause.CENSUS)
+
+    def room_changed(self) -> None:
+        """Other pods have come or gone: some pod that no Node could take may go somewhere."""
+        for unit in self._units:
+            if unit.job is None and unit.said.reason == Reason.NO_NODE_FITS:
+                self.wake(unit.key, WakeCause.NODES)
+
+    def volumes_changed(self) -> None:
+        """Pods that wait for a claim to be bound may be served now."""
+        for pod in self._pods:
+            if not pod.spec.node_name and claims_of(pod):
+                self.wake(pod.metadata.uid, WakeCause.NODES)
+
+    def namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
+        """Its labels may be others, or known at last."""
+        if new is not None:
+            for pod in self._pods:
+                if pod.metadata.namespace == new.metadata.name and not pod.finished:
+                    self.wake(pod.metadata.uid, WakeCause.POLICY)
+
+    def policy_changed(self) -> None:
+        """What was refused may be allowed now, and the other way round."""
+        for pod in self._pods:
+            if not pod.finished:
+                self.wake(pod.metadata.uid, WakeCause.POLICY)
+
+    def kill_wait_changed(self) -> None:
+        """The grace of any pod may be judged otherwise now."""
+        for unit in self._units:
+            self.wake(unit.key, WakeCause.KILL_WAIT)

@@ -1,0 +1,23 @@
+"""Events on the scheduler's own pod, for whoever looks after it."""
+
+from __future__ import annotations
+
+import os
+
+from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.kube.recorder import Recorder
+from scheduler.slurm.kill_wait import own_pod
+
+
+class OwnEvents:
+    """Nothing is written where the pod is not known: outside a cluster there is none."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def warn(self, reason: Reason, message: str) -> None:
+        """Record an Event; it is written later, or never when there are too many."""
+        ref = own_pod(os.environ)
+        if ref is not None:
+            kind = MEANINGS[reason].kind
+            self._recorder.record(ref, type=kind, reason=reason, message=message)

@@ -1,0 +1,281 @@
+"""Builds the parts of a process, each from those before it. `App` and tests share it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+
+from scheduler.core.brake import Limits
+from scheduler.execute.bind import Binder
+from scheduler.execute.brake import EndingBrake
+from scheduler.execute.cancel import Release
+from scheduler.execute.canceller import Canceller
+from scheduler.execute.dispatch import Executor
+from scheduler.execute.editing import EditPace
+from scheduler.execute.evict import Evictor
+from scheduler.execute.forms import Forms
+from scheduler.execute.learn import Learner
+from scheduler.execute.modes import Modes
+from scheduler.execute.send import Sender
+from scheduler.execute.submit import Submitter
+from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.tell import Teller
+from scheduler.execute.tools import Tools
+from scheduler.execute.trial import Trial
+from scheduler.execute.update import Updater
+from scheduler.facts.caches import Caches
+from scheduler.facts.gather import Look
+from scheduler.facts.requirements import Requirements
+from scheduler.facts.whereabouts import Whereabouts
+from scheduler.hooks.service import Hooks
+from scheduler.nodes.coverage import Coverage
+from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.loads import NodeLoads
+from scheduler.reconcile.controller import Controller
+from scheduler.reconcile.standby import Standby
+from scheduler.service.memory import Memory
+from scheduler.service.outside import Outside
+from scheduler.slurm.census import Census
+from scheduler.slurm.kill_wait import KillWait
+from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.slurmctld import Slurmctld
+
+
+class Parts:
+    """Nothing runs yet: whoever builds them runs those that have a `run`."""
+
+    def __init__(self, outside: Outside, memory: Memory, caches: Caches) -> None:
+        self._outside = outside
+        self._memory = memory
+        self._caches = caches
+        self.canceller = Canceller(outside.slurm)
+        self.loads = NodeLoads(outside.slurm, clock=outside.clock)
+        self.whereabouts = Whereabouts(pods=memory.pods, units=memory.units, nodes=caches.nodes)
+        self.census = self._census()
+        self.watch = self._watch()
+        self.slurmctld = Slurmctld(
+            outside.slurm,
+            failed_at=lambda: self.watch.failed_at,
+            warn=outside.warn,
+            clock=outside.clock,
+        )
+        self.coverage = self._coverage()
+        self.look = self._look()
+        self.standby = Standby(self.look, memory.units)
+        memory.news.stand_by(self.standby)
+        self.kill_wait = KillWait(
+            outside.slurm,
+            setting_seconds=int(outside.settings.slurm_kill_wait),
+            on_change=self._kill_wait_changed,
+            warn=outside.warn,
+            metrics=outside.metrics,
+        )
+        self.hooks = self._hooks()
+        self.modes = Modes(
+            outside.settings.placeholder_mode,
+            outside.slurm,
+            kinds=caches.kinds,
+            heartbeat=self.hooks.heartbeat,
+            slurmctld=self.slurmctld,
+        )
+        self.teller = Teller(
+            outside.kube,
+            outside.recorder,
+            condition_seconds=outside.settings.condition_interval,
+            unschedulable_reason=outside.settings.unschedulable_reason,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+        self.submits = SubmitPace(self.teller, metrics=outside.metrics, clock=outside.clock)
+        self.brake = self._brake()
+        self.executor = self._executor()
+        self.controller = Controller(
+            queue=memory.queue,
+            look=self.look,
+            executor=self.executor,
+            teller=self.teller,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+
+    def _census(self) -> Census:
+        outside, memory = self._outside, self._memory
+        namespaces = outside.settings.watch_namespace
+        return Census(
+            outside.slurm,
+            units=memory.units,
+            owner=outside.owner,
+            known_uids=memory.pods,
+            created=self._created,
+            in_scope=lambda namespace: not namespaces or namespace in namespaces,
+            slurm_node=self.whereabouts.slurm_node,
+            unexplained=self.whereabouts.unexplained,
+            on_change=memory.news.counted,
+            clock=outside.clock,
+            metrics=outside.metrics,
+        )
+
+    def _created(self, uid: str) -> datetime | None:
+        pod = self._memory.pods.get(uid)
+        return None if pod is None else pod.metadata.creation_timestamp
+
+    def _watch(self) -> SlurmWatch:
+        outside, settings = self._outside, self._outside.settings
+        return SlurmWatch(
+            outside.slurm,
+            units=self._memory.units,
+            on_change=self._memory.news.wake,
+            clock=outside.clock,
+            fast_seconds=settings.poll_interval,
+            idle_seconds=settings.idle_poll_interval,
+            metrics=outside.metrics,
+            running_looks_per_second=settings.running_looks_per_second,
+            leads=outside.leads,
+            on_pulse=outside.on_pulse,
+        )
+
+    def _coverage(self) -> Coverage:
+        return Coverage(
+            units=self._memory.units,
+            presence=self._memory.presence,
+            owner=self._outside.owner,
+            kube_node=self._caches.nodes.kube_node,
+            keeps_suspended=self._outside.settings.suspend_policy == "keep",
+            clock=self._outside.clock,
+            epoch=time.time,
+        )
+
+    def _look(self) -> Look:
+        outside, memory, caches = self._outside, self._memory, self._caches
+        return Look(
+            caches,
+            requirements=Requirements(
+                caches.surroundings,
+                caches.volumes,
+                rulebook=caches.rulebook,
+                ignored=outside.settings.ignored_requirements,
+                devices=outside.settings.device_resources,
+            ),
+            units=memory.units,
+            owner=outside.owner,
+            rules=memory.rules,
+            clock=outside.clock,
+            census=self.census,
+            slurmctld=self.slurmctld,
+            coverage=self.coverage,
+            successors=memory.successors,
+            partings=memory.partings,
+            whereabouts=self.whereabouts,
+            evict_suspended=outside.settings.suspend_policy == "evict",
+        )
+
+    def _kill_wait_changed(self, seconds: int | None) -> None:
+        self.look.use_kill_wait(seconds)
+        self._memory.news.kill_wait_changed()
+
+    def _hooks(self) -> Hooks:
+        outside = self._outside
+        return Hooks(
+            outside.settings,
+            outside.slurm,
+            units=self._memory.units,
+            presence=self._memory.presence,
+            watch=self.watch,
+            owner=outside.owner,
+            synced=self._caches.mapped,
+            kube_node=self._caches.nodes.kube_node,
+            leads=outside.leads,
+            prolog=lambda: self.slurmctld.prolog,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+
+    def _job_environment(self, unit: str) -> Mapping[str, str]:
+        return self.hooks.job_environment(unit, kill_wait_seconds=self.kill_wait.seconds)
+
+    def _brake(self) -> EndingBrake:
+        outside, settings = self._outside, self._outside.settings
+        return EndingBrake(
+            self.slurmctld,
+            loads=self.loads,
+            limits=Limits(
+                share=settings.brake_share,
+                minimum=settings.brake_minimum,
+                window_seconds=settings.brake_window,
+                pause_seconds=settings.brake_pause,
+            ),
+            units=self._memory.units,
+            pods=self._memory.pods,
+            tell=self.teller.warn,
+            warn=outside.warn,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+
+    def _executor(self) -> Executor:
+        outside, caches = self._outside, self._caches
+        tools = Tools(
+            kube=outside.kube,
+            slurm=outside.slurm,
+            units=self._memory.units,
+            teller=self.teller,
+            owner=outside.owner,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+        edits = EditPace(
+            self.teller,
+            version=lambda: caches.rulebook.version,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+        release = Release(tools, self.canceller, census=self.census, doubt_pods=caches.doubt_pods)
+        gpu_sharing = GpuSharing(outside.settings.gpu_node_sharing, kinds=caches.kinds)
+        return Executor(
+            tools,
+            submitter=self._submitter(tools, gpu_sharing, edits=edits, release=release),
+            updater=Updater(
+                tools,
+                trial=Trial(outside.slurm, owner=outside.owner, modes=self.modes),
+                forms=Forms(self.modes, gpu_sharing, kinds=caches.kinds),
+                edits=edits,
+                release=release,
+            ),
+            binder=Binder(tools, claim=self.look.claim),
+            release=release,
+            learner=Learner(tools, nodes=caches.nodes, census=self.census, loads=self.loads),
+            evictor=self._evictor(),
+        )
+
+    def _submitter(
+        self, tools: Tools, gpu_sharing: GpuSharing, *, edits: EditPace, release: Release
+    ) -> Submitter:
+        sender = Sender(
+            tools.slurm,
+            owner=tools.owner,
+            modes=self.modes,
+            gpu_sharing=gpu_sharing,
+            environment=self._job_environment,
+        )
+        return Submitter(
+            tools,
+            sender,
+            submits=self.submits,
+            edits=edits,
+            release=release,
+            watch=self.watch,
+            census=self.census,
+        )
+
+    def _evictor(self) -> Evictor:
+        outside, settings = self._outside, self._outside.settings
+        asks_budgets = settings.eviction_policy == "budget"
+        return Evictor(
+            outside.kube,
+            brake=self.brake,
+            budget_seconds=settings.eviction_budget_timeout if asks_budgets else 0.0,
+            tell=self.teller.event,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )

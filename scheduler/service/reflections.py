@@ -1,0 +1,162 @@
+"""The caches of a process: the watches that fill them, and what is done when they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+from scheduler.facts.caches import Caches
+from scheduler.kube.identity import may_read_nodes, may_read_pods, may_read_volumes
+from scheduler.kube.neighbours import Neighbour
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.session import KubeSession
+from scheduler.kube.slim import slimmed
+from scheduler.kube.store import Store
+from scheduler.kube.wire import (
+    IDENTIFIED,
+    PODS,
+    Claim,
+    Identified,
+    Node,
+    PersistentVolume,
+    Pod,
+)
+from scheduler.nodes.neighbour_parts import NeighbourParts
+from scheduler.nodes.parts import NodeParts
+from scheduler.policy.rulebook import Rulebook
+from scheduler.policy.rules import Policy
+from scheduler.policy.watch import PolicyWatch
+from scheduler.service.memory import Memory
+from scheduler.service.outside import Outside
+
+AnyReflector = (
+    Reflector[Pod]
+    | Reflector[Node]
+    | Reflector[Identified]
+    | Reflector[Neighbour]
+    | Reflector[Claim]
+    | Reflector[PersistentVolume]
+)
+
+
+class Reflections:
+    """All of them. Raises SettingsError for a map file that cannot be read."""
+
+    def __init__(
+        self, outside: Outside, memory: Memory, session: KubeSession, *, policy: Policy
+    ) -> None:
+        self._outside = outside
+        self._memory = memory
+        self._session = session
+        self._pods = tuple(self._of_pods())
+        self.nodes = self._node_parts()
+        self.neighbours = self._neighbour_parts()
+        namespaces = Store[Identified]()
+        rulebook = Rulebook(prefixes=memory.rules.prefixes, policy=policy, namespaces=namespaces)
+        self.policy = self._policy_watch(rulebook, namespaces)
+        self.caches = Caches(
+            pods=memory.pods,
+            nodes=self.nodes.nodes,
+            kinds=self.nodes.kinds,
+            surroundings=self.neighbours.surroundings,
+            volumes=self.neighbours.volumes,
+            rulebook=rulebook,
+            doubt_pods=self._doubt_pods,
+            mapped=self._mapped,
+        )
+
+    @property
+    def all(self) -> tuple[AnyReflector, ...]:
+        """All that must have listed before anything is decided."""
+        return (
+            *self._pods,
+            *self.nodes.reflectors,
+            *self.neighbours.reflectors,
+            *self.policy.needed(),
+        )
+
+    async def synced(self) -> None:
+        """Return when all of them have listed."""
+        for reflector in self.all:
+            await reflector.synced.wait()
+
+    async def run_pods(self) -> None:
+        """Watch our pods, for ever; end it by cancelling."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._pods:
+                group.create_task(reflector.run(), name="reflector")
+
+    async def _mapped(self) -> None:
+        await self.synced()
+        await self.nodes.settled()
+
+    def _doubt_pods(self) -> None:
+        for reflector in self._pods:
+            reflector.doubt()
+
+    def _of_pods(self) -> Iterator[Reflector[Pod]]:
+        """One for each namespace in scope, or one for all."""
+        settings = self._outside.settings
+        paths = [f"/api/v1/namespaces/{name}/pods" for name in settings.watch_namespace]
+        for path in paths or ["/api/v1/pods"]:
+            yield Reflector(
+                self._session,
+                path,
+                decode=slimmed(PODS, prefixes=self._memory.rules.prefixes),
+                store=self._memory.pods.new(),
+                on_change=self._memory.news.pod_changed,
+                name="pods",
+                metrics=self._outside.metrics,
+                query={"fieldSelector": f"spec.schedulerName={settings.scheduler_name}"},
+            )
+
+    def _node_parts(self) -> NodeParts:
+        outside = self._outside
+        return NodeParts(
+            outside.settings,
+            self._session,
+            outside.slurm,
+            may_read=partial(may_read_nodes, outside.settings, outside.kube),
+            metrics=outside.metrics,
+            clock=outside.clock,
+            on_change=self._nodes_changed,
+        )
+
+    def _nodes_changed(self) -> None:
+        self._memory.news.nodes_changed(self.nodes.nodes.gpu_types)
+
+    def _neighbour_parts(self) -> NeighbourParts:
+        outside, memory = self._outside, self._memory
+        return NeighbourParts(
+            outside.settings,
+            self._session,
+            may_read=partial(may_read_pods, outside.settings, outside.kube),
+            may_read_volumes=partial(may_read_volumes, outside.settings, outside.kube),
+            nodes=self.nodes,
+            own=memory.pods,
+            binding=memory.units.binding,
+            on_change=memory.news.room_changed,
+            on_volumes=memory.news.volumes_changed,
+            on_ready=memory.news.compared,
+            metrics=outside.metrics,
+            clock=outside.clock,
+        )
+
+    def _policy_watch(self, rulebook: Rulebook, namespaces: Store[Identified]) -> PolicyWatch:
+        reflector = Reflector(
+            self._session,
+            "/api/v1/namespaces",
+            decode=IDENTIFIED,
+            store=namespaces,
+            on_change=self._memory.news.namespace_changed,
+            name="namespaces",
+            metrics=self._outside.metrics,
+        )
+        return PolicyWatch(
+            self._outside.settings.policy_file,
+            rulebook=rulebook,
+            namespaces=reflector,
+            on_change=self._memory.news.policy_changed,
+            metrics=self._outside.metrics,
+        )

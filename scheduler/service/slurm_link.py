@@ -1,0 +1,66 @@
+"""The connection to Slurm, and what is wrong with it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from groundwork.retry import retry_policy
+from scheduler.config.settings import Settings
+from scheduler.kube.identity import token_name, token_of
+from scheduler.observe.metrics import Metrics
+from scheduler.observe.trouble import Trouble
+from scheduler.slurm.causes import SlurmCauses
+from slurmapi import Call, SlurmClient, SlurmError
+from slurmapi.jwt import Lifetime
+
+
+class SlurmLink:
+    """`permit` tells for how many seconds this process may still write."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        permit: Callable[[], float],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._metrics = metrics
+        self._token = token_of(settings)
+        self._answered = False
+        self._trouble = Trouble("slurm", clock=clock, metrics=metrics)
+        self._causes = SlurmCauses(
+            settings.slurm_api_base,
+            token=token_name(settings),
+            lifetime=self.lifetime,
+            answered=lambda: self._answered,
+        )
+        self.client = SlurmClient(
+            settings.slurm_api_base,
+            token=self._token,
+            connections=settings.slurm_connections,
+            retry=retry_policy(SlurmError, total_seconds=5.0),
+            cluster=settings.slurm_cluster,
+            observe=self._called,
+            permit=permit,
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why Slurm does not answer as it should, for people; empty while it does."""
+        return self._trouble.text
+
+    def lifetime(self) -> Lifetime:
+        """How long the token in use is good."""
+        return self._token.lifetime
+
+    def pulsed(self, error: SlurmError | None) -> None:
+        """A pulse has failed with this error, or has been answered."""
+        if error is None:
+            self._answered = True
+            self._trouble.over()
+        else:
+            self._trouble.saw(self._causes.of(error))
+
+    def _called(self, call: Call) -> None:
+        self._metrics.slurm_call(call.operation, call.outcome, call.seconds)
