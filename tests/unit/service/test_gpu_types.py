@@ -168,7 +168,7 @@ async def test_types_are_not_known_before_the_first_list_and_stay_known_after() 
     assert (types(world), world.changes) == ({"h100"}, 2)
     await world.list(slurm_node("n1", gres="gpu:a100:8"))
     assert (types(world), world.changes) == ({"h100", "a100"}, 3)
-    await world.list(slurm_node("n1", gres="gpu:a100:8", reason="a job came and went"))
+    await world.list(slurm_node("n1", gres="gpu:a100:8", gres_used="gpu:a100:1"))
     assert world.changes == 3
 
 
