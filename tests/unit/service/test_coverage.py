@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -277,3 +278,19 @@ async def test_suspended_pod_is_in_the_way_unless_the_site_keeps_it(slurm, kube,
     await new_job_starts(slurm, kube)
     assert is_bound(kube) == keeps
     await service.kill()
+
+
+@pytest.mark.parametrize("case", ["as it should be", "elsewhere", "anothers", "slurm is silent"])
+async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service, case):
+    await old_pod_runs(slurm, kube, service)
+    await new_job_starts(slurm, kube, seconds=1)
+    old, new = service.units.get(OLD), service.units.get(NEW)
+    old.job.asked_at = new.job.runs_from
+    if case == "elsewhere":
+        old.job.record = replace(old.job.record, nodes=("n2",))
+    elif case == "anothers":
+        old.job.record = replace(old.job.record, admin_comment="")
+    elif case == "slurm is silent":
+        service.units.silent = True
+    in_way = service.coverage.in_way(new, ["n1"])
+    assert (in_way is None) == (case == "as it should be")

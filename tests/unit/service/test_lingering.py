@@ -18,7 +18,7 @@ from scheduler.kube.wire import (
     StateRunning,
     StateTerminated,
 )
-from scheduler.state.lingering import KUBELET_SECONDS, remains_of
+from scheduler.state.lingering import KUBELET_SECONDS, is_dead, remains_of
 from slurmapi import SlurmUnreachable
 from tests.unit.service.tiny_service import Service
 
@@ -152,3 +152,18 @@ def test_sidecar_that_still_runs_keeps_the_node(sidecar_runs: bool) -> None:
         ),
     )
     assert (remains_of(pod) is not None) == sidecar_runs
+
+
+def test_one_of_two_containers_that_has_ended_frees_no_node() -> None:
+    ended = ContainerStatus("main", ContainerState(terminated=StateTerminated(exit_code=0)))
+    other = ContainerStatus("other", ContainerState(running=StateRunning()))
+    pod = Pod(
+        ObjectMeta(name="train", uid=UID),
+        PodSpec(node_name="n1", containers=(Container(name="main"), Container(name="other"))),
+        PodStatus(phase="Running", container_statuses=(ended, other)),
+    )
+    assert remains_of(pod) is not None
+
+
+def test_nothing_runs_on_a_node_that_was_deleted() -> None:
+    assert is_dead(None)

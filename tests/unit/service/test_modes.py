@@ -10,7 +10,7 @@ import pytest
 from annotations import PREFIX, JobRequest
 from scheduler.core.actions import Submit
 from scheduler.execute.modes import Setting
-from scheduler.hooks.heartbeat import HEARD_SECONDS
+from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
 from scheduler.state.units import Unit
 from slurmapi import KNOWN_VERSIONS, JobSubmission, SlurmInvalid
 from tests.unit.core.things import REQUEST
@@ -179,3 +179,13 @@ async def test_external_jobs_without_a_guard_are_counted_by_the_nodes_they_may_g
         other = Service(slurm, kube, mode=setting)
         await other.slurm_nodes.learn(())
         assert other.modes.unguarded() == 0
+
+
+def test_guard_that_nobody_answers_is_none() -> None:
+    """The prolog is there, and the hooks API is off."""
+    path = "/etc/slurm/slurm-pod-scheduler/prolog-slurmctld.sh"
+    found = {
+        listens: Heartbeat(listens=listens, prolog=lambda: path, clock=lambda: 0.0).installed
+        for listens in (True, False)
+    }
+    assert found == {True: f"PrologSlurmctld is {path}", False: ""}
