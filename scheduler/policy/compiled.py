@@ -31,7 +31,7 @@ _MOST_GUESSES = 10
 
 
 def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
-    """The policy, and what is wrong with it, a line each; with faults the policy is of no use."""
+    """The policy, and its faults, a line each. A policy with faults must not be used."""
     faults: list[str] = []
     rules = tuple(_rule(it, faults) for it in document.rules)
     names = Counter(rule.name for rule in rules)
@@ -68,7 +68,8 @@ def _section(
     for name, given in said.items():
         definition = BY_KEY.get(name)
         if definition is None:
-            # A guess takes a millisecond, and only the first faults are told.
+            # Looking for a similar name takes a millisecond, and only the first faults are
+            # reported.
             near = nearest(name, BY_KEY) if len(faults) < _MOST_GUESSES else ""
             faults.append(f"{where}: {name!r}: expected the name of an annotation{near}")
         elif definition.field in found:

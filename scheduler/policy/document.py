@@ -44,7 +44,7 @@ class Expression(_Shape):
 
 
 class LabelSelector(_Shape):
-    """All of it must hold, as in Kubernetes."""
+    """A label selector, all of which must hold, as in Kubernetes."""
 
     match_labels: dict[str, str] = Field({}, alias="matchLabels")
     match_expressions: Annotated[tuple[Expression, ...], Field(strict=False)] = Field(
@@ -59,7 +59,7 @@ class LabelSelector(_Shape):
 
 
 class RuleDocument(_Shape):
-    """One rule: which pods it is about, and what it says of their annotations, by name."""
+    """One rule: which pods it applies to, and what it says about their annotations, by name."""
 
     name: str
     namespaces: Patterns | None = None
@@ -76,7 +76,7 @@ class RuleDocument(_Shape):
     @field_validator("name")
     @classmethod
     def _is_a_label(cls, value: str) -> str:
-        """It becomes the value of a metric's label, and stands in messages."""
+        """The name becomes the value of a metric's label, and is part of messages."""
         if not _NAME.fullmatch(value):
             raise ValueError("expected a name of at most 63 letters, digits, '-', '_' and '.'")
         return value

@@ -1,4 +1,4 @@
-"""Reads a policy file; all that is wrong with it is told at once, in lines for people."""
+"""Reads a policy file, and reports all of its faults at once, in lines for people."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from scheduler.policy.rules import Policy, Subject
 
 MOST_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
 MOST_RULES: Final = 5000
-"""One for each namespace of a large cluster; the first pod of each is compared with all of them."""
+"""The most rules of a file: one for each namespace of a large cluster. The first pod of each
+namespace is compared with all of them.
+"""
 MOST_FAULTS: Final = 10
-"""What is wrong with a file is told in lines of bounded length; who mends those sees the next."""
+"""How many faults of a file are reported; whoever corrects these sees the next."""
 _FAULT_BYTES: Final = 180
-# Keys that the file may have, for proposals.
+# Keys that the file may have, to propose one for a misspelt key.
 _KEYS: Final = tuple(
     dict.fromkeys(
         field.alias or name
@@ -44,7 +46,9 @@ def read(path: Path) -> Policy:
 
 
 def changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes] | None:
-    """As read_if_changed, whatever links lead to the file. Blocks; raises PolicyError."""
+    """The content of the file, as from read_if_changed, through any links. Blocks; raises
+    PolicyError.
+    """
     try:
         found = read_if_changed(path, known, most_bytes=MOST_BYTES)
     except OSError as error:
@@ -55,7 +59,7 @@ def changed(path: Path, known: Signature | None) -> tuple[Signature | None, byte
 
 
 def understood(path: Path, found: bytes) -> Policy:
-    """The policy that is written there. Raises PolicyError."""
+    """The policy in that text. Raises PolicyError."""
     try:
         return _understood(path, _parsed(path, found))
     except (ValueError, RecursionError) as error:  # a number or a nesting beyond all measure

@@ -1,4 +1,4 @@
-"""The policy in force, and the labels of Namespaces that its rules may ask for."""
+"""Holds the policy in force, and the labels of Namespaces that its rules may ask for."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Rulebook:
     def _use(self, policy: Policy) -> None:
         self.policy = policy
         self._reads_labels = policy.reads_labels
-        # Pods of one namespace and PriorityClass are alike to the rules.
+        # Pods of one namespace and PriorityClass are the same to the rules.
         self._rulings = lru_cache(maxsize=_KINDS)(_ruling(policy))
 
     @property
     def version(self) -> int:
-        """Another one with each policy that is taken."""
+        """The version of the policy, which changes with each policy that is taken."""
         return self._version
 
     def knows(self, namespace: str) -> bool:
@@ -52,7 +52,7 @@ class Rulebook:
         return not self._reads_labels or self._namespaces.by_name(namespace) is not None
 
     def edition(self, namespace: str) -> Hashable:
-        """Equal for as long as a pod there, unchanged itself, is judged the same."""
+        """A value that stays equal as long as an unchanged pod there is judged the same."""
         return self._version, tuple(sorted(self._labels(namespace).items()))
 
     def judge(self, pod: Pod) -> Verdict | Problem:

@@ -23,9 +23,8 @@ _GLOB: Final = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a rule may know of a pod: nothing that its author chooses freely.
-
-    `labels` are the Namespace's; a PriorityClass is for an administrator to make and to ration.
+    """What a rule may know about a pod: nothing that its author chooses freely. `labels` are those
+    of the Namespace. PriorityClasses are created and rationed by administrators.
     """
 
     namespace: str
@@ -42,7 +41,9 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """As Kubernetes has it: NotIn holds too where there is no such label."""
+        """Whether the labels meet the condition. As in Kubernetes, NotIn is also met if there is no
+        such label.
+        """
         found = labels.get(self.key)
         there = found is not None and (not self.values or found in self.values)
         return there == self.wanted
@@ -65,7 +66,7 @@ class Range:
     most: Value | None
 
     def accepts(self, value: Value) -> bool:
-        """Whether the number lies within; what is no number does not."""
+        """Whether the value is a number within the bounds."""
         number = value.read
         if not isinstance(number, int):
             return False
@@ -84,13 +85,15 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Values, and globs for text. Of a list joined by commas every part must be accepted."""
+    """Allowed values, and globs for text. If the value is a list joined by commas, each part must
+    be allowed.
+    """
 
     values: tuple[Value, ...]
     globs: tuple[str, ...] = ()
 
     def accepts(self, value: Value) -> bool:
-        """Whether it is one of them, in meaning or in writing."""
+        """Whether the value is one of them, in its meaning or as it is written."""
         if any(value.read == it.read for it in self.values):
             return True
         words = {it.text for it in self.values}
@@ -125,7 +128,7 @@ class Rule:
     """Requirements of the pod's spec that need not be honoured where they cannot be."""
 
     def about(self, subject: Subject) -> bool:
-        """Whether it speaks of that pod. Without a PriorityClass only "" matches."""
+        """Whether the rule applies to that pod. A pod without a PriorityClass only matches ""."""
         name = subject.priority_class
         return (
             (self.namespaces is None or _matches(subject.namespace, self.namespaces))
@@ -139,8 +142,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the rules about one kind of pods come to: for each field, the first rule that says
-    something of it, and what. So many rules cost a pod no more than one.
+    """The rules about one kind of pods, combined: for each field, the first rule that says
+    something about it. So many rules cost a pod no more than one.
     """
 
     defaults: Mapping[str, tuple[Rule, Value]]
@@ -162,11 +165,11 @@ class Policy:
         return any(rule.requirements for rule in self.rules)
 
     def about(self, subject: Subject) -> tuple[Rule, ...]:
-        """The rules that speak of that pod."""
+        """The rules that apply to that pod."""
         return tuple(rule for rule in self.rules if rule.about(subject))
 
     def ruling(self, subject: Subject) -> Ruling:
-        """What they say together."""
+        """The combination of these rules."""
         rules = self.about(subject)
         return Ruling(
             defaults=_firsts((rule, rule.defaults) for rule in rules),
@@ -189,7 +192,7 @@ def _firsts(said: Iterable[tuple[Rule, Mapping[str, T]]]) -> dict[str, tuple[Rul
 
 
 def is_glob(text: str) -> bool:
-    """Whether the text stands for more than itself."""
+    """Whether the text is a pattern that stands for other texts too."""
     return not _GLOB.isdisjoint(text)
 
 
@@ -199,7 +202,7 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
     )
 
 
-# As many as a file can hold: to compile one takes longer than to ask it a hundred times.
+# As many as a file can hold: compiling one takes longer than using it a hundred times.
 @lru_cache(maxsize=2**16)
 def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile(translate(glob))

@@ -20,9 +20,9 @@ from scheduler.policy.rules import Allowed, Policy, Range, Rule, Ruling, Subject
 _USER: Final = "user_id"
 _GROUP: Final = "group_id"
 _ROOT: Final = 0
-# Without one Slurm takes the partition's default, which may be no limit at all.
+# Without a time limit Slurm takes the partition's default, which may be no limit at all.
 _UNSET_IS_LONGEST: Final = frozenset({"time_limit_minutes"})
-# The table's order, but that a group is judged when the user is known.
+# The order of the table of annotations, but a group is judged after the user, which must be known.
 _FIELDS: Final = tuple(
     sorted(dict.fromkeys(it.field for it in DEFINITIONS), key=lambda field: field == _GROUP)
 )
@@ -30,14 +30,16 @@ _FIELDS: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Problem):
-    """A value that the rule of that name does not allow."""
+    """A value that the rule with that name does not allow."""
 
     rule: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`annotations` are the effective ones, and of use only where there are no problems."""
+    """What a policy says about a pod. `annotations` are the effective ones, and may only be used if
+    there are no problems.
+    """
 
     annotations: Mapping[str, str]
     problems: tuple[Refusal, ...] = ()
@@ -55,7 +57,7 @@ def judge(
 
 
 def judged(ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence[str]) -> Verdict:
-    """The verdict by what the rules about this kind of pods come to."""
+    """The verdict by the combined rules about this kind of pods."""
     case = _Case(ruling, annotations, prefixes)
     for field in _FIELDS:
         case.settle(field)
@@ -63,7 +65,7 @@ def judged(ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence
 
 
 class _Case:
-    """One pod before the rules that speak of it."""
+    """One pod, and the rules that apply to it."""
 
     def __init__(
         self, ruling: Ruling, annotations: Mapping[str, str], prefixes: Sequence[str]
@@ -104,7 +106,7 @@ class _Case:
             self._forced_user = rule
 
     def _take_away(self, rule: Rule, asked: Mapping[str, Value]) -> None:
-        """The group goes with the user, unless a rule speaks of groups."""
+        """The group belongs to the user, unless a rule says something about groups."""
         for key, own in asked.items():
             del self.annotations[key]
             self._remark(f"sets the user, and {key} with it", own, rule)
@@ -130,7 +132,9 @@ class _Case:
             self._refuse(key, own.text, allowed.text, rule)
 
     def _fill(self, field: str, allowed: tuple[Rule, Allowed] | None) -> None:
-        """The pod says nothing: a default, or what Slurm will make of that."""
+        """The field of a pod that says nothing about it: a default of the policy, or what Slurm
+        makes of that.
+        """
         default = self._ruling.defaults.get(field)
         if default is not None:
             self._set(default[1])
@@ -142,7 +146,9 @@ class _Case:
         self._require(field, allowed)
 
     def _check_unset(self, field: str, rule: Rule, allowed: Allowed) -> None:
-        """Without a user a job is root's, without a group the user's number is the group's."""
+        """Refuse a missing value if what Slurm uses instead is not allowed: a job without a user
+        belongs to root, and a job without a group gets the group whose number is the user's.
+        """
         name = next(it.key for it in DEFINITIONS if it.field == field)
         text = self._settled.get(_USER, str(_ROOT)) if field == _GROUP else str(_ROOT)
         value = _read(name, text)
@@ -176,7 +182,7 @@ _UNREADABLE: Final = object()
 
 
 def _asked(annotations: Mapping[str, str], prefixes: Sequence[str]) -> dict[str, dict[str, Value]]:
-    """What the pod asks for: by field, the keys and values under our prefixes."""
+    """What the pod asks for: keys and values under the scheduler's prefixes, by field."""
     found: dict[str, dict[str, Value]] = {}
     for prefix in dict.fromkeys(prefixes):
         for key, text in annotations.items():

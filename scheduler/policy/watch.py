@@ -1,7 +1,7 @@
-"""Keeps the rulebook in step with the policy file; a broken version is refused, the last one kept.
+"""Keeps the rulebook in step with the policy file.
 
-The file is looked at every few seconds rather than watched: a ConfigMap changes by swapping links,
-which looks different on every file system.
+If a new version is broken, the last good one stays in force. The file is read every few seconds and
+not watched: a ConfigMap changes by swapping links, which looks different on every file system.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _MOST_NAMED: Final = 20
 
 
 class PolicyWatch:
-    """Reads the file again and again, and has `on_change` called when other rules are in force.
-
-    Rules that select by labels come into force once all Namespaces are listed; `namespaces` runs
-    from then on. Without a path there is nothing to do.
+    """Reads the file again and again, and calls `on_change` when other rules are in force. Rules
+    that select by labels come into force when all Namespaces are listed; `namespaces` runs from
+    then on. Without a path there is nothing to do.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class PolicyWatch:
         return (self._namespaces,) if self._rulebook.policy.reads_labels else ()
 
     async def look(self, path: Path) -> None:
-        """Read the file once, and take what can be taken."""
+        """Read the file once, and put its rules in force if that is possible."""
         found = await asyncio.to_thread(_changed, path, self._signature)
         if found is not None:
             self._signature, seen = found
@@ -87,7 +86,7 @@ class PolicyWatch:
         try:
             if isinstance(seen, str):
                 raise file.PolicyError(seen)  # noqa: TRY301 - said by a thread
-            # A large file takes seconds, in which pods are to be served.
+            # Reading a large file takes seconds, in which pods must be served.
             policy = await asyncio.to_thread(file.understood, path, seen)
         except file.PolicyError as error:
             self._next = None
@@ -126,7 +125,9 @@ class PolicyWatch:
 
 
 def _changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes | str] | None:
-    """What the file holds, or why that is not known; None where it has not changed. Blocks."""
+    """The policy in the file, or the reason why it is not known; None if the file has not changed.
+    Blocks.
+    """
     try:
         return file.changed(path, known)
     except file.PolicyError as error:
