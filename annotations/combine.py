@@ -1,4 +1,4 @@
-"""What the parts of a request have to do with each other, once each is right by itself."""
+"""Checks how the parts of a request go together, once each of them is right."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def combined(
 
 
 def _minutes(seconds: int | None) -> int | None:
-    """Slurm's minutes, rounded up; the API server accepts no less than a second."""
+    """The time in Slurm's minutes, rounded up; the API server accepts no less than a second."""
     return None if seconds is None else max(1, divide_up(seconds, 60))
 
 
@@ -77,7 +77,9 @@ def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[
 
 
 def _devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, int]:
-    """By gres, as "gpu" or "gpu:h100"; what was named explicitly replaces what was counted."""
+    """The number by gres, such as "gpu" or "gpu:h100". What the pod named explicitly replaces what
+    was counted.
+    """
     explicit = _named(fields)
     named = set(map(_base, explicit))
     counted = {gres: n for gres, n in resources.devices.items() if _base(gres) not in named}

@@ -19,11 +19,11 @@ _AFFINITY = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExe
 _BETWEEN_WORDS = re.compile(r"[^a-z0-9.]+")
 
 Types = frozenset[str] | None
-"""What will do; None where anything does."""
+"""The types that will do; None if any will."""
 
 
 class UnknownTypeError(Exception):
-    """Nothing that the pod would take has a gres type."""
+    """None of the types that the pod would accept has a gres type."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.text)
@@ -45,7 +45,9 @@ class _Reader:
         return _all_of([*selected, self._of_terms(pod.node_affinity or ())])
 
     def _of_terms(self, terms: Iterable[tuple[Requirement, ...]]) -> Types:
-        """One term is enough, so one that says nothing of types allows all."""
+        """The types that the terms allow. One matching term is enough, so a term without types
+        allows all types.
+        """
         return _any_of([_all_of(self._of_term(term)) for term in terms])
 
     def _of_term(self, term: Iterable[Requirement]) -> Iterator[Types]:
@@ -54,8 +56,8 @@ class _Reader:
                 yield self._named(f"{_AFFINITY}[{it.key}]", it.values)
 
     def _named(self, field: str, values: Iterable[str]) -> Types:
-        """The types of those values; where the site has a map, values without one are passed over
-        beside others.
+        """The gres types of these values. If the site has a map, values without an entry are
+        ignored when other values have one.
         """
         values = tuple(values)
         types = [self._type(value) for value in values]
@@ -83,9 +85,8 @@ class _Reader:
 
 
 def gpu_type(pod: PodSpec, rules: Rules) -> str | None:
-    """The one gres type that will do; None where any does, or one of several.
-
-    Slurm cannot be asked for "this type or that". Raises UnknownTypeError.
+    """The one gres type that will do; None if any type will, or if several will, because Slurm
+    cannot be asked for "this type or that". Raises UnknownTypeError.
     """
     types = _Reader(rules).types(pod)
     if types is None or len(types) > 1 or not (types or rules.gpu_types):

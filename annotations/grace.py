@@ -10,7 +10,7 @@ _FIELD = "spec.terminationGracePeriodSeconds"
 
 
 def longest_grace(rules: Rules) -> int:
-    """The longest grace that a strict rule accepts; below 1 where it accepts none."""
+    """The longest grace period that a strict rule accepts; below 1 if it accepts none."""
     return rules.kill_wait_seconds - rules.termination_offset_seconds - 1
 
 

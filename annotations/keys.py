@@ -299,12 +299,12 @@ BY_KEY = {definition.key: definition for definition in DEFINITIONS}
 
 
 def supported() -> str:
-    """The names that are understood, for messages."""
+    """The known names, for messages."""
     return ", ".join(sorted(BY_KEY))
 
 
 def remedy(name: str) -> str:
-    """What to write instead of a name that nobody knows."""
+    """What to write instead of an unknown name."""
     for near in get_close_matches(name, BY_KEY, n=1):
         return f"a known annotation: did you mean {near!r}?"
     return f"a known annotation: one of {supported()}"

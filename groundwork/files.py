@@ -1,4 +1,4 @@
-"""Files that somebody renews: what they hold, read again when that may have changed."""
+"""Reads files that somebody renews, again when they may have changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-# Two changes of one moment look the same: what was written just now may be only the first of them.
+# Two changes at the same moment look the same: the file that was just read may have only the first
+# of them.
 _RACY_SECONDS: Final = 2.0
 
 Signature = tuple[int, int, int]
@@ -15,7 +16,9 @@ Signature = tuple[int, int, int]
 
 
 def signature_of(stat: os.stat_result) -> Signature | None:
-    """None for a file that has changed too lately to be told from the next change."""
+    """The signature of a file; None if it changed so recently that the next change could look the
+    same.
+    """
     if abs(time.time() - stat.st_mtime) < _RACY_SECONDS:
         return None
     return stat.st_mtime_ns, stat.st_ino, stat.st_size
@@ -24,8 +27,8 @@ def signature_of(stat: os.stat_result) -> Signature | None:
 def read_if_changed(
     path: Path, known: Signature | None, *, most_bytes: int
 ) -> tuple[Signature | None, bytes] | None:
-    """What the file holds, up to a byte more than `most_bytes`, with its signature; None where that
-    is the one `known`. Blocks; raises OSError.
+    """The file's signature and its content, up to a byte more than `most_bytes`; None if the
+    signature is `known`. Blocks; raises OSError.
     """
     with path.open("rb") as file:
         signature = signature_of(os.fstat(file.fileno()))

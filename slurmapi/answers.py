@@ -1,4 +1,4 @@
-"""What each call's answer holds, as far as we read it, and its meaning in `model` data."""
+"""What the answer to each call holds, as far as it is read, translated into the data of `model`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from slurmapi.errors import SlurmError, SlurmGarbled, refusal
 from slurmapi.model import BaseState, Job, JobState, Node, Partition, Ping, SlurmConfig
 from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, time_of
 
-# A job without a limit that the backfill scheduler starts shows a limit of 365 days (seen on
-# 26.05.5, not each time), and an end to match.
+# If the backfill scheduler starts a job without a limit, the job sometimes shows a limit of 365
+# days (seen on 26.05.5) and an end to match.
 _BACKFILL_YEAR: Final = 365 * 24 * 60
 _LEADING_ID: Final = re.compile(r"(?P<id>[0-9]{1,10})(?P<rest>[_+.].*)?")
 
@@ -24,7 +24,7 @@ class _SubmitResult(msgspec.Struct, frozen=True):
 
 
 class SubmitAnswer(Answer, frozen=True):
-    """Of `POST job/submit`; v0.0.40 and v0.0.41 repeat the id in `result`."""
+    """The answer to `POST job/submit`; v0.0.40 and v0.0.41 repeat the id in `result`."""
 
     of_write: ClassVar[bool] = True
 
@@ -34,13 +34,13 @@ class SubmitAnswer(Answer, frozen=True):
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The warnings, and what a site's job_submit plugin has to say."""
+        """The warnings, and the message of a site's job_submit plugin."""
         user_message = self.job_submit_user_msg
         return (*self.remarks, user_message[:MAX_SHOWN]) if user_message else self.remarks
 
     def explained(self, error: ApiError) -> str:
-        """With what the plugin has to say: slurmrestd 24.11 and 26.05 leave its words about a
-        refused job out (measured), but there is a field for them.
+        """The errors, with the message of the plugin. slurmrestd 24.11 and 26.05 leave out what it
+        says about a refused job (measured), but there is a field for it.
         """
         words = (self.job_submit_user_msg or "")[:MAX_SHOWN]
         return f"{error.text}: {words}" if words else error.text
@@ -83,13 +83,13 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 
 class JobsAnswer(Answer, frozen=True):
-    """Of `GET job/{id}`."""
+    """The answer to `GET job/{id}`."""
 
     jobs: list[JobRecord] | None = None
     last_update: Number = None
 
     def job(self, job_id: int) -> Job:
-        """The one record of that id; raises SlurmGarbled when it is not there."""
+        """The record of that id; raises SlurmGarbled if it is missing."""
         for record in self.jobs or ():
             if integer(record.job_id) == job_id:
                 return _job(record, job_id, told_at=time_of(self.last_update))
@@ -97,7 +97,7 @@ class JobsAnswer(Answer, frozen=True):
 
 
 class RecordsAnswer(Answer, frozen=True):
-    """Of `GET job/{id}`, where `JobsAnswer` cannot read it: are there records at all?"""
+    """The answer to `GET job/{id}` that `JobsAnswer` cannot read: does it have records at all?"""
 
     jobs: list[dict[str, Any]] | None = None
 
@@ -109,17 +109,15 @@ class _StateRecord(msgspec.Struct, frozen=True):
 
 
 class StatesAnswer(Answer, frozen=True):
-    """Of `GET jobs/state/`."""
+    """The answer to `GET jobs/state/`."""
 
     jobs: list[_StateRecord] | None = None
 
     def states(self) -> dict[int, JobState]:
-        """State by job id; raises SlurmGarbled when there is no list, since that is not an empty
-        one.
-
-        An id written as part of an array or of a heterogeneous job ("12_3", "12+1") counts for
-        its leading job, unless that one is listed by itself: no job that was mentioned may look
-        absent.
+        """State by job id. Raises SlurmGarbled if there is no list, because that is not an empty
+        list. An id that is written as part of an array or of a heterogeneous job ("12_3", "12+1")
+        counts for its leading job, unless that one is listed itself: no job that was mentioned may
+        seem to be absent.
         """
         if self.jobs is None:
             raise SlurmGarbled("the answer about job states holds no list of jobs")
@@ -141,7 +139,7 @@ class _KillRecord(msgspec.Struct, frozen=True):
 
 
 class KillAnswer(Answer, frozen=True):
-    """Of `DELETE jobs/`: one entry for each job that was named, with HTTP 200 whatever became of
+    """The answer to `DELETE jobs/`: one entry for each named job, with HTTP 200 whatever became of
     it.
     """
 
@@ -159,7 +157,7 @@ class _UpdateResult(msgspec.Struct, frozen=True):
 
 
 class UpdateAnswer(Answer, frozen=True):
-    """Of `POST job/{id}`."""
+    """The answer to `POST job/{id}`."""
 
     of_write: ClassVar[bool] = True
 
@@ -183,7 +181,7 @@ class _PingRecord(msgspec.Struct, frozen=True):
 
 
 class PingAnswer(Answer, frozen=True):
-    """Of `GET ping/`: one entry for each controller; v0.0.40 has `pinged` only."""
+    """The answer to `GET ping/`: one entry for each controller; v0.0.40 has only `pinged`."""
 
     pings: list[_PingRecord] | None = None
 
@@ -210,7 +208,7 @@ class _ConfMeta(msgspec.Struct, frozen=True):
 
 
 class ConfAnswer(Answer, frozen=True):
-    """Of `GET conf` (v0.0.45)."""
+    """The answer to `GET conf` (v0.0.45)."""
 
     slurm_conf: _ConfRecord | None = None
     slurm_conf_meta: _ConfMeta | None = None
@@ -247,7 +245,7 @@ class _NodeRecord(msgspec.Struct, frozen=True):
 
 
 class NodesAnswer(Answer, frozen=True):
-    """Of `GET nodes/`."""
+    """The answer to `GET nodes/`."""
 
     nodes: list[_NodeRecord] | None = None
 
@@ -264,7 +262,7 @@ class _PartitionRecord(msgspec.Struct, frozen=True):
 
 
 class PartitionsAnswer(Answer, frozen=True):
-    """Of `GET partitions/`."""
+    """The answer to `GET partitions/`."""
 
     partitions: list[_PartitionRecord] | None = None
 

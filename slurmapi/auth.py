@@ -23,11 +23,11 @@ _SCONTROL_PREFIX: Final = "SLURM_JWT="
 
 
 class TokenSource(Protocol):
-    """Gives the JWT for `X-SLURM-USER-TOKEN`."""
+    """The source of the JWT for `X-SLURM-USER-TOKEN`."""
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long the token that was given last is good for."""
+        """The lifetime of the token that was returned last."""
         ...
 
     async def token(self) -> str:
@@ -35,7 +35,7 @@ class TokenSource(Protocol):
         ...
 
     def invalidate(self) -> None:
-        """The token was refused: look again before giving it out."""
+        """Note that the token was refused, so that it is read again before it is used again."""
         ...
 
 
@@ -54,7 +54,7 @@ class StaticToken:
         return self._token
 
     def invalidate(self) -> None:
-        """Nothing to look at again."""
+        """Do nothing: there is no other token."""
 
 
 class FileToken:

@@ -52,18 +52,18 @@ T = TypeVar("T")
 _STATES_CHUNK: Final = 1000
 # 500 ids take 6 ms, 1000 take 68 ms (measured on 26.05.5).
 _CANCEL_CHUNK: Final = 500
-# So many bytes an answer may have; all others have the default. A job is some KiB, and the id of an
-# array gives those of all its tasks.
+# How many bytes an answer may have; other answers have the default. A job is some KiB, and a
+# request for the id of an array returns all its tasks.
 _MAX_JOB: Final = 8 * 1024 * 1024
 _MAX_STATE: Final = 1024
 _MAX_ALL_STATES: Final = 64 * 1024 * 1024
 # 2 KiB for each node (measured).
 _MAX_NODES: Final = 64 * 1024 * 1024
-# The year 2100: nothing has changed since then.
+# The year 2100: no record has changed since then, so the answer has none.
 _TO_COME: Final = 4_102_444_800
 _MAX_PARTITIONS: Final = 8 * 1024 * 1024
 _MAX_KILL: Final = 1024
-# A job that was made against our will is cancelled by the id in that answer, within this time.
+# A job that should not have been made is cancelled within this time, by the id in that answer.
 _MADE_SECONDS: Final = 2.0
 # Without slurmdbd, slurmctld answers updates of a partition or an account with whatever errno was
 # left over, EAGAIN or now and then EINTR: half of the former, three of four of the latter (measured
@@ -73,7 +73,7 @@ _UPDATE_TRIES: Final = 24
 _NOT_MODIFIED: Final = 304
 # Longer than this no read is repeated.
 _READ_SECONDS: Final = 5.0
-# What a cancelled job may answer with: done, unknown to Slurm, or ended before.
+# What Slurm may answer about a cancelled job: done, unknown to Slurm, or ended before.
 _GONE: Final = frozenset({0, 2017}) | ALREADY_ENDED
 
 
@@ -133,8 +133,8 @@ class SlurmClient:
         self._http.close()
 
     async def negotiate(self) -> ApiVersion:
-        """The newest version both sides speak; cached until the server stops to offer it, or for
-        five minutes where we know a newer one.
+        """The newest version that both sides speak. It is cached until the server stops to offer
+        it, or for five minutes if the client knows a newer one.
         """
         return await self._retry(self._session.version)
 
@@ -166,14 +166,15 @@ class SlurmClient:
         )
 
     async def node(self, name: str) -> Node | None:
-        """One node, or None where Slurm does not know it."""
+        """One node; None if Slurm does not know it."""
         return await self._get("node", f"node/{quote(name, safe='')}", partial(_node, name=name))
 
     async def counted_node(self, name: str) -> Node | None:
-        """As `node`, with what is allocated on it counted anew. slurmctld does that only where it
-        is asked about all nodes: of one it tells what was allocated when anybody last did so
-        (measured on 26.05.5 and 24.11.5). Those that change after a time to come are none, and that
-        answer takes it 2 ms.
+        """As `node`, but with a fresh count of what is allocated on it.
+
+        slurmctld counts only when it is asked about all nodes; about a single node it repeats what
+        the last count found (measured on 26.05.5 and 24.11.5). So the request asks for all nodes
+        that changed after a time in the future: there are none, and the answer takes 2 ms.
         """
         query = f"nodes/?update_time={_TO_COME}"
         await self._get("count_nodes", query, _unchanged, max_body=_MAX_NODES)
@@ -294,7 +295,9 @@ class SlurmClient:
         return self._identity.cluster
 
     async def _take_back(self, stranger: SlurmStranger) -> None:
-        """End a job that another Slurm has made for us, which came between two requests."""
+        """Cancel a job that another Slurm has made for this client, because it took the place of
+        the right one between two requests.
+        """
         if stranger.job_id is None:
             return
         failures = await self._cancel([stranger.job_id], send_by=_soon(), anywhere=True)
@@ -378,7 +381,9 @@ def _job(job_id: int, response: Response) -> Job:
 
 
 def _unchanged(response: Response) -> None:
-    """304 and no body, or nodes all the same."""
+    """Raises the error in an answer about changed nodes. Good answers are 304 without a body, and a
+    list of nodes.
+    """
     if response.status != _NOT_MODIFIED:
         wire.settled(response, wire.Answer)
 
@@ -411,7 +416,9 @@ def _submitted(response: Response) -> Submitted:
 
 
 def _final(error: SlurmError, warnings: tuple[str, ...]) -> SlurmError:
-    """What a half successful submit, its job cancelled, comes to: a no, unless Slurm was busy."""
+    """The error for a submit that made a job only in part, and whose job was cancelled: a refusal,
+    unless Slurm was busy.
+    """
     if not isinstance(error, SlurmRefused):
         return error
     return SlurmInvalid(
@@ -420,7 +427,9 @@ def _final(error: SlurmError, warnings: tuple[str, ...]) -> SlurmError:
 
 
 class _StaleErrno(SlurmRefused):
-    """An errno in answer to an update that is none of its own: the next try may succeed."""
+    """Slurm answered an update with an errno that has nothing to do with it, so the next try may
+    succeed.
+    """
 
 
 def _updated(response: Response) -> None:
@@ -458,7 +467,7 @@ def _link_lost(error: SlurmError) -> SlurmError:
 
 
 def _soon() -> float:
-    """Until when an id that an answer has just named is not given to another job."""
+    """Until when Slurm gives an id that an answer has just named to no other job."""
     return asyncio.get_running_loop().time() + _MADE_SECONDS
 
 

@@ -37,14 +37,14 @@ class SlurmError(Exception):
 
 
 class SlurmUnreachable(SlurmError):  # noqa: N818 - reads as what happened
-    """The request was never sent: repeating it can do nothing twice."""
+    """The request was never sent, so it can be repeated without doing anything twice."""
 
     retryable = True
     outcome = "unreachable"
 
 
 class SlurmFenced(SlurmError):  # noqa: N818 - reads as what happened
-    """A write that was not sent, since the caller had no permission to write then."""
+    """A write was not sent, because the caller had no permission to write at that time."""
 
     outcome = "fenced"
 
@@ -66,8 +66,8 @@ class SlurmInterrupted(SlurmError):  # noqa: N818 - reads as what happened
 
 
 class SlurmBusy(SlurmError):  # noqa: N818 - reads as what happened
-    """Slurm cannot do it now: controller down or overloaded, a limit reached that other jobs'
-    ends lift.
+    """Slurm cannot do this now: the controller is down or overloaded, or a limit is reached that
+    other jobs' ends lift.
     """
 
     retryable = True
@@ -156,7 +156,7 @@ class SlurmNoToken(SlurmDenied):
 
     @property
     def authentication(self) -> bool:
-        """Another token helps."""
+        """True: another token helps."""
         return True
 
 
@@ -211,7 +211,7 @@ _LINK = (
 # 1000, 1800, 5004): there -1 is a job_submit plugin that refuses this job (measured on 26.05.5 and
 # 24.11.5).
 _UNSPECIFIED = -1
-# What keeps every job out: MaxJobCount, a standby controller, submissions disabled, no slurmdbd.
+# What keeps out every job: MaxJobCount, a standby controller, submissions disabled, no slurmdbd.
 _LATER = frozenset({2007, 2027, 2105, 2131, 7000})
 _NEVER = frozenset(
     {
@@ -260,9 +260,8 @@ def refusal_by_status(status: int, *, text: str, retry_after: float | None) -> S
 
 
 def is_word_of_slurm(error: SlurmError) -> bool:
-    """Whether Slurm itself has spoken of what was asked, so that asking again gives the same.
-
-    A gateway's page, JSON of somebody else's and a refused token say nothing of any job.
+    """Whether Slurm itself has answered the question, so that asking again gives the same answer. A
+    gateway's page, JSON of another program and a refused token say nothing about any job.
     """
     if isinstance(error, SlurmDenied) and error.authentication:
         return False

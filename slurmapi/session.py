@@ -1,5 +1,5 @@
-"""One request after the other: version, token, repetition and observation. What is asked, and
-why, is not known here.
+"""Carries out requests: version, token, repetition and observation. It does not know what is asked,
+or why.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _HEADERS: Final = {
     "Accept-Encoding": "identity",
     "User-Agent": "slurmapi",
 }
-# A write follows an answer that is no older than this.
+# A write is sent only after an answer that is no older than this.
 _MET_SECONDS: Final = 1.0
-# For so long an old version is used before a newer one is asked for.
+# How long an old version is used before the client asks for a newer one.
 _NEGOTIATED_SECONDS: Final = 300.0
 # What has answered that it serves no version is asked again after these seconds, twice as many each
 # time: one negotiation is up to six requests, and every call would begin one.
@@ -66,7 +66,7 @@ class Operation(Generic[T]):
     body: Callable[[ApiVersion], bytes] | None = field(default=None, repr=False)
     repeatable: bool = False
     anywhere: bool = False
-    """Meant for whoever answers, be it the Slurm that is expected or not."""
+    """For a request to any Slurm, be it the expected one or not."""
     slow: bool = False
     bulk: bool = False
     max_body: int = DEFAULT_MAX_BODY
@@ -146,8 +146,8 @@ class Session:
         self._negotiations += 1
 
     async def _probe(self) -> ApiVersion:
-        """Pings, newest version first: unknown ones are refused at once, and the whole of OpenAPI
-        would be 900 kB.
+        """Pings each version, the newest first: unknown ones are refused at once, and the whole
+        OpenAPI document would be 900 kB.
         """
         found = await self._newest(KNOWN_VERSIONS)
         if found is None:
@@ -159,7 +159,7 @@ class Session:
         return await self._newest(newer) or found
 
     async def _newest(self, versions: Sequence[ApiVersion]) -> ApiVersion | None:
-        """The first one that is served; None where none is."""
+        """The first version that is served; None if none is."""
         for version in versions:
             try:
                 await self._with_token(_PROBE, version)
@@ -183,8 +183,8 @@ class Session:
             return await self._with_token(operation, newer)
 
     async def _meet(self, version: ApiVersion) -> None:
-        """Before a write: that the right Slurm is there, by an answer of this moment. A job id is
-        another's job on another Slurm.
+        """Check before a write, by an answer of this moment, that the right Slurm is there: on
+        another Slurm a job id is another job's.
         """
         if self._identity.seen_within(_MET_SECONDS):
             return
@@ -194,8 +194,8 @@ class Session:
             raise SlurmUnreachable(f"nothing is written: {error}") from error
 
     async def _with_token(self, operation: Operation[T], version: ApiVersion) -> T:
-        """Once, and once more when the token was refused and there is another one by now: a
-        refusal does nothing.
+        """One try, and a second one if the token was refused and there is another one by now: a
+        refused request has done nothing.
         """
         token = await self._token.token()
         try:
@@ -259,7 +259,9 @@ def _request(operation: Operation[T], version: ApiVersion, token: str) -> Reques
 
 
 def _scrubbed(response: Response, token: str) -> Response:
-    """Without the token, should the peer echo our headers: its words go into error texts."""
+    """The text without the token: the peer may repeat our headers, and its words become part of
+    error texts.
+    """
     secret = token.encode("ascii")
     if len(response.body) > _SCRUBBED_BYTES or secret not in response.body:
         return response

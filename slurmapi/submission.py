@@ -25,7 +25,8 @@ _TEXT_LIMIT: Final = 1024
 _GRES: Final = re.compile(r"gres/[A-Za-z][\w.-]*(:[\w.-]*[A-Za-z][\w.-]*)?:[1-9][0-9]{0,8}")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
-# Terms that must all hold; with "?" between them one is enough, and `singleton` guards nothing.
+# Terms that must all hold. With "?" between them one is enough, and `singleton` would protect
+# nothing.
 _DEPENDENCY: Final = re.compile(r"[a-z]+(:[0-9]+(\+[0-9]+)?)*(,[a-z]+(:[0-9]+(\+[0-9]+)?)*)*")
 # slurmrestd takes a moment in sbatch's words, too (measured on 26.05.5 and 24.11.5).
 _TIME: Final = re.compile(r"[0-9a-z:T+-]+")
@@ -162,7 +163,7 @@ def _wishes(job: JobSubmission) -> Iterator[tuple[str, Any]]:
 
 
 def number(value: int | None) -> dict[str, Any] | None:
-    """As slurmrestd takes an integer that may be unset; None is left out."""
+    """An integer that may be unset, as slurmrestd takes it; None is left out."""
     return None if value is None else {"set": True, "number": value}
 
 
@@ -174,7 +175,7 @@ def _dependencies(job: JobSubmission) -> Iterator[str]:
 
 
 def problem(name: str, value: object) -> str | None:
-    """What is wrong with the value of that field of JobSubmission, None where nothing is."""
+    """What is wrong with the value of that field of JobSubmission; None if it is acceptable."""
     accepts, expected = _RULES[name]
     return None if accepts(value) else f"{name} is {_shown(value)}, expected {expected}"
 

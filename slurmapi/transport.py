@@ -36,8 +36,8 @@ Permit = Callable[[], float]
 
 
 _SLOW_FACTOR: Final = 8.0
-# One connection in so many is never given to bulk: a look at a job whose pod is to be evicted must
-# not wait for submits.
+# One connection of this many is never used for bulk requests: a look at a job whose pod is to be
+# evicted must not wait for submits.
 _KEPT_PART: Final = 4
 
 
@@ -163,16 +163,16 @@ class _Connection:
         self._set_linger(_NO_LINGER)
 
     def rest(self) -> None:
-        """Nothing is on its way: its end may be an ordinary one."""
+        """Note that no request is under way, so an end of the connection may be an ordinary one."""
         self._set_linger(_USUAL_LINGER)
 
     def _set_linger(self, value: bytes) -> None:
-        # A transport that is no socket of the kernel's holds nothing back.
+        # A transport that is no kernel socket holds nothing back.
         if (sock := self._writer.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, value)
 
     def abort(self) -> None:
-        """Close at once, unsent and unread bytes included."""
+        """Close at once, and drop unsent and unread bytes."""
         if self.expiry is not None:
             self.expiry.cancel()
         self._writer.transport.abort()
@@ -180,7 +180,7 @@ class _Connection:
 
 @dataclass(slots=True)
 class _Progress:
-    """What is known about one request while it is under way."""
+    """What is known about a request while it is under way."""
 
     sent: bool = False
 
@@ -257,7 +257,7 @@ class HttpTransport:
         return await self._on(await self._opened(), request, progress)
 
     async def _on(self, connection: _Connection, request: Request, progress: _Progress) -> Response:
-        """One try on one connection, which is where every write comes by."""
+        """One try on one connection. Every write passes here."""
         exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False
         try:
@@ -274,8 +274,8 @@ class HttpTransport:
         return response
 
     def _sending_seconds(self, request: Request, connection: _Connection) -> float:
-        """Within which the request must have left. Raises SlurmFenced where no write may leave, and
-        SlurmUnreachable where it is too late for this one.
+        """Seconds within which the request must have left. Raises SlurmFenced if no write may be
+        sent, and SlurmUnreachable if it is too late for this one.
         """
         silence = self._deadlines.silence
         if request.method == "GET" or (self._permit is None and request.send_by is None):

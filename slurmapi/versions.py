@@ -16,7 +16,7 @@ class ApiVersion:
 
     @property
     def text(self) -> str:
-        """As it stands in the path, "v0.0.45"."""
+        """The version as the path has it, "v0.0.45"."""
         return f"v0.0.{self.number}"
 
     @property

@@ -47,7 +47,7 @@ class ApiError(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What Slurm wrote, its general and its particular words."""
+        """Slurm's text: its general description of the error, and the particular one."""
         words = dict.fromkeys(word for word in (self.error, self.description) if word)
         return ": ".join(words)[:MAX_SHOWN]
 
@@ -58,7 +58,7 @@ class _Warning(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What every JSON answer has. `of_write` says that it is to a submit or an update."""
+    """The fields of every JSON answer. `of_write` says that it answers a submit or an update."""
 
     of_write: ClassVar[bool] = False
     errors: list[ApiError] | None = None
@@ -112,7 +112,7 @@ def decode(response: Response, kind: type[A]) -> A:
 
 
 def failure(response: Response, answer: Answer) -> SlurmError | None:
-    """The error an answer tells of: by its `errors` whatever the status, else by the status."""
+    """The error in an answer: by its `errors` whatever the status is, otherwise by the status."""
     told = answer.refusal(response.status)
     if told is not None or response.ok:
         return told
@@ -122,7 +122,7 @@ def failure(response: Response, answer: Answer) -> SlurmError | None:
 
 
 def settled(response: Response, kind: type[A]) -> A:
-    """The answer as `kind`, once nothing in it says no; raises what it tells of otherwise."""
+    """The answer as `kind`, if nothing in it says no; otherwise raises its error."""
     answer = decode(response, kind)
     error = failure(response, answer)
     if error is not None:
@@ -140,7 +140,7 @@ def _decoded(body: bytes, kind: type[A]) -> A:
 
 
 def _decode_leniently(body: bytes, kind: type[A]) -> A:
-    """For what Slurm may write and msgspec refuses: text that is no UTF-8, NaN and Infinity."""
+    """Reads what Slurm may write and msgspec refuses: text that is no UTF-8, NaN and Infinity."""
     try:
         return msgspec.convert(json.loads(body.decode("utf-8", "replace")), type=kind)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
