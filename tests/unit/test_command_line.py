@@ -171,7 +171,7 @@ for words in json.loads(sys.argv[1]):
 def in_the_image(folder: Path, *lines: list[str]) -> list[list[Any]]:
     """Status, stdout and stderr of each command line, with the packages as the image has them."""
     ignored = (ROOT / ".dockerignore").read_text().split()
-    for package in ("annotations", "scheduler", "slurmapi"):
+    for package in ("annotations", "groundwork", "scheduler", "slurmapi"):
         (folder / package).mkdir()
         for path in (ROOT / package).iterdir():
             if f"{package}/{path.name}" not in ignored:

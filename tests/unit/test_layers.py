@@ -136,6 +136,6 @@ def test_core_and_annotations_neither_wait_nor_ask_a_clock() -> None:
 def test_page_shows_the_rooms_in_the_order_of_the_layers() -> None:
     (layers,) = (it["layers"] for it in _CONTRACTS if it["id"] == "rooms")
     page = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = page.partition("\n## Rooms\n")[2].partition("\n## ")[0].splitlines()
+    rows = page.partition("\n## Rooms\n")[2].partition("\n##")[0].splitlines()
     shown = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows if row.startswith("| `")]
     assert shown == [layer.split(" | ") for layer in layers]
