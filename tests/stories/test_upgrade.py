@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.audit.history import By, History, Touch
+from tests.audit.history import By, History, Touch, When
 from tests.support import forked, former, pods
 from tests.support.cluster import Cluster
 from tests.support.former import Former
@@ -128,6 +128,7 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
     await asyncio.to_thread(world.scheduler.start)
     await world.until("those that end are over", lambda: _over(world, crowd), seconds=_SECONDS)
     await world.until("the edit is taken", lambda: _edit_taken(world))
+    released = time.time()
     await world.end_native(crowd.filler)
     await world.until("all others run", lambda: _run(world, crowd), seconds=_SECONDS)
 
@@ -138,7 +139,7 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
     assert {reason for name, reason in told if name in crowd.staying()} <= _HARMLESS
     history = await world.audit.close()
     if history is not None:
-        _written_only_what_had_to_be(history, crowd, jobs_before, since=stopped)
+        _written_only_what_had_to_be(history, crowd, jobs_before, When(stopped, released))
 
 
 class TestRollingUpdate:
@@ -311,28 +312,35 @@ def _told_what_is_true(world: World, crowd: Crowd, jobs: dict[str, int], *, sinc
                 assert "timeout is 'soon'" in _message(seen), pods.summary(seen)
                 continue
             assert pods.annotation(seen, pods.JOB_ID) == str(jobs[name]), pods.summary(seen)
+            true = (f"Slurm job {jobs[name]} is pending", f"Slurm job {jobs[name]} has ")
             waits = pods.node_of(seen) is None
-            assert not waits or f"Slurm job {jobs[name]} is pending" in _message(seen), (
-                pods.summary(seen)
-            )
+            assert not waits or _message(seen).startswith(true), pods.summary(seen)
 
 
 def _written_only_what_had_to_be(
-    history: History, crowd: Crowd, jobs: dict[str, int], *, since: float
+    history: History, crowd: Crowd, jobs: dict[str, int], held_back: When
 ) -> None:
-    """By the servers' own records. A bind is written down in the job of the pod, too."""
+    """By the servers' own records. What is bound may be written down in its job: that is looked at
+    only while those that wait were held back.
+    """
     names = {job_id: name for name, job_id in jobs.items()}
-    cancelled = {
-        names[it.job_id] for it in history.ours() if any(_ours(touch, since) for touch in it.kills)
-    }
+    since = held_back.earliest
+    ours = [(names[it.job_id], it) for it in history.ours()]
+    cancelled = {name for name, it in ours if any(_by_us(kill, since) for kill in it.kills)}
     assert cancelled <= set(crowd.ending())
     updated = {
-        names[it.job_id] for it in history.ours() if any(_ours(it, since) for it in it.updates)
+        (name, touch.when.latest < held_back.latest)
+        for name, it in ours
+        for touch in it.updates
+        if _by_us(touch, since)
     }
-    assert updated <= {_EDITED, *crowd.ending()}
-    touched = {it.name for it in history.pods if any(_ours(touch, since) for touch in it.touches)}
+    early = {name for name, is_early in updated if is_early}
+    assert _EDITED in early, "the judge sees updates"
+    assert early <= {_EDITED, *crowd.ending()}
+    assert {name for name, _ in updated}.isdisjoint({*crowd.running(), *_STAY})
+    touched = {it.name for it in history.pods if any(_by_us(touch, since) for touch in it.touches)}
     assert touched.isdisjoint(crowd.running())
 
 
-def _ours(touch: Touch, since: float) -> bool:
+def _by_us(touch: Touch, since: float) -> bool:
     return touch.by is By.US and touch.when.earliest > since
