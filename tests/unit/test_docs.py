@@ -14,13 +14,16 @@ from scheduler.__main__ import main, parser
 from scheduler.config.settings import ENV_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+TESTS = ROOT / "tests" / "README.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), TESTS])
 README = ROOT / "README.md"
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")
+# Its folder is told of for each package: `tests/unit/<package>`.
+_PER_PACKAGE = {"tests/unit"}
 _PATH = re.compile(r"`((?:annotations|benchmarks|docs|scheduler|slurmapi|tests)/[\w./-]*)`")
 
 
@@ -165,3 +168,10 @@ def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 100
     assert all(flag in told for flag in (flags_of(words[0]) if words else {"--version"}))
+
+
+@pytest.mark.parametrize("document", [ROOT / "CONTRIBUTING.md", TESTS], ids=lambda it: it.name)
+def test_every_folder_of_tests_is_told_of(document: Path) -> None:
+    folders = {f"tests/{it.parent.name}" for it in (ROOT / "tests").glob("*/__init__.py")}
+    told = {found.removesuffix("/") for found in _PATH.findall(document.read_text("utf-8"))}
+    assert not folders - told - _PER_PACKAGE
