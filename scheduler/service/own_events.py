@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from scheduler.core.reasons import MEANINGS, Reason
-from scheduler.kube.recorder import Recorder
-from scheduler.slurm.kill_wait import own_pod
+from scheduler.kube.recorder import ObjectRef, Recorder
 
 
 class OwnEvents:
@@ -21,3 +21,11 @@ class OwnEvents:
         if ref is not None:
             kind = MEANINGS[reason].kind
             self._recorder.record(ref, type=kind, reason=reason, message=message)
+
+
+def own_pod(environ: Mapping[str, str]) -> ObjectRef | None:
+    """The pod this process runs in, as the downward API tells it; None outside of one."""
+    name, namespace = environ.get("POD_NAME"), environ.get("POD_NAMESPACE")
+    if not name or not namespace:
+        return None
+    return ObjectRef(kind="Pod", namespace=namespace, name=name, uid=environ.get("POD_UID", ""))

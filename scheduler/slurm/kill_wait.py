@@ -7,13 +7,12 @@ lets nobody ask for that path, the setting is all there is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from scheduler.core.reasons import Reason
-from scheduler.kube.recorder import ObjectRef
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.boots import is_withheld
 from slurmapi import SlurmClient, SlurmError
@@ -133,11 +132,3 @@ class KillWait:
             f"Slurm's KillWait is {seconds} s, --slurm-kill-wait says {self._setting} s; grace "
             "periods of pods are judged by Slurm's",
         )
-
-
-def own_pod(environ: Mapping[str, str]) -> ObjectRef | None:
-    """The pod this process runs in, as the downward API tells it; None outside of one."""
-    name, namespace = environ.get("POD_NAME"), environ.get("POD_NAMESPACE")
-    if not name or not namespace:
-        return None
-    return ObjectRef(kind="Pod", namespace=namespace, name=name, uid=environ.get("POD_UID", ""))

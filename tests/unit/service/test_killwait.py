@@ -13,7 +13,8 @@ from annotations import JobRequest
 from scheduler.core.reasons import Reason
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
 from scheduler.observe.metrics import Metrics
-from scheduler.slurm.kill_wait import KillWait, own_pod
+from scheduler.service.own_events import own_pod
+from scheduler.slurm.kill_wait import KillWait
 from slurmapi import (
     KNOWN_VERSIONS,
     ApiVersion,
