@@ -127,7 +127,7 @@ class Recorder:
         self._api = api
         self._component = component
         self._instance = instance
-        self._interval = 1.0 / qps
+        self._pace = Budgets[None](BURST, 1.0 / qps)
         self._important = frozenset(important)
         self._on_drop = on_drop
         self._budgets = {kind: Budgets[str](OBJECT_BURST, OBJECT_SECONDS) for kind in (True, False)}
@@ -137,7 +137,6 @@ class Recorder:
         self._busy: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._free_at = float("-inf")
         self._recorded = self._written = self._dropped = 0
 
     def record(
@@ -213,7 +212,7 @@ class Recorder:
             if found is None:
                 await self._news()
                 continue
-            await self._token()
+            await self._turn()
             await self._try(*found, again=True)
 
     async def _write_rest(self) -> None:
@@ -277,11 +276,13 @@ class Recorder:
             self._put(key, entry, first=True)
         self._trim()
 
-    async def _token(self) -> None:
+    async def _turn(self) -> None:
+        """Return when one more may be written; each writer that waits has a turn of its own."""
         now = asyncio.get_running_loop().time()
-        self._free_at = max(self._free_at, now - BURST * self._interval) + self._interval
-        if self._free_at > now:
-            await self._rest(self._free_at - now)
+        seconds = self._pace.wait(None, now)
+        self._pace.take(None, now)
+        if seconds > 0:
+            await self._rest(seconds)
 
     async def _rest(self, seconds: float) -> None:
         """Sleep, but no longer than until the shutdown."""
