@@ -23,7 +23,11 @@ MOST_TEXTS: Final = 64
 """Labels, values and namespaces in them, together: each is looked for in every pod's labels. The
 API server takes a megabyte of them.
 """
-
+# The API server takes any number of terms. Of any pod, be it another scheduler's that is on a Node
+# already, no more than this is read; one of ours that has more is refused.
+MOST_TERMS_READ: Final = 16
+MOST_WORDS_READ: Final = 256
+"""Namespaces, expressions and values of one term: each may be compared with each pod that waits."""
 
 _AFFINITY_TEXTS: Final = 10
 _EXPRESSION_TEXTS: Final = 6

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from annotations import Problem
+from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.fitness import Term
 from scheduler.kube.demands import apart_of, near_of, ports_of, spread_of
-from scheduler.kube.neighbours import MOST_TERMS, MOST_WORDS
 from scheduler.kube.wire import Affinity, Container, Pod, PodAffinity
 
 MOST_CONTAINERS: Final = 128
@@ -80,12 +80,12 @@ def _about_pods(pod: Pod) -> Iterator[_Row]:
     ):
         required = _NONE if found is None else found
         terms = len(required.required_during_scheduling_ignored_during_execution)
-        yield _Row(name, terms, "terms", MOST_TERMS)
-        yield _Row(name, _most(it.words for it in read(pod)), "words in a term", MOST_WORDS)
+        yield _Row(name, terms, "terms", MOST_TERMS_READ)
+        yield _Row(name, _most(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
     name, constraints = "spec.topologySpreadConstraints", pod.spec.topology_spread_constraints
-    yield _Row(name, len(constraints), "constraints", MOST_TERMS)
+    yield _Row(name, len(constraints), "constraints", MOST_TERMS_READ)
     selectors = filter(None, (it.selector for it in spread_of(pod)))
-    yield _Row(name, _most(it.words for it in selectors), "words in a constraint", MOST_WORDS)
+    yield _Row(name, _most(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ)
 
 
 def _amounts(containers: Iterable[Container]) -> int:

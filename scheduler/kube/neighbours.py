@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.labels import packed
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort
@@ -35,11 +36,6 @@ T = TypeVar("T")
 QUERY: Final = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 # For how many templates the common part is stored once.
 _SHARED: Final = 4096
-# How many terms of a pod's required anti-affinity are kept. The API server accepts any number.
-MOST_TERMS: Final = 16
-# A term with more namespaces, expressions and values than this is not kept, because each of them
-# may be compared with each pod that waits.
-MOST_WORDS: Final = 256
 # How many ports of the Node are kept for one pod. Pods that relay media open whole ranges.
 MOST_PORTS: Final = 1024
 
@@ -93,7 +89,7 @@ def neighbour(pod: Pod, *, node: str = "") -> Neighbour:
 
 
 def _kept(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
-    return tuple(it for it in terms[:MOST_TERMS] if it.words <= MOST_WORDS)
+    return tuple(it for it in terms[:MOST_TERMS_READ] if it.words <= MOST_WORDS_READ)
 
 
 class NeighbourStore(Store[Neighbour]):

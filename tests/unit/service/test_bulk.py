@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.requests import Asked, requested
 from scheduler.facts.bulk import (
     MOST_AMOUNTS,
@@ -20,7 +21,7 @@ from scheduler.facts.bulk import (
     MOST_VOLUMES,
     excess,
 )
-from scheduler.kube.neighbours import MOST_PORTS, MOST_TERMS, MOST_WORDS, neighbour
+from scheduler.kube.neighbours import MOST_PORTS, neighbour
 from tests.support.costs import cpu_seconds
 from tests.unit.service.test_requirements import WEB, ZONE, pod, served
 
@@ -128,11 +129,11 @@ def _spread(selectors: list[Spec]) -> Spec:
         (node_terms, MOST_NODE_TERMS),
         (node_expressions, MOST_NODE_EXPRESSIONS),
         (node_words, MOST_NODE_WORDS),
-        (near, MOST_TERMS),
-        (apart, MOST_TERMS),
-        (apart_words, MOST_WORDS),
-        (spread, MOST_TERMS),
-        (spread_words, MOST_WORDS),
+        (near, MOST_TERMS_READ),
+        (apart, MOST_TERMS_READ),
+        (apart_words, MOST_WORDS_READ),
+        (spread, MOST_TERMS_READ),
+        (spread_words, MOST_WORDS_READ),
     ],
 )
 async def test_longer_list_is_refused_in_words_before_it_is_read(service, kube, spec, most):
@@ -158,10 +159,13 @@ async def test_pod_that_is_shortened_behind_its_gate_is_served(service, kube):
 
 def test_of_a_pod_that_runs_only_so_much_is_kept() -> None:
     """Each of its terms is compared with each pod that waits, and each of its ports."""
-    assert len(neighbour(pod("web", node="n1", **apart(MOST_TERMS + 1))).shape.apart) == MOST_TERMS
-    fits = neighbour(pod("web", node="n1", **apart_words(MOST_WORDS)))
+    assert (
+        len(neighbour(pod("web", node="n1", **apart(MOST_TERMS_READ + 1))).shape.apart)
+        == MOST_TERMS_READ
+    )
+    fits = neighbour(pod("web", node="n1", **apart_words(MOST_WORDS_READ)))
     assert len(fits.shape.apart) == 1
-    assert neighbour(pod("web", node="n1", **apart_words(MOST_WORDS + 1))).shape.apart == ()
+    assert neighbour(pod("web", node="n1", **apart_words(MOST_WORDS_READ + 1))).shape.apart == ()
     assert len(neighbour(pod("web", node="n1", **ports(MOST_PORTS + 1))).shape.ports) == MOST_PORTS
     assert neighbour(pod("web", node="n1", **_pod_affinity("podAntiAffinity", [WEB]))).shape.apart
 
