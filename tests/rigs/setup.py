@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.rigs import faketime, helm, image, kind, kind_slurm, kube_build, prometheus, slurm_build
 from tests.rigs.prerequisites import PrerequisiteError, need_root, told
+from tests.support import former
 
 _TOOLS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux"}
 
@@ -36,6 +37,9 @@ def main() -> int:
                 kind_slurm.ensure(release)
         with told("the container image"):
             image.ensure()
+        if former.is_known():
+            with told("an older scheduler"):
+                former.ensure()
     except PrerequisiteError as missing:
         print(f"the live tier cannot run here: {missing}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ It gets a virtual environment of its own, by the lock file of its time, in the c
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import venv
 from collections.abc import Sequence
@@ -42,10 +43,25 @@ class Former:
         return Executed(Daemon(command, log=log))
 
 
+MISSING: Final = (
+    f"the upgrade starts from commit {COMMIT}, which git does not find here; in a shallow clone"
+    f" `git fetch --depth=1 origin {COMMIT}` gets it"
+)
+
+
+def is_known() -> bool:
+    """Whether git finds that commit here: an archive has no commits, a shallow clone but few."""
+    if shutil.which("git") is None:
+        return False
+    commit = f"{COMMIT}^{{commit}}"
+    asked = ("git", "-C", str(_ROOT), "cat-file", "-e", commit)
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
 def ensure() -> Former:
     """From the cache, or made now in some 20 s.
 
-    Raises PrerequisiteError where the clone has not that commit, or no package can be had.
+    Raises PrerequisiteError where git does not find the commit, or no package can be had.
     """
     home = cache_directory() / f"former-{COMMIT[:7]}-{recipe_key(COMMIT, sys.version)}"
     with locked(home):
@@ -69,14 +85,10 @@ def _make(home: Path) -> None:
 
 def _unpack(folder: Path) -> None:
     archive = folder / "former.zip"
+    if not is_known():
+        raise PrerequisiteError(MISSING)
     git = ("git", "-C", str(_ROOT), "archive", "--format=zip", f"--output={archive}")
-    try:
-        run((*git, COMMIT, *_SHIPPED))
-    except (PrerequisiteError, FileNotFoundError) as error:
-        raise PrerequisiteError(
-            f"the upgrade starts from commit {COMMIT}, which git does not find here. In a shallow "
-            f"clone `git fetch --depth=1 origin {COMMIT}` gets it: {error}"
-        ) from error
+    run((*git, COMMIT, *_SHIPPED))
     shutil.unpack_archive(archive, folder)
     archive.unlink()
 
