@@ -54,7 +54,7 @@ class SilentProcess:
     async def end(self) -> Mapping[str, int]:
         """How many connections there were, by the name of the face."""
         async with asyncio.timeout(_END_SECONDS):
-            told, _errors = await self._process.communicate()
+            told, _errors = await self._process.communicate(b"")  # which closes its input
         counts: dict[str, int] = json.loads(told)
         return counts
 
