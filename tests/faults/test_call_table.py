@@ -14,7 +14,7 @@ import pytest
 
 from scheduler import kube as kube_package
 from scheduler.nodes import neighbour_parts, parts
-from scheduler.service import app
+from scheduler.service import reflections
 from slurmapi import client
 from tests.faults.calls import CALLS, Server, call_of
 from tests.faults.matrix import FAULTS, UNUSED, rounds
@@ -50,7 +50,9 @@ def _operations() -> set[str]:
         and isinstance(node.args[0], ast.Constant)
     }
     kube = {name for module in _modules(kube_package) for name in _words(module, "operation")}
-    reflected = {name for module in (app, neighbour_parts, parts) for name in _reflected(module)}
+    reflected = {
+        name for module in (reflections, neighbour_parts, parts) for name in _reflected(module)
+    }
     for name in reflected:
         kube |= {f"list_{name}", f"watch_{name}"}
     return (slurm | kube) - _NO_CALLS

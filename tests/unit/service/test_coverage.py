@@ -292,5 +292,5 @@ async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service,
         old.job.record = replace(old.job.record, admin_comment="")
     elif case == "slurm is silent":
         service.units.silent = True
-    in_way = service.coverage.in_way(new, ["n1"])
+    in_way = service.parts.coverage.in_way(new, ["n1"])
     assert (in_way is None) == (case == "as it should be")
