@@ -96,7 +96,9 @@ async def _leads_on(world: World, standby: Replica, off: int) -> None:
     async def for_long() -> bool:
         assert not await asyncio.to_thread(lambda: standby.process.leads)
         now = await renewed()
-        assert now is not None, "the clock has stayed where it was set"
+        assert now is not None, (
+            f"the clock left where it was set, or another leads: {await _lease(world)}"
+        )
         return now - since > _LEASE + 1
 
     await world.until("it has led for longer than a lease", for_long)
