@@ -7,6 +7,7 @@ Every node has `FEATURE`, the last one `SPECIAL_FEATURE` as well, and there are 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +38,15 @@ _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
 # A batch job that is cancelled as it starts is COMPLETING for KillWait, 30 s, and its node takes no
 # other meanwhile (measured on 24.11.5).
 COMPLETING_SECONDS: Final = 80.0
+
+
+def second_of_slurm() -> int:
+    """The earliest second since 1970 that Slurm may write from now on.
+
+    C's time() goes by the last tick of the kernel, up to 10 ms behind Python's: it may still be in
+    the second before.
+    """
+    return int(time.time() - 0.01)
 
 
 def is_over(state: JobState) -> bool:

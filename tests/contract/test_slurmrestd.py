@@ -32,7 +32,7 @@ from slurmapi import (
     StaticToken,
 )
 from slurmapi.identity import Identity
-from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over
+from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over, second_of_slurm
 from tests.support.slurm import UNLIMITED
 
 BAD_TOKEN = StaticToken("no.jwt.atall")
@@ -181,7 +181,7 @@ async def test_answers_and_refusals_name_their_cluster(
 async def test_config_is_there_in_the_newest_version_only(
     client: SlurmClient, slurm_peer: SlurmPeer
 ) -> None:
-    before = int(time.time())
+    before = second_of_slurm()
     config = await client.config()
     if slurm_peer.major == "24.11":
         assert config is None
@@ -246,8 +246,7 @@ async def test_answer_about_a_job_tells_its_own_time(jobs: Jobs) -> None:
     """By Slurm's clock, which here is this machine's, whenever the job was changed last."""
     job = await jobs.client.job(await jobs.submit(held=True))
     while job.told_at == job.submit_time:
-        # C's time() goes by the last tick of the kernel: up to 10 ms behind, into a second before.
-        before = int(time.time() - 0.01)
+        before = second_of_slurm()
         job = await jobs.client.job(job.job_id)
         assert job.told_at is not None
         assert before <= job.told_at <= time.time()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from slurmapi import BaseState, FileToken, Job, SlurmClient, SlurmRefused
-from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over
+from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over, second_of_slurm
 from tests.contract.test_slurmrestd import UNKNOWN_ID, Jobs
 from tests.rigs.slurm_conf import FEATURE, SPECIAL_FEATURE
 from tests.support.slurm_rest import SlurmRest
@@ -257,7 +257,7 @@ async def test_deadline_is_the_time_limit_of_a_job_without_one(fields: Fields) -
     record = await fields.raw(await fields.running(deadline=moment))
     assert record["deadline"] == moment
     assert record["time_limit"] in {65, 66}
-    before = int(time.time())
+    before = second_of_slurm()
     record = await fields.raw(await fields.running(deadline="now+2hours", time_limit_minutes=10))
     assert 0 <= record["deadline"] - before - 7200 < 30
     assert record["time_limit"] == 10
