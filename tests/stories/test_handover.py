@@ -22,6 +22,7 @@ from tests.support.handover import (
     started_after_the_pod,
 )
 from tests.support.hooks import hooks_on, secret_file
+from tests.support.kube import Object
 from tests.support.ports import free_ports
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
@@ -42,23 +43,18 @@ async def test_script_of_the_next_job_starts_when_the_pod_has_stopped(world: Wor
 
 async def test_next_pod_is_bound_when_the_one_before_has_stopped(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        pod = await running_pod(world)
-        node = pods.node_of(pod)
-        others = await fill_others(world, str(node))
-        await create_pod(world, "second")
-        await world.waiting("second")
-        await cancel_placeholder(world, pod)
-        second = await world.bound("second")
-    assert pods.node_of(second) == node
-    assert pods.has_ended(world.history.of("train")[-1].pod), "both pods were on one node"
-    await world.end_native(others)
+        await _second_pod_comes_after(world, await running_pod(world))
 
 
 async def test_next_pod_is_bound_when_the_one_before_has_stopped_without_any_hook(
     world: World,
 ) -> None:
     """Slurm gives the node away at once: nothing but the scheduler itself holds the pod back."""
-    pod = await running_pod(world, stop_seconds=8)
+    await _second_pod_comes_after(world, await running_pod(world, stop_seconds=8))
+
+
+async def _second_pod_comes_after(world: World, pod: Object) -> None:
+    """The job of `pod` is cancelled; the pod that waits for the node is bound once `pod` ended."""
     node = pods.node_of(pod)
     others = await fill_others(world, str(node))
     await create_pod(world, "second")
