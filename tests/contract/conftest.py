@@ -38,6 +38,13 @@ _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
 # A batch job that is cancelled as it starts is COMPLETING for KillWait, 30 s, and its node takes no
 # other meanwhile (measured on 24.11.5).
 COMPLETING_SECONDS: Final = 80.0
+# For fixtures: a model and a real Slurm of each release, as (kind, release).
+EACH_SLURM: Final = (
+    pytest.param(("model", "26.05"), id="model-26.05"),
+    pytest.param(("model", "24.11"), id="model-24.11"),
+    pytest.param(("live", "26.05"), id="live-26.05", marks=pytest.mark.live),
+    pytest.param(("live", "24.11"), id="live-24.11", marks=pytest.mark.live),
+)
 
 
 def second_of_slurm() -> int:
@@ -87,14 +94,7 @@ async def model_slurm_24(tmp_path: Path) -> AsyncIterator[SlurmPeer]:
         yield peer
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("model", "26.05"), id="model-26.05"),
-        pytest.param(("model", "24.11"), id="model-24.11"),
-        pytest.param(("live", "26.05"), id="live-26.05", marks=pytest.mark.live),
-        pytest.param(("live", "24.11"), id="live-24.11", marks=pytest.mark.live),
-    ]
-)
+@pytest.fixture(params=EACH_SLURM)
 def slurm_peer(request: pytest.FixtureRequest) -> SlurmPeer:
     """A model or a real Slurm of each release."""
     kind, major = request.param

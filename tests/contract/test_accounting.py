@@ -20,6 +20,7 @@ from scheduler.sandbox.slurm import Release, SlurmModel
 from slurmapi import BaseState, FileToken, Job, JobSubmission, SlurmClient, SlurmRefused
 from tests.contract.conftest import (
     COMPLETING_SECONDS,
+    EACH_SLURM,
     SlurmPeer,
     is_over,
     live_peer,
@@ -80,14 +81,7 @@ class Lab:
             await self.until(job_id, lambda job: is_over(job.state))
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("model", "26.05"), id="model-26.05"),
-        pytest.param(("model", "24.11"), id="model-24.11"),
-        pytest.param(("live", "26.05"), id="live-26.05", marks=pytest.mark.live),
-        pytest.param(("live", "24.11"), id="live-24.11", marks=pytest.mark.live),
-    ]
-)
+@pytest.fixture(params=EACH_SLURM)
 async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Lab]:
     """A Slurm that knows accounts."""
     kind, major = request.param

@@ -11,21 +11,14 @@ import pytest
 
 from scheduler.sandbox.slurm import Release
 from slurmapi import FileToken, JobSubmission, SlurmClient, SlurmRefused
-from tests.contract.conftest import SlurmPeer, live_peer, model_peer
+from tests.contract.conftest import EACH_SLURM, SlurmPeer, live_peer, model_peer
 from tests.rigs.slurm import SlurmRig
 from tests.support.job_submit import BUSY, LUA, REFUSED, ROBBED, TALKED_ABOUT, WORDS, verdict
 
 SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("model", "26.05"), id="model-26.05"),
-        pytest.param(("model", "24.11"), id="model-24.11"),
-        pytest.param(("live", "26.05"), id="live-26.05", marks=pytest.mark.live),
-        pytest.param(("live", "24.11"), id="live-24.11", marks=pytest.mark.live),
-    ]
-)
+@pytest.fixture(params=EACH_SLURM)
 async def peer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SlurmPeer]:
     """A Slurm with the plugin."""
     kind, major = request.param
