@@ -1,7 +1,7 @@
 """One connection: a bare socket until it speaks, then aiohttp's. It can be cut at any time.
 
-Most of a flood never speaks. A transport, a handler and, for TLS, a buffer of 256 KiB are made only
-for who does.
+Most connections of a flood never send a byte. A transport, a handler and, for TLS, a buffer of
+256 KiB are made only for those that do.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long callers of a listener have, from when they came: for all until they are known, and
-    for the handshake where there is one.
+    """How many seconds a caller has from its connection on: until it has shown a token that we
+    know, and for the TLS handshake where there is one.
     """
 
     stranger_seconds: float
@@ -35,10 +35,10 @@ class Terms:
 
 
 class House(Protocol):
-    """Whom it leads to."""
+    """The listener that a door belongs to."""
 
     def speaks(self, door: Door) -> web.RequestHandler | None:
-        """Whoever answers it; None where the house is closing."""
+        """The handler of its requests; None where the listener is closing."""
         ...
 
     def left(self, door: Door, handler: object) -> None:
@@ -66,11 +66,11 @@ class Door(asyncio.Protocol):
         self._early = bytearray()
 
     def refuse(self) -> None:
-        """It costs nothing more."""
+        """Close the socket at once, of a connection that got no place."""
         self._reset()
 
     def wait(self) -> None:
-        """For its first word."""
+        """Wait for the caller's first byte, as long as `Terms` allow."""
         terms = self._terms
         first = terms.stranger_seconds
         if terms.tls is not None:

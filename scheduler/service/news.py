@@ -19,8 +19,9 @@ from scheduler.state.units import Units
 
 
 class News:
-    """Caches report here before there is anybody who follows the pods while another process leads:
-    that one is given with `stand_by`, before any cache is filled.
+    """What the caches report, passed on to the work queue, or to the standby while another process
+    leads. The caches are made before the standby, so `stand_by` names it later, but before any
+    cache is filled.
     """
 
     def __init__(
