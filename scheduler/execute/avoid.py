@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -72,6 +73,10 @@ class Avoidance:
             self._refused(unit, action, error)
             return
         unit.refusals.readmit = NEVER
+        job = unit.job
+        if job is not None and job.job_id == action.job_id and job.record is not None:
+            # A pass before the next look would otherwise send the same once more.
+            job.wrote(replace(job.record, excluded_nodes=action.excluded))
         self._metrics.actions.labels("readmit", "ok").inc()
         log.info("excluded nodes updated", job_id=action.job_id, nodes=len(action.excluded))
 

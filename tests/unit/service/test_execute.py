@@ -14,6 +14,7 @@ from scheduler.core.actions import (
     DropJob,
     Evict,
     Exclude,
+    Inspect,
     Readmit,
     Reject,
     Submit,
@@ -313,6 +314,13 @@ async def test_job_that_waits_is_told_of_other_exclusions(service, slurm, unit):
     await service.executor.do(unit, SUBMIT)
     await service.executor.do(unit, Readmit(1, ("n1",)))
     assert slurm.jobs[1].excluded_nodes == ("n1",)
+
+
+async def test_exclusions_that_were_written_are_not_written_again(service, slurm, unit):
+    await service.executor.do(unit, SUBMIT)
+    await service.executor.do(unit, Inspect(1))
+    await service.executor.do(unit, Readmit(1, ("n1",)))
+    assert unit.job.record.excluded_nodes == ("n1",)
 
 
 async def test_refused_update_of_exclusions_is_counted_and_harms_nothing(service, slurm, unit):
