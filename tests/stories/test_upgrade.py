@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from tests.audit.history import By, History, Touch, When
+from tests.rigs.node_real import RealNode
 from tests.stories.clusters import LIVE, told_on
 from tests.support import forked, former, pods
 from tests.support.cluster import Cluster
@@ -57,6 +59,12 @@ _HARMLESS: Final = frozenset({"Scheduled", "SlurmPending", "PlaceholderUpdated"}
 
 # Real servers only: the older one needs packages of its own, and `make test` shall need no more.
 cluster = told_on(*LIVE)
+
+
+@pytest.fixture(autouse=True)
+def node_without_gpus(live_real_node: RealNode) -> str:
+    """There whatever ran before: ours leaves it out for pods with GPUs, the older one did not."""
+    return live_real_node.name
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +121,9 @@ class Crowd:
         """All of them, or those that end in one of the four ways."""
         return [f"ends-{index}" for index in range(self.ends) if way in {None, index % 4}]
 
+    def waiting_for_gpus(self) -> list[str]:
+        return [it for i, it in enumerate(self.waiting()) if "gres" in _ASKED[i % len(_ASKED)]]
+
     def staying(self) -> list[str]:
         return [*self.running(), *self.waiting(), *_STAY]
 
@@ -152,8 +163,11 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
             if pods.annotation(pod, pods.ENDS_AT)
             != pods.annotation(pods_before[name], pods.ENDS_AT)
         }
+        _written_only_what_had_to_be(history, crowd, jobs_before, stopped, another_end)
         held_back = When(stopped, released)
-        _written_only_what_had_to_be(history, crowd, jobs_before, held_back, another_end)
+        # Only the newer Slurm has a node of the Node without GPUs.
+        left_out = crowd.waiting_for_gpus() if world.cluster.name == "live-26.05" else []
+        assert _early_updates(history, crowd, jobs_before, held_back) == Counter(left_out)
 
 
 class TestRollingUpdate:
@@ -207,14 +221,7 @@ async def _crowd(world: World) -> Crowd:
     for node in (*free[:4], full[0]):
         if _FEATURE not in (has := await world.slurm.features(node)):
             await world.set_features(node, *has, _FEATURE)
-    filler = await world.native_job(
-        "filler",
-        partition=world.cluster.partition,
-        nodes=str(len(full)),
-        tasks=len(full),
-        cpus_per_task=world.cluster.cpus_per_node,
-        required_nodes=list(full),
-    )
+    filler = await world.fill(but=len(free), required_nodes=list(full))
     # In 24.11 each placeholder is a process.
     many = world.cluster.name == "live-26.05"
     crowd = Crowd(200, 50, 10, filler) if many else Crowd(40, 12, 8, filler)
@@ -327,29 +334,37 @@ def _told_what_is_true(world: World, crowd: Crowd, jobs: dict[str, int], *, sinc
 
 
 def _written_only_what_had_to_be(
-    history: History, crowd: Crowd, jobs: dict[str, int], held_back: When, another_end: set[str]
+    history: History, crowd: Crowd, jobs: dict[str, int], since: float, another_end: set[str]
 ) -> None:
-    """By the servers' own records. What is bound may be written down in its job: that is looked at
-    only while those that wait were held back. A pod that runs is written to where Slurm says
-    `another_end` of its job: 24.11 adds what a prolog took to the time limit after the bind.
+    """By the servers' own records. A pod that runs is written to where Slurm says `another_end` of
+    its job: 24.11 adds what a prolog took to the time limit after the bind.
     """
     names = {job_id: name for name, job_id in jobs.items()}
-    since = held_back.earliest
     ours = [(names[it.job_id], it) for it in history.ours()]
     cancelled = {name for name, it in ours if any(_by_us(kill, since) for kill in it.kills)}
     assert cancelled <= set(crowd.ending())
-    updated = {
-        (name, touch.when.latest < held_back.latest)
-        for name, it in ours
-        for touch in it.updates
-        if _by_us(touch, since)
-    }
-    early = {name for name, is_early in updated if is_early}
-    assert _EDITED in early, "the judge sees updates"
-    assert early <= {_EDITED, *crowd.ending()}
-    assert {name for name, _ in updated}.isdisjoint({*crowd.running(), *_STAY})
+    updated = {name for name, it in ours for touch in it.updates if _by_us(touch, since)}
+    assert _EDITED in updated, "the judge sees updates"
+    assert updated.isdisjoint({*crowd.running(), *_STAY})
     touched = {it.name for it in history.pods if any(_by_us(touch, since) for touch in it.touches)}
     assert touched & set(crowd.running()) <= another_end
+
+
+def _early_updates(
+    history: History, crowd: Crowd, jobs: dict[str, int], held_back: When
+) -> Counter[str]:
+    """How often the job of which pod was written to while those that wait were held back, but for
+    those that end and the one that was edited.
+    """
+    names = {job_id: name for name, job_id in jobs.items()}
+    expected = {_EDITED, *crowd.ending()}
+    return Counter(
+        name
+        for job in history.ours()
+        for touch in job.updates
+        if _by_us(touch, held_back.earliest) and touch.when.latest < held_back.latest
+        if (name := names[job.job_id]) not in expected
+    )
 
 
 def _by_us(touch: Touch, since: float) -> bool:
