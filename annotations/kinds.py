@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from annotations import forms
 from annotations.forms import LONGEST_BYTES, Form, joined
 from annotations.model import Sharing, Switches
-from annotations.nodelist import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
-from annotations.nodelist import PATTERN as NODE_LIST
+from annotations.node_list import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
+from annotations.node_list import PATTERN as NODE_LIST
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
 from annotations.times import MOMENT, PATTERN, read_time

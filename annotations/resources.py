@@ -8,7 +8,7 @@ class. What the pod asks for as a whole (pod-level resources) goes before what i
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from annotations.gputype import UnknownTypeError, gpu_type
+from annotations.gpu_type import UnknownTypeError, gpu_type
 from annotations.model import ContainerResources, PodSpec, Rules
 from annotations.problems import NOT_SET, Problem
 from annotations.quantity import NANOS, divide_up, parse_quantity

@@ -16,7 +16,7 @@ import msgspec
 
 from annotations import PREFIX, JobRequest
 from annotations.keys import DEFINITIONS
-from annotations.nodelist import NodeNames
+from annotations.node_list import NodeNames
 from scheduler.core.naming import read_tag
 from slurmapi.model import Job
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from annotations import JobRequest, Problem
 from scheduler.core.fitness import Place
-from scheduler.core.inway import InWay
+from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner, stands_for
 from scheduler.core.reasons import Reason
-from scheduler.core.refusedbind import RefusedBind
+from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tenure import Tenure
 from slurmapi.model import Job, JobState
 

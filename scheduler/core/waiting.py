@@ -35,7 +35,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.fitness import Place
-from scheduler.core.inway import ASK_AGAIN_SECONDS, InWay
+from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
 from scheduler.core.naming import read_tag
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pace import (

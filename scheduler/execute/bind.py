@@ -11,7 +11,7 @@ import structlog
 from scheduler.core.actions import Bind
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, read_tag
 from scheduler.core.reasons import Reason
-from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
 from scheduler.state.units import Unit

@@ -19,7 +19,7 @@ from annotations import (
 from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.fitness import Place, Wishes
 from scheduler.core.gres import types_of
-from scheduler.core.inway import InWay
+from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner, read_tag, stands_for
 from scheduler.core.proof import proves_binding
 from scheduler.core.tenure import Tenure, learnt

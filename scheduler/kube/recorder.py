@@ -6,7 +6,7 @@ client-go's spam filter does it, and in all. What is beyond that is dropped, and
 
 A webhook may refuse the Events of one namespace, or take long over each. So at most one Event of a
 namespace is being written at a time, and one that fails or is slow holds up its own namespace
-alone; all wait only for a server that is of no use to anybody (`eventpauses.py`).
+alone; all wait only for a server that is of no use to anybody (`event_pauses.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from scheduler.core.budgets import Budgets
 from scheduler.kube.api import KubeApi
 from scheduler.kube.clip import clipped
 from scheduler.kube.errors import KubeError, NotFound
-from scheduler.kube.eventorder import EventOrder
-from scheduler.kube.eventpauses import EventPauses
+from scheduler.kube.event_order import EventOrder
+from scheduler.kube.event_pauses import EventPauses
 from scheduler.kube.wire import Pod
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum, auto, unique
 from typing import Final
 
-from scheduler.core.inway import InWay, patience
+from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.naming import Owner, stands_for
 from scheduler.nodes.presence import Presence
 from scheduler.state.units import Placeholder, Unit, Units

@@ -13,7 +13,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from annotations.nodelist import NodeNames
+from annotations.node_list import NodeNames
 from scheduler.core.ignorable import Ignorable
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from annotations import JobRequest
 from scheduler.core.refused import NEVER, Refused
-from scheduler.core.refusedbind import RefusedBind
+from scheduler.core.refused_bind import RefusedBind
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations import nodelist
+from annotations import node_list
 from scheduler.core import actions
 from scheduler.execute import claimed, editing, tell
 from scheduler.facts import bulk
@@ -58,7 +58,7 @@ OF_A_POD = {
         f"Of one namespace {surveyor.MOST_WAITING} templates wait",
     ),
     "node names": (
-        f"{nodelist.MOST_NAMES}, of {nodelist.MOST_BYTES // KIB} KiB in all",
+        f"{node_list.MOST_NAMES}, of {node_list.MOST_BYTES // KIB} KiB in all",
         f"a digest of {len(actions.Readmit(1, ('n1',)).digest)} bytes",
     ),
     "text of a condition": (f"{clip.MOST_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),

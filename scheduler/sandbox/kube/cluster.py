@@ -14,7 +14,7 @@ from scheduler.sandbox.kube.controllers.disruption import DisruptionController
 from scheduler.sandbox.kube.controllers.garbage import GarbageCollector
 from scheduler.sandbox.kube.controllers.jobs import JobController
 from scheduler.sandbox.kube.controllers.namespaces import NamespaceController
-from scheduler.sandbox.kube.controllers.podgc import PodGarbageCollector
+from scheduler.sandbox.kube.controllers.pod_gc import PodGarbageCollector
 from scheduler.sandbox.kube.controllers.replicasets import ReplicaSetController
 from scheduler.sandbox.kube.kubelet import Kubelets, Timing
 from scheduler.sandbox.kube.model import KubeModel

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.sandbox.kube import nodes, podstatus
+from scheduler.sandbox.kube import nodes, pod_status
 from scheduler.sandbox.kube.agents import Key
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.meta import is_finished, is_leaving, monotonic
@@ -127,14 +127,14 @@ class Kubelets:
         now = monotonic()
         if run.start_at is None:
             run.start_at = now + self._timing.start_seconds
-            self._model.modify(PODS, pod, podstatus.creating)
+            self._model.modify(PODS, pod, pod_status.creating)
         if now < run.start_at:
             return run.start_at - now
         if not run.running:
             run.running = True
             seconds = _number(pod, RUN_SECONDS)
             run.exit_at = None if seconds is None else now + seconds
-            self._model.modify(PODS, pod, lambda body: podstatus.running(body, run.restarts))
+            self._model.modify(PODS, pod, lambda body: pod_status.running(body, run.restarts))
         if run.exit_at is None:
             return None
         return self._exit(pod, run) if now >= run.exit_at else run.exit_at - now
@@ -143,12 +143,12 @@ class Kubelets:
         code = int(_number(pod, EXIT_CODE) or 0)
         policy = pod["spec"]["restartPolicy"]
         if policy == "Never" or (policy == "OnFailure" and code == 0):
-            self._model.modify(PODS, pod, lambda body: podstatus.ended(body, code, run.restarts))
+            self._model.modify(PODS, pod, lambda body: pod_status.ended(body, code, run.restarts))
             return None
         pause = min(self._timing.restart_seconds * 2.0**run.restarts, LONGEST_RESTART_SECONDS)
         run.restarts += 1
         run.running, run.start_at = False, monotonic() + pause
-        self._model.modify(PODS, pod, lambda body: podstatus.crashed(body, code, run.restarts))
+        self._model.modify(PODS, pod, lambda body: pod_status.crashed(body, code, run.restarts))
         return pause
 
     def _stop(self, pod: Body, run: Run) -> float | None:
@@ -173,7 +173,7 @@ class Kubelets:
         run.stopped = True
         if not is_finished(pod):
             self._model.modify(
-                PODS, pod, lambda body: podstatus.stopped(body, code, ran=run.running)
+                PODS, pod, lambda body: pod_status.stopped(body, code, ran=run.running)
             )
         metadata = pod["metadata"]
         self._model.delete(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from annotations.nodelist import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
+from annotations.node_list import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
 from tests.support.costs import measured
 from tests.unit.annotations.pods import accepted, pod, the_problem
 

@@ -29,7 +29,7 @@ from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
 from scheduler.core.fitness import Place, Unfit
-from scheduler.core.inway import ASK_AGAIN_SECONDS, patience
+from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, patience
 from scheduler.core.naming import Owner
 from scheduler.core.pace import (
     CANCEL_AGAIN_SECONDS,

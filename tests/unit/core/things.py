@@ -20,9 +20,9 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.fitness import Place, Unfit
-from scheduler.core.inway import InWay
+from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import VERSION, Owner, OwnerTag
-from scheduler.core.refusedbind import RefusedBind
+from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tenure import MOST_TRIES, Tenure
 from slurmapi.model import BaseState, Job, JobState, Node
 

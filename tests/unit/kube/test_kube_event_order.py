@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.kube.eventorder import EventOrder
+from scheduler.kube.event_order import EventOrder
 
 Order = EventOrder[str, int]
 NAMESPACES = st.sampled_from(["a", "b", "c"])

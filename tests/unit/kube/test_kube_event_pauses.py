@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeError, KubeInterrupted, KubeUnreachable, refused
-from scheduler.kube.eventpauses import EventPauses
+from scheduler.kube.event_pauses import EventPauses
 from scheduler.kube.recorder import WRITERS, ObjectRef, Recorder
 
 pytestmark = pytest.mark.looptime

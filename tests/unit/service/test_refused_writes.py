@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.core.naming import JOB_ID
-from scheduler.core.refusedbind import KEPT_SECONDS
+from scheduler.core.refused_bind import KEPT_SECONDS
 from scheduler.core.room import LIMIT
 from slurmapi import BaseState
 

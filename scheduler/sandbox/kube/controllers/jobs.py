@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from scheduler.sandbox.kube.agents import Key
-from scheduler.sandbox.kube.controllers import podfailures
+from scheduler.sandbox.kube.controllers import pod_failures
 from scheduler.sandbox.kube.controllers.dependents import Dependents, controller_key
-from scheduler.sandbox.kube.controllers.podfailures import Verdict
+from scheduler.sandbox.kube.controllers.pod_failures import Verdict
 from scheduler.sandbox.kube.controllers.templates import pod_of
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.meta import (
@@ -125,7 +125,7 @@ def _add(tally: Tally, job: Body, pod: Body) -> None:
         if index := _index(pod):
             tally.indexes.add(index)
         return
-    verdict = podfailures.judge(job["spec"].get("podFailurePolicy"), pod)
+    verdict = pod_failures.judge(job["spec"].get("podFailurePolicy"), pod)
     tally.failed += 1
     if verdict is Verdict.COUNT:
         tally.against_limit += 1

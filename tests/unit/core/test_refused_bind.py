@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.refusedbind import KEPT_SECONDS, RefusedBind
+from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 
 NOW: Final = 1000.0
 
