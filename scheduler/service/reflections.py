@@ -22,12 +22,12 @@ from scheduler.kube.wire import (
     PersistentVolume,
     Pod,
 )
-from scheduler.nodes.neighbour_parts import NeighbourParts
-from scheduler.nodes.parts import NodeParts
 from scheduler.policy.rulebook import Rulebook
 from scheduler.policy.rules import Policy
 from scheduler.policy.watch import PolicyWatch
 from scheduler.service.memory import Memory
+from scheduler.service.neighbour_parts import NeighbourParts
+from scheduler.service.node_parts import NodeParts
 from scheduler.service.outside import Outside
 
 AnyReflector = (

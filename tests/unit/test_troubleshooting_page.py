@@ -52,7 +52,7 @@ STARTERS = (
         "service/app",
         "kube/identity",
         "nodes/map_file",
-        "nodes/parts",
+        "service/node_parts",
         "core/mapping",
     ),
     *("hooks/service", "hooks/secrets", "election/opening", "service/startup"),

@@ -14,10 +14,10 @@ from scheduler.kube.reflector import Reflector
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume, Pod
-from scheduler.nodes.parts import NodeParts
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
+from scheduler.service.node_parts import NodeParts
 
 log = structlog.get_logger(__name__)
 
