@@ -28,6 +28,7 @@ pytest_plugins = [
     "tests.rigs.fixtures",
     "tests.rigs.slurm_fixtures",
     "tests.support.cluster_fixtures",
+    "tests.support.time_limits",
 ]
 
 

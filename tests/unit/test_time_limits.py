@@ -1,0 +1,70 @@
+"""No test hangs for ever, and neither does what is cleaned up after it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+
+_HANGS_AFTER_A_FAILURE = """
+import threading
+import pytest
+
+@pytest.fixture
+def hangs():
+    yield
+    threading.Event().wait()
+
+@pytest.mark.timeout(1)
+def test_that_fails(hangs):
+    assert False
+"""
+
+_STRUCK_IN_THE_BACKGROUND = """
+import asyncio
+import time
+import pytest
+from tests.support import time_limits
+
+time_limits._AGAIN_SECONDS = 0.5
+
+@pytest.mark.timeout(1)
+def test_that_waits_for_ever():
+    async def waits() -> None:
+        async def busy() -> None:
+            time.sleep(2)
+
+        task = asyncio.create_task(busy())
+        await asyncio.Event().wait()
+
+    asyncio.run(waits())
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(_HANGS_AFTER_A_FAILURE, "1 failed, 1 error", id="cleaning up"),
+        pytest.param(_STRUCK_IN_THE_BACKGROUND, "1 failed", id="a task in the background"),
+    ],
+)
+def test_what_hangs_is_ended(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(text)
+    # pytest's own plugins are enough, and on 3.11 hypothesis' may fail here while it is imported.
+    plugins = ("tests.support.time_limits", "no:cacheprovider", "no:hypothesispytest")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *(f"-p{it}" for it in plugins), "test_it.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert told in done.stdout, done.stdout
+    assert "Timeout (>1.0s)" in done.stdout
