@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.order import begin_slow_ones
+from tests.support.releases import leave_out_the_other_release
 
 # The first live test of a session has whole clusters started within its own time.
 _LONG_SECONDS: Final = 120.0
@@ -74,6 +75,7 @@ def pytest_collection_modifyitems(
             item.add_marker(pytest.mark.timeout(_LONG_SECONDS))
         if _REAL_NODE in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(_REAL_NODE))
+    leave_out_the_other_release(config, items)
     if config.getoption("--cluster") is not None:
         _leave_those_for_anywhere(config, items)
     yield

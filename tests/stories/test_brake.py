@@ -22,6 +22,7 @@ _HELD: Final = "slurm_pod_scheduler_brake_held_pods"
 _READY: Final = "slurm_pod_scheduler_ready"
 
 pytestmark = [
+    pytest.mark.live_on("26.05"),
     pytest.mark.timeout(240),
     pytest.mark.flags(f"--brake-minimum={_MINIMUM}", f"--brake-pause={_PAUSE_SECONDS}s"),
 ]

@@ -39,6 +39,7 @@ async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) 
     assert (now.job_id, now.raw["comment"], now.raw["resv_name"]) == (job.job_id, "", "")
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_moved_to_a_partition_that_may_start_it_runs(world: World) -> None:
     await world.set_partition(world.cluster.high_partition)
     await world.fill()
@@ -91,6 +92,7 @@ async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> No
     assert running.number("time_limit") in UNLIMITED
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_resized_while_it_waits_gets_a_job_of_its_new_size(world: World) -> None:
     filler = await world.fill()
     await world.create(cpus="1")
@@ -106,6 +108,7 @@ async def test_pod_resized_while_it_waits_gets_a_job_of_its_new_size(world: Worl
     assert running.number("cpus") == 3
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_resized_while_it_runs_is_told_and_counted(world: World) -> None:
     await world.create(cpus="1")
     pod = await world.running()
@@ -120,6 +123,7 @@ async def test_pod_resized_while_it_runs_is_told_and_counted(world: World) -> No
     assert (await world.placeholder(await _pod(world))).job_id == job.job_id
 
 
+@pytest.mark.live_on("26.05")
 async def test_change_by_an_operator_is_not_fought(world: World) -> None:
     await world.fill()
     await world.create(slurm={"timeout": "600"})
@@ -134,6 +138,7 @@ async def test_change_by_an_operator_is_not_fought(world: World) -> None:
     assert (now.number("priority"), now.number("time_limit")) == (77, 33)
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_is_held_and_released_by_edits(world: World) -> None:
     filler = await world.fill()
     await world.create()
@@ -151,6 +156,7 @@ async def test_pod_is_held_and_released_by_edits(world: World) -> None:
     assert (await world.placeholder(running)).job_id == job.job_id
 
 
+@pytest.mark.live_on("26.05")
 async def test_priority_is_set_and_given_back_by_edits(world: World) -> None:
     await world.fill()
     await world.create()
@@ -170,6 +176,7 @@ async def test_priority_is_set_and_given_back_by_edits(world: World) -> None:
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_nice_is_set_and_taken_away_by_edits(world: World) -> None:
     await world.fill()
     await world.create()
@@ -182,6 +189,7 @@ async def test_nice_is_set_and_taken_away_by_edits(world: World) -> None:
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_edit_made_while_no_scheduler_runs_is_carried_out_later(world: World) -> None:
     await world.fill()
     await world.create(slurm={"comment": "before"})
@@ -194,6 +202,7 @@ async def test_edit_made_while_no_scheduler_runs_is_carried_out_later(world: Wor
     assert (now.job_id, now.raw["comment"]) == (job.job_id, "meanwhile")
 
 
+@pytest.mark.live_on("26.05")
 async def test_refused_pod_that_is_corrected_is_submitted_at_once(world: World) -> None:
     began = time.monotonic()
     await world.create(slurm={"partition": "nowhere"})
@@ -206,6 +215,7 @@ async def test_refused_pod_that_is_corrected_is_submitted_at_once(world: World) 
 
 
 @pytest.mark.slow
+@pytest.mark.live_on("26.05")
 async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World) -> None:
     await world.create(slurm={"reservation": f"{world.namespace}-0"})
     await world.event("SlurmRejected")
@@ -215,6 +225,7 @@ async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: World) -> None:
     await world.create(slurm={"timeout": "soon"})
     await world.told("timeout", "soon")
@@ -224,6 +235,7 @@ async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: 
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_gated_pod_has_no_job_until_its_gate_is_lifted(world: World) -> None:
     await world.create("gated", schedulingGates=[{"name": "example.com/wait"}])
     await world.create("other")
@@ -253,6 +265,7 @@ async def test_end_of_a_pods_time_stands_on_it_and_follows_slurm(world: World) -
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_pod_without_a_limit_has_no_end(world: World) -> None:
     await world.create()
     pod = await world.running()

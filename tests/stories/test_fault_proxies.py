@@ -23,7 +23,7 @@ from tests.support.world import World
 
 # The matrix itself is played on the models (tests/faults); here are two parts of it, half a minute
 # of faults each.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(300)]
 
 _STARTS: Final = 5
 _STEP_SECONDS: Final = 1.5

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_pod_of_another_scheduler_is_left_alone(world: World) -> None:
     before = await world.create("foreign", scheduler="somebody-else")
     await world.create()
@@ -59,6 +60,7 @@ async def test_scheduler_that_starts_leaves_jobs_of_others_alone(world: World) -
     assert record.live
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_bound_by_another_hand_is_not_moved_or_ended(world: World) -> None:
     node = world.cluster.nodes[0]
     created = await world.create("placed", nodeName=node)

@@ -63,6 +63,7 @@ async def test_end_of_a_native_job_ends_no_pod_that_names_it(world: World) -> No
     await _is_alive(world, job.job_id)
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_that_names_another_pods_job_harms_neither(world: World) -> None:
     await world.create("victim")
     victim = await world.running("victim")
@@ -75,6 +76,7 @@ async def test_pod_that_names_another_pods_job_harms_neither(world: World) -> No
     world.unharmed(victim)
 
 
+@pytest.mark.live_on("26.05")
 async def test_manifest_copied_from_a_pod_that_runs_is_a_pod_of_its_own(world: World) -> None:
     """With its node and all annotations, as `kubectl get pod -o yaml` gives them."""
     await world.create("victim")
@@ -91,6 +93,7 @@ async def test_manifest_copied_from_a_pod_that_runs_is_a_pod_of_its_own(world: W
     world.unharmed(victim)
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_that_says_where_it_belongs_goes_where_slurm_says(world: World) -> None:
     nowhere = {pods.NODES: "no-such-node", pods.JOB_ID: str(_NO_JOB)}
     await world.create("claims", annotations=nowhere)

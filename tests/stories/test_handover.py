@@ -108,6 +108,7 @@ async def test_deleted_pod_leaves_a_node_that_is_free(world: World) -> None:
     assert guards(world, "freed") == 0, "the placeholder itself held the node"
 
 
+@pytest.mark.live_on("26.05")
 async def test_job_starts_by_policy_when_nobody_answers(world: World) -> None:
     (closed,) = free_ports(1)
     nowhere = f"http://127.0.0.1:{closed}"
@@ -118,12 +119,14 @@ async def test_job_starts_by_policy_when_nobody_answers(world: World) -> None:
         assert time.monotonic() - began > 2
 
 
+@pytest.mark.live_on("26.05")
 async def test_job_starts_by_policy_when_the_secret_is_wrong(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url, TOKEN_FILE="/etc/hostname"):
         job_id = await quick_job(world, world.cluster.nodes_for_scripts[0])
         await world.job_ended(job_id, state="COMPLETED")
 
 
+@pytest.mark.live_on("26.05")
 async def test_settings_that_are_no_shell_hold_nobody_back(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url, POLICY="'(((`"):
         job_id = await quick_job(world, world.cluster.nodes_for_scripts[0])
@@ -141,6 +144,7 @@ async def test_job_starts_by_policy_when_a_pod_does_not_stop(world: World) -> No
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
 
 
+@pytest.mark.live_on("26.05")
 async def test_waiting_outlasts_a_restart_of_the_scheduler(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url):
         pod = await running_pod(world, stop_seconds=8)

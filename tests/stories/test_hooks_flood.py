@@ -22,6 +22,8 @@ from tests.support.hooks import hooks_on, secret_file
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
+pytestmark = pytest.mark.live_on("26.05")
+
 _IDLE: Final = 400
 _ASKING: Final = 8
 _STRANGER: Final = (

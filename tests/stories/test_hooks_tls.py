@@ -77,6 +77,7 @@ async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.live_on("26.05")
 async def test_job_starts_by_policy_when_the_guard_cannot_trust_a(
     world: World, tls: TlsFiles, trouble: str
 ) -> None:
@@ -97,6 +98,7 @@ async def test_job_starts_by_policy_when_the_guard_cannot_trust_a(
         assert "the job starts (POLICY=open)" in said
 
 
+@pytest.mark.live_on("26.05")
 async def test_certificate_is_renewed_while_the_scheduler_runs(world: World, tls: TlsFiles) -> None:
     process = world.scheduler.pid
     tls.change_authority()
@@ -147,6 +149,7 @@ class TestScripts:
         assert f"job {job.job_id}: " not in world.cluster.syslog
 
     @pytest.mark.parametrize("trouble", TROUBLES)
+    @pytest.mark.live_on("26.05")
     async def test_node_is_held_for_kill_wait_when_the_script_cannot_trust_a(
         self, world: World, tls: TlsFiles, trouble: str
     ) -> None:

@@ -11,7 +11,7 @@ from tests.support.kube import Object
 from tests.support.sandbox import SandboxCluster
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(240)]
 
 _REASON = "ControllerBackOff"
 # At the least, of 10 and 20 s.

@@ -14,7 +14,7 @@ from tests.support.kube import Object
 from tests.support.live import LiveCluster
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(400)]
 
 # A minute of being behind, and the longest pause between two looks.
 _NOTICED_SECONDS: Final = 150

@@ -31,6 +31,7 @@ async def crowded(kube: Kube) -> AsyncIterator[str]:
     await kube.delete("namespaces", name)
 
 
+@pytest.mark.live_on("26.05")
 async def test_namespace_with_hundreds_of_pods_goes_and_leaves_no_job(
     world: World, crowded: str
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support import pods
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(300)]
 
 _MANY: Final = 500
 # A cluster of a few nodes, where each placeholder is a process.

@@ -54,6 +54,7 @@ def affinity(operator: str) -> Object:
 
 
 @pytest.mark.parametrize("wants", [WANTS_MARK, affinity("Exists")], ids=["selector", "affinity"])
+@pytest.mark.live_on("26.05")
 async def test_pod_gets_a_node_that_it_wants(world: World, wants: Object) -> None:
     last = world.cluster.nodes[-1]
     async with labelled(world, last):
@@ -65,6 +66,7 @@ async def test_pod_gets_a_node_that_it_wants(world: World, wants: Object) -> Non
     assert job.raw["excluded_nodes"] != ""
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_that_no_node_can_take_says_so_and_starts_once_one_can(world: World) -> None:
     await world.create(**WANTS_MARK)
     told = await world.event("NoNodeFits")
@@ -74,6 +76,7 @@ async def test_pod_that_no_node_can_take_says_so_and_starts_once_one_can(world: 
         assert pods.node_of(await world.running()) == world.cluster.nodes[0]
 
 
+@pytest.mark.live_on("26.05")
 async def test_tainted_node_is_left_to_pods_that_tolerate_it(world: World) -> None:
     first, *others = world.cluster.nodes
     taint = {"key": MARK, "value": "gpu", "effect": "NoSchedule"}
@@ -90,6 +93,7 @@ async def test_tainted_node_is_left_to_pods_that_tolerate_it(world: World) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.live_on("26.05")
 async def test_job_that_waits_learns_which_nodes_its_pod_cannot_use(world: World) -> None:
     filler = await world.fill()
     first = world.cluster.nodes[0]
@@ -112,6 +116,7 @@ async def test_job_that_waits_learns_which_nodes_its_pod_cannot_use(world: World
     assert pods.annotation(await world.running(), pods.JOB_ID) == str(job.job_id)
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_that_insists_on_a_tainted_node_holds_nothing_until_the_taint_is_gone(
     world: World,
 ) -> None:
@@ -248,6 +253,7 @@ async def restart(world: World, *flags: str) -> None:
     world.scheduler.start()
 
 
+@pytest.mark.live_on("26.05")
 async def test_node_that_maps_to_nothing_is_given_back_and_the_pod_says_so(world: World) -> None:
     await restart(world, "--node-mapping=label:stories.test/on-no-node")
     await world.create()
@@ -272,6 +278,7 @@ class TestWithoutNodes:
     def scheduler(self, unread: SchedulerProcess) -> SchedulerProcess:
         return unread
 
+    @pytest.mark.live_on("26.05")
     async def test_pods_are_served_and_the_log_says_what_is_not_checked(self, world: World) -> None:
         await world.create()
         pod = await world.running()
@@ -280,6 +287,7 @@ class TestWithoutNodes:
         assert world.scheduler.metrics()["slurm_pod_scheduler_node_checks"] == 0.0
 
 
+@pytest.mark.live_on("26.05")
 async def test_checks_are_on_where_nodes_can_be_read(world: World, kube: Kube) -> None:
     assert await kube.items("nodes")
     assert world.scheduler.metrics()["slurm_pod_scheduler_node_checks"] == 1.0

@@ -29,6 +29,7 @@ async def test_pod_deleted_while_pending_cancels_job(world: World) -> None:
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_pod_deleted_before_it_has_a_job_leaves_none(world: World) -> None:
     await world.create()
     await world.delete()
@@ -47,6 +48,7 @@ async def test_pod_deleted_while_running_cancels_job_after_its_containers(world:
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_recreated_pod_of_the_same_name_gets_a_job_of_its_own(world: World) -> None:
     await world.create()
     first = await world.placeholder(await world.running())
@@ -75,6 +77,7 @@ async def test_finished_pod_leaves_no_job(world: World, exit_code: int, phase: s
     assert ended.tag["outcome"] == told
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it(world: World) -> None:
     await world.create(restartPolicy="Never")
     pod = await world.running()
@@ -92,6 +95,7 @@ async def test_pod_evicted_by_its_api_cancels_job_once_its_budget_allows_it(worl
 
 
 @pytest.mark.slow
+@pytest.mark.live_on("26.05")
 async def test_force_deleted_pod_cancels_job(world: World) -> None:
     await world.create(grace=1, annotations={"sandbox/stop-seconds": "20"})
     job = await world.placeholder(await world.running())
@@ -102,6 +106,7 @@ async def test_force_deleted_pod_cancels_job(world: World) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.live_on("26.05")
 async def test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected(world: World) -> None:
     await world.create()
     pod = await world.running()
@@ -117,6 +122,7 @@ async def test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected(wor
 
 
 @pytest.mark.slow
+@pytest.mark.live_on("26.05")
 async def test_pod_on_a_node_out_of_service_is_removed_and_lets_go_of_its_job(world: World) -> None:
     if isinstance(world.cluster, SandboxCluster):
         pytest.skip("the model has no controller that acts on taints")

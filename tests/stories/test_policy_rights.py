@@ -16,7 +16,7 @@ from tests.support.kube import Kube, Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(240)]
 
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 _NAME: Final = "slurm-pod-scheduler"

@@ -42,6 +42,7 @@ _TOO_LARGE = {
 
 @pytest.mark.anywhere
 @pytest.mark.parametrize("wrong", _INVALID.values(), ids=_INVALID.keys())
+@pytest.mark.live_on("26.05")
 async def test_invalid_pod_is_told_and_not_submitted(world: World, wrong: Wrong) -> None:
     await world.create(**wrong.pod)
     await _told(world, "SchedulingFailed", wrong.words)
@@ -50,6 +51,7 @@ async def test_invalid_pod_is_told_and_not_submitted(world: World, wrong: Wrong)
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_all_problems_are_told_at_once(world: World) -> None:
     await world.create(cpus=None, grace=600, slurm={"timeout": "-3"})
     await _told(world, "SchedulingFailed", ("cpu", "600", "timeout", "-3"))
@@ -66,6 +68,7 @@ async def test_pod_refused_by_slurm_is_told_and_leaves_nothing(world: World, wro
 
 @pytest.mark.anywhere
 @pytest.mark.parametrize("wrong", _TOO_LARGE.values(), ids=_TOO_LARGE.keys())
+@pytest.mark.live_on("26.05")
 async def test_pod_that_is_larger_than_any_node_is_told_and_not_submitted(
     world: World, wrong: Wrong
 ) -> None:
@@ -77,6 +80,7 @@ async def test_pod_that_is_larger_than_any_node_is_told_and_not_submitted(
 
 
 @pytest.mark.anywhere
+@pytest.mark.live_on("26.05")
 async def test_waiting_pod_edited_into_a_wrong_one_gives_its_job_back(world: World) -> None:
     filler = await world.fill()
     await world.create()

@@ -8,6 +8,8 @@ from tests.support import pods
 from tests.support.refusing import denying
 from tests.support.world import World
 
+pytestmark = pytest.mark.live_on("26.05")
+
 WORDS = "no pods at night"
 
 

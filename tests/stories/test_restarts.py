@@ -97,6 +97,7 @@ async def test_pod_deleted_while_slurm_is_away_leaves_no_job(world: World) -> No
     await world.job_ended(job.job_id)
 
 
+@pytest.mark.live_on("26.05")
 async def test_killed_scheduler_finds_waiting_and_bound_pods_as_they_were(world: World) -> None:
     scene = await _scene(world)
     before = await world.one_placeholder_each()
@@ -109,6 +110,7 @@ async def test_killed_scheduler_finds_waiting_and_bound_pods_as_they_were(world:
     }
 
 
+@pytest.mark.live_on("26.05")
 async def test_pods_allocated_while_the_scheduler_is_dead_are_bound_later(world: World) -> None:
     scene = await _scene(world)
     before = await world.one_placeholder_each()
@@ -121,6 +123,7 @@ async def test_pods_allocated_while_the_scheduler_is_dead_are_bound_later(world:
     assert {it.job_id for it in after.values()} == {it.job_id for it in before.values()}
 
 
+@pytest.mark.live_on("26.05")
 async def test_pods_deleted_while_the_scheduler_is_dead_leave_no_job(world: World) -> None:
     await _scene(world)
     job = await world.placeholder(await world.running(_RUNNING[0]))
@@ -141,6 +144,7 @@ async def _others_live(world: World, job: Record) -> bool:
     return {it.tag["unit"] for it in live} == {job.tag["unit"], _RUNNING[1], _WAITING[1]}
 
 
+@pytest.mark.live_on("26.05")
 async def test_scheduler_killed_again_and_again_doubles_nothing(world: World) -> None:
     names = [f"burst-{index}" for index in range(12)]
     async with asyncio.TaskGroup() as group:
@@ -158,6 +162,7 @@ async def test_scheduler_killed_again_and_again_doubles_nothing(world: World) ->
     assert sorted(started) == sorted(names), "a unit had two placeholders with nodes"
 
 
+@pytest.mark.live_on("26.05")
 async def test_stopped_scheduler_ends_in_order_and_leaves_pods_alone(world: World) -> None:
     scene = await _scene(world)
     assert await asyncio.to_thread(world.scheduler.stop) == 0

@@ -14,6 +14,8 @@ from tests.support.hooks import secret_file
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
+pytestmark = pytest.mark.live_on("26.05")
+
 _OLD = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjEsInN1biI6InJvb3QifQ.b2xkLXRva2VuLW9mLXRoaXMtdGVzdA"
 
 

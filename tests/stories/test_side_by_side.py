@@ -40,6 +40,7 @@ def other(cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[Schedule
         yield process
 
 
+@pytest.mark.live_on("26.05")
 async def test_two_schedulers_of_one_slurm_serve_each_its_own_name_and_scope(
     world: World, other: SchedulerProcess, elsewhere: str
 ) -> None:

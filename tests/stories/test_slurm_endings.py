@@ -233,6 +233,7 @@ async def test_waiting_job_that_misses_its_deadline_ends_its_pod(world: World) -
     assert "DEADLINE" in event["message"]
 
 
+@pytest.mark.live_on("26.05")
 async def test_evicted_pod_without_an_owner_is_not_made_again(world: World) -> None:
     pod = await _running(world)
     job = await world.placeholder(pod)
@@ -244,6 +245,7 @@ async def test_evicted_pod_without_an_owner_is_not_made_again(world: World) -> N
 
 
 @pytest.mark.flags("--eviction-policy=budget", "--eviction-budget-timeout=6s")
+@pytest.mark.live_on("26.05")
 async def test_budget_holds_a_pod_for_as_long_as_the_site_allows(world: World) -> None:
     pod = await _running(world)
     await _budget(world)
@@ -255,6 +257,7 @@ async def test_budget_holds_a_pod_for_as_long_as_the_site_allows(world: World) -
     assert leaving.at - began >= 5
 
 
+@pytest.mark.live_on("26.05")
 async def test_budget_does_not_hold_a_pod_whose_node_slurm_has_taken(world: World) -> None:
     pod = await _running(world)
     await _budget(world)
@@ -263,6 +266,7 @@ async def test_budget_does_not_hold_a_pod_whose_node_slurm_has_taken(world: Worl
     await _evicted(world, pod, reason="PlaceholderCancelled", words=(f"{job.job_id}",))
 
 
+@pytest.mark.live_on("26.05")
 async def test_batch_job_that_ignores_disruptions_is_not_charged_a_retry(world: World) -> None:
     if isinstance(world.cluster, SandboxCluster):
         pytest.skip("the Job controller of the model knows no podFailurePolicy")
@@ -282,6 +286,7 @@ async def test_batch_job_that_ignores_disruptions_is_not_charged_a_retry(world: 
     assert ended == [], "backoffLimit is 0: a charged retry would have been the Job's end"
 
 
+@pytest.mark.live_on("26.05")
 async def test_deployment_of_three_heals_through_slurm(world: World) -> None:
     await world.kube.create("deployments", _deployment(3), namespace=world.namespace)
     first = await _three_run(world)

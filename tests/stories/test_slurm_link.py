@@ -16,7 +16,7 @@ import pytest
 from tests.support.ports import free_ports
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(240)]
 
 # As long as it took until such a scheduler called itself ready.
 _WATCHED_SECONDS: Final = 20.0

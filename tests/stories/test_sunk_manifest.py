@@ -138,6 +138,7 @@ async def test_pods_of_one_user_share_a_node_and_keep_others_away(world: World) 
     assert pods.node_of(waiting) is None
 
 
+@pytest.mark.live_on("26.05")
 async def test_names_of_the_sites_own_prefix_do_the_same_beside_sunks(world: World) -> None:
     own = SHARED_GPU.replace("sunk.coreweave.com/timeout", "slurm.example.com/timeout")
     await apply(world, own, NAME="own")

@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.releases import marked
 from tests.unit.test_threat_model import rows
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -40,8 +41,17 @@ def _files() -> dict[str, list[Path]]:
 
 
 @cache
-def _where(path: Path) -> frozenset[str]:
-    """Where the tests of a file run: the cluster is that of the file, or else of its folder."""
+def _where(path: Path, test: str) -> frozenset[str]:
+    """Where a test runs: the cluster is that of its file, or else of its folder, without the
+    release that a mark leaves out.
+    """
+    marks = marked(path)
+    only = marks.get(test) or marks.get("*")
+    return frozenset(_where_all(path) - ({*_RELEASES} - {only} if only else set()))
+
+
+@cache
+def _where_all(path: Path) -> frozenset[str]:
     folder, text = path.relative_to(_ROOT / "tests").parts[0], path.read_text(encoding="utf-8")
     live_only = re.search(r"^pytestmark = .*\bpytest\.mark\.live\b", text, re.MULTILINE)
     models = set() if live_only else {"models"}
@@ -67,8 +77,10 @@ def test_attack_names_its_tests_and_where_they_run(heading: str) -> None:
     assert len(table) > 6
     for attack, _bound, *shown, seen in table:
         assert all(_TEST.search(cell) for cell in shown), attack
-        files = [path for cell in shown for it in _TEST.findall(cell) for path in _files()[it]]
-        places = frozenset[str]().union(*map(_where, files))
+        tests = [it for cell in shown for it in _TEST.findall(cell)]
+        places = frozenset[str]().union(
+            *(_where(path, it) for it in tests for path in _files()[it])
+        )
         assert seen == ", ".join(it for it in _PLACES if it in places), attack
 
 

@@ -1,0 +1,56 @@
+"""Stories that are told on one release of the real Slurm only: the mark `live_on` names it.
+
+tests/README.md has a table of them, with where the other release is shown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+MARK: Final = "live_on"
+RELEASES: Final = frozenset({"26.05", "24.11"})
+
+
+def leave_out_the_other_release(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the live tests of the release that the mark does not name."""
+    left_out = [it for it in items if _is_of_the_other(it)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [it for it in items if it not in set(left_out)]
+
+
+def _is_of_the_other(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker(MARK)
+    if mark is None or item.get_closest_marker("live") is None:
+        return False
+    (other,) = RELEASES - {mark.args[0]}
+    return f"live-{other}" in item.name
+
+
+def marked(path: Path) -> dict[str, str]:
+    """The release by the name of the test; `*` stands for all tests of the file."""
+    found = dict[str, str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name, marks = _place(node)
+        for release in (it for mark in marks for it in _releases(mark)):
+            found[name] = release
+    return found
+
+
+def _place(node: ast.AST) -> tuple[str, list[ast.expr]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name, node.decorator_list
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+        return "*", [node.value]
+    return "", []
+
+
+def _releases(mark: ast.expr) -> Iterator[str]:
+    for node in ast.walk(mark):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{MARK}":
+            yield ast.literal_eval(node.args[0])
