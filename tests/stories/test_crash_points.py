@@ -2,7 +2,7 @@
 they are done, and when it knows. Each time the next process goes on; nothing is lost or doubled.
 
 The points of a life without a death are listed in tests/crash; here each kind of write has each of
-these moments several times, in lives that go on.
+these moments once with each Slurm, in lives that go on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.live]
 
-_TIMES: Final = 2
 # A pod in each loses its job, and the brake of a process that is killed forgets the ones before.
 _MOST_ROUNDS: Final = DEFAULT.brake_minimum
 _TOLD_AGAIN: Final = "patch_event"
@@ -60,7 +59,7 @@ async def test_scheduler_may_be_killed_at_any_write(
 ) -> None:
     points = [Point(kind, moment) for kind in kinds_of_work(policy) for moment in Moment]
     reaper = Reaper(proxied.play, pid=lambda: world.scheduler.pid)
-    reaper.due.update(dict.fromkeys(points, _TIMES))
+    reaper.due.update(dict.fromkeys(points, 1))
     reaper.arm()
     async with asyncio.TaskGroup() as group:
         tasks = (
