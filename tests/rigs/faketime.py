@@ -13,7 +13,9 @@ _SUITE: Final = "bookworm"
 # The library names what it keeps in /dev/shm by the process id, leaves it there, and refuses to
 # start where a former process of that id has left some.
 _ON_ITS_OWN: Final = 'mount -t tmpfs none /dev/shm && exec env "$@"'
-_LIBRARY: Final = "usr/lib/*/faketime/libfaketime.so.1"
+# The one for processes with threads. The other keeps the offset of a call where all threads share
+# it: while one waits for Python's lock, another is now and then told the true time.
+_LIBRARY: Final = "usr/lib/*/faketime/libfaketimeMT.so.1"
 
 
 def ensure() -> Path:
