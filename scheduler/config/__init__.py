@@ -1,1 +1,1 @@
-"""What a site can set: flags, environment variables and files, and what they accept."""
+"""What a site can set: flags, environment variables and files, and which values they accept."""

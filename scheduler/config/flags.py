@@ -1,7 +1,8 @@
-"""Where settings come from: flags, environment variables and a file, in that order; their help.
+"""Reads the settings from flags, environment variables and a file. Also writes their help.
 
-The environment variable of `--slurm-api-base` is `SLURM_POD_SCHEDULER_SLURM_API_BASE`, its key in
-the file `slurm-api-base`. A fault is named as it was given: by flag, variable, or file and key.
+A flag wins over a variable, and a variable wins over the file. For `--slurm-api-base` the variable
+is `SLURM_POD_SCHEDULER_SLURM_API_BASE` and the key in the file is `slurm-api-base`. An error names
+the place where the wrong value was given: flag, variable, or file and key.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from scheduler.config.settings import DURATION, ENV_PREFIX, Form, Settings, Sett
 from scheduler.config.wrong_values import expected, nearest
 from scheduler.observe.redacted import redacted
 
-# Kubernetes gives every pod these for each Service of its namespace; ours may bear our own name.
+# Kubernetes sets such variables in every pod for each Service of its namespace. If a Service has
+# our own name, they begin with our prefix.
 _SERVICE_VARIABLE: Final = re.compile(
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)"
 )
@@ -33,9 +35,9 @@ _WORDS: Final[Mapping[Any, str]] = {
     float: "NUMBER",
     Path: "FILE",
 }
-# A flag without a value, as Go's are.
+# For a flag that may be given without a value, as Go's boolean flags may.
 _BARE: Final[Mapping[str, Any]] = {"nargs": "?", "const": "true"}
-# Forms that say what is accepted; others only name what is meant.
+# Forms that say which values are accepted. All other forms only name the value.
 _SAID: Final = {
     "NUMBER": "number",
     "DURATION": "duration",
@@ -52,7 +54,7 @@ class _Given(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Every field as a flag, and `--config` for the file."""
+    """Add a flag for every field, and `--config` for the file."""
     parser.add_argument(
         "--config", metavar="FILE", help="YAML file of settings, flag names as keys"
     )
@@ -68,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings; raises SettingsError naming each fault, its value and what is accepted."""
+    """The settings. Raises SettingsError, which names each fault, its value and what is
+    accepted.
+    """
     flags = vars(arguments)
     given = {
         **_from_file(flags.get("config")),
@@ -90,7 +94,7 @@ def describe() -> Sequence[tuple[str, str, str, str]]:
 
 
 def near(word: str) -> str:
-    """What a flag that is none may have been meant to be, as an ending for a message."""
+    """For an unknown flag: the flag that may have been meant, as the ending of a message."""
     known = [f"--{_flag(name)}" for name in Settings.model_fields]
     return nearest(word.partition("=")[0], known, show=str) if word.startswith("--") else ""
 
@@ -110,7 +114,7 @@ def _help(field: FieldInfo) -> str:
 
 
 def _form(name: str, field: FieldInfo) -> str:
-    """One word for how a value is written: its choices, where it has some."""
+    """One word for how a value is written, or its choices if there are any."""
     written = [it.word for it in field.metadata if isinstance(it, Form)]
     kind = _kind(field)
     if written:
@@ -129,14 +133,14 @@ def _values(name: str, field: FieldInfo) -> str:
 
 
 def _kind(field: FieldInfo) -> Any:
-    """The type of a value: of one that may be left out, or of each in a list."""
+    """The type of one value: the inner type of an optional field or of a tuple."""
     kinds = [it for it in get_args(field.annotation) if it not in {NoneType, Ellipsis}]
     is_literal = get_origin(field.annotation) is Literal
     return kinds[0] if kinds and not is_literal else field.annotation
 
 
 def _limits(field: FieldInfo) -> str:
-    """`1 to 64`, `at least 0s`, or nothing."""
+    """`1 to 64` or `at least 0s`; "" if there are no limits."""
     shown = {type(it): _shown(_bound(it), field) for it in field.metadata if _bound(it) is not None}
     if Ge in shown and Le in shown:
         return f"{shown[Ge]} to {shown[Le]}"
@@ -238,7 +242,7 @@ def _no_such(where: str, name: str, known: Iterable[str]) -> str:
 
 
 def _expected(error: Any, key: str) -> str:
-    """What would be accepted; limits of a duration are in seconds."""
+    """What would be accepted. Limits of a duration get the unit s."""
     field = Settings.model_fields.get(str(key).replace("-", "_"))
     told = expected(error)
     limited = error["type"].startswith(("greater_than", "less_than"))

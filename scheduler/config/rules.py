@@ -1,4 +1,4 @@
-"""What a site has set about the reading of pods, in the words of the package that reads them."""
+"""The settings about how pods are read, as the `Rules` of the package that reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler.config.settings import Settings
 
 
 def rules_of(settings: Settings) -> Rules:
-    """The rules; SUNK's prefix comes first, the site's own beside it."""
+    """The rules. SUNK's annotation prefix comes first, then the site's own."""
     return Rules(
         kill_wait_seconds=int(settings.slurm_kill_wait),
         termination_offset_seconds=int(settings.termination_offset),

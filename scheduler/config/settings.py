@@ -1,6 +1,7 @@
-"""One frozen tree of settings: everything a site can set, with what is accepted.
+"""One frozen model of all settings: everything a site can set, and which values are accepted.
 
-Flag names are those of the SUNK Pod Scheduler where it has them; `flags` reads them.
+Flags have the same names as those of the SUNK Pod Scheduler, where it has such a flag. The module
+`flags` reads them.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LONGEST_OBJECT: Final = 253
-# What Kubernetes takes as the reason of a condition (metav1.Condition).
+# What Kubernetes accepts as the reason of a condition (metav1.Condition).
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-# What Kubernetes leaves in a container's arguments where there is no such variable.
+# Kubernetes leaves `$(NAME)` in a container's arguments if there is no variable of that name.
 _UNSET_VARIABLE: Final = re.compile(r"\$\(\w+\)")
 _URL: Final = re.compile(r"https?://[^\s/?#@]+")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
 
 class SettingsError(Exception):
-    """What is wrong with the settings, one line a problem."""
+    """The settings are wrong. The text has one line for each problem."""
 
 
 class Address(BaseModel):
-    """Where to listen: `:8081`, `127.0.0.1:8081`, `[::1]:8081`; `0` listens nowhere."""
+    """Where to listen, written as `:8081`, `127.0.0.1:8081` or `[::1]:8081`. `0` means nowhere."""
 
     model_config = ConfigDict(frozen=True)
     host: str | None
@@ -332,7 +333,7 @@ class Settings(BaseModel):
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
-        """`node_mapping`, understood."""
+        """`node_mapping`, parsed."""
         return tuple(map(Strategy.parse, self.node_mapping))
 
     @field_validator("node_mapping")

@@ -1,5 +1,5 @@
-"""YAML as people write it into settings files: a key that is given twice is a fault, and so is an
-alias, by which some hundred bytes can stand for gigabytes.
+"""YAML for settings files, stricter than the standard: a key that is given twice is an error, and
+so is an alias, with which a hundred bytes can stand for gigabytes.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ import yaml
 
 from scheduler.observe.redacted import redacted
 
-# Keys are names of settings; what is longer is something else.
+# Keys are names of settings. Whatever is longer is not one.
 _LONGEST_KEY: Final = 60
 _LONGEST_PROBLEM: Final = 300
-# What YAML quotes of a file may be a secret, but for its own names of tokens and single characters.
+# YAML's messages quote the file, and a quoted part may be a secret. This leaves only YAML's own
+# names of tokens (`<...>`) and single characters.
 _QUOTED: Final = re.compile(r"'(?!<)[^']{3,}'|\"[^\"]{3,}\"")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses aliases, and a key that is given twice, of which YAML would take the last."""
+    """Refuses aliases, and keys that are given twice (YAML itself would take the last value)."""
 
     def compose_node(
         self, parent: yaml.Node | None, index: yaml.Node | int | None
     ) -> yaml.Node | None:
-        """The next node; raises MarkedYAMLError."""
+        """The next node. Raises MarkedYAMLError for an alias."""
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not taken: repeat it", mark)
         return super().compose_node(parent, index)  # type: ignore[arg-type]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """The mapping; raises MarkedYAMLError."""
+        """The mapping. Raises _TwiceError if a key is given twice."""
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
@@ -51,9 +52,10 @@ class _TwiceError(ValueError):
 
 
 def load(found: bytes) -> object:
-    """What is written there. Raises ValueError, its text behind a file's name: ", line 3: ...".
+    """The parsed content. Raises ValueError with a text to put after the file's name: ", line 3:
+    ...".
 
-    The text shows no line of the file: settings files hold secrets.
+    The text quotes nothing of the file, because settings files may hold secrets.
     """
     try:
         return yaml.load(found.decode(), _Loader)  # noqa: S506 - a safe loader

@@ -1,4 +1,4 @@
-"""Settings that are names, and maps of names: how they are written, and which will do."""
+"""Settings that are names or maps of names: how they are written, and which are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in words for people: what would be accepted."""
+"""Turns pydantic's errors into words for people: which values would be accepted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from reprlib import Repr
 from typing import Any, Final
 
-# By pydantic's error type; what is not here keeps pydantic's own words.
+# By pydantic's error type. For all other types pydantic's own words are used.
 _EXPECTED: Final[Mapping[str, str]] = {
     "missing": "a value",
     "string_type": "text; put it in quotes",
@@ -50,13 +50,13 @@ def expected(error: Mapping[str, Any]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, show: Callable[[str], str] = repr) -> str:
-    """`; did you mean 'x'?`, or nothing where no known name is near."""
+    """`; did you mean 'x'?`, or "" if no known name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {show(near[0])}?" if near else ""
 
 
 def shown(value: object) -> str:
-    """The value as its writer may know it again, of a bounded length."""
+    """The value so that the person who wrote it recognises it, with a bounded length."""
     return _SHORT.repr(value)
 
 

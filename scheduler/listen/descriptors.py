@@ -1,4 +1,4 @@
-"""File descriptors: as many as the process may have, and few words when they are used up."""
+"""File descriptors: raises the process's limit, and logs in few lines that none is free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _USED_UP: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 
 
 def raise_limit() -> None:
-    """Take what the hard limit allows. Many systems begin with 1024, for programs with select()."""
+    """Raise the soft limit to the hard limit, at most 65 536. Many systems start processes with
+    1024, for programs that use select().
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -28,7 +30,7 @@ def raise_limit() -> None:
 
 
 def descriptors() -> int:
-    """How many the process may have."""
+    """How many file descriptors the process may have open."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _ENOUGH if soft == resource.RLIM_INFINITY else soft
 
@@ -45,7 +47,7 @@ class AcceptErrors:
         self._said_at = float("-inf")
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """One error."""
+        """Handle one error that nobody awaits."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _USED_UP:
             loop.default_exception_handler(context)

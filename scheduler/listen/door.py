@@ -1,7 +1,8 @@
-"""One connection: a bare socket until it speaks, then aiohttp's. It can be cut at any time.
+"""One connection: a bare socket until the caller sends a byte, then aiohttp's. We can close it at
+any time.
 
-Most connections of a flood never send a byte. A transport, a handler and, for TLS, a buffer of
-256 KiB are made only for those that do.
+Most connections of a flood never send a byte. A transport, a handler and, for TLS, a buffer of 256
+KiB are made only for those that do.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Final, Protocol, cast
 from aiohttp import web
 
 _LINGER_SECONDS: Final = 1.0
-# What one read of the event loop can bring (asyncio's own buffer for TLS).
+# The most that one read of the event loop can return (asyncio's own buffer for TLS).
 _MOST_EARLY_BYTES: Final = 256 * 1024
-# Closing then sends a reset, and the kernel keeps nothing of the connection, not even for a minute.
+# With these socket options close() sends a reset, and the kernel keeps no state of the connection
+# afterwards, not even for a minute (TIME_WAIT).
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -38,16 +40,16 @@ class House(Protocol):
     """The listener that a door belongs to."""
 
     def speaks(self, door: Door) -> web.RequestHandler | None:
-        """The handler of its requests; None where the listener is closing."""
+        """The handler of this connection's requests; None if the listener is closing."""
         ...
 
     def left(self, door: Door, handler: object) -> None:
-        """It has ended."""
+        """The connection has ended."""
         ...
 
 
 class Door(asyncio.Protocol):
-    """What is between a socket and aiohttp's handler."""
+    """The protocol between a socket and aiohttp's handler."""
 
     def __init__(
         self, house: House, connection: socket.socket, *, address: str, terms: Terms
@@ -66,21 +68,22 @@ class Door(asyncio.Protocol):
         self._early = bytearray()
 
     def refuse(self) -> None:
-        """Close the socket at once, of a connection that got no place."""
+        """Close the socket at once: there was no place for this connection."""
         self._reset()
 
     def wait(self) -> None:
-        """Wait for the caller's first byte, as long as `Terms` allow."""
+        """Wait for the caller's first byte, for as long as `Terms` allow."""
         terms = self._terms
         first = terms.stranger_seconds
         if terms.tls is not None:
             first = min(first, terms.handshake_seconds)
         self._cut_at(self._came_at + first)
-        # By its number: a selector describes an object that it does not know yet, at great length.
+        # By number, not by object: a selector formats an object that it does not know into its
+        # error, which is slow.
         self._loop.add_reader(self._socket.fileno(), self._speaks_or_left)
 
     def cut(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         self._is_cut = True
         if self._transport is not None:
             self._transport.abort()
@@ -90,22 +93,22 @@ class Door(asyncio.Protocol):
             self._leave()
 
     def cut_after(self, seconds: float) -> None:
-        """End it then, whatever it does."""
+        """Close the connection after so many seconds, whatever it does then."""
         self._cut_at(self._loop.time() + seconds)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """There is a transport."""
+        """asyncio has made the transport; start TLS, or serve."""
         self._transport = cast("asyncio.Transport", transport)
         if self._is_cut:
             self._transport.abort()
         elif self._terms.tls is None:
             self._serve(self._transport)
         else:
-            self._transport.pause_reading()  # what comes now is the handshake's
+            self._transport.pause_reading()  # the next bytes belong to the handshake
 
     def data_received(self, data: bytes) -> None:
-        """As the handler has it. A TLS client may send its request in the packet that ends the
-        handshake: it comes before there is a handler, and is kept for it.
+        """Pass the bytes to the handler. A TLS client may send its request in the packet that ends
+        the handshake; those bytes arrive before there is a handler, and are kept for it.
         """
         if self._handler is not None:
             self._handler.data_received(data)
@@ -115,22 +118,22 @@ class Door(asyncio.Protocol):
             self.cut()
 
     def eof_received(self) -> None:
-        """As the handler has it."""
+        """Pass it to the handler."""
         if self._handler is not None:
             self._handler.eof_received()
 
     def pause_writing(self) -> None:
-        """As the handler has it."""
+        """Pass it to the handler."""
         if self._handler is not None:
             self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """As the handler has it."""
+        """Pass it to the handler."""
         if self._handler is not None:
             self._handler.resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It has ended, by whomever."""
+        """The connection has ended, by the caller or by us."""
         self._leave()
         if self._handler is not None:
             self._handler.connection_lost(exc)
@@ -168,7 +171,7 @@ class Door(asyncio.Protocol):
             encrypted = None
         if encrypted is None or transport.is_closing():
             transport.abort()
-            self.connection_lost(None)  # before a handshake nobody else says so
+            self.connection_lost(None)  # asyncio does not call it before the handshake is over
         else:
             self._serve(encrypted)
 

@@ -1,7 +1,8 @@
-"""A bounded HTTP listener for every port that we open: so many connections, so long, TLS or not.
+"""A bounded HTTP listener, used for every port that we open, with or without TLS.
 
-A connection is counted when it is accepted, before anything is made for it, and ends at a set time
-whatever it does. Each one serves one request.
+The number of connections is limited, and so is the time each may last, whatever its caller does. A
+connection is counted when it is accepted, before anything is allocated for it, and serves one
+request.
 """
 
 from __future__ import annotations
@@ -23,17 +24,21 @@ from scheduler.listen.door import Door, Terms
 from scheduler.listen.places import Capacity, Places, block_of
 
 HOOKS: Final = Capacity(connections=2048, strangers=1024)
-"""A waiting question holds its connection: 512 of each kind, and those that are being asked."""
+"""A request that waits for an answer holds its connection: 512 of each of the two kinds may wait,
+and the rest are places for requests that are answered at once.
+"""
 HOOKS_TLS: Final = Capacity(connections=1280, strangers=256)
-"""Fewer, since each costs 300 KiB (measured), most of it a buffer that asyncio makes at once."""
+"""Fewer than without TLS, because each costs 300 KiB (measured). Most of that is a buffer that
+asyncio allocates at once.
+"""
 FACE: Final = Capacity(connections=256, strangers=256)
-"""Probes and scrapes come one at a time, and are answered at once."""
+"""For probes and metrics, which come one at a time and are answered at once."""
 HANDSHAKE_SECONDS: Final = 5.0
-# A connection must have brought its head, with a token that we know, by then.
+# By then the caller must have sent the head of its request, with a token that we know.
 STRANGER_SECONDS: Final = 10.0
-# The longest wait, the body before it, and time to take the answer.
+# The longest wait for an answer, plus the time to send the body and to receive the answer.
 KNOWN_SECONDS: Final = 75.0
-# One connection can have so much of a head kept for it: 32 times 4 KiB.
+# So we keep at most 32 times 4 KiB of request head for one connection.
 MOST_FIELDS: Final = 32
 LONGEST_FIELD: Final = 4096
 _STOP_SECONDS: Final = 0.5
@@ -43,7 +48,9 @@ _ERROR_LINES_SECONDS: Final = 60.0
 
 
 class Listener:
-    """Serves one application. Who is not `known` by `stranger_seconds` is cut off."""
+    """Serves one application. A caller that has not become `known` within `stranger_seconds` is
+    disconnected.
+    """
 
     def __init__(
         self,
@@ -63,7 +70,9 @@ class Listener:
     async def open(
         self, app: web.Application, address: Address, *, tls: ssl.SSLContext | None = None
     ) -> int:
-        """Listen there; returns the port. Raises OSError when the address cannot be had."""
+        """Listen on the address; returns the port. Raises OSError if the address cannot be
+        bound.
+        """
         self._terms = replace(self._terms, tls=tls)
         self._runner = web.AppRunner(
             app,
@@ -81,14 +90,14 @@ class Listener:
         return await self._acceptor.open(address)
 
     def know(self, connection: object) -> None:
-        """The caller on it has shown a token, and may wait for its answer."""
+        """The caller on this connection has shown a token, and may wait for its answer."""
         door = self._doors.get(connection)
         if door is not None:
             self.places.know(door)
             door.cut_after(KNOWN_SECONDS)
 
     async def close(self) -> None:
-        """Stop listening; who waits is cut off, and asks the next process."""
+        """Stop listening, and close all connections. Callers that wait ask the next process."""
         self._acceptor.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -96,7 +105,7 @@ class Listener:
             door.cut()
 
     def speaks(self, door: Door) -> web.RequestHandler | None:
-        """Whoever answers it; None where we are closing."""
+        """The handler of this connection's requests; None if we are closing."""
         server = None if self._runner is None else self._runner.server
         if server is None:
             return None
@@ -105,13 +114,13 @@ class Listener:
         return handler
 
     def left(self, door: Door, handler: object) -> None:
-        """It has ended."""
+        """The connection has ended."""
         self._open.discard(door)
         self.places.leave(door)
         self._doors.pop(handler, None)
 
     def _came(self, connection: socket.socket, host: str) -> None:
-        """One has been accepted; a place is asked for before anything is made for it."""
+        """One has been accepted. It must get a place before anything is allocated for it."""
         door = Door(self, connection, address=block_of(host), terms=self._terms)
         if self.places.enter(door):
             self._open.add(door)
@@ -124,7 +133,7 @@ class Listener:
 async def one_request(
     request: web.Request, handler: Callable[[web.Request], Any]
 ) -> web.StreamResponse:
-    """Each connection serves one: so how long it lives is known."""
+    """Close each connection after its first request, so that its longest life is known."""
     try:
         response: web.StreamResponse = await handler(request)
     except web.HTTPException as error:
@@ -135,7 +144,9 @@ async def one_request(
 
 
 def _few_lines(clock: Callable[[], float]) -> logging.Logger:
-    """aiohttp writes a traceback for each request that it cannot read: a flood would fill disks."""
+    """aiohttp logs a traceback for each request that it cannot parse, so a flood could fill
+    disks.
+    """
     logger = logging.Logger("scheduler.listener", logging.WARNING)  # noqa: LOG001 - has a filter
     logger.parent = logging.getLogger()
     logger.addFilter(_Few(clock))
@@ -143,7 +154,7 @@ def _few_lines(clock: Callable[[], float]) -> logging.Logger:
 
 
 class _Few(logging.Filter):
-    """Lets so many lines a minute pass."""
+    """Lets the first lines of each minute pass."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""Who may hold a connection: places are few, and nobody can take those of everybody else.
+"""Who may hold a connection: there are few places, and nobody can take those of everybody else.
 
-A connection is a stranger's until its caller has shown a token. Strangers have places of their own,
-and one address has at most half of them. Who comes when there is no place gets that of a stranger
-who has had time to speak, or whose address holds more: so a flood costs its own address, and an
-honest caller who shares the address (NAT) is served a little later, not banned.
+A connection belongs to a *stranger* until its caller has shown a token. Strangers have places of
+their own, and one address has at most half of them. When all places are taken, a newcomer gets the
+place of a stranger that has had time to send its request, or whose address holds more places. So a
+flood takes places from its own address, and an honest caller who shares that address (NAT) is
+served a little later instead of being banned.
 """
 
 from __future__ import annotations
@@ -15,52 +16,57 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
-# A stranger keeps its place so long at least, unless its address holds more than the newcomer's: a
-# handshake and a head take milliseconds, also in a burst of honest callers.
+# A stranger keeps its place at least this long, unless its address holds more places than the
+# newcomer's. A handshake and the head of a request take milliseconds, even in a burst of honest
+# callers.
 FRESH_SECONDS: Final = 0.25
-# Whoever has an IPv6 address mostly has all of its /64.
+# Who has one IPv6 address usually controls its whole /64.
 _IPV6_BITS: Final = 64
 _REMEMBERED_ADDRESSES: Final = 4096
 
 
 class Guest(Protocol):
-    """A connection: where it comes from, and how it is ended."""
+    """A connection: where it comes from, and how to close it."""
 
     @property
     def address(self) -> str:
-        """What stands for its caller."""
+        """The address that its places are counted for (see `block_of`)."""
         ...
 
     def cut(self) -> None:
-        """End it at once."""
+        """Close it at once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many connections there may be at a time, `strangers` among them."""
+    """How many connections there may be at a time, and how many of those may be strangers'."""
 
     connections: int
     strangers: int
 
     @property
     def share(self) -> int:
-        """What one address may have of the strangers' places."""
+        """How many of the strangers' places one address may have."""
         return max(1, self.strangers // 2)
 
     def within(self, descriptors: int) -> Capacity:
-        """As much of it as these file descriptors allow. Three listeners take three quarters."""
+        """This capacity, reduced to what so many file descriptors allow. Each listener gets a
+        quarter of them: our three leave a quarter for everything else.
+        """
         most = max(2, descriptors // 4)
         return Capacity(min(self.connections, most), min(self.strangers, max(1, most // 2)))
 
 
 class Places:
-    """The places of one listener. Whoever is cut leaves by itself, at once."""
+    """The places of one listener. A guest that is cut calls `leave` itself, before `cut`
+    returns.
+    """
 
     def __init__(self, capacity: Capacity, *, clock: Callable[[], float]) -> None:
         self._capacity = capacity
         self._clock = clock
-        # By address, the oldest first, with the time they came.
+        # By address: its strangers and when they came, oldest first.
         self._strangers: defaultdict[str, dict[Guest, float]] = defaultdict(dict)
         self._count = 0
         self._known: set[Guest] = set()
@@ -70,7 +76,7 @@ class Places:
         return self._count + len(self._known)
 
     def enter(self, guest: Guest) -> bool:
-        """Whether there is a place for it, if need be another stranger's."""
+        """Give it a place, if necessary that of another stranger. Returns False if it gets none."""
         if not self._has_room(guest.address) and not self._make_room(guest.address):
             self.refused += 1
             return False
@@ -79,12 +85,12 @@ class Places:
         return True
 
     def know(self, guest: Guest) -> None:
-        """Its caller has shown a token."""
+        """Its caller has shown a token, so it no longer counts as a stranger."""
         if self._forget_stranger(guest):
             self._known.add(guest)
 
     def leave(self, guest: Guest) -> None:
-        """It has ended."""
+        """The connection has ended."""
         self._forget_stranger(guest)
         self._known.discard(guest)
 
@@ -124,7 +130,7 @@ class Places:
 
 @lru_cache(_REMEMBERED_ADDRESSES)
 def block_of(host: str) -> str:
-    """What stands for a caller: its IPv4 address, or the /64 of its IPv6 address."""
+    """The address that places are counted for: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,5 +1,5 @@
-"""The clock of everything that waits: that of the running event loop, which the waits themselves go
-by. It is the monotonic one, unless a loop says otherwise.
+"""The clock for everything that waits: that of the running event loop, which also times the waits.
+It is the monotonic clock unless the loop has another one.
 """
 
 from __future__ import annotations
@@ -8,5 +8,5 @@ import asyncio
 
 
 def monotonic() -> float:
-    """Seconds since some moment; only within an event loop."""
+    """Seconds since an arbitrary moment. Works only within an event loop."""
     return asyncio.get_running_loop().time()

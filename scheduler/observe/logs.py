@@ -17,9 +17,8 @@ LEVELS: Final = {
 
 
 def set_up(level: str, form: str) -> None:
-    """Configure structlog for the process, and quieten foreign libraries.
-
-    kubernetes_asyncio logs whole response bodies at DEBUG, tokens included.
+    """Configure structlog for the process. Other libraries log only warnings: kubernetes_asyncio
+    would log whole response bodies at DEBUG, with the tokens in them.
     """
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (

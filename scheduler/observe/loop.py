@@ -1,5 +1,5 @@
-"""Proves that nothing blocks the event loop, or stays in it: how late it is, whose fault that was,
-and how many tasks there are.
+"""Measures whether something blocks the event loop: how late the loop is, why, and how many tasks
+there are.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ STALL_SECONDS: Final = 0.05
 
 
 async def watch_loop(metrics: Metrics) -> None:
-    """For ever; end it by cancelling.
+    """Measure for ever; cancel it to stop.
 
-    A stall in which this thread computed for over 50 ms is "busy"; in any other it was "waiting":
-    for a CPU that the machine or a CPU limit did not give it, or in a call that blocks.
+    A stall counts as "busy" if this thread used the CPU for more than 50 ms of it. Otherwise it
+    counts as "waiting": for a CPU that the machine or a CPU limit did not give, or in a call that
+    blocks.
     """
     loop = asyncio.get_running_loop()
     metrics.tasks.set_function(lambda: len(asyncio.all_tasks(loop)))

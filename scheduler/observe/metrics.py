@@ -1,7 +1,7 @@
 """All Prometheus metrics of the scheduler.
 
-Labels come from closed sets; the one exception are namespaces, of which only the largest have
-series of their own. What has a time of its own is a timestamp: a query subtracts it from time().
+Labels come from closed sets. The one exception are namespaces: only the largest ones have series of
+their own. Ages are exported as timestamps, and a query subtracts them from time().
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import scheduler
 from scheduler.core.reasons import MEANINGS
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_SHORT_WATCH_SECONDS: Final = 1.0  # as client-go counts them
+_SHORT_WATCH_SECONDS: Final = 1.0  # client-go's definition of a short watch
 _STAGES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
 
 
 class Metrics:
-    """One registry and the metrics in it. Also receives what the work queue and the reflectors
-    report, for the metrics that client-go has of them.
+    """One registry and the metrics in it. The work queue and the reflectors report to it too, for
+    the metrics that client-go has about them.
     """
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class Metrics:
         self._begin_at_zero()
 
     def _add_queue(self, registry: CollectorRegistry) -> None:
-        """The work queue's own, by client-go's names."""
+        """The metrics of the work queue, named as client-go names them."""
         self._queue_depth = Gauge(
             "slurm_pod_scheduler_workqueue_depth", "Keys waiting", registry=registry
         )
@@ -313,8 +313,8 @@ class Metrics:
         )
 
     def _add_reflectors(self, registry: CollectorRegistry) -> None:
-        """Those of the watches of Kubernetes, by client-go's names; those of one resource count
-        together.
+        """The metrics of the watches of Kubernetes, named as client-go names them. Several watches
+        of one resource are counted together.
         """
         prefix, by = "slurm_pod_scheduler_reflector_", ["resource"]
         self._lists = Counter(f"{prefix}lists_total", "Lists begun", by, registry=registry)
@@ -342,7 +342,9 @@ class Metrics:
         )
 
     def _begin_at_zero(self) -> None:
-        """Rates of what has not happened yet are 0, and the first time it does is not missed."""
+        """Create the series at 0, so that rates exist from the start and the first increase is
+        seen.
+        """
         for cause in ("busy", "waiting"):
             self.loop_stalls.labels(cause)
         for pods in ("run", "wait"):
@@ -372,7 +374,7 @@ class Metrics:
         self.slurm_seconds.labels(operation).observe(seconds)
 
     def depth(self, keys: int, /) -> None:
-        """The number of keys that wait for a worker."""
+        """So many keys wait for a worker now."""
         self._queue_depth.set(keys)
 
     def added(self) -> None:
@@ -380,11 +382,11 @@ class Metrics:
         self._queue_adds.inc()
 
     def waited(self, seconds: float, /) -> None:
-        """A key was handed to a worker."""
+        """A key was handed to a worker, after so many seconds in the queue."""
         self._queue_latency.observe(seconds)
 
     def worked(self, seconds: float, /) -> None:
-        """A key was done."""
+        """A worker has finished with a key, after so many seconds."""
         self._queue_work.observe(seconds)
 
     def retried(self) -> None:
@@ -396,7 +398,7 @@ class Metrics:
         self._lists.labels(resource).inc()
 
     def list_ended(self, resource: str, /, *, seconds: float, items: int) -> None:
-        """A list has succeeded."""
+        """A list has succeeded, after so many seconds and with so many items."""
         self._list_seconds.labels(resource).observe(seconds)
         self._list_items.labels(resource).observe(items)
 
@@ -405,7 +407,7 @@ class Metrics:
         self._watches.labels(resource).inc()
 
     def watch_ended(self, resource: str, /, *, seconds: float, events: int) -> None:
-        """A watch has ended, for whatever reason."""
+        """A watch has ended, for any reason, after so many seconds and so many events."""
         self._watch_seconds.labels(resource).observe(seconds)
         self._watch_items.labels(resource).observe(events)
         if seconds < _SHORT_WATCH_SECONDS and not events:

@@ -1,7 +1,6 @@
-"""What keeps one of the two servers from being of use, as long as it does: for /readyz, for the log
-and for a metric that an alert can name.
+"""Why a server (Slurm or Kubernetes) cannot be used now: for /readyz, the log and a metric.
 
-The log gets one line when trouble begins, one a minute while it lasts, and one when it is over.
+The log gets one line when the trouble begins, one a minute while it lasts, and one when it is over.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ log = structlog.get_logger(__name__)
 Server = Literal["slurm", "kubernetes"]
 
 _AGAIN_SECONDS: Final = 60.0
-# What comes and goes is told no more often than this, so that no server can fill the log.
+# If troubles come and go, they are logged no more often than this, so that no server can fill the
+# log.
 _QUIET_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a server is of no use: a word for metrics and alerts, out of a closed set, and what is
-    wrong with what helps, for people.
+    """Why a server cannot be used. `name` is a word out of a closed set, for metrics and alerts;
+    `text` tells people what is wrong and what to do about it.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Cause:
 
 
 class Trouble:
-    """The trouble with one server. Who asks that server says how it went: `saw` or `over`."""
+    """The trouble with one server. The caller reports each request to it with `saw` or `over`."""
 
     def __init__(self, server: Server, *, clock: Callable[[], float], metrics: Metrics) -> None:
         self._server: Server = server
@@ -47,16 +47,16 @@ class Trouble:
 
     @property
     def text(self) -> str:
-        """What is wrong now, and what helps; empty while nothing is."""
+        """What is wrong now and what to do about it; "" while nothing is wrong."""
         return "" if self._cause is None else self._cause.text
 
     @property
     def seconds(self) -> float:
-        """For how long there has been trouble; 0 while there is none."""
+        """For how many seconds the trouble has lasted; 0 while there is none."""
         return 0.0 if self._cause is None else self._clock() - self._since
 
     def saw(self, cause: Cause) -> None:
-        """The server was of no use just now."""
+        """A request to the server has just failed for this cause."""
         if self._cause is None:
             self._since = self._clock()
         self._set(cause)

@@ -1,4 +1,4 @@
-"""What makes the scheduler look at a unit, for the log: a decision never depends on it."""
+"""Why a unit is looked at. This is for the log only: no decision depends on it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import StrEnum, unique
 
 @unique
 class WakeCause(StrEnum):
-    """The `cause` of a line in the log. The set is closed, and nothing in it comes from a pod."""
+    """The `cause` in a log line. The set is closed, and no value comes from a pod."""
 
     START = "start"
     """This process has begun to lead, and looks at every pod once."""
     WATCH = "watch"
-    """The watch of pods showed that the pod has come, changed or gone."""
+    """The watch of pods showed that the pod was added, changed or deleted."""
     EDIT = "edit"
     """The same watch showed that somebody has changed an annotation that the scheduler reads."""
     PULSE = "pulse"
     """The regular look at Slurm's jobs showed news of the job."""
     HOOK = "hook"
-    """A hook of Slurm asked, and the look at Slurm that followed showed news of the job."""
+    """One of Slurm's hooks called, and the look at Slurm that followed showed news of the job."""
     CENSUS = "census"
     """The search for placeholders found a job of the unit, or found that there is none."""
     NODES = "nodes"
@@ -26,8 +26,8 @@ class WakeCause(StrEnum):
     POLICY = "policy"
     """The policy file or the labels of the pod's namespace have changed."""
     KILL_WAIT = "kill_wait"
-    """Slurm's KillWait has changed, by which grace periods are judged."""
+    """Slurm's KillWait has changed, which limits grace periods."""
     TIMER = "timer"
-    """The last pass had asked for another one at this time."""
+    """The previous pass asked for another one at this time."""
     RETRY = "retry"
-    """The last pass failed or did not settle, and its pause is over."""
+    """The previous pass failed or did not settle, and the pause after it is over."""

@@ -1,4 +1,6 @@
-"""The loop: take a key, look, decide, do; then leave the key to events or look again later."""
+"""The loop: take a key, look, decide, execute. Afterwards an event or a timer brings the
+key back.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _SETTLED = frozenset({PodStage.BOUND, PodStage.DEPARTING, PodStage.GATED})
 
 
 class Controller:
-    """Works on units, each by one worker at a time."""
+    """Handles units. One unit is handled by one worker at a time."""
 
     def __init__(
         self,
@@ -50,8 +52,8 @@ class Controller:
         self._clock = clock
 
     async def work(self, lowest: Level = Level.REST) -> None:
-        """One worker, for what is at least so urgent; returns when the queue is shut down and
-        empty.
+        """Run one worker, which takes keys of the level `lowest` and more urgent ones. Returns when
+        the queue is shut down and empty.
         """
         while True:
             try:
@@ -62,13 +64,13 @@ class Controller:
                 await self._reconcile(key, lowest)
             finally:
                 self._queue.done(key)
-            # Nothing in a pass need wait for anything: without this, a thousand keys would be one
-            # turn of the loop (measured: 60 ms).
+            # A pass may complete without waiting for anything. Without this pause, a thousand such
+            # keys would take one turn of the loop (measured: 60 ms).
             await asyncio.sleep(0)
 
     async def _reconcile(self, key: str, lowest: Level) -> None:
         cause = ",".join(self._queue.causes(key))
-        # What people call the pod, and why it is looked at, for each line that this pass logs.
+        # Added to each line that this pass logs.
         with bound_contextvars(uid=key, cause=cause, **self._names(key)):
             try:
                 again = await self._passes(key, lowest)
@@ -81,7 +83,7 @@ class Controller:
                 self._next(key, again)
 
     def _names(self, key: str) -> dict[str, str]:
-        """The pod's namespace and name; nothing where there is no pod."""
+        """The pod's namespace and name; empty if there is no pod."""
         pod = self._look.pod(key)
         if pod is None:
             return {}
@@ -89,16 +91,16 @@ class Controller:
 
     def _next(self, key: str, again: float | None) -> None:
         if again == 0.0:
-            self._queue.add_rate_limited(key)  # what never settles must not keep a worker busy
+            self._queue.add_rate_limited(key)  # a unit that never settles must not block a worker
             return
         self._queue.forget(key)
         if again is not None:
             self._queue.add_after(key, again)
 
     async def _passes(self, key: str, lowest: Level) -> float | None:
-        """Look again at once where that was asked for: at the end of a long queue, what was just
-        learnt of the job would be too old to bind on. A worker that is kept for urgent units leaves
-        one to the others that is not urgent any more.
+        """Look again at once if the pass asks for it: after a wait in a long queue, what it has
+        just learnt of the job would be too old for a bind. If the unit is no longer urgent, a
+        worker that is reserved for urgent units leaves it to the others.
         """
         for _ in range(_PASSES_AT_ONCE):
             again = await self._pass(key)
@@ -122,7 +124,9 @@ class Controller:
         return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
-        """All actions in order; the soonest wish to look again counts."""
+        """Execute all actions in order. Returns after how many seconds the unit needs another look:
+        the least that any action asks for, or None if no action asks.
+        """
         wishes = [await self._executor.do(unit, action) for action in actions]
         given = [seconds for seconds in wishes if seconds is not None]
         return min(given, default=None)
@@ -135,16 +139,16 @@ class Controller:
 
 
 async def run_workers(controller: Controller, count: int) -> None:
-    """Workers until the queue is shut down."""
+    """Run that many workers until the queue is shut down."""
     async with asyncio.TaskGroup() as group:
         for number, lowest in enumerate(shifts(count)):
             group.create_task(controller.work(lowest), name=f"worker {number}")
 
 
 def shifts(count: int) -> list[Level]:
-    """What each worker takes at the least: most take all there is, an eighth is kept for endings
-    and binds alone, so that no number of slow submits or cancels holds those up, and another eighth
-    gives jobs back as well. Of fewer than three there are three.
+    """The least urgent level that each worker takes. Most workers take everything. An eighth takes
+    only endings and binds, so that slow submits or cancels cannot hold those up, and another eighth
+    takes those and jobs to be given back. There are always at least three workers.
     """
     kept = max(1, count // _KEPT_PART)
     free = max(1, count - 2 * kept)

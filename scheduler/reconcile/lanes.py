@@ -1,9 +1,10 @@
-"""Keys that wait, in lanes by level: 0 before 1 before 2. In each lane tenants take turns, and of
-one tenant's keys the first that came is the first that goes.
+"""Waiting keys, in lanes by level: 0 is served before 1, and 1 before 2. Within a lane the tenants
+take turns, and each tenant's keys are served in the order in which they came.
 
-So a tenant who brings five thousand keys delays the next one's first by one key, and not by all. No
-lane starves: where whose turn it is in a lower lane has waited for longest, and for more than
-`patience_seconds`, every other key is taken from there. Pure: the time is the caller's.
+So a tenant who brings five thousand keys delays the first key of another tenant by one key, not by
+five thousand. No lane starves: if the key that is next in a lower lane has waited longest of all,
+and longer than `patience_seconds`, every other key is taken from that lane. Pure: the caller passes
+the time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 May = Callable[[int, Hashable], bool]
-"""Whether a key of that lane and that tenant may be taken now."""
+"""Whether a key of that level and that tenant may be taken now."""
 
 
 def _anybody(_level: int, _tenant: Hashable) -> bool:
@@ -24,7 +25,7 @@ def _anybody(_level: int, _tenant: Hashable) -> bool:
 
 
 class Lanes(Generic[K]):
-    """Each key is in one lane at most. `tenant` tells whose a key is when it is put there."""
+    """Keys, each in at most one lane. `tenant` is asked whose a key is when the key is put in."""
 
     def __init__(
         self, levels: int, *, patience_seconds: float, tenant: Callable[[K], Hashable]
@@ -38,8 +39,9 @@ class Lanes(Generic[K]):
         return sum(map(len, self._lanes))
 
     def put(self, key: K, level: int, since: float) -> bool:
-        """Have the key wait in that lane, or move it there from a lower one, where it comes last of
-        its tenant's; says whether it did not wait as high before.
+        """Put the key into that lane, as the last of its tenant's keys. A key that waits in a lower
+        lane is moved up, and one that waits in this or a higher lane stays. Returns whether it was
+        put in.
         """
         if any(key in lane for lane in self._lanes[: level + 1]):
             return False
@@ -49,13 +51,13 @@ class Lanes(Generic[K]):
         return True
 
     def first(self, may: May = _anybody) -> int | None:
-        """The highest lane in which a key of a tenant waits who may be served."""
+        """The highest lane in which a key waits that may be taken; None if there is none."""
         levels = range(len(self._lanes))
         return next((it for it in levels if self._since(it, may) is not None), None)
 
     def take(self, lowest: int, now: float, may: May = _anybody) -> K:
-        """The next key from that lane or a higher one, of a tenant who may be served. Raises
-        LookupError where there is none.
+        """Take the next key from that lane or a higher one, of a tenant for whom `may` is true.
+        Raises LookupError if there is none.
         """
         found = ((level, self._since(level, may)) for level in range(lowest + 1))
         waiting = [(level, since) for level, since in found if since is not None]
@@ -85,17 +87,17 @@ class _Lane(Generic[K]):
         return key in self._tenants
 
     def since(self, may: Callable[[Hashable], bool]) -> float | None:
-        """Since when the next key of a tenant has waited who may be served; None where none is."""
+        """Since when the next key that may be taken has waited; None if there is none."""
         keys = next((keys for tenant, keys in self._turns.items() if may(tenant)), None)
         return None if keys is None else next(iter(keys.values()))
 
     def put(self, key: K, tenant: Hashable, since: float) -> None:
-        """Last of its tenant's; a tenant who had none comes last of all."""
+        """Put the key last among its tenant's. A tenant that had no key gets the last turn."""
         self._tenants[key] = tenant
         self._turns.setdefault(tenant, OrderedDict())[key] = since
 
     def drop(self, key: K) -> None:
-        """It waits here no more, if it did."""
+        """Remove the key, if it waits here."""
         if key not in self._tenants:
             return
         tenant = self._tenants.pop(key)
@@ -104,7 +106,7 @@ class _Lane(Generic[K]):
             del self._turns[tenant]
 
     def take(self, may: Callable[[Hashable], bool]) -> K:
-        """The first key of the tenant whose turn it is, of those who may be served."""
+        """Take the first key of the next tenant for whom `may` is true."""
         tenant = next(filter(may, self._turns))
         keys = self._turns.pop(tenant)
         key, _ = keys.popitem(last=False)

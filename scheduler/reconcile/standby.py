@@ -1,7 +1,7 @@
-"""While another process leads: units are what the pods say of themselves, and nothing is done.
+"""While another process leads: units are built from what their pods say, and nothing is written.
 
-From them the guard knows which job holds a node for which pod. Nothing of it is kept when this
-process takes over: it begins as one that has just been started, with all it needs in its caches.
+The handover guard needs them to know which job holds a node for which pod. When this process takes
+over, it drops them and starts like a new process, except that its caches are full.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from scheduler.state.units import Units
 
 
 class Standby:
-    """Keeps `units` in step with the pods."""
+    """Keeps `units` in agreement with the pods."""
 
     def __init__(self, look: Look, units: Units) -> None:
         self._look = look
         self._units = units
 
     def follow(self, uid: str) -> None:
-        """The pod of that uid has changed, come or gone."""
+        """The pod with this uid was added, changed or deleted."""
         pod, unit = self._look.pod(uid), self._units.get(uid)
         if unit is not None and (pod is None or unit.said.recorded != recorded_job(pod)):
             self._units.remove(uid)

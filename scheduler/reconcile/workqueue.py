@@ -1,15 +1,16 @@
-"""The queue between those who notice and those who act, with client-go's semantics, and levels.
+"""The queue between the watches and the workers, with client-go's semantics, and levels.
 
-A key is added, worked on by one worker at a time, and marked done. Added a thousand times before a
-worker takes it, it runs once; added while it is being worked on, it runs once more afterwards
-(the *dirty* and *processing* sets). How urgent a key is by now decides in which lane it waits: a
-key that is added again while it waits may come sooner. Why it was added is kept for the log alone.
+A key is added, worked on by one worker at a time, and marked done. If it is added a thousand times
+before a worker takes it, it runs once; if it is added while a worker has it, it runs once more
+afterwards (the *dirty* and *processing* sets). The key's present level decides in which lane it
+waits, so a key that is added again may move to a more urgent lane. Why it was added is kept only
+for the log.
 
-What a worker does for one tenant may take long, and a worker cannot be taken away from it. So a
-tenant has no more of the workers that serve a level than remain free: half of them where nobody
-else has any, and an equal share beside others who want as many.
+A worker may be busy for long with one tenant's key, and cannot be interrupted. So of the workers
+that serve a level, one tenant gets no more than remain free: half of them if no other tenant has
+any, and an equal share if others want as many.
 
-Single-threaded on one event loop, so no locks. The clock is the loop's.
+Everything runs on one event loop, so there are no locks. The clock is the loop's.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from scheduler.reconcile.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
 
-# The rest of a wait can be less than the clock's resolution. Without this the key would come back
-# at the same moment, find that its time has not come, and be added again, without end.
+# A delay may be shorter than the clock's resolution. Without a minimum, the key would come back at
+# the same moment, find that its time has not come, and be added again, without end.
 _SOONEST_SECONDS: Final = 0.001
-# Whoever waits for so long behind more urgent keys gets every other worker.
+# A key that has waited this long behind more urgent ones starts to get every other worker.
 PATIENCE_SECONDS: Final = 5.0
 
 
 class QueueShutDown(Exception):  # noqa: N818 - named for the state of the thing
-    """The queue takes no more keys and has handed out its last."""
+    """The queue takes no more keys and has handed out the last one."""
 
 
 class QueueMetrics(Protocol):
-    """Receives client-go's work queue metrics as they happen; gauges come from `statistics()`."""
+    """Receives the values of client-go's work queue metrics. Gauges use `statistics()` instead."""
 
     def depth(self, keys: int, /) -> None:
         """The number of keys that wait for a worker has changed."""
@@ -60,7 +61,7 @@ class QueueMetrics(Protocol):
 
 
 class QueueStatistics(NamedTuple):
-    """The queue now. `unfinished_seconds` is the sum over the keys being worked on."""
+    """The present state. `unfinished_seconds` is the sum over all keys that are being worked on."""
 
     depth: int
     delayed: int
@@ -72,10 +73,11 @@ class QueueStatistics(NamedTuple):
 class WorkQueue(Generic[K]):
     """Keys that need a look, each handled by one worker at a time.
 
-    `level` tells the lane of a key, 0 for the most urgent, each time it is added, and `tenant` who
-    takes turns with others in that lane; without it there are no tenants, and no shares.
-    `first_seconds` and `longest_seconds` bound the exponential delay of `add_rate_limited`; up to
-    `jitter` of a delay is taken away at random, so that keys that failed together part.
+    `level` is asked for a key's lane each time the key is added; 0 is the most urgent. `tenant` is
+    asked who owns a key: tenants take turns in a lane and share the workers. Without it there is
+    neither. `first_seconds` and `longest_seconds` bound the exponential delay of
+    `add_rate_limited`. Each delay is shortened by a random part of up to `jitter`, so that keys
+    that failed together do not come back together.
     """
 
     def __init__(
@@ -100,17 +102,17 @@ class WorkQueue(Generic[K]):
         self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, tenant=self._tenant)
         self._dirty: dict[K, float] = {}  # key -> when it was added
         self._processing: dict[K, float] = {}  # key -> when a worker took it
-        # Each cause once, in the order in which they came: of the keys that are dirty, and of those
-        # that are being worked on.
+        # Each cause once, in order of arrival: first for the dirty keys, then for those being
+        # worked on.
         self._causes: dict[K, tuple[WakeCause, ...]] = {}
         self._causes_of_work: dict[K, tuple[WakeCause, ...]] = {}
         self._holders: dict[K, tuple[Hashable, int]] = {}
-        # How many workers a tenant has, by the lowest level that they take.
+        # How many workers each tenant has, by the lowest level that those workers take.
         self._held: Counter[tuple[Hashable, int]] = Counter()
         self._failures: dict[K, int] = {}
         self._delays = _Delays[K]()
         self._timer: asyncio.TimerHandle | None = None
-        # By the lowest level that they take.
+        # Workers that wait for a key, by the lowest level that they take.
         self._getters: tuple[deque[asyncio.Future[None]], ...] = tuple(
             deque() for _ in range(levels)
         )
@@ -123,9 +125,8 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
-        """Ask for one look at the key, because of these causes. A key that waits already moves to
-        the lane of its present level, and keeps its earlier causes too. After `shut_down` nothing
-        is added.
+        """Ask for one look at the key, for these causes. If the key waits already, it moves to the
+        lane of its present level and keeps its earlier causes. After `shut_down` nothing is added.
         """
         if self._shut_down:
             return
@@ -142,7 +143,7 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add the key later. Of several delayed adds of one key the earliest counts."""
+        """Add the key after a delay. If a key has several delays, the earliest counts."""
         if self._shut_down:
             return
         if self._metrics is not None:
@@ -155,12 +156,12 @@ class WorkQueue(Generic[K]):
         self._arm()
 
     def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> float:
-        """Add the key after its own exponential delay, and no sooner than after `at_least` seconds;
-        returns the delay in seconds.
+        """Add the key after its own exponential delay, but not before `at_least` seconds have
+        passed. Returns the delay in seconds.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        # 2**64 times any first delay is beyond any longest one; a float must not overflow
+        # the exponent is bounded, because a float would overflow after many failures
         seconds = doubled(self._first_seconds, failures, longest_seconds=self._longest_seconds)
         seconds *= 1.0 - self._jitter * random.random()  # noqa: S311 - not cryptography
         seconds = max(seconds, at_least)
@@ -168,16 +169,16 @@ class WorkQueue(Generic[K]):
         return seconds
 
     def forget(self, key: K) -> None:
-        """The key has succeeded, or is given up: its next failure is its first again."""
+        """Reset the key's delay, because it has succeeded or is given up."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often the key was added rate-limited since it was last forgotten."""
+        """How often the key was added with `add_rate_limited` since it was last forgotten."""
         return self._failures.get(key, 0)
 
     def causes(self, key: K) -> tuple[WakeCause, ...]:
-        """Why the key that is being worked on was added, each cause once and the first one first;
-        empty for any other key.
+        """Why the key that is being worked on was added: each cause once, in order of arrival.
+        Empty for any other key.
         """
         return self._causes_of_work.get(key, ())
 
@@ -186,8 +187,8 @@ class WorkQueue(Generic[K]):
         return self._level(key)
 
     async def get(self, lowest: int | None = None) -> K:
-        """The next key of that level or a more urgent one; `done` must follow. Raises QueueShutDown
-        when no more will come.
+        """Take the next key of that level or a more urgent one; call `done` with it afterwards.
+        Raises QueueShutDown when no key will come any more.
         """
         lowest = self._lowest if lowest is None else lowest
         while (key := self._take(lowest)) is None:
@@ -200,7 +201,7 @@ class WorkQueue(Generic[K]):
         self._causes_of_work[key] = self._causes.pop(key)
         holder = self._holders[key] = self._tenant(key), lowest
         self._held[holder] += 1
-        self._rouse()  # whoever was woken for what was taken here
+        self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
         if self._metrics is not None:
             self._metrics.depth(len(self._queue))
@@ -208,7 +209,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The worker has finished with the key; if it was added meanwhile it waits again."""
+        """The worker has finished with the key. If it was added in the meantime, it waits again."""
         started = self._processing.pop(key, None)
         if started is None:
             return
@@ -224,7 +225,7 @@ class WorkQueue(Generic[K]):
         self._settle()
 
     def shut_down(self) -> None:
-        """Ignore new keys and drop delayed ones; those waiting are still handed out."""
+        """Ignore new keys and drop delayed ones. Keys that wait are still handed out."""
         self._shut_down = True
         self._delays.clear()
         self._disarm()
@@ -234,12 +235,14 @@ class WorkQueue(Generic[K]):
         self._settle()
 
     def abandon(self) -> None:
-        """Shut down, and hand out nothing more: what waits is another process' to do."""
+        """Shut down and hand out nothing more. The next process does what still waits."""
         self._abandoned = True
         self.shut_down()
 
     async def drain(self) -> None:
-        """Shut down, and return when every key handed out is done. The caller sets the deadline."""
+        """Shut down, and return when every key that was handed out is done. The caller sets a
+        deadline.
+        """
         self.shut_down()
         await self._idle.wait()
 
@@ -269,7 +272,7 @@ class WorkQueue(Generic[K]):
         self._rouse()
 
     def _take(self, lowest: int) -> K | None:
-        """The next key for a worker who asks now; None where there is none."""
+        """Take the next key for a worker of the level `lowest`; None if there is none for it."""
         if self._abandoned:
             return None
         now = asyncio.get_running_loop().time()
@@ -278,8 +281,8 @@ class WorkQueue(Generic[K]):
         return None
 
     def _may(self, level: int, tenant: Hashable, *, asking: bool) -> bool:
-        """Whether the tenant may have one more of the workers that serve that level: the one who
-        is `asking`, or else one of those who wait.
+        """Whether the tenant may have one more of the workers that serve that level. If `asking`,
+        the worker is the one that calls now; otherwise it is one that waits in `get`.
         """
         if not self._shares or self._shut_down:
             return True
@@ -288,9 +291,11 @@ class WorkQueue(Generic[K]):
         return sum(self._held[tenant, it] for it in serving) <= free
 
     def _rouse(self) -> None:
-        """Wake one who waits for what may be taken, of several the one who takes the least."""
+        """Wake one worker that can take the next key: of several, the one with the fewest
+        levels.
+        """
         if not any(self._getters):
-            return  # whose turn it is costs a look at each tenant
+            return  # nobody waits, and to find the next key means a look at each tenant
         first = self._queue.first(partial(self._may, asking=False))
         if first is not None:
             any(_wake(getters) for getters in self._getters[first:])
@@ -309,7 +314,7 @@ class WorkQueue(Generic[K]):
             if getter in getters:
                 getters.remove(getter)
             if getter.done() and not getter.cancelled():
-                self._rouse()  # the key that woke us must not be left lying
+                self._rouse()  # another worker must take the key that woke us
             raise
 
     def _arm(self) -> None:
@@ -333,7 +338,7 @@ class WorkQueue(Generic[K]):
 
 
 class _Delays(Generic[K]):
-    """Keys by the time they are due; a key has one time, the earliest it was given."""
+    """Keys and when they are due. A key has one time: the earliest that it was given."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
@@ -358,7 +363,7 @@ class _Delays(Generic[K]):
 
     def next_due(self) -> float | None:
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)  # overtaken by an earlier time
+            heapq.heappop(self._heap)  # the key has got an earlier time since
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> list[K]:
@@ -370,7 +375,7 @@ class _Delays(Generic[K]):
         return keys
 
     def _compact(self) -> None:
-        # a key brought forward again and again leaves a far entry each time
+        # each time a key gets an earlier time, its former entry stays in the heap
         self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
         heapq.heapify(self._heap)
 

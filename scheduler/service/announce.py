@@ -1,4 +1,4 @@
-"""The one line of the log that says that the start is over, and as what this process serves."""
+"""The log line that says that the start is over, and with which settings and role we serve."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def announce(
     not_ready: Callable[[], Sequence[str]],
     role: Callable[[], str],
 ) -> None:
-    """Return when it has been said. Raises SlurmError where Slurm is away again by then."""
-    while not_ready():  # noqa: ASYNC110 - made of many parts, which have no event in common
+    """Return when the line is logged. Raises SlurmError if Slurm no longer answers by then."""
+    while not_ready():  # noqa: ASYNC110 - its many parts share no event to wait for
         await asyncio.sleep(_LOOK_SECONDS)
     version = await slurm.negotiate()
     mode = await modes.choose()

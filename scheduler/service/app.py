@@ -1,4 +1,4 @@
-"""The life of a process: its parts are started, what leads takes over, and all stop in order."""
+"""The life of a process: it starts its parts, takes over when it leads, and stops them in order."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from slurmapi import SlurmError
 
 log = structlog.get_logger(__name__)
 
-# Without an answer of Slurm or Kubernetes for this long the scheduler is not ready; it works on
-# regardless.
+# If Slurm or Kubernetes has not answered for this long, the process reports that it is not ready.
+# It goes on working all the same.
 _SILENT_SECONDS: Final = 60.0
 
 
@@ -123,7 +123,7 @@ class App:
         )
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT. A part that ends unexpectedly ends the process."""
+        """Run until SIGTERM or SIGINT. If a part ends unexpectedly, the process ends."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -139,7 +139,7 @@ class App:
                 await self._parts.hooks.close()
 
     async def _announce(self) -> None:
-        with suppress(SlurmError):  # one that is away again is told of anyway
+        with suppress(SlurmError):  # the pulse reports it, if Slurm is away again
             await announce(
                 self._settings,
                 owner=self._owner,
@@ -163,7 +163,8 @@ class App:
             "neighbours": self._guard("neighbours", self._reflections.neighbours.run()),
             "policy": self._guard("policy", self._reflections.policy.run()),
             "pulse": self._guard("pulse", _after(self._parts.watch.run, self._reflections.synced)),
-            # What it found before we take over would be forgotten, and not looked for in a while.
+            # Taking over clears the units. What the census had found before would be lost, and it
+            # would not search again for a while.
             "census": self._guard("census", _after(self._parts.census.run, self._begun.wait)),
             "canceller": self._guard("canceller", self._parts.canceller.run()),
             "brake": self._guard("brake", self._parts.brake.run()),
@@ -183,8 +184,8 @@ class App:
         return {name: group.create_task(part, name=name) for name, part in parts.items()}
 
     async def _shut_down(self, tasks: dict[str, asyncio.Task[None]]) -> None:
-        """What is being done is finished, then what was to be told, and last the lease; what waits
-        is for the next process.
+        """Finish the work that has begun, then the Events and cancels that remain, and release the
+        lease last. Work that still waits in the queue is left to the next process.
         """
         log.info("shutting down")
         last = ("workers", "canceller", "recorder", "election") if self._begun.is_set() else ()
@@ -208,7 +209,7 @@ class App:
         await self._election.release()
 
     async def _guard(self, name: str, part: Coroutine[Any, Any, None]) -> None:
-        """A part that must not end: its end is the end of the process."""
+        """Run a part that must not end. If it does end, the process ends."""
         try:
             await part
         except asyncio.CancelledError:
@@ -231,7 +232,9 @@ class App:
         await run_workers(self._parts.controller, self._settings.workers)
 
     def _take_over(self) -> None:
-        """Begin with nothing but the caches, whatever was seen while another led."""
+        """Start with nothing but the caches: forget what was seen of units while another process
+        led.
+        """
         self._memory.units.clear()
         self._parts.coverage.begin()
         self._begun.set()
@@ -271,7 +274,9 @@ class App:
 async def _after(
     part: Callable[[], Awaitable[None]], *ready: Callable[[], Awaitable[object]]
 ) -> None:
-    """What judges jobs by their pods must know the pods; what writes must lead."""
+    """Run a part after these conditions hold. Parts that judge jobs by their pods need all pods to
+    be listed, and parts that write need to lead.
+    """
     for what in ready:
         await what()
     await part()

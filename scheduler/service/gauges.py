@@ -1,7 +1,7 @@
-"""How things stand now, as gauges: units and why they wait, and when each side was last heard of.
+"""Gauges of the present state: units, why they wait, and when Kubernetes and Slurm were last heard.
 
-Units are counted every few seconds, a part at a time, so that a scrape costs the same however many
-there are.
+Units are counted every few seconds, with pauses for other work. So a scrape costs the same however
+many units there are.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from slurmapi import BaseState
 from slurmapi.jwt import Lifetime
 
 _EVERY_SECONDS: Final = 5.0
-# Fewer than a thousandth of a second each.
+# Counting so many units takes less than a millisecond.
 _BREATHE_EVERY: Final = 250
 _MOST_NAMESPACES: Final = 200
-_OTHERS: Final = "_other"  # no name of a namespace begins so
+_OTHERS: Final = "_other"  # the name of a namespace cannot begin with "_"
 STATES: Final = (
     *("none", "in_doubt", "vanished", "unknown"),
     *("pending", "running", "suspended", "ended"),
@@ -39,7 +39,7 @@ _STARTED: Final = frozenset({"Running", "Succeeded"})
 
 
 class Heard(Protocol):
-    """A watch, as far as its age is concerned."""
+    """What we need of a watch to tell when it last heard something."""
 
     name: str
     synced: asyncio.Event
@@ -47,8 +47,8 @@ class Heard(Protocol):
 
 
 class Gauges:
-    """Keeps the gauges. `leads` says whether this process does; `clock` is that of `answered_at`
-    and of the reflectors' last event.
+    """Keeps the gauges up to date. `leads` says whether this process is the leader; `answered_at`
+    and the reflectors' last event are times of `clock`.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class Gauges:
         metrics.unguarded_nodes.set_function(lambda: unguarded() if leads() and ready() else 0)
 
     async def run(self) -> None:
-        """For ever; end it by cancelling."""
+        """Count for ever; cancel it to stop."""
         while True:
             await self.count()
             await asyncio.sleep(_EVERY_SECONDS)
 
     async def count(self) -> None:
-        """Count the units once, and find the watches that have begun. Who stands by counts none, so
-        that sums over all processes are right.
+        """Count the units once, and find the watches that have started. A process that stands by
+        counts no units, so that sums over all processes are right.
         """
         self._metrics.watch_heard.clear()
         for name in {it.name for it in self._followed()}:
@@ -108,20 +108,23 @@ class Gauges:
             left |= self._left_by(unit)
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
-        # Where pods come and go, there is always some job whose cancel is on its way.
+        # A job counts only if it was without a pod the last time too. Where pods come and go there
+        # are always some jobs whose cancel is still on its way.
         self._metrics.placeholders_without_pod.set(len(left & self._left))
         self._left = left
         self._show(found)
 
     def _heard(self, name: str) -> Callable[[], float]:
-        """Of several watches of one kind the one that has been silent for longest."""
+        """Returns when the watches of this name heard something: if there are several, the one that
+        has been silent longest.
+        """
         return lambda: min(
             (self._epoch(it.last_event_at) for it in self._followed() if it.name == name),
             default=math.nan,
         )
 
     def _followed(self) -> list[Heard]:
-        """All watches but those that are done without, as the one of Nodes may be."""
+        """All watches that are in use. One that we may not start, such as that of Nodes, is not."""
         reflectors = self._reflectors()
         return [it for it in reflectors if it.last_event_at or not it.synced.is_set()]
 
@@ -129,7 +132,7 @@ class Gauges:
         return time.time() - self._clock() + (self._started_at if moment is None else moment)
 
     def _left_by(self, unit: Unit) -> set[tuple[str, int]]:
-        """The jobs of the unit that may run for nobody, with its key."""
+        """The unit's jobs that may run although no pod needs them, each with the unit's key."""
         jobs = set(unit.given_back)
         pods = [self._pods.get(it.uid) for it in unit.pods]
         alive = any(pod is not None and not pod.finished for pod in pods)
@@ -139,7 +142,7 @@ class Gauges:
         return {(unit.key, job_id) for job_id in jobs}
 
     def _lingers(self, unit: Unit) -> bool:
-        """Whether containers of its pod may still run, though the pod is gone."""
+        """Whether containers of the unit's pod may still run although the pod object is gone."""
         return unit.seen.remains is not None and self._clock() < unit.seen.remains.until
 
     def _show(self, found: Counter[tuple[str, str, str]]) -> None:
@@ -147,7 +150,7 @@ class Gauges:
         for (_, state, reason), number in found.items():
             whole[state, reason] += number
         for key in self._series.get(self._metrics.units, set()):
-            whole.setdefault(key, 0)  # what was there once stays, for rates and alerts
+            whole.setdefault(key, 0)  # a series that once existed stays, for rates and alerts
         self._set(self._metrics.units, whole)
         self._set(self._metrics.namespace_units, _largest(found))
 
@@ -160,7 +163,9 @@ class Gauges:
 
 
 def standing(unit: Unit) -> tuple[str, str]:
-    """The state of the unit's placeholder, and why the unit waits; empty where it does not."""
+    """The state of the unit's placeholder, and the reason why the unit waits; "" if it does not
+    wait.
+    """
     state = _state(unit.job_facts())
     if state == "pending":
         return state, _pending_reason(unit)
@@ -177,7 +182,9 @@ def _pending_reason(unit: Unit) -> str:
 
 
 def _state(job: JobFacts) -> str:
-    """A job that Slurm has just taken from us is pending, though no pulse has shown it yet."""
+    """The state as a label. A job that Slurm has just accepted counts as pending although no pulse
+    has shown it yet.
+    """
     match job:
         case NoJob():
             return "none"
@@ -196,7 +203,7 @@ def _ended(unit: Unit) -> bool:
 
 
 def _largest(found: Counter[tuple[str, str, str]]) -> Counter[tuple[str, ...]]:
-    """The namespaces with most units, and all others as one."""
+    """The counts of the namespaces with most units, and all other namespaces added up as one."""
     sizes: Counter[str] = Counter()
     for (namespace, _, _), number in found.items():
         sizes[namespace] += number
@@ -210,7 +217,9 @@ def _largest(found: Counter[tuple[str, str, str]]) -> Counter[tuple[str, ...]]:
 def saw_start(
     metrics: Metrics, units: Units, *, old: Pod | None, new: Pod | None, now: float
 ) -> None:
-    """Observe the time from binding a pod until the watch shows its containers started."""
+    """Observe how long it took from the bind of a pod until the watch showed that its containers
+    started.
+    """
     if new is None or new.status.phase not in _STARTED:
         return
     unit = units.get(new.metadata.uid)

@@ -1,4 +1,6 @@
-"""What is there before any cache is: units, the queue, and whoever is told what the caches show."""
+"""What exists before any cache does: the units, the queue, and those who receive the
+caches' news.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from scheduler.state.units import Units
 
 
 class Memory:
-    """`pods` are those of our scheduler, as the watch shows them."""
+    """The process's memory. `pods` are those with our scheduler's name, as the watch shows them."""
 
     def __init__(self, outside: Outside, pods: Joined[Pod]) -> None:
         self.pods = pods

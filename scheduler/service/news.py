@@ -48,18 +48,18 @@ class News:
         self._gpu_types: frozenset[str] | None = None
 
     def stand_by(self, standby: Standby) -> None:
-        """Who is told of units while another process leads."""
+        """Name the standby, which gets the units' news while another process leads."""
         self._standby = standby
 
     def wake(self, key: str, cause: WakeCause) -> None:
-        """There is news of a unit, or may be."""
+        """Something about this unit has changed, or may have."""
         if self._leads():
             self._queue.add(key, cause)
         elif self._standby is not None:
             self._standby.follow(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """One of our pods has come, changed or gone."""
+        """One of our pods was added, changed or deleted."""
         self._presence.changed(old, new)
         pod = new or old
         saw_start(self._metrics, self._units, old=old, new=new, now=self._clock())
@@ -71,8 +71,9 @@ class News:
             self.wake(pod.metadata.uid, WakeCause.EDIT if edit else WakeCause.WATCH)
 
     def nodes_changed(self, gpu_types: frozenset[str] | None) -> None:
-        """Some pod that could go nowhere may go somewhere now; where Slurm has told of types of
-        GPUs, any pod may be read as another.
+        """Nodes have changed, so a pod that fitted no Node may fit one now. If the types of GPUs
+        that Slurm knows (None: unknown) have changed, the request of any pod may be read
+        differently.
         """
         read_anew, self._gpu_types = gpu_types != self._gpu_types, gpu_types
         for unit in self._units:
@@ -80,39 +81,43 @@ class News:
                 self.wake(unit.key, WakeCause.NODES)
 
     def compared(self, key: str) -> None:
-        """A pod that waited to be compared with the Nodes was."""
+        """A pod that waited to be compared with the Nodes has been compared."""
         self._queue.add(key, WakeCause.NODES)
 
     def counted(self, key: str) -> None:
-        """The census knows more of a unit's job."""
+        """The census has found something out about this unit's job."""
         self._queue.add(key, WakeCause.CENSUS)
 
     def room_changed(self) -> None:
-        """Other pods have come or gone: some pod that no Node could take may go somewhere."""
+        """Other schedulers' pods have come or gone, so a pod that no Node could take may fit one
+        now.
+        """
         for unit in self._units:
             if unit.job is None and unit.said.reason == Reason.NO_NODE_FITS:
                 self.wake(unit.key, WakeCause.NODES)
 
     def volumes_changed(self) -> None:
-        """Pods that wait for a claim to be bound may be served now."""
+        """Volumes or claims have changed, so pods that wait for a claim to be bound may go on."""
         for pod in self._pods:
             if not pod.spec.node_name and claims_of(pod):
                 self.wake(pod.metadata.uid, WakeCause.NODES)
 
     def namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
-        """Its labels may be others, or known at last."""
+        """A namespace's labels have changed or have become known; the policy may decide
+        differently.
+        """
         if new is not None:
             for pod in self._pods:
                 if pod.metadata.namespace == new.metadata.name and not pod.finished:
                     self.wake(pod.metadata.uid, WakeCause.POLICY)
 
     def policy_changed(self) -> None:
-        """What was refused may be allowed now, and the other way round."""
+        """Pods that were refused may be allowed now, and others may be refused."""
         for pod in self._pods:
             if not pod.finished:
                 self.wake(pod.metadata.uid, WakeCause.POLICY)
 
     def kill_wait_changed(self) -> None:
-        """The grace of any pod may be judged otherwise now."""
+        """KillWait has changed, and with it the longest grace period that a pod may have."""
         for unit in self._units:
             self.wake(unit.key, WakeCause.KILL_WAIT)

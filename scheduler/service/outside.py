@@ -1,4 +1,4 @@
-"""What the parts of a process stand on: its settings, both servers, the clock, and who leads."""
+"""What the parts of a process depend on: the settings, both servers, the clock, and who leads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from slurmapi import SlurmClient, SlurmError
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """`clock` is the event loop's, in seconds. `leads` says whether this process does, `warn`
-    writes an Event on our own pod, and `on_pulse` gets what each pulse failed with, None where
-    Slurm answered.
+    """`clock` is the event loop's, in seconds. `leads` says whether this process is the leader.
+    `warn` writes an Event on our own pod. `on_pulse` is called after each pulse with its error, or
+    with None if Slurm answered.
     """
 
     settings: Settings

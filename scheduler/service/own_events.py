@@ -1,4 +1,4 @@
-"""Events on the scheduler's own pod, for whoever looks after it."""
+"""Events on the scheduler's own pod, for the people who run the scheduler."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scheduler.kube.recorder import ObjectRef, Recorder
 
 
 class OwnEvents:
-    """Nothing is written where the pod is not known: outside a cluster there is none."""
+    """Writes nothing if our own pod is not known: outside of a cluster there is none."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def warn(self, reason: Reason, message: str) -> None:
-        """Record an Event; it is written later, or never when there are too many."""
+        """Record an Event. It is written later, or not at all if there are too many."""
         ref = own_pod(os.environ)
         if ref is not None:
             kind = MEANINGS[reason].kind
@@ -24,7 +24,9 @@ class OwnEvents:
 
 
 def own_pod(environ: Mapping[str, str]) -> ObjectRef | None:
-    """The pod this process runs in, as the downward API tells it; None outside of one."""
+    """The pod that this process runs in, from the environment that the downward API fills; None
+    outside of a pod.
+    """
     name, namespace = environ.get("POD_NAME"), environ.get("POD_NAMESPACE")
     if not name or not namespace:
         return None

@@ -1,4 +1,4 @@
-"""Builds the parts of a process, each from those before it. `App` and tests share it."""
+"""Builds the parts of a process, each from those before it. `App` and the tests share it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from scheduler.slurm.slurmctld import Slurmctld
 
 
 class Parts:
-    """Nothing runs yet: whoever builds them runs those that have a `run`."""
+    """All parts of a process. Nothing runs yet: the caller starts those that have a `run`."""
 
     def __init__(self, outside: Outside, memory: Memory, caches: Caches) -> None:
         self._outside = outside

@@ -1,4 +1,4 @@
-"""The HTTP faces for machines: /healthz and /readyz for probes, /metrics for Prometheus."""
+"""The HTTP endpoints for machines: /healthz and /readyz for probes, /metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scheduler.listen.listener import FACE, Listener, one_request
 
 
 class Faces:
-    """Listeners that are opened together and closed together."""
+    """Several listeners, which are closed together."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     async def open(self, address: Address | None, app: web.Application) -> int | None:
-        """Serve the app there; returns the port, or None where nothing shall listen.
+        """Serve the app on the address; returns the port, or None if `address` is None.
 
-        Raises OSError when the address cannot be had.
+        Raises OSError if the address cannot be bound.
         """
         if address is None:
             return None
@@ -30,7 +30,7 @@ class Faces:
         return await listener.open(app, address)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop all listeners."""
         for listener in reversed(self._listeners):
             await listener.close()
 
@@ -38,9 +38,10 @@ class Faces:
 def probes(
     not_ready: Callable[[], Sequence[str]], role: Callable[[], str] = str
 ) -> web.Application:
-    """/healthz says that the loop turns; /readyz names everything that is missing, or `role`.
+    """/healthz says that the event loop turns. /readyz answers 503 and names everything that is
+    missing, or 200 and `role`.
 
-    Being alive does not depend on Slurm or Kubernetes: a restart would mend neither.
+    Liveness does not depend on Slurm or Kubernetes, because a restart would mend neither.
     """
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -58,7 +59,7 @@ def probes(
 
 
 def metrics(registry: CollectorRegistry) -> web.Application:
-    """/metrics in Prometheus' and OpenMetrics' format."""
+    """/metrics in the text formats of Prometheus and OpenMetrics."""
     app = web.Application(middlewares=[one_request])
     app.router.add_get("/metrics", make_aiohttp_handler(registry))
     return app

@@ -1,4 +1,4 @@
-"""The caches of a process: the watches that fill them, and what is done when they change."""
+"""The caches of a process: the watches that fill them, and what happens when they change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AnyReflector = (
 
 
 class Reflections:
-    """All of them. Raises SettingsError for a map file that cannot be read."""
+    """All caches. Raises SettingsError if the map file cannot be read."""
 
     def __init__(
         self, outside: Outside, memory: Memory, session: KubeSession, *, policy: Policy
@@ -68,7 +68,7 @@ class Reflections:
 
     @property
     def all(self) -> tuple[AnyReflector, ...]:
-        """All that must have listed before anything is decided."""
+        """All reflectors that must have listed their objects before anything is decided."""
         return (
             *self._pods,
             *self.nodes.reflectors,
@@ -77,12 +77,12 @@ class Reflections:
         )
 
     async def synced(self) -> None:
-        """Return when all of them have listed."""
+        """Return when all of them have listed their objects."""
         for reflector in self.all:
             await reflector.synced.wait()
 
     async def run_pods(self) -> None:
-        """Watch our pods, for ever; end it by cancelling."""
+        """Watch our pods, for ever; cancel it to stop."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._pods:
                 group.create_task(reflector.run(), name="reflector")
@@ -96,7 +96,7 @@ class Reflections:
             reflector.doubt()
 
     def _of_pods(self) -> Iterator[Reflector[Pod]]:
-        """One for each namespace in scope, or one for all."""
+        """One reflector for each namespace in scope, or a single one for all namespaces."""
         settings = self._outside.settings
         paths = [f"/api/v1/namespaces/{name}/pods" for name in settings.watch_namespace]
         for path in paths or ["/api/v1/pods"]:

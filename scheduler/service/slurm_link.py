@@ -1,4 +1,4 @@
-"""The connection to Slurm, and what is wrong with it, in words."""
+"""The connection to Slurm, and a description of what is wrong with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slurmapi.jwt import Lifetime
 
 
 class SlurmLink:
-    """`permit` tells for how many seconds this process may still write."""
+    """Owns the client. `permit` returns for how many seconds this process may still write."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class SlurmLink:
 
     @property
     def trouble(self) -> str:
-        """Why Slurm does not answer as it should, for people; empty while it does."""
+        """Why Slurm does not answer as it should, in words for people; empty while it does."""
         return self._trouble.text
 
     def lifetime(self) -> Lifetime:
-        """How long the token in use is good."""
+        """When the token in use was issued, and when it expires."""
         return self._token.lifetime
 
     def pulsed(self, error: SlurmError | None) -> None:
-        """A pulse has failed with this error, or has been answered."""
+        """A pulse has ended: with this error, or with an answer (None)."""
         if error is None:
             self._answered = True
             self._trouble.over()

@@ -1,4 +1,4 @@
-"""From settings to a process that schedules: who we are, which rules hold, and who leads."""
+"""From settings to a process that schedules: our identity, the policy, and the election."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Connect, find out who we are, and schedule until told to stop. Raises LeaseLostError."""
+    """Connect, find out who we are, and schedule until SIGTERM. Raises LeaseLostError."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(AcceptErrors(loop.time))
     metrics = Metrics()
@@ -70,7 +70,7 @@ async def run(settings: Settings) -> None:
 async def _open(
     faces: probes.Faces, settings: Settings, health: web.Application, metrics: Metrics
 ) -> None:
-    """Listen before anything is waited for, so that /readyz says what that is."""
+    """Start to listen before we wait for anything, so that /readyz can say what we wait for."""
     served = {
         "health-probe": (settings.health_probe_bind_address, health),
         "metrics": (settings.metrics_bind_address, probes.metrics(metrics.registry)),
@@ -85,7 +85,9 @@ async def _open(
 
 
 async def _owner(settings: Settings, kube: KubeSession) -> Owner:
-    """Who we are. Raises KubeConfigError where the API server does not know us, ClusterIdError."""
+    """Our identity. Raises KubeConfigError if the API server does not accept us, and
+    ClusterIdError.
+    """
     api = KubeApi(kube)
     await admitted(api, server=kube.server)
     owner = Owner(await cluster_id(settings, api), settings.scheduler_name)
@@ -114,7 +116,7 @@ async def _run(app: App) -> None:
 
 
 async def _policy(path: Path | None) -> Policy:
-    """The site's rules, which must be in order at the start. Raises SettingsError."""
+    """The site's policy, which must be valid when the process starts. Raises SettingsError."""
     if path is None:
         return NO_POLICY
     try:
