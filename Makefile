@@ -13,6 +13,10 @@ SOAK_MINUTES ?= 30
 # A number plays that soak again; without one each is another.
 SOAK_SEED ?=
 
+# The tests start over a thousand Python processes. Where the environment forbids bytecode files, as
+# images of Python do, each would compile the project and its tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv demo test test-sweep test-live soak lint format docs manifests bench bench-smoke image image-sbom rig kind kind-down lock clean
 
 help: ## what can be made
