@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from annotations.kinds import (
+from annotations.value_kinds import (
     BOOLEAN,
     CONSTRAINTS,
     DEPENDENCY,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from annotations.forms import joined
+from annotations.value_patterns import joined
 from groundwork.hostlist import Host, HostlistError, names_of, read, totals
 
 MOST_NAMES = 4096

@@ -24,9 +24,9 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.fitness import Place
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.node_suitability import Place
 from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Look
 from scheduler.kube.api import KubeApi
@@ -34,9 +34,9 @@ from scheduler.kube.neighbours import NeighbourStore
 from scheduler.kube.recorder import Recorder
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, PersistentVolume, Pod
-from scheduler.nodes.fit import Nodes
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.map import NodeMap
+from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes

@@ -22,6 +22,7 @@ import msgspec
 from groundwork.retry import RetryPolicy, retry_policy
 from slurmapi import answers, wire
 from slurmapi.auth import TokenSource
+from slurmapi.cluster_check import Identity
 from slurmapi.errors import (
     ALREADY_ENDED,
     SlurmBusy,
@@ -37,7 +38,6 @@ from slurmapi.errors import (
     refusal,
 )
 from slurmapi.http1 import DEFAULT_MAX_BODY, Response
-from slurmapi.identity import Identity
 from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConfig, Submitted
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 from groundwork.retry import RetryPolicy
 from slurmapi import wire
 from slurmapi.auth import TokenSource
+from slurmapi.cluster_check import Identity
 from slurmapi.errors import (
     SlurmDenied,
     SlurmError,
@@ -23,7 +24,6 @@ from slurmapi.errors import (
     leaves_open,
 )
 from slurmapi.http1 import DEFAULT_MAX_BODY, Request, Response
-from slurmapi.identity import Identity
 from slurmapi.model import Call
 from slurmapi.transport import HttpTransport
 from slurmapi.versions import KNOWN_VERSIONS, ApiVersion

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from annotations.forms import Form
 from annotations.keys import DEFINITIONS, supported
+from annotations.value_patterns import Form
 
 _NOT_PLAIN: Final = re.compile(r"[^\x20-\x7e]")
 _INDENT: Final = 8

@@ -26,7 +26,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.pace import (
+from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
     LINGER_LOOK_SECONDS,
     SLOW_LOOK_SECONDS,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from scheduler.core.actions import Action, Again, Hurry, Inspect
 from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import PodFacts, PodStage, Tracked, UnitFacts
+from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.naming import read_tag
-from scheduler.core.pace import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, Job
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.core.fitness import Wishes
 from scheduler.core.labels import Selector
+from scheduler.core.node_suitability import Wishes
 from scheduler.core.pod_affinity import Crowd, PodTerm
 from scheduler.core.spread import Constraint
 

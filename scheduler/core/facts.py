@@ -12,9 +12,9 @@ from enum import StrEnum, unique
 from typing import Final
 
 from annotations import JobRequest, Problem
-from scheduler.core.fitness import Place
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner, stands_for
+from scheduler.core.node_suitability import Place
 from scheduler.core.reasons import Reason
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tenure import Tenure

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from scheduler.core.pace import FRESH_SECONDS, HANDOVER_SECONDS, UNFIT_SECONDS
+from scheduler.core.intervals import FRESH_SECONDS, HANDOVER_SECONDS, UNFIT_SECONDS
 
 # Until the next pulse tells of the other pod's job.
 ASK_AGAIN_SECONDS: Final = 0.25

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.fitness import Requirement
+from scheduler.core.node_suitability import Requirement
 
 # What one pod's labels may take here. The API server takes a megabyte of them.
 LONGEST_LABELS: Final = 4096

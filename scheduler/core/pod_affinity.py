@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
-from scheduler.core.fitness import NodeFacts
 from scheduler.core.labels import Selector, packed
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.topology import Near, Topology
 
 # The one label that a Namespace is known by without being read: the API server sets it.

@@ -9,9 +9,9 @@ from scheduler.core.actions import Action, Again, Evict, Inspect, Locate, Submit
 from scheduler.core.edits import asks_the_same
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts, Tracked, UnitFacts
-from scheduler.core.pace import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.reasons import Reason
-from scheduler.core.shortage import lacks
+from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import Job
 

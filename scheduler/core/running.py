@@ -27,12 +27,12 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.naming import read_tag
-from scheduler.core.outgrown import outgrown
-from scheduler.core.pace import (
+from scheduler.core.intervals import (
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
+from scheduler.core.naming import read_tag
+from scheduler.core.outgrown import outgrown
 from scheduler.core.reasons import Reason
 from scheduler.core.regain import regain, still_waits
 from scheduler.core.remaining import ends_at

@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from scheduler.core.fitness import NodeFacts, Wishes, selects, tolerates_all
 from scheduler.core.labels import Selector
+from scheduler.core.node_suitability import NodeFacts, Wishes, selects, tolerates_all
 from scheduler.core.pod_affinity import Counted, Crowd, PodTerm
 
 

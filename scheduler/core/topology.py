@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from scheduler.core.fitness import NodeFacts
+from scheduler.core.node_suitability import NodeFacts
 
 _NOBODY: Final[AbstractSet[str]] = frozenset()
 

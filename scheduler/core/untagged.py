@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from scheduler.core.actions import Action, Again, TakeBack, Warn
 from scheduler.core.facts import Tracked, UnitFacts
-from scheduler.core.pace import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS
+from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 

@@ -34,16 +34,16 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.fitness import Place
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
-from scheduler.core.naming import read_tag
-from scheduler.core.outgrown import outgrown
-from scheduler.core.pace import (
+from scheduler.core.intervals import (
     FRESH_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
+from scheduler.core.naming import read_tag
+from scheduler.core.node_suitability import Place
+from scheduler.core.outgrown import outgrown
 from scheduler.core.pending import pending_text
 from scheduler.core.reasons import Reason
 from scheduler.core.remaining import ends_at

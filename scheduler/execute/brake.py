@@ -19,7 +19,7 @@ from scheduler.core.endings import Ending, ending_of
 from scheduler.core.evidence import SETTLING_SECONDS, is_weak
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
-from scheduler.core.shortage import lacks
+from scheduler.core.taken_resources import lacks
 from scheduler.facts.claims import recorded_job
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod

@@ -9,7 +9,7 @@ from scheduler.core.doubt import wants_another
 from scheduler.core.reasons import Reason
 from scheduler.execute.claimed import ClaimedJobs
 from scheduler.execute.tools import Result, Tools
-from scheduler.nodes.fit import Nodes
+from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.loads import NodeLoads
 from scheduler.slurm.census import Census
 from scheduler.slurm.look import look

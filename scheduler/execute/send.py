@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from annotations import Sharing
 from scheduler.core.actions import Submit
 from scheduler.core.naming import Owner
-from scheduler.execute.modes import Modes
 from scheduler.execute.placeholder import Mode, submission
+from scheduler.execute.placeholder_mode import Modes
 from scheduler.nodes.gpu_sharing import GpuSharing
 from scheduler.state.units import Unit
 from slurmapi import JobSubmission, SlurmClient, SlurmRefused, Submitted

@@ -16,8 +16,8 @@ import structlog
 
 from annotations import JobRequest
 from scheduler.core.naming import Owner
-from scheduler.execute.modes import Modes
 from scheduler.execute.placeholder import submission
+from scheduler.execute.placeholder_mode import Modes
 from scheduler.slurm.ownership import soon
 from scheduler.state.units import Unit
 from slurmapi import Job, SlurmClient, SlurmError

@@ -22,7 +22,7 @@ from scheduler.core.reasons import Reason
 from scheduler.core.refused import NEVER, Pauses
 from scheduler.execute.cancel import Release
 from scheduler.execute.editing import EditPace
-from scheduler.execute.forms import Forms
+from scheduler.execute.partition_move import Forms
 from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial
 from scheduler.slurm.look import look

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from annotations import Problem
 from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
-from scheduler.core.fitness import Term
+from scheduler.core.node_suitability import Term
 from scheduler.kube.demands import apart_of, near_of, ports_of, spread_of
 from scheduler.kube.wire import Affinity, Container, Pod, PodAffinity
 

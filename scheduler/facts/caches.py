@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
-from scheduler.nodes.fit import Nodes
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook

@@ -17,10 +17,10 @@ from annotations import (
     parse,
 )
 from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
-from scheduler.core.fitness import Place, Wishes
 from scheduler.core.gres import types_of
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner, read_tag, stands_for
+from scheduler.core.node_suitability import Place, Wishes
 from scheduler.core.proof import proves_binding
 from scheduler.core.tenure import Tenure, learnt
 from scheduler.core.uncharged import uncharged
@@ -34,8 +34,8 @@ from scheduler.facts.successors import Successors
 from scheduler.facts.whereabouts import Whereabouts
 from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
 from scheduler.kube.wire import PodSpec as KubePodSpec
+from scheduler.nodes.candidates import UNKNOWN, Survey
 from scheduler.nodes.coverage import Coverage
-from scheduler.nodes.fit import UNKNOWN, Survey
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.census import Census
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld

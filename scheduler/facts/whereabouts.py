@@ -6,7 +6,7 @@ from scheduler.core.naming import NODES
 from scheduler.facts.claims import unweighed
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
-from scheduler.nodes.fit import Nodes
+from scheduler.nodes.candidates import Nodes
 from scheduler.slurm.ended_jobs import Unexplained
 from scheduler.state.units import Unit, Units
 

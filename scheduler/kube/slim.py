@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from scheduler.core.annotation_size import crowded
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
-from scheduler.core.room import crowded
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import (
     Added,

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from scheduler.core.fitness import (
+from scheduler.core.node_suitability import (
     NodeFacts,
     Requirement,
     Taint,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.fitness import Wishes
+from scheduler.core.node_suitability import Wishes
 from scheduler.core.spread import Constraint, Domains
-from scheduler.nodes.fit import Nodes
+from scheduler.nodes.candidates import Nodes
 
 # Divisions that are kept: up to 2 MB each with 5000 Nodes. Whoever asks for ever new ones has
 # others' made anew.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from annotations import JobRequest, Sharing
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.node_kinds import NodeKinds
 
 Setting = Literal["user", "node", "shared"]
 

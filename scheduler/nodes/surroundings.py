@@ -2,8 +2,8 @@
 
 It is asked before a job is submitted, so that Slurm leaves out what is of no use, for each template
 of pods and in turns of the event loop. Before each bind the one Node is looked at again: by
-`nodes.fit` for what the Node itself says, and here for what others decide (room, ports, nearness,
-volumes).
+`nodes.candidates` for what the Node itself says, and here for what others decide (room, ports,
+nearness, volumes).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.core.effort import crowd_weight, too_much, wishes_weight
-from scheduler.core.fit import short_of, shortage, too_small
-from scheduler.core.fitness import NodeFacts, Unfit, Wishes, unsuitable
 from scheduler.core.labels import packed
+from scheduler.core.node_suitability import NodeFacts, Unfit, Wishes, unsuitable
 from scheduler.core.pod_affinity import Crowd, PodAffinity, PodTerm
 from scheduler.core.ports import HostPort, taken
 from scheduler.core.requests import PODS, Amounts
+from scheduler.core.resource_fit import short_of, shortage, too_small
 from scheduler.core.spread import Constraint, Spread, crowd_of
 from scheduler.kube.demands import apart_of, near_of, ports_of, requests_of, spread_of
 from scheduler.kube.neighbours import Neighbour, NeighbourStore, neighbour
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.nodes.aversions import Repelling
+from scheduler.nodes.candidates import UNKNOWN, Complaint, Nodes, Survey
 from scheduler.nodes.divisions import Divisions
-from scheduler.nodes.fit import UNKNOWN, Complaint, Nodes, Survey
 from scheduler.nodes.neighbourhood import Load, Neighbourhood
 from scheduler.nodes.surveyor import SLICE_ITEMS, Surveyor
 from scheduler.nodes.volumes import Reach, Volumes, out_of_reach

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from annotations import Problem
-from scheduler.core.fitness import NodeFacts, Term, matches
+from scheduler.core.node_suitability import NodeFacts, Term, matches
 from scheduler.kube.demands import claims_of
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Claim, PersistentVolume, Pod

@@ -11,8 +11,8 @@ import structlog
 import scheduler
 from scheduler.config.settings import Settings
 from scheduler.core.naming import Owner
-from scheduler.execute.modes import Modes
-from scheduler.nodes.fit import Nodes
+from scheduler.execute.placeholder_mode import Modes
+from scheduler.nodes.candidates import Nodes
 from slurmapi import SlurmClient
 
 log = structlog.get_logger(__name__)

@@ -4,7 +4,7 @@ caches' news.
 
 from __future__ import annotations
 
-from scheduler.config.rules import rules_of
+from scheduler.config.annotation_rules import rules_of
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.partings import Partings
 from scheduler.facts.successors import Successors

@@ -16,10 +16,10 @@ from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, Pod
-from scheduler.nodes.fit import Nodes
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.map_file import MapFile, MapFileError
+from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
 from scheduler.observe.metrics import Metrics
 from slurmapi import SlurmClient

@@ -14,9 +14,9 @@ from scheduler.execute.canceller import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
 from scheduler.execute.evict import Evictor
-from scheduler.execute.forms import Forms
 from scheduler.execute.learn import Learner
-from scheduler.execute.modes import Modes
+from scheduler.execute.partition_move import Forms
+from scheduler.execute.placeholder_mode import Modes
 from scheduler.execute.send import Sender
 from scheduler.execute.submit import Submitter
 from scheduler.execute.submitting import SubmitPace

@@ -12,7 +12,7 @@ import scheduler
 from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.naming import Owner
 from scheduler.election.elector import LeaseLostError
-from scheduler.election.opening import election_of
+from scheduler.election.setup import election_of
 from scheduler.kube.api import KubeApi
 from scheduler.kube.identity import admitted, cluster_id
 from scheduler.kube.link import KubeLink, Standing

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.fitness import NodeFacts
 from scheduler.core.naming import read_tag
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.kube.wire import Pod
 from slurmapi import BaseState, Job
 

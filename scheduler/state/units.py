@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
-from scheduler.core.pace import FRESH_SECONDS
+from scheduler.core.intervals import FRESH_SECONDS
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction

@@ -31,7 +31,7 @@ from slurmapi import (
     SlurmStranger,
     StaticToken,
 )
-from slurmapi.identity import Identity
+from slurmapi.cluster_check import Identity
 from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over, second_of_slurm
 from tests.support.slurm import UNLIMITED
 

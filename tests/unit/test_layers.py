@@ -23,13 +23,13 @@ _LINT: Final = "from importlinter.cli import lint_imports_command; lint_imports_
 _BREACHES: Final = {
     "rooms": [
         ("scheduler.core.facts", "scheduler.state.units"),
-        ("scheduler.slurm.boots", "scheduler.nodes.fit"),
+        ("scheduler.slurm.boots", "scheduler.nodes.candidates"),
         ("scheduler.facts.bulk", "scheduler.hooks.pem"),
         ("scheduler.sandbox.cluster", "scheduler.observe.clock"),
     ],
     "libraries": [
         ("slurmapi.errors", "annotations.keys"),
-        ("annotations.keys", "scheduler.core.pace"),
+        ("annotations.keys", "scheduler.core.intervals"),
         ("groundwork.files", "slurmapi.errors"),
     ],
     "circles": [("scheduler.slurm.boots", "scheduler.slurm.slurmctld")],

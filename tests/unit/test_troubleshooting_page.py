@@ -12,7 +12,7 @@ import pytest
 from docs._make.state_table import answer, situations, standings
 from scheduler.core.actions import DropJob, Evict, Submit, Tell, Warn
 from scheduler.core.reasons import Reason
-from scheduler.core.refusals import _MEANINGS
+from scheduler.core.refusal_texts import _MEANINGS
 from scheduler.observe.wake import WakeCause
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ TELLERS = (
         "execute/avoid",
         "execute/brake",
         "slurm/kill_wait",
-        "nodes/fit",
+        "nodes/candidates",
         "facts/successors",
     ),
 )
@@ -55,7 +55,7 @@ STARTERS = (
         "service/node_parts",
         "core/mapping",
     ),
-    *("hooks/service", "hooks/secrets", "election/opening", "service/startup"),
+    *("hooks/service", "hooks/secrets", "election/setup", "service/startup"),
 )
 REFUSALS = {"ValueError", "SettingsError", "ClusterIdError", "MapFileError", "SecretError"}
 LEVELS = {"warning", "error", "exception", "critical"}

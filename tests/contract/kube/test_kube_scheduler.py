@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.core.fitness import fitness
 from scheduler.core.mapping import Strategy, Way
+from scheduler.core.node_suitability import fitness
 from scheduler.kube.neighbours import NEIGHBOURS, NeighbourStore
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, NODES, VOLUMES, Node, PersistentVolume, Pod, decode_pod
-from scheduler.nodes.fit import Nodes
+from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.surroundings import Surroundings

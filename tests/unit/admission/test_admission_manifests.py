@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from annotations import PREFIX, Rules
-from annotations.forms import LONGEST_BYTES
 from annotations.keys import BY_KEY, DEFINITIONS
+from annotations.value_patterns import LONGEST_BYTES
 from docs._make.policy import rewrite, rewritten
 from docs._make.policy_maps import raw_string, table
 from scheduler.config.settings import Settings

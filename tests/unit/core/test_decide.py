@@ -28,10 +28,8 @@ from scheduler.core.decide import decide
 from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
-from scheduler.core.fitness import Place, Unfit
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, patience
-from scheduler.core.naming import Owner
-from scheduler.core.pace import (
+from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
     FRESH_SECONDS,
     HANDOVER_SECONDS,
@@ -39,6 +37,8 @@ from scheduler.core.pace import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
+from scheduler.core.naming import Owner
+from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 from tests.unit.core.things import (

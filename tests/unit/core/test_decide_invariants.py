@@ -40,9 +40,9 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.fitness import Place
+from scheduler.core.intervals import FRESH_SECONDS
 from scheduler.core.naming import read_tag
-from scheduler.core.pace import FRESH_SECONDS
+from scheduler.core.node_suitability import Place
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import (

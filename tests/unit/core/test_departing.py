@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.actions import Action, Again, Hurry, Inspect
 from scheduler.core.decide import decide
 from scheduler.core.facts import JobFacts, PodStage, Vanished
-from scheduler.core.pace import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 from tests.unit.core.things import (

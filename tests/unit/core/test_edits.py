@@ -13,8 +13,8 @@ from scheduler.core.actions import Again, Cancel, DropJob, NoteEnd, Tell, Update
 from scheduler.core.decide import decide
 from scheduler.core.edits import IN_PLACE, Edit, asked_after, differences, digests, edit_of
 from scheduler.core.facts import PodStage
+from scheduler.core.intervals import SLOW_LOOK_SECONDS
 from scheduler.core.naming import read_tag
-from scheduler.core.pace import SLOW_LOOK_SECONDS
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import JOB, NOW, REQUEST, facts, pod, record, tag, tracked
 

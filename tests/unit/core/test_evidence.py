@@ -8,7 +8,7 @@ from annotations import JobRequest
 from scheduler.core.evidence import SETTLING_SECONDS, Evidence, is_weak
 from scheduler.core.gres import count_of
 from scheduler.core.reasons import Reason
-from scheduler.core.shortage import lacks
+from scheduler.core.taken_resources import lacks
 from slurmapi.model import Node
 
 LATER = SETTLING_SECONDS + 1

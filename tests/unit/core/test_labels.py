@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.fitness import Requirement
 from scheduler.core.labels import packed, selector
+from scheduler.core.node_suitability import Requirement
 
 LABELS = packed({"app": "web", "a": "pp", "empty": ""})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.fit import short_of, shortage, too_small
-from scheduler.core.fitness import NodeFacts
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.requests import Asked, allocatable, is_counted, is_extended, requested
+from scheduler.core.resource_fit import short_of, shortage, too_small
 
 
 def asked(restartable: bool = False, **requests: str) -> Asked:

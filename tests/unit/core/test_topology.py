@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from scheduler.core.fitness import NodeFacts
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.topology import Near, Topology
 
 KEYS = ("zone", "rack")

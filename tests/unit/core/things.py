@@ -19,9 +19,9 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.fitness import Place, Unfit
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tenure import MOST_TRIES, Tenure
 from slurmapi.model import BaseState, Job, JobState, Node

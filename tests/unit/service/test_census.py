@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner
-from scheduler.core.pace import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmRefused
 from tests.unit.core.things import tag as tag_of

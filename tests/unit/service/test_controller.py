@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.core.actions import Action
-from scheduler.core.fitness import Taint
+from scheduler.core.node_suitability import Taint
 from scheduler.execute.dispatch import Executor
 from scheduler.kube.errors import Conflict, KubeUnreachable, TooMany
 from scheduler.reconcile.controller import Controller

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.core.intervals import UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES
-from scheduler.core.pace import UNFIT_SECONDS
 from scheduler.nodes.coverage import CLAIM_SECONDS
 from scheduler.observe.wake import WakeCause
 from slurmapi import BaseState

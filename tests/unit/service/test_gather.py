@@ -10,8 +10,8 @@ import pytest
 
 from annotations import JobRequest
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked
-from scheduler.core.fitness import Place, Requirement, Term, Unfit
 from scheduler.core.naming import JOB_ID
+from scheduler.core.node_suitability import Place, Requirement, Term, Unfit
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.gather import stage_of
 from scheduler.kube.wire import (

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from scheduler.core.fitness import Taint
 from scheduler.core.naming import JOB_ID, NODES
+from scheduler.core.node_suitability import Taint
 from slurmapi import (
     BaseState,
     Job,

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from scheduler.core.intervals import UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES
-from scheduler.core.pace import UNFIT_SECONDS
 from slurmapi import BaseState
 from tests.unit.service.tiny_service import Service
 

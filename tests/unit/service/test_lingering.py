@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.core.fitness import Taint
+from scheduler.core.node_suitability import Taint
 from scheduler.kube.wire import (
     Container,
     ContainerState,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.fitness import Wishes
 from scheduler.core.mapping import Strategy, Way
+from scheduler.core.node_suitability import Wishes
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import (
     Node,

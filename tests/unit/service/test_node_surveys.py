@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from scheduler.core.fitness import NodeFacts
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.facts.bulk import MOST_NODE_EXPRESSIONS, MOST_NODE_WORDS, excess
 from scheduler.kube.wire import Pod
 from scheduler.nodes.surveyor import PAUSE_SECONDS, SLICE_ITEMS

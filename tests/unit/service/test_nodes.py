@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from scheduler.core.fitness import (
+from scheduler.core.mapping import Strategy
+from scheduler.core.node_suitability import (
     NodeFacts,
     Place,
     Requirement,
@@ -17,10 +18,9 @@ from scheduler.core.fitness import (
     Wishes,
     unsuitable,
 )
-from scheduler.core.mapping import Strategy
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
-from scheduler.nodes.fit import MOST_EXCLUDED, Nodes, Survey
+from scheduler.nodes.candidates import MOST_EXCLUDED, Nodes, Survey
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import SlurmNodes
 from slurmapi import Node as SlurmNode

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from scheduler.core.annotation_size import LIMIT
 from scheduler.core.naming import JOB_ID
 from scheduler.core.refused_bind import KEPT_SECONDS
-from scheduler.core.room import LIMIT
 from slurmapi import BaseState
 
 # An hour of virtual time takes 12 s of CPU, and more where the cores have other work.

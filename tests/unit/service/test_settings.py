@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from annotations import Rules
+from scheduler.config.annotation_rules import rules_of
 from scheduler.config.flags import add_arguments, describe, load
-from scheduler.config.rules import rules_of
 from scheduler.config.settings import Address, Settings, SettingsError
 
 DEFAULTS = Settings.model_validate({})

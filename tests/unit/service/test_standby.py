@@ -12,7 +12,7 @@ import pytest
 from scheduler.config.settings import Address, Settings, SettingsError
 from scheduler.core.naming import JOB_ID
 from scheduler.election.elector import Alone, LeaseLostError
-from scheduler.election.opening import election_of
+from scheduler.election.setup import election_of
 from scheduler.observe.metrics import Metrics
 from scheduler.reconcile.standby import Standby
 from scheduler.service import probes, startup

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from annotations import Rules
-from scheduler.core.fitness import Taint
+from scheduler.core.node_suitability import Taint
 from scheduler.kube.api import (
     AlreadyBound,
     Bound,

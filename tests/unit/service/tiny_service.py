@@ -15,15 +15,15 @@ from scheduler.core.brake import Limits
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
-from scheduler.execute.modes import Setting
+from scheduler.execute.placeholder_mode import Setting
 from scheduler.facts.caches import Caches
 from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.kube.wire import Claim, Pod
 from scheduler.nodes import gpu_sharing
-from scheduler.nodes.fit import Nodes
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.map import NodeMap
+from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from scheduler.core.fit import TooSmall
-from scheduler.core.fitness import NodeFacts, Place, Unfit, Wishes, fitness
+from scheduler.core.node_suitability import NodeFacts, Place, Unfit, Wishes, fitness
 from scheduler.core.reasons import NO_ANSWER_YET
+from scheduler.core.resource_fit import TooSmall
 from scheduler.core.topology import Topology
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Node

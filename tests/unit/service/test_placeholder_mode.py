@@ -9,7 +9,7 @@ import pytest
 
 from annotations import PREFIX, JobRequest
 from scheduler.core.actions import Submit
-from scheduler.execute.modes import Setting
+from scheduler.execute.placeholder_mode import Setting
 from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
 from scheduler.state.units import Unit
 from slurmapi import KNOWN_VERSIONS, JobSubmission, SlurmInvalid

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from scheduler.core.refusals import refusal_text
+from scheduler.core.refusal_texts import refusal_text
 from tests.unit.core.things import REQUEST
 
 FULL = dataclasses.replace(

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from annotations import JobRequest
 from scheduler.core.edits import called
-from scheduler.execute.modes import Modes
+from scheduler.execute.placeholder_mode import Modes
 from scheduler.nodes.gpu_sharing import GpuSharing
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.node_kinds import NodeKinds
 from slurmapi import Job
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.fitness import (
+from scheduler.core.node_suitability import (
     NodeFacts,
     Requirement,
     Taint,

@@ -5,18 +5,18 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from annotations import forms
-from annotations.forms import LONGEST_BYTES, Form, joined
+from annotations import value_patterns
 from annotations.model import Sharing, Switches
 from annotations.node_list import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
 from annotations.node_list import PATTERN as NODE_LIST
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
 from annotations.times import MOMENT, PATTERN, read_time
+from annotations.value_patterns import LONGEST_BYTES, Form, joined
 
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-_INTEGER = re.compile(forms.INTEGER)
+_INTEGER = re.compile(value_patterns.INTEGER)
 # Kubernetes' own bound for users and groups; 24.11.5 takes larger ones for negative.
 _LARGEST_ID = 2**31 - 1
 # Slurm's unsigned 32 bit numbers have meanings in their two largest values (slurm.h); a priority
@@ -205,7 +205,7 @@ def _integer(low: int, high: int, example: int) -> Kind:
             raise NotAcceptableError(expected)
         return int(value)
 
-    form = Form(pattern=forms.INTEGER, low=low, high=high, expected=expected)
+    form = Form(pattern=value_patterns.INTEGER, low=low, high=high, expected=expected)
     return Kind("integer", read, form)
 
 
@@ -214,23 +214,23 @@ def _any_case(words: Mapping[str, object]) -> str:
 
 
 _LINE_FORM = Form(
-    pattern=forms.LINE,
+    pattern=value_patterns.LINE,
     expected=f"one line of 1 to {LONGEST_BYTES} bytes, without control characters and without "
     "blanks around it",
 )
-_WORD_FORM = Form(pattern=forms.WORD, expected=_WITHOUT_BLANKS)
+_WORD_FORM = Form(pattern=value_patterns.WORD, expected=_WITHOUT_BLANKS)
 
 TEXT = Kind("string", read_text, _LINE_FORM)
 WORD = Kind("string", read_word, _WORD_FORM)
 PATH = Kind(
     "string, absolute path",
     read_path,
-    Form(pattern=forms.PATH, expected=_PATH, beyond="paths with `..`"),
+    Form(pattern=value_patterns.PATH, expected=_PATH, beyond="paths with `..`"),
 )
 SECONDS = Kind(
     "integer, seconds",
     read_minutes,
-    Form(pattern=forms.INTEGER, low=1, high=60 * _LARGEST_32_BIT, expected=_SECONDS),
+    Form(pattern=value_patterns.INTEGER, low=1, high=60 * _LARGEST_32_BIT, expected=_SECONDS),
 )
 PRIORITY = _integer(0, _LARGEST_32_BIT, 1000)
 NICE = _integer(-_LARGEST_NICE, _LARGEST_NICE, 100)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.forms import Form
 from annotations.keys import BY_KEY, DEFINITIONS
-from annotations.kinds import Kind
 from annotations.problems import NotAcceptableError
+from annotations.value_kinds import Kind
+from annotations.value_patterns import Form
 
 KEYS = sorted(BY_KEY)
 CHARACTERS = st.characters(codec="utf-8")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from scheduler.execute.placeholder import Mode
-from scheduler.nodes.kinds import NodeKinds
+from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.slurm.slurmctld import Slurmctld
 from slurmapi import SlurmClient, SlurmError, SlurmRefused
 

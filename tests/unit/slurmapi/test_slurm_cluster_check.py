@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slurmapi import JobSubmission, SlurmClient, SlurmInterrupted, SlurmStranger
+from slurmapi.cluster_check import Identity
 from slurmapi.http1 import Response
-from slurmapi.identity import Identity
 from tests.unit.slurmapi.server import Server, error, fail, ok
 
 SUBMIT = "POST job/submit"

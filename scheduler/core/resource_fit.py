@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.fitness import NodeFacts
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.requests import CPU, PODS, Amounts
 
 _BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
