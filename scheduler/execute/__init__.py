@@ -1,1 +1,1 @@
-"""Carries out what was decided: whatever is written to Kubernetes or Slurm about a unit."""
+"""Carries out decisions: everything that is written to Kubernetes or Slurm about a unit."""

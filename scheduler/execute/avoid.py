@@ -1,4 +1,4 @@
-"""Keeps a unit off nodes it could not use: in what it asks for next, and in the job that waits."""
+"""Keeps a unit off nodes that it cannot use, in its next job and in the job that waits now."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from slurmapi import SlurmClient, SlurmRefused
 
 log = structlog.get_logger(__name__)
 
-# Of the nodes that are left out, a message explains so many.
+# A message explains at most this many of the excluded nodes.
 _MOST_SHOWN: Final = 3
-# Between two tries of what Slurm has refused.
+# Pauses before we repeat a request that Slurm has refused.
 _PAUSES: Final = Pauses(30.0, 300.0)
 
 
 class Avoidance:
-    """Carries out what is decided about nodes that are to be avoided."""
+    """Carries out decisions about nodes that a unit should avoid."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Avoidance:
         self._clock = clock
 
     def exclude(self, unit: Unit, action: Exclude) -> None:
-        """Ask for other nodes for a while."""
+        """Have the unit's jobs avoid the node for a while."""
         seconds = unit.asked.exclusions.add(action.node, action.why, now=self._clock())
         log.warning(
             "node excluded",
@@ -57,8 +57,9 @@ class Avoidance:
         )
 
     async def readmit(self, unit: Unit, action: Readmit) -> None:
-        """A refusal of Slurm's costs only time: the job waits on, for the nodes it had before, and
-        the same is asked for again after a growing pause.
+        """Reduce the pending job's list of excluded nodes. If Slurm refuses, only time is lost: the
+        job waits on with its former list, and the request is repeated after a growing pause. Raises
+        SlurmError if Slurm cannot be asked.
         """
         own = await own_job(self._slurm, action.job_id, uid=unit.key, owner=self._owner)
         if own is None:
@@ -75,7 +76,7 @@ class Avoidance:
         unit.refusals.readmit = NEVER
         job = unit.job
         if job is not None and job.job_id == action.job_id and job.record is not None:
-            # A pass before the next look would otherwise send the same once more.
+            # Otherwise a pass before the next look would send the same update again.
             job.wrote(replace(job.record, excluded_nodes=action.excluded))
         self._metrics.actions.labels("readmit", "ok").inc()
         log.info("excluded nodes updated", job_id=action.job_id, nodes=len(action.excluded))
@@ -93,7 +94,7 @@ class Avoidance:
 
 
 def left_out(action: Submit) -> str:
-    """Which nodes a job was not to get, and why; empty where it might have any."""
+    """Which nodes the job must not get, and why; "" if it may get any."""
     if not action.excluded:
         return ""
     shown = [f"{node} ({why})" for node, why in action.excluded[:_MOST_SHOWN]]

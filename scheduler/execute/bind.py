@@ -1,4 +1,4 @@
-"""Binds a pod to the Node behind what its job holds: once, and never twice (I3)."""
+"""Binds a pod to the Node behind its job's Slurm node: once, and never twice (I3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Binder:
-    """`claim` takes the place on a Node for a pod of that uid; False where another pod has it."""
+    """`claim` reserves a place on a Node for the pod with this uid; False if another pod has it."""
 
     def __init__(self, tools: Tools, *, claim: Callable[[str, str], bool]) -> None:
         self._tools = tools
@@ -31,7 +31,9 @@ class Binder:
         self._claim = claim
 
     async def bind(self, unit: Unit, action: Bind) -> Result:
-        """Raises KubeError and SlurmError, after which the binding may have been made or not."""
+        """Bind the pod. Raises KubeError and SlurmError; the binding may have been made
+        nevertheless.
+        """
         pod = action.pod
         outcome = await self._bound_before(action) or await self._send_binding(unit, action)
         if outcome is None:
@@ -48,7 +50,7 @@ class Binder:
                 return await self._bind_refused(unit, action, why)
             case Gone():
                 self._units.binding.pop(pod.uid, None)
-                return 1.0  # the watch is about to say so
+                return 1.0  # by then the watch shows that the pod is gone
             case _:
                 assert_never(outcome)
         return None
@@ -56,15 +58,15 @@ class Binder:
     async def _send_binding(
         self, unit: Unit, action: Bind
     ) -> Bound | AlreadyBound | Refused | Gone | None:
-        """None where nothing was sent: the job is not the unit's any more, or another pod has taken
-        the place since the look.
+        """Send the Binding. Returns None if it was not sent: the job no longer belongs to the unit,
+        or another pod has taken the place since the look.
         """
         if not await self._note_restarts(unit, action):
             return None
         pod = action.pod
         if not self._claim(pod.uid, action.target):
             return None
-        # From here on it may run there, also when the answer gets lost: the watch will tell.
+        # From now on the pod may run there, even if the answer gets lost. The watch will show it.
         self._units.binding[pod.uid] = action.target
         return await self._kube.bind(
             pod.namespace,
@@ -75,8 +77,9 @@ class Binder:
         )
 
     async def _bind_refused(self, unit: Unit, action: Bind, why: str) -> Result:
-        """Said at once; when it is tried again, and for how long, `decide` knows. What was sent
-        stays noted, so that the pod is read before another binding is.
+        """Say at once that the bind was refused; `decide` knows when it is tried again, and for how
+        long. The unit keeps its note of the binding that was sent, so that the pod is read before
+        another one is sent.
         """
         now = self._clock()
         refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
@@ -97,8 +100,9 @@ class Binder:
         return refused.wait(action.job_id, now)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
-        """What became of a binding that was sent before, where neither its answer nor a look told:
-        it is read, and not written again (I3). None where there was none, or it did not come.
+        """What became of an earlier binding if neither its answer nor a watch has shown that: the
+        pod is read, and nothing is written (I3). None if no binding was sent, or if it did not take
+        effect.
         """
         pod = action.pod
         if pod.uid not in self._units.binding:
@@ -112,8 +116,8 @@ class Binder:
         return Bound() if node == action.target else AlreadyBound(node)
 
     async def _note_restarts(self, unit: Unit, action: Bind) -> bool:
-        """On the job, before the pod can run: later requeues are told from former ones by it. False
-        where the job is not the unit's any more.
+        """Note the job's restart count in its tag, before the pod can run: only so can a later
+        requeue be told from an earlier one. False if the job no longer belongs to the unit.
         """
         record = None if unit.job is None else unit.job.record
         tag = None if record is None else read_tag(record.admin_comment)
@@ -130,7 +134,8 @@ class Binder:
 
     def _bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target
-        # Without an end nothing was written: one that its pod brought along is still to go.
+        # Without an end nothing was written, so an annotation that the pod brought along must still
+        # be removed.
         unit.said.recorded, unit.said.ends_at = action.job_id, action.ends_at or None
         unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None
         unit.bindings.unfit_since = None

@@ -1,7 +1,8 @@
-"""Stands before every ending of a pod because of Slurm: where the evidence is weak it asks the
-brake (I7), and says what that does.
+"""Checks each ending of a pod because of Slurm: if the evidence is weak, the brake decides whether
+the pod may go (I7). Also reports when the brake holds pods.
 
-Pods that run and pods that wait are counted apart: many of the one must not hide few of the other.
+Pods that run and pods that wait are counted separately, because many of one kind would hide few of
+the other.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from scheduler.state.units import Unit, Units
 
 log = structlog.get_logger(__name__)
 
-# What is read once serves all that are asked about meanwhile.
+# One survey of all pods serves all questions of this time.
 _SURVEY_SECONDS: Final = 0.5
 _KINDS: Final = ("run", "wait")
-# A process that starts learns what became of its pods one by one: it ends none until it knows of
-# nearly all, or has tried for so long.
+# A process that has just started learns one by one what became of its pods' jobs. It ends no pod
+# until it knows nearly all of them, or has tried for this long.
 _LEARN_SECONDS: Final = 15.0
 
 
 @dataclass(slots=True)
 class _Survey:
-    """Pods of one kind by uid: all, those whose jobs have ended, and of these the ones by a lost
-    node.
+    """Uids of pods of one kind: all of them, those whose jobs have ended, and of these the ones
+    whose job lost its node.
     """
 
     all: set[str] = field(default_factory=set)
@@ -50,7 +51,7 @@ class _Survey:
 
 
 class EndingBrake:
-    """`tell` writes an Event on a pod, once for each message; `warn` one on our own."""
+    """`tell` writes an Event on a pod, once for each message. `warn` writes one on our own pod."""
 
     def __init__(
         self,
@@ -83,25 +84,25 @@ class EndingBrake:
         metrics.brake_held.set_function(lambda: sum(self.held(kind) for kind in _KINDS))
 
     def held(self, kind: str) -> int:
-        """How many pods are held, of those that "run" or "wait"."""
+        """How many pods of this kind ("run" or "wait") are held now."""
         return self._brakes[kind].held(self._clock())
 
     @property
     def trouble(self) -> str:
-        """What is to be said of it, for people; empty while nothing is held."""
+        """What to tell people about the brake; "" while no pod is held."""
         told = [f"{self.held(kind)} that {kind}" for kind in _KINDS if self.held(kind)]
         return f"the brake holds the ending of pods: {', '.join(told)}" if told else ""
 
     async def run(self) -> None:
-        """Notice for ever when nothing is held any longer; end it by cancelling."""
+        """Notice, for ever, when pods are no longer held. Cancel it to stop."""
         while True:
             await asyncio.sleep(ASK_SECONDS)
             for kind in _KINDS:
                 self._note(kind, 0)
 
     async def seconds(self, unit: Unit, action: Evict) -> float | None:
-        """None where the pod may be ended now, else when to ask again. Raises SlurmError where the
-        controller does not answer.
+        """None if the pod may be ended now, otherwise after how many seconds to ask again. Raises
+        SlurmError if the controller does not answer.
         """
         kind = "run" if action.pod.stage is PodStage.BOUND else "wait"
         brake, scene = self._brakes[kind], await self._scene(kind)
@@ -127,8 +128,8 @@ class EndingBrake:
         return 0.0
 
     async def _taken(self, unit: Unit, action: Evict) -> bool:
-        """Whether another job holds already what the pod runs on: then a pause would only have two
-        compute there.
+        """Whether another job already holds what the pod runs on. If so, holding the pod would only
+        make two workloads share the node.
         """
         state = None if unit.job is None else unit.job.state
         if action.needs is None or (state is not None and (not state.ended or state.completing)):
@@ -142,7 +143,9 @@ class EndingBrake:
         return self._unknown > self._limits.minimum and self._clock() < self._learnt_by
 
     async def _scene(self, kind: str) -> Scene:
-        """The pods as they are, and, once any are held or many may be, who the controller is."""
+        """The pods as they are now. If any are held, or many may be, slurmctld is asked first
+        whether it has restarted.
+        """
         now = self._clock()
         if now - self._surveyed_at >= _SURVEY_SECONDS:
             self._surveyed_at = now
@@ -180,7 +183,9 @@ class EndingBrake:
                     survey.lost_nodes.add(uid)
 
     def _note(self, kind: str, among: int) -> None:
-        """Say so when it begins and when it is over."""
+        """Report when the brake begins to hold pods of this kind, and when it holds none
+        any more.
+        """
         held = self.held(kind)
         if held and kind not in self._engaged:
             self._engaged.add(kind)
@@ -208,8 +213,8 @@ class EndingBrake:
 
 
 def _may_have_a_job(pod: Pod) -> bool:
-    """Whether Slurm may be ending a pod that was not looked at yet. A new one has no job, and a
-    crowd of new ones must not hold up the endings of others.
+    """Whether Slurm may be ending this pod, which was not looked at yet. A new pod has no job, and
+    a crowd of new pods must not delay the endings of others.
     """
     return bool(pod.spec.node_name) or recorded_job(pod) is not None
 
@@ -219,7 +224,7 @@ def _unseen(unit: Unit) -> bool:
 
 
 def _ending(unit: Unit, kind: str) -> Ending | None:
-    """The end of its job that the last pulse has shown, where that is an end of the pod."""
+    """The ending that the last pulse has shown, if it ends the pod too; otherwise None."""
     state = None if unit.job is None else unit.job.state
     if state is None or not state.ended or (unit.job is not None and unit.job.missing):
         return None

@@ -1,4 +1,4 @@
-"""How a unit lets go of its job: the job is cancelled, or the pod forgets it."""
+"""How a unit gets rid of a job: by cancelling it, or by letting the pod forget it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Release:
-    """Ends what is the unit's own, and nothing else (I14). `doubt_pods` has all pods
-    listed anew.
-    """
+    """Ends the unit's own jobs and no others (I14). `doubt_pods` has all pods listed again."""
 
     def __init__(
         self,
@@ -49,7 +47,9 @@ class Release:
         self._untagged = Untagged(tools, canceller)
 
     async def cancel(self, unit: Unit, action: Cancel) -> Result:
-        """Raises SlurmError, and KubeError where the pod cannot be read, or is there after all."""
+        """Cancel the job. Raises SlurmError, and KubeError if the pod cannot be read or still
+        exists.
+        """
         if action.unseen:
             await self._make_sure(unit)
         job = unit.job
@@ -73,9 +73,9 @@ class Release:
         return None
 
     async def drop(self, unit: Unit, action: DropJob) -> None:
-        """Let the pod forget its job. Raises KubeError, also where the pod is bound after all."""
+        """Let the pod forget its job. Raises KubeError, also if the pod turns out to be bound."""
         await self._settle_bindings(unit)
-        # Where that is refused, the job's own tag says that it was given back.
+        # If the API server refuses this, the job's own tag still says that it was given back.
         await self._teller.patch(unit, annotations={JOB_ID: None})
         self._units.set_job(unit, None)
         self._units.forget_bindings(unit)
@@ -87,8 +87,8 @@ class Release:
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def take_back(self, unit: Unit, action: TakeBack) -> None:
-        """It holds the node of a pod that may run after all, though no watch has shown that.
-        Raises SlurmError and KubeError.
+        """Cancel a job that lost its owner tag. The pod may be bound although no watch has shown
+        it, so that is checked first. Raises SlurmError and KubeError.
         """
         if action.unseen:
             await self._make_sure(unit)
@@ -97,8 +97,8 @@ class Release:
         await self._untagged.take_back(unit, action)
 
     async def end_other(self, unit: Unit, job_id: int) -> None:
-        """End a job that the unit has let go of. Where Slurm does not take the cancel, a census
-        finds the job, makes sure that it is ours, and tries until it does. Raises SlurmError.
+        """Cancel a job that the unit has let go of. If Slurm does not accept the cancel, a census
+        finds the job, checks that it is ours, and tries until it succeeds. Raises SlurmError.
         """
         try:
             own = await mark_given_back(self._slurm, job_id, uid=unit.key, owner=self._tools.owner)
@@ -109,13 +109,14 @@ class Release:
             raise
 
     def leave_to_census(self, unit: Unit, job_id: int) -> None:
-        """Note that the job is to go, and have a census end it."""
+        """Note that the job must end, and leave that to a census."""
         unit.leave(job_id)
         self._census.ask()
 
     async def _make_sure(self, unit: Unit) -> None:
-        """A list that lacks a pod may be wrong, and its containers run: only the answer that there
-        is no such pod is evidence (I5). Raises KubeInterrupted where it is there.
+        """Make sure that the pods do not exist. A list that lacks a pod may be wrong while its
+        containers run: only the API server's answer that there is no such pod is evidence (I5).
+        Raises KubeInterrupted if a pod does exist.
         """
         for member in unit.pods:
             pod = await self._kube.get_pod(unit.namespace, member.name)
@@ -124,9 +125,9 @@ class Release:
                 raise KubeInterrupted("the pod is there, though it is not listed")
 
     async def _settle_bindings(self, unit: Unit) -> None:
-        """A binding was sent, its answer lost, and the watch does not show it: only the API server
-        knows whether the pod runs on what is about to be given back. Raises KubeInterrupted where
-        it does.
+        """Find out what became of bindings that were sent but never answered, and which no watch
+        has shown: only the API server knows whether the pod runs on the node that is about to be
+        given back. Raises KubeInterrupted if it does.
         """
         for member in unit.pods:
             if member.uid not in self._units.binding:

@@ -1,4 +1,4 @@
-"""Ends placeholders in batches: what is asked for within a moment goes to Slurm in one request."""
+"""Cancels jobs in batches: all cancels of one moment go to Slurm in a single request."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from slurmapi import SlurmClient, SlurmUnreachable
 
 # Long enough to gather the pods of a deleted namespace, too short for anyone to notice.
 _GATHER_SECONDS: Final = 0.02
-# Batches under way. One that hangs must not keep back the others, nor many take all connections.
+# Batches that are sent at the same time. One that hangs must not delay the others, and many must
+# not use up all connections.
 _AT_ONCE: Final = 4
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """A job that is to be ended, and by when the request must have left."""
+    """A job to be cancelled, and by when the request must be sent, in the event loop's time."""
 
     send_by: float
     done: asyncio.Future[None]
 
 
 class Canceller:
-    """Callers wait for the batch their job is in; `run` sends the batches."""
+    """Callers wait for the batch that contains their job; `run` sends the batches."""
 
     def __init__(self, client: SlurmClient) -> None:
         self._client = client
@@ -32,9 +33,9 @@ class Canceller:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def cancel(self, job_id: int, *, send_by: float) -> None:
-        """End the job; an ended or unknown one is a success. Raises SlurmError, SlurmUnreachable
-        where it could not be sent by then, in the event loop's time (`ownership.OwnJob`): whose job
-        it is has to be read again.
+        """Cancel the job; succeeds too if it has ended or is unknown. Raises SlurmError. Raises
+        SlurmUnreachable if it could not be sent before `send_by`, in the event loop's time
+        (`ownership.OwnJob`): then the caller has to read again whose job it is.
         """
         wanted = self._wanted.get(job_id)
         if wanted is None:
@@ -44,7 +45,7 @@ class Canceller:
         await asyncio.shield(wanted.done)
 
     async def run(self) -> None:
-        """Send batches for ever; end it by cancelling."""
+        """Send batches for ever; cancel it to stop."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._wake.wait()
@@ -76,7 +77,7 @@ class Canceller:
 
 
 def _in_time(batch: dict[int, _Wanted]) -> dict[int, _Wanted]:
-    """Those that may still be sent; who asked for another one is told."""
+    """The jobs whose cancel may still be sent. Callers of the others get an error."""
     now = asyncio.get_running_loop().time()
     for wanted in batch.values():
         if wanted.send_by <= now:
@@ -86,4 +87,4 @@ def _in_time(batch: dict[int, _Wanted]) -> dict[int, _Wanted]:
 
 def _fail(future: asyncio.Future[None], error: Exception) -> None:
     future.set_exception(error)
-    future.exception()  # seen, even where the one who asked has gone
+    future.exception()  # marks it as retrieved, even if the caller has gone

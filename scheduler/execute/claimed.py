@@ -1,8 +1,8 @@
-"""How many jobs Slurm is asked about on behalf of one namespace because its pods name them.
+"""Limits how many jobs Slurm is asked about because a namespace's pods name them.
 
-An annotation with a job's id costs Slurm a look, and whoever may create pods can write it. Honest
-pods name their jobs when a process starts, and those are all looked at. Later, only this process
-writes ids, of jobs that it has made itself: what is named then is mostly made up.
+An annotation with a job id costs Slurm a look, and anybody who may create pods can write one. When
+a process starts, honest pods name their jobs, and all of those are looked at. Later only this
+process writes ids, and only of its own jobs, so most other claims are made up.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from scheduler.core.budgets import Budgets
 from scheduler.slurm.census import Census
 from scheduler.state.units import Unit
 
-# At once, and then one each so many seconds, as jobs for pods that wait (`submitting.NAMESPACE`).
+# A burst, then one each so many seconds: the same budget as for submits (`submitting.NAMESPACE`).
 NAMESPACE: Final = (5000, 0.05)
-# Of all pods that were there when this process began the claims have been looked at by then.
+# By then, the claims of all pods that existed when this process started have been looked at.
 START_SECONDS: Final = 300.0
 
 
 class ClaimedJobs:
-    """Asked before a look at a job that only a pod's annotation names."""
+    """Asked before each look at a job that is known only from a pod's annotation."""
 
     def __init__(self, census: Census, *, clock: Callable[[], float]) -> None:
         self._census = census
@@ -29,8 +29,8 @@ class ClaimedJobs:
         self._budgets = Budgets[str](*NAMESPACE)
 
     def may_be_looked_at(self, unit: Unit) -> bool:
-        """Whether Slurm may be asked about it. Where not, it is as if the pod named none: a live
-        job for the pod has been found by its tag when all jobs were looked through.
+        """Whether Slurm may be asked about this unit's job. If not, the pod is treated as if it
+        named no job: the census has looked at all jobs, and would have found one by its tag.
         """
         now, looked_through = self._clock(), self._census.first_at
         if looked_through is None or now < looked_through + START_SECONDS:

@@ -1,4 +1,4 @@
-"""From an action to the verb that carries it out: what each does is in the module of its name."""
+"""Passes each action to the object that carries it out, which is in the module of that name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from scheduler.state.units import Unit
 
 
 class Executor:
-    """The hands of the scheduler."""
+    """Carries out actions."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Executor:
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
     ) -> Result:
-        """Carry out one action. Raises KubeError and SlurmError on the unexpected."""
+        """Carry out one action. Raises KubeError and SlurmError for unexpected answers."""
         match action:
             case Submit():
                 return await self._submitter.submit(unit, action)

@@ -1,9 +1,9 @@
-"""How often what has changed about waiting pods reaches Slurm: a budget for what their authors
-edit, for each pod, each namespace and all, and one for what the site's policy makes of them.
+"""Limits how often changes of waiting pods reach Slurm. Edits by authors have budgets per pod, per
+namespace and in all. Changes by the site's policy have a budget of their own.
 
-An edit costs its author one request, and Slurm up to thirty: a trial job, updates field by field,
-looks. Without a budget one pod edited in a loop made 720 calls a second. Another policy may change
-what all pods ask for at once, which is no author's doing.
+An edit costs its author one request and Slurm up to thirty: a trial job, updates field by field,
+and looks. Without a budget one pod that was edited in a loop made 720 calls a second. A new policy
+may change what all pods ask for at once, and their authors are not to blame for it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
-# At once, and then one each so many seconds. A person who corrects a pod by hand meets none of
-# these; a script that edits a thousand pods of a namespace takes some minutes.
+# A burst, then one each so many seconds. A person who corrects a pod by hand never meets a limit. A
+# script that edits a thousand pods of one namespace takes some minutes.
 POD: Final = (5, 20.0)
 NAMESPACE: Final = (200, 0.5)
 ALL: Final = (500, 0.25)
-# A thousand pods in 80 s, at some hundred requests a second.
+# A thousand pods take 80 s, at about a hundred requests a second.
 POLICY: Final = (200, 0.1)
 _BUDGETS: Final = {"pod": POD, "namespace": NAMESPACE, "all": ALL, "policy": POLICY}
 _ALL: Final = "all"
-# Mostly a shorter wait for what nobody did to the pod is over before anybody has read of it.
+# A shorter wait, which nobody has caused by an edit, is mostly over before anybody reads about it.
 _UNTOLD_SECONDS: Final = 3.0
 
 
 class EditPace:
-    """Asked before each submit or update that a change of a pod has brought about. `version` tells
-    one policy from the next.
+    """Asked before each submit or update that a change of a pod causes. `version` returns the
+    number of the policy in force.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class EditPace:
         self._turns = {scope: Turns[str](*budget) for scope, budget in _BUDGETS.items()}
 
     async def pause(self, unit: Unit) -> float:
-        """Seconds until the change may reach Slurm, which the pod is told; 0 where it may now, and
-        counts. Raises KubeError.
+        """Returns after how many seconds the change may reach Slurm, and tells the pod. Returns 0
+        if it may now, and then charges the budgets. Raises KubeError.
         """
         now = self._clock()
         tenants = self._tenants(unit)
@@ -67,19 +67,19 @@ class EditPace:
         return 0.0
 
     def settle(self, unit: Unit) -> None:
-        """Its job is asked for what the policy in force makes of the pod: what differs later is an
-        edit, for as long as this policy holds.
+        """Note that the job asks for what the present policy makes of the pod. As long as this
+        policy is in force, any difference is an edit by the author.
         """
         unit.asked.judged_by = self._version()
 
     def forget(self, unit: Unit) -> None:
-        """Its pod is gone: those behind it come sooner."""
+        """The unit's pod is gone, so the units that wait behind it move up."""
         for scope, tenant in (_authors(unit) | {"policy": _ALL}).items():
             self._turns[scope].leave(tenant, unit.key)
 
     def _tenants(self, unit: Unit) -> dict[str, str]:
-        """Whose budgets count, by scope. What the policy has changed since the job was asked for,
-        and what a start finds changed, is not charged to an author.
+        """The budgets that the change is charged to, by scope. An author does not pay for what the
+        policy has changed since the job was submitted, nor for changes that a start finds.
         """
         return _authors(unit) if unit.asked.judged_by == self._version() else {"policy": _ALL}
 

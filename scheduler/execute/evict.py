@@ -1,8 +1,8 @@
 """Ends pods whose resources Slurm has taken: first the condition that says why, then the deletion.
 
-As kube-scheduler's preemption does it, past any PodDisruptionBudget: a budget cannot keep what
-Slurm has given away. Where a site wants its budgets asked all the same, the Eviction API is tried
-for a bounded time before that.
+As kube-scheduler's preemption does, this bypasses PodDisruptionBudgets: a budget cannot keep what
+Slurm has given to somebody else. If the site wants its budgets to be asked, the Eviction API is
+tried first, for a limited time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
 
-# An eviction that the watch does not show by then is repeated.
+# An eviction that the watch has not shown by then is repeated.
 _AGAIN_SECONDS: Final = 10.0
-# A budget that holds a pod is asked again so often.
+# How often the Eviction API is asked again while a budget holds the pod.
 _ASK_SECONDS: Final = 2.0
 
 
 class Evictor:
-    """`budget_seconds` is how long a PodDisruptionBudget may hold a pod; 0 asks none."""
+    """`budget_seconds` is how long a PodDisruptionBudget may hold a pod. With 0 no budget
+    is asked.
+    """
 
     def __init__(
         self,
@@ -49,8 +51,9 @@ class Evictor:
         self._clock = clock
 
     async def evict(self, unit: Unit, action: Evict) -> float:
-        """Bring the pod one step nearer to its end, once the brake lets it go; seconds until the
-        next. Raises KubeError, and SlurmError where the brake asks and gets no answer.
+        """Take the next step towards the pod's end, if the brake allows it. Returns after how many
+        seconds the step after it is due. Raises KubeError, and SlurmError if the brake asks Slurm
+        and gets no answer.
         """
         pod, now = action.pod, self._clock()
         again_in = unit.eviction.sent_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
@@ -70,8 +73,9 @@ class Evictor:
         return _AGAIN_SECONDS
 
     async def hurry(self, unit: Unit, action: Hurry) -> float:
-        """Shorten the grace of a pod that is being deleted; seconds until that is checked. The
-        server keeps the shorter of two graces, so this never lengthens one.
+        """Shorten the grace period of a pod that is being deleted. Returns after how many seconds
+        to check that. The API server keeps the shorter of two grace periods, so this never
+        lengthens one.
         """
         pod, now = action.pod, self._clock()
         again_in = unit.eviction.hurried_at + _AGAIN_SECONDS - now
@@ -89,7 +93,9 @@ class Evictor:
         return _AGAIN_SECONDS
 
     async def _mark(self, pod: PodFacts, action: Evict) -> bool:
-        """The condition, which exempts the pod in a Job's podFailurePolicy; False for no pod."""
+        """Set the condition, which lets a Job's podFailurePolicy ignore this failure. False if the
+        pod is gone.
+        """
         disrupted = condition(
             "DisruptionTarget", "True", reason=action.reason, message=action.message
         )
@@ -117,8 +123,8 @@ class Evictor:
             self._tell(unit, action.reason, told)
 
     async def _delete(self, unit: Unit, action: Evict, *, asked: bool) -> None:
-        """Delete the pod, or, where the Eviction API has just done that, put our condition back in
-        the place of its own.
+        """Delete the pod. If the Eviction API has just done that (`asked`), only put our condition
+        back, because the API has replaced it by its own.
         """
         pod = action.pod
         if asked:

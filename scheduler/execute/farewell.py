@@ -1,7 +1,7 @@
-"""Writes a pod's outcome on its job before that is cancelled: afterwards Slurm takes no change.
+"""Writes a pod's outcome into its job before the job is cancelled; later Slurm accepts no change.
 
-It goes to the end of the user's own comment, and into our tag in the admin_comment, which slurmdbd
-stores without being told to (a comment only with AccountingStoreFlags=job_comment).
+The outcome is appended to the user's comment, and stored in our tag in admin_comment too. slurmdbd
+stores the admin_comment always, the comment only with AccountingStoreFlags=job_comment.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from slurmapi import Job, SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
 
-# A cancel is worth more than a word about it, and rests on the same look at the job: so much of the
-# time that a look is good for is left to it.
+# The cancel is more important than this note, and relies on the same look at the job. This leaves
+# it enough of the time for which that look is valid.
 _LONGEST_SECONDS: Final = TAG_SECONDS - RECENT_SECONDS
 _SILENCE_SECONDS: Final = 10.0
-# Longer ones are refused: bytes of UTF-8 are counted (measured on 26.05.5 and 24.11.5).
+# Slurm refuses longer ones; it counts bytes of UTF-8 (measured on 26.05.5 and 24.11.5).
 _LONGEST_COMMENT: Final = 1024
 _SEPARATOR: Final = "; "
 
 
 class Farewell:
-    """One try for each job, of a few seconds; what fails is counted and nothing more. After one
-    that took too long there is none for a while: many pods that end at once must not wait one by
-    one.
+    """Tries once for each job, for a few seconds. A failure is counted, and nothing else happens.
+    After a timeout no note is tried for a while, so that many pods that end at once do not each
+    wait for one.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Farewell:
         self._silent_until = float("-inf")
 
     async def write(self, own: OwnJob, outcome: str) -> Job:
-        """The job as it stands then; never raises an error of Slurm's."""
+        """Write the outcome, and return the job as it is afterwards. Never raises SlurmError."""
         job = own.job
         noted = with_outcome(job, outcome)
         if noted == job or self._clock() < self._silent_until:
@@ -70,7 +70,7 @@ class Farewell:
 
 
 def with_outcome(job: Job, outcome: str) -> Job:
-    """The job with that outcome in both places; the same job where it bears one already."""
+    """The job with the outcome in both places; the same job if it has an outcome already."""
     tag = read_tag(job.admin_comment)
     if not outcome or tag is None or tag.outcome:
         return job
@@ -79,7 +79,7 @@ def with_outcome(job: Job, outcome: str) -> Job:
 
 
 def _appended(comment: str, outcome: str) -> str:
-    """The user's words stay whole, whatever becomes of ours."""
+    """The user's comment stays complete. Our part is left out if both are too long for Slurm."""
     joined = f"{comment}{_SEPARATOR}{outcome}" if comment else outcome
     if len(joined.encode()) <= _LONGEST_COMMENT:
         return joined

@@ -1,8 +1,9 @@
-"""Keeps submits back while Slurm takes none, so that an outage costs it the same whoever waits.
+"""Holds submits back while Slurm accepts no jobs, so that an outage costs Slurm the same however
+many units wait.
 
-One try at a time tells whether it is over; units that are kept back ask nothing (I10). The unit
-whose try has failed comes last, so that one whose submit never ends well is not the only one to
-try.
+One submit at a time tests whether the outage is over; the other units send nothing (I10). A unit
+whose test has failed goes to the end of the line, so that a unit whose submit always fails is not
+the only one that tests.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from slurmapi import SlurmError
 
 _FIRST_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 15.0
-# The one who tries has this long before the next one may.
+# For this long after a test has begun no other unit tests.
 _TRY_SECONDS: Final = 10.0
-# Those that are kept back come within a second of each other, and the one that failed after them.
+# Units that are held back return within one second of each other, and the unit that failed after
+# them.
 _APART_SECONDS: Final = 1.0
 
 
 class Gate:
-    """Open until a submit fails for a reason that concerns all. `why` is the last such reason."""
+    """Open until a submit fails for a reason that concerns all jobs. `why` is the last such
+    reason.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -33,11 +37,11 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may submit."""
+        """Whether every unit may submit."""
         return not self._failures
 
     def admit(self) -> float:
-        """0 for the caller who may submit now; any other is told in how many seconds to ask."""
+        """0 if the caller may submit now, otherwise after how many seconds to ask again."""
         if not self._failures:
             return 0.0
         now = self._clock()
@@ -47,7 +51,9 @@ class Gate:
         return 0.0
 
     def shut(self, error: SlurmError) -> float:
-        """A submit failed; gives the seconds until its unit may try again, as the last one."""
+        """A submit has failed. Returns after how many seconds its unit may try again, behind the
+        others.
+        """
         pause = doubled(_FIRST_SECONDS, self._failures, longest_seconds=_LONGEST_SECONDS)
         pause = max(pause, error.retry_after or 0.0)
         self._failures += 1
@@ -56,11 +62,15 @@ class Gate:
         return pause + _APART_SECONDS + _some_of(_APART_SECONDS)
 
     def refused(self) -> None:
-        """A submit was refused, maybe for a reason of that job alone: the next one tells more."""
+        """A submit was refused, perhaps for a reason that concerns that job alone. The next one may
+        test at once.
+        """
         self._next_at = self._clock()
 
     def open(self) -> None:
-        """A submit was answered, be it with a no that only its job can be to blame for."""
+        """Slurm has answered a submit: it accepted the job, or refused it for a fault of the job
+        alone.
+        """
         self._failures = 0
 
 

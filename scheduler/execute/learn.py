@@ -1,4 +1,6 @@
-"""Asks for what a decision lacks: a job, a twin of it, where a node is, what it holds."""
+"""Gets information that a decision needs: on a job, its twins, the Node behind a Slurm node, and
+what a node holds.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ from scheduler.slurm.census import Census
 from scheduler.slurm.look import look
 from scheduler.state.units import Unit
 
-# Two answers of one instant are one look: the one that confirms comes a little later.
+# Two answers of the same moment would count as one look, so the confirming look comes a little
+# later.
 _CONFIRM_SECONDS: Final = 0.5
 
 
 class Learner:
-    """What it learns goes into what is remembered of the unit, for the next pass."""
+    """Puts what it learns into the unit, for the next pass."""
 
     def __init__(self, tools: Tools, *, nodes: Nodes, census: Census, loads: NodeLoads) -> None:
         self._slurm = tools.slurm
@@ -45,7 +48,7 @@ class Learner:
         return _CONFIRM_SECONDS if unsettled else 0.0
 
     async def look_for_twins(self, unit: Unit, *, tell: bool) -> None:
-        """Have a census made, and the pod told where none can be. Raises KubeError."""
+        """Ask for a census, and tell the pod if none can be made. Raises KubeError."""
         self._census.ask()
         if tell and unit.job is None and self._census.trouble:
             told = f"Slurm's jobs cannot be looked through now: {self._census.trouble}"
@@ -56,7 +59,7 @@ class Learner:
         await self._nodes.learn(nodes)
 
     async def weigh(self, unit: Unit, name: str) -> None:
-        """What the node holds now, where that may be asked. Raises SlurmError."""
+        """Read what the node holds now, if Slurm lets us. Raises SlurmError."""
         node = await self._loads.of(name)
         if node is not None:
             unit.seen.weighed(node, now=self._clock())

@@ -1,10 +1,10 @@
-"""Annotations of ours that stand on a pod's controller instead of its template: told on the pod.
+"""Warns on a pod if our annotations are on its controller instead of on the pod template.
 
-They count on pods only, and nothing of a Deployment or a Job is copied to its pods but what its
-template has. The API server shows them only to whoever may read the controller, a right that this
-service neither needs nor is given by default: where it is there (`get` of replicasets,
-statefulsets, daemonsets, jobs), each controller is read once. A Deployment's annotations are
-copied to its ReplicaSets.
+Annotations count on pods only, and of a Deployment or a Job nothing but the template is copied to
+its pods. To see the mistake, the scheduler must read the controller (`get` of replicasets,
+statefulsets, daemonsets, jobs). It does not need this right otherwise and has it only if a site
+grants it; then each controller is read once. A Deployment's annotations are copied to its
+ReplicaSets, so those are enough.
 """
 
 from __future__ import annotations
@@ -26,36 +26,37 @@ from scheduler.kube.wire import OwnerReference, Pod
 
 log = structlog.get_logger(__name__)
 
-# Kind and group of the controllers that have a template of pods, and their resource.
+# Kind and API version of the controllers that have a pod template, and their resource.
 _RESOURCES: Final = {
     ("ReplicaSet", "apps/v1"): "replicasets",
     ("StatefulSet", "apps/v1"): "statefulsets",
     ("DaemonSet", "apps/v1"): "daemonsets",
     ("Job", "batch/v1"): "jobs",
 }
-# The API server takes any name of an owner. `../../secrets/x` would lead elsewhere, and
-# `x?watch=true` to an answer that does not end.
+# The API server accepts any string as an owner's name. `../../secrets/x` would lead to another
+# object, and `x?watch=true` to an answer that never ends.
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-# What is kept of a controller are names of annotations: at most 16 of them, of 63 characters.
+# Of each controller we keep names of annotations only: at most 16 of 63 characters.
 _MOST_KNOWN: Final = 2048
 _MOST_WAITING: Final = 256
 _MOST_NAMES: Final = 16
 _LONGEST_NAME: Final = 63
-# Reads, and Events, of all pods together; of many pods of one controller a few are told.
+# Limits of reads and Events for all pods together. If one controller has many pods, a few of them
+# are told.
 _READS_PER_SECOND: Final = 2.0
-# So many Events at once, and then one each so many seconds.
+# A burst of Events, then one each so many seconds.
 _EVENTS: Final = (20, 0.5)
 
 
 _Controller = tuple[str, str, str, str]
-"""Its namespace, kind, name and uid: the uid alone, which a pod's author may write, would speak of
-what is another's.
+"""Namespace, kind, name and uid of the controller. The uid alone would not do: a pod's author can
+write any uid, and would be told about somebody else's controller.
 """
 
 
 class OwnerHints:
-    """`see` is for each pod that is new, or was there when this process began to lead; `run` reads
-    the controllers.
+    """`see` is called for each pod that is new, or that existed when this process began to lead.
+    `run` reads the controllers.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class OwnerHints:
         self._more = asyncio.Event()
 
     def see(self, pod: Pod) -> None:
-        """Tell what is known of the pod's controller, or have it read."""
+        """Tell the pod what is known of its controller, or have the controller read."""
         owner = next((it for it in pod.metadata.owner_references if it.controller), None)
         if owner is None or pod.spec.node_name or not self._may_be_read(owner, pod):
             return
@@ -89,7 +90,7 @@ class OwnerHints:
             self._more.set()
 
     async def run(self) -> None:
-        """Read controllers for ever, one at a time; end it by cancelling."""
+        """Read controllers for ever, one at a time; cancel it to stop."""
         while True:
             await self._more.wait()
             self._more.clear()
@@ -100,7 +101,9 @@ class OwnerHints:
                     await asyncio.sleep(1.0 / _READS_PER_SECOND)
 
     def _may_be_read(self, owner: OwnerReference, pod: Pod) -> bool:
-        """Rights may differ by namespace; one that is missing is asked for once."""
+        """Whether we may read it. Rights may differ by namespace, and one that is missing is tried
+        once.
+        """
         kind = (owner.kind, owner.api_version)
         if _OBJECT_NAME.fullmatch(owner.name) is None:
             return False

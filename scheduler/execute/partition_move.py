@@ -1,5 +1,5 @@
-"""What kind of job stands for a pod: its form, and who may share its node. Both are given with the
-submit, by the nodes that the job may get, and no update changes them.
+"""Whether a job is of the right kind: its form, and who may share its node. Both are chosen at
+submit, by the nodes that the job may get, and no update can change them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from slurmapi import Job
 
 
 class Forms:
-    """Whether a pending job is of the right kind where its pod is moved to."""
+    """Tells whether a pending job still suits its pod when the pod is moved to another
+    partition.
+    """
 
     def __init__(self, modes: Modes, gpu_sharing: GpuSharing, *, kinds: NodeKinds) -> None:
         self._modes = modes
@@ -23,9 +25,9 @@ class Forms:
         self._kinds = kinds
 
     async def unfit(self, record: Job, request: JobRequest) -> str:
-        """Why the job cannot go on in the partition of the request; empty where it can, or where
-        that is unknown, which Slurm says best. Raises SlurmError where Slurm must be asked first,
-        and does not answer.
+        """Why the job cannot be moved to the request's partition; "" if it can, or if we do not
+        know the partition (then Slurm's answer to the update decides). Raises SlurmError if Slurm
+        must be asked first and does not answer.
         """
         if not await self._kinds.knows(request.partition or ""):
             return ""

@@ -1,4 +1,4 @@
-"""From what a pod asks for to the Slurm job that stands for it."""
+"""Builds the Slurm job that stands for a pod, from what the pod asks for."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from slurmapi import JobSubmission
 Mode = Literal["external", "script"]
 
 FIRST: Final = 2**32 - 16
-"""The priority of a job for a pod that runs already: above those that priority/basic gives, which
-count down from 0xffff0000. What is before it in the queue could only take the node from the pod.
+"""The priority of a job for a pod that already runs. It is higher than those that priority/basic
+gives, which count down from 0xffff0000: a job ahead of it could only take the pod's node.
 """
 
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 SCRIPT_MEMORY_MIB: Final = 32
-"""The least that a script asks for, which takes memory of its own: 4 MiB at rest, and 18 MiB, 24
-with a bash for sh, while it asks (measured on 26.05.5 and 24.11.5). With less, Slurm kills it where
-it enforces memory.
+"""The least memory that a script job asks for, because the script itself needs some: 4 MiB at rest,
+and 18 MiB (24 if sh is bash) while it asks the hooks API (measured on 26.05.5 and 24.11.5). If
+Slurm enforces memory limits, it kills a script that has less.
 """
 
 SCRIPT: Final = (files("scheduler.execute") / "placeholder.sh").read_text(encoding="utf-8")
 
-# The words of data_parser's list; all but one are those of the annotation.
+# The words that data_parser uses. All but one are the same as in our annotation.
 _SHARED: Final[Mapping[Sharing | None, str]] = {
     **{sharing: sharing.value for sharing in Sharing},
     Sharing.OK: "oversubscribe",
@@ -57,11 +57,10 @@ def submission(
 ) -> JobSubmission:
     """The job for a unit of `len(uids)` pods, one node each.
 
-    `node` pins it there, for a pod that runs there already, `first` before all others in the queue;
-    `excluded` are nodes it must not get. `minutes`, `tries`, `until` and
-    `grace_seconds` are what Submit says.
-    `environment` is what its script gets to know of the hooks API. `sharing` says who else may use
-    the node, where the request itself says nothing.
+    `node` pins the job to a node, for a pod that already runs there. `first` puts it ahead of all
+    others in the queue, and `excluded` are nodes that it must not get. `minutes`, `tries`, `until`
+    and `grace_seconds` are those of `Submit`. `environment` tells the script how to reach the hooks
+    API. `sharing` says who else may use the node; it applies only if the request does not say.
     """
     tag = OwnerTag(
         v=VERSION,
@@ -116,10 +115,9 @@ def _for_script(memory_mib: int) -> int:
 def _with_wishes(
     job: JobSubmission, request: JobRequest, *, excluded: Sequence[str]
 ) -> JobSubmission:
-    """What a pod may ask of when and where it starts; none of it binds one that runs already.
-
-    Asked for again, a dependency on a job that Slurm has forgotten would be refused, and a hold
-    would leave a running pod without a job.
+    """Add what a pod may ask about when and where it starts. None of it applies to a pod that
+    already runs: Slurm would refuse a dependency on a job that it has forgotten, and a hold would
+    leave a running pod without a job.
     """
     switches = request.switches
     left = tuple(_beside(request.required_nodes, excluded))

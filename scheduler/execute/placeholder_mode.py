@@ -1,8 +1,9 @@
-"""How a pod is represented in Slurm: by an external job, or by one with a script.
+"""Chooses how a pod is represented in Slurm: by an external job, or by a job with a script.
 
 An external job ends at once, and its node goes to the next job while the pod's containers still
-have their grace. On a node with a slurmd that next job may be anybody's, so `auto` takes external
-jobs there only where the handover guard holds it back. Existing jobs keep the form they have.
+have their grace period. On a node with a slurmd that next job may be anybody's. So on such nodes
+`auto` chooses external jobs only if the handover guard holds the next job back. Existing jobs keep
+their form.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from slurmapi import SlurmClient, SlurmError, SlurmRefused
 Setting = Literal["auto", "external", "script"]
 
 _NOT_AVAILABLE: Final = 2014
-"""Slurm's number for: no node that this job may use is as it asks."""
+"""Slurm's error number for "requested node configuration is not available"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A form, and why it was chosen. `mixed`: nodes without a slurmd are there too, which no script
-    reaches.
+    """A form, and why it was chosen. `mixed` says that there are nodes without a slurmd too, on
+    which no script can run.
     """
 
     mode: Mode
@@ -33,24 +34,24 @@ class Choice:
     mixed: bool = False
 
     def is_over(self, error: SlurmError) -> bool:
-        """Whether no node with a slurmd can take the script: as an external job the pod can get
-        none but nodes without one, which need no guard.
+        """Whether Slurm's error says that no node with a slurmd can take the script. As an external
+        job the pod then gets a node without a slurmd, which needs no guard.
         """
         refused = isinstance(error, SlurmRefused) and error.error_number == _NOT_AVAILABLE
         return self.mixed and refused
 
 
 class Guard(Protocol):
-    """The handover guard, as far as the choice goes by it."""
+    """What the choice needs to know of the handover guard."""
 
     @property
     def installed(self) -> str:
-        """How it is known that the guard is installed; empty where it is not known."""
+        """How we know that the guard is installed; "" if we do not know it."""
         ...
 
 
 class Modes:
-    """Chooses for each submit anew, by what is known then."""
+    """Chooses the form for each submit, from what is known at that time."""
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class Modes:
         self._slurmctld = slurmctld
 
     async def choose(self, partition: str | None = None, nodes: Collection[str] = ()) -> Choice:
-        """For a job in these partitions, or on these nodes where it names some. Raises SlurmError
-        where Slurm must be asked first, and does not answer.
+        """The form for a job in these partitions, or on these nodes if it names any. Raises
+        SlurmError if Slurm must be asked first and does not answer.
         """
         if self._setting != "auto":
             return Choice(self._setting, f"--placeholder-mode={self._setting}")
@@ -89,7 +90,9 @@ class Modes:
         )
 
     def unguarded(self) -> int:
-        """How many nodes with a slurmd external jobs may get although no guard is known."""
+        """How many nodes with a slurmd may get external jobs although no guard is known to be
+        installed.
+        """
         if self._setting != "external" or self._heartbeat.installed:
             return 0
         return self._kinds.with_slurmd()

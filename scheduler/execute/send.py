@@ -1,4 +1,4 @@
-"""Sends the job that stands for a pod, in the form that the nodes it may get need."""
+"""Submits the job that stands for a pod, in the form that its possible nodes need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from slurmapi import JobSubmission, SlurmClient, SlurmRefused, Submitted
 
 
 class Sender:
-    """`environment` is what a job's script gets to know of the hooks API, by the unit's key."""
+    """`environment` returns, for a unit's key, the variables that tell its job's script of the
+    hooks API.
+    """
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class Sender:
         self._environment = environment
 
     async def send(self, unit: Unit, action: Submit) -> Submitted:
-        """One job for the unit. Raises SlurmError."""
+        """Submit one job for the unit. Raises SlurmError."""
         request = action.request
         nodes = (action.node,) if action.node else request.required_nodes
         choice = await self._modes.choose(request.partition, nodes)

@@ -1,4 +1,4 @@
-"""After a refusal or an early end the next submit waits, doubling up to the longest."""
+"""The growing pause before the next submit, after a refusal or an early end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ REFUSALS: Final = Pauses(30.0, 300.0)
 
 
 def set_back(unit: Unit, request: JobRequest | None, pauses: Pauses, *, now: float) -> float:
-    """Seconds until the unit may submit again; only an edit of `request` shortens them."""
+    """Lengthen the pause. Returns the seconds until the unit may submit again; only an edit of
+    `request` can shorten them.
+    """
     share = 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
     unit.refusals.submit = unit.refusals.submit.again(request, pauses, now=now, share=share)
     return unit.refusals.submit.until - now

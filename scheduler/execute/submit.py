@@ -1,4 +1,4 @@
-"""Asks Slurm for a job, and writes its id on the pod."""
+"""Submits a unit's job to Slurm, and writes its id on the pod."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUEUED: Final = JobState(BaseState.PENDING)
 
 
 class Submitter:
-    """One submit for one unit at a time. `release` ends the job whose place a new one takes."""
+    """Handles one submit of a unit at a time. `release` ends a job that the new one replaces."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Submitter:
         self._suspicion = Suspicion(tools.slurm, clock=tools.clock)
 
     async def submit(self, unit: Unit, action: Submit) -> Result:
-        """Once it is the unit's turn. What Slurm refuses is told, and tried again later; raises
-        SlurmError where it cannot be asked about the job that goes, KubeError where the pod cannot
-        be written on.
+        """Submit when it is the unit's turn. If Slurm refuses the job, the pod is told and the
+        submit is tried again later. Raises SlurmError if Slurm cannot be asked about the job that
+        is replaced, and KubeError if the pod cannot be written.
         """
         return await self._paced(unit, action) or await self._submit(unit, action)
 
@@ -68,17 +68,17 @@ class Submitter:
         if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):
             return
         unit.said.recorded = job_id
-        self._census.ask()  # the one that was recorded may be a twin, spared until now
+        self._census.ask()  # it may end a twin that was kept because the pod named it
 
     def forget(self, unit: Unit) -> None:
-        """Its pod is gone: what waits behind it comes sooner."""
+        """The unit's pod is gone, so the units that wait behind it move up."""
         self._submits.forget(unit)
         self._edits.forget(unit)
 
     async def _paced(self, unit: Unit, action: Submit) -> float:
-        """Seconds until a job for a pod that waits may be asked for."""
+        """Seconds until the unit may submit, because of its budgets."""
         seconds = 0.0 if action.node else await self._submits.pause(unit)
-        # Before its pause is over, what Slurm has refused is submitted only if edited.
+        # A submit before the pause after a refusal is over can only be caused by an edit.
         if seconds or self._clock() >= unit.refusals.submit.until:
             return seconds
         return await self._edits.pause(unit)
@@ -143,16 +143,17 @@ class Submitter:
             await self._release.end_other(unit, action.replaces)
 
     def _lost(self, unit: Unit, action: Submit) -> None:
-        """A pod that runs has lost its job; the next loss is made good after a longer pause."""
+        """A running pod has lost its job. After the next loss the pause is longer."""
         set_back(unit, None, SETBACKS, now=self._clock())
         unit.seen.asked_anew(tries=action.tries, now=self._clock())
-        # One that came by meanwhile has left out a job of a former process that holds the node.
+        # A census that ran in the meantime has skipped this unit, though a job of a former process
+        # may hold the node.
         self._census.ask()
         text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
-        """The job's id, on the pod; of a pod that waits, its condition too, in the same patch."""
+        """Write the job's id on the pod, and for a waiting pod its condition in the same patch."""
         told = self._teller.not_scheduled(
             Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending"
         )
@@ -163,7 +164,7 @@ class Submitter:
         )
         if not taken:
             return
-        # told_at stays: the cause may follow at once.
+        # said.at is not set, so that the pending reason may follow at once.
         unit.said.condition, unit.said.reason = (told.reason, told.message), Reason.SLURM_PENDING
         unit.said.recorded = job.job_id
 
@@ -174,7 +175,7 @@ class Submitter:
             action.request, error_number=error.error_number, description=str(error)
         )
         if action.excluded:
-            # It may be what they leave that does not suffice.
+            # Perhaps the nodes that remain are not enough.
             unit.asked.exclusions.lift(self._clock())
             message = f"{message}; {left_out(action)}"
         self._teller.event(unit, Reason.SLURM_REJECTED, message)
@@ -186,7 +187,7 @@ class Submitter:
 
     async def _unavailable(self, unit: Unit, error: SlurmError) -> Result:
         self._tools.count("submit", error.outcome)
-        blamed = self._gate.is_open  # others were served since this unit, or nobody has failed yet
+        blamed = self._gate.is_open  # Slurm has served others since, or this is the first failure
         seconds = self._gate.shut(error)
         if isinstance(error, SlurmInterrupted):
             unit.doubt(self._clock())

@@ -1,7 +1,7 @@
-"""How many jobs Slurm is asked for on behalf of one namespace: a budget that a burst of honest pods
-does not feel, and pods that are made and deleted without end do.
+"""Limits how many jobs are submitted for one namespace. A burst of honest pods stays within the
+budget, and pods that are created and deleted without end do not.
 
-Such a pod costs Slurm five requests: its submit, looks, a note on how it ended and its cancel.
+Each such pod costs Slurm five requests: its submit, looks, a note on how it ended, and its cancel.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
-# At once, and then one each so many seconds. The burst is a large array of pods, all at once. The
-# pace keeps 1000 pods running that live for 50 s each, and is above that of 5000 pods which Slurm
-# refuses again and again (one each 300 s). It leaves others most of what Slurm can do, which is 118
-# to 142 jobs a second from submit to bind (measured on two cores that the API server shares).
+# A burst, then one each so many seconds. The burst allows a large array of pods at once. The pace
+# allows 1000 running pods that live 50 s each, and 5000 pods that Slurm refuses again and again
+# (each is tried every 300 s). Other namespaces keep most of what Slurm can do: 118 to 142 jobs a
+# second from submit to bind (measured on two cores that the API server shares).
 NAMESPACE: Final = (5000, 0.05)
-# Mostly a shorter wait is over before anybody has read of it.
+# A shorter wait is mostly over before anybody reads about it.
 _UNTOLD_SECONDS: Final = 3.0
 _SOONEST_LOOK_SECONDS: Final = 10.0
 
 
 class SubmitPace:
-    """Asked before each submit for a pod that waits. What runs, and has lost its job, never waits,
-    and no ending does.
+    """Asked before each submit for a waiting pod. A running pod that has lost its job never waits,
+    and neither does an ending.
     """
 
     def __init__(self, teller: Teller, *, metrics: Metrics, clock: Callable[[], float]) -> None:
@@ -38,8 +38,8 @@ class SubmitPace:
         self._turns = Turns[str](*NAMESPACE)
 
     async def pause(self, unit: Unit) -> float:
-        """Seconds until the unit should ask again, of which its pod is told; 0 where it may submit
-        now. Raises KubeError.
+        """Returns after how many seconds the unit should ask again, and tells its pod. Returns 0 if
+        it may submit now. Raises KubeError.
         """
         now = self._clock()
         seconds = self._turns.wait(unit.namespace, unit.key, now)
@@ -50,15 +50,16 @@ class SubmitPace:
         if untold > 0:
             return min(seconds, untold)
         await self._tell(unit, seconds)
-        # Where thousands before it are deleted meanwhile, its turn comes sooner.
+        # If units before it are deleted in the meantime, its turn comes sooner, so it asks before
+        # that.
         return max(seconds / 2, min(seconds, _SOONEST_LOOK_SECONDS))
 
     def take(self, unit: Unit) -> None:
-        """The unit submits now, which counts."""
+        """Charge the budget: the unit submits now."""
         self._turns.take(unit.namespace, unit.key, self._clock())
 
     def forget(self, unit: Unit) -> None:
-        """Its pod is gone: those behind it come sooner."""
+        """The unit's pod is gone, so the units that wait behind it move up."""
         self._turns.leave(unit.namespace, unit.key)
 
     async def _tell(self, unit: Unit, seconds: float) -> None:

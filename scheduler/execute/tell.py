@@ -1,4 +1,4 @@
-"""What the owner of a pod gets to see: Events, and the condition that says why it waits."""
+"""What the owner of a pod gets to see: Events, and the condition that says why the pod waits."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
 
-# An outage concerns all pods at once, and what is said of it must leave room for other Events.
-# So many at once, and then one each so many seconds.
+# An outage concerns all pods at once, and Events about it must leave room for others. A burst, then
+# one each so many seconds.
 _OUTAGE_EVENTS: Final = (20, 0.2)
-# Between two tries of what the API server refuses to have written on a pod.
+# Pauses before we repeat a write on a pod that the API server has refused.
 _WRITES: Final = Pauses(5.0, 300.0)
 
 
-# What is told of several problems fits into one condition.
+# So many problems fit into the message of one condition.
 MOST_PROBLEMS: Final = 8
 _PROBLEM_BYTES: Final = 400
 
 
 class Teller:
-    """Writes on pods. A condition that only changes its wording is patched no more often than each
-    `condition_seconds`; `unschedulable_reason` stands in it for any reason, if it is not empty.
+    """Writes on pods. If only the wording of a condition changes, it is patched at most once each
+    `condition_seconds`. If `unschedulable_reason` is not empty, it replaces the reason of every
+    PodScheduled=False.
     """
 
     def __init__(
@@ -59,13 +60,13 @@ class Teller:
         self._outages = Budgets[Reason](*_OUTAGE_EVENTS)
 
     def event(self, unit: Unit, reason: Reason, message: str) -> None:
-        """Record an Event; it is written later, or never when there are too many."""
+        """Record an Event. It is written later, or not at all if there are too many."""
         kind = MEANINGS[reason].kind
         ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
         self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
 
     def warn(self, unit: Unit, reason: Reason, message: str) -> None:
-        """Record an Event, unless it is what was said for that reason last."""
+        """Record an Event, unless the last one for this reason had the same message."""
         message = clipped(message)
         if unit.said.warned.get(reason) != message:
             unit.said.warned[reason] = message
@@ -74,7 +75,7 @@ class Teller:
             self.event(unit, reason, message)
 
     def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
-        """Say what is to be said of a request; once for each pod."""
+        """Record each remark about a pod's request as an Event, once for each pod."""
         for remark in remarks:
             if remark in unit.said.remarks:
                 continue
@@ -90,8 +91,9 @@ class Teller:
         unit.said.remarks = remarks
 
     async def reject(self, unit: Unit, action: Reject) -> float | None:
-        """All that is wrong with the pod, once, as an Event and in the condition; the seconds to
-        wait where the condition told of something else that is wrong just before. Raises KubeError.
+        """Report all problems of the pod once, as an Event and in the condition. Returns how many
+        seconds to wait if the condition has just been written with other problems. Raises
+        KubeError.
         """
         message = problems_text(action.problems)
         told = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
@@ -110,15 +112,17 @@ class Teller:
         return None
 
     def log_refusal(self, unit: Unit, reason: Reason, message: str) -> None:
-        """A line for whoever looks after the service; once for each message, not for each try."""
+        """Log the refusal for the people who run the service: once for each message, not for each
+        try.
+        """
         if unit.said.warned.get(reason) != message:
             unit.said.warned[reason] = message
             names = {"namespace": unit.namespace, "pod": unit.name}
             log.warning("pod refused", **names, reason=reason, message=message)
 
     async def tell(self, unit: Unit, action: Tell) -> float | None:
-        """The condition, with an Event where Slurm has a new cause; the seconds to wait where the
-        condition was written just before. Raises KubeError.
+        """Set the condition, and record an Event if Slurm has a new cause. Returns how many seconds
+        to wait if the condition has just been written. Raises KubeError.
         """
         if action.cause not in {"", "None", unit.said.cause}:
             unit.said.cause = action.cause
@@ -126,12 +130,12 @@ class Teller:
         return await self._write(unit, action.reason, action.message)
 
     async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
-        """The condition, where the pod waits for a Node. Raises KubeError."""
+        """Set the condition, if the pod still waits for a Node. Raises KubeError."""
         if unit.waiting and not unit.bindings.nodes:
             await self._write(unit, reason, message)
 
     def not_scheduled(self, reason: Reason, message: str) -> Condition:
-        """PodScheduled=False, with the one reason that the site wants there, if it wants one."""
+        """The condition PodScheduled=False, with `unschedulable_reason` if the site has set one."""
         written = self._unschedulable_reason or reason
         return condition("PodScheduled", "False", reason=written, message=message)
 
@@ -142,8 +146,9 @@ class Teller:
         conditions: tuple[Condition, ...] = (),
         annotations: Mapping[str, str | None],
     ) -> bool:
-        """Write on the pod; False where the API server refuses it, which an Event says instead. It
-        is no reason to keep a pod from its Node, or a node from others. Raises KubeError.
+        """Write conditions and annotations on the pod. If the API server refuses that, an Event
+        says so and the result is False: a refused write must not keep a pod from its Node, or a
+        node from others. Raises KubeError.
         """
         patched = await self._kube.patch_pod_status(
             unit.namespace, unit.name, unit.key, conditions=conditions, annotations=annotations
@@ -157,8 +162,8 @@ class Teller:
         return False
 
     async def note_end(self, unit: Unit, action: NoteEnd) -> None:
-        """Slurm's limit was changed; how often that is seen bounds how often this is written.
-        Raises KubeError.
+        """Write the job's new end on the pod. Looks are limited, so these writes are too. Raises
+        KubeError.
         """
         await self.patch(unit, annotations={ENDS_AT: action.ends_at or None})
         unit.said.ends_at = action.ends_at
@@ -186,16 +191,16 @@ class Teller:
         return None
 
     def _outage(self, unit: Unit, message: str) -> None:
-        """Once in an outage: `warned` is emptied by the next submit. Whose turn does not come now
-        is told at a later try.
+        """Record an Event about the outage, once for each unit: the next submit clears `warned`. A
+        unit for which the budget is used up now is told at a later try.
         """
         reason = Reason.SLURM_UNAVAILABLE
         if reason not in unit.said.warned and self._outages.spend(reason, self._clock()):
             self.warn(unit, reason, message)
 
     def _early(self, unit: Unit, reason: Reason) -> float:
-        """For how many seconds the condition has to keep its wording: if its reason stays, or where
-        the API server has just refused to have it written.
+        """For how many seconds the condition has to keep its wording, because its reason is the
+        same or because the API server has just refused a write.
         """
         until = unit.refusals.write.until
         if unit.said.reason == reason:
@@ -206,14 +211,14 @@ class Teller:
 def _unwritten(
     refused: Refused, conditions: tuple[Condition, ...], annotations: Mapping[str, str | None]
 ) -> str:
-    """The server's words come first: what was to be written may be long."""
+    """The text begins with the server's words, because what was to be written may be long."""
     meant = [f"{it.reason}: {it.message}" for it in conditions] or sorted(annotations)
     return f"The API server refuses to write on the pod: {refused.why}. To be written: {meant[0]}"
 
 
 def problems_text(problems: Sequence[Problem]) -> str:
-    """All problems of a pod in one message, and what can be done."""
-    # What SUNK says of a fault comes first, so that whoever looks for its words finds them.
+    """All problems of a pod in one message, with what to do about them."""
+    # Problems with SUNK's wording come first, so that people who search for it find it.
     ordered = sorted(problems, key=lambda problem: not problem.known_as)
     listed = "; ".join(clipped(problem.text, _PROBLEM_BYTES) for problem in ordered[:MOST_PROBLEMS])
     if len(ordered) > MOST_PROBLEMS:

@@ -1,4 +1,4 @@
-"""What the verbs have in common: both servers, what is remembered, and how a pod is told."""
+"""What all verbs need: both servers, the units, and the means to tell a pod."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from slurmapi import (
 )
 
 Result = float | None
-"""Seconds after which the unit should be looked at again; None leaves it to events."""
+"""Seconds after which the unit should be looked at again; None if it can wait for an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Given to each verb. `clock` is the event loop's, in seconds."""
+    """Passed to each verb. `clock` is the event loop's, in seconds."""
 
     kube: KubeApi
     slurm: SlurmClient
@@ -32,11 +32,11 @@ class Tools:
     clock: Callable[[], float]
 
     def count(self, action: str, outcome: str) -> None:
-        """Count what came of an action."""
+        """Count an action by its outcome."""
         self.metrics.actions.labels(action, outcome).inc()
 
     async def read_anew(self, unit: Unit, job: Placeholder) -> OwnJob | None:
-        """The job of the unit as it is now; None where it is not the unit's any more. Raises
+        """Read the unit's job again. None if the job no longer belongs to the unit. Raises
         SlurmError.
         """
         return await own_placeholder(self.slurm, unit, job, owner=self.owner, clock=self.clock)

@@ -1,9 +1,9 @@
-"""Has Slurm judge what a job is to be charged to, without a job coming of it.
+"""Finds out which account and QoS a job would get, by a submit on trial.
 
-Of an operator, as this scheduler is, Slurm takes any QoS for a pending job, and lets it run, though
-its account may not use that QoS; a submit it refuses (measured on 26.05.5 and 24.11.5 with
-slurmdbd). So a held job is submitted that stands for no pod, looked at for the account and the QoS
-it got, and cancelled. One that a crash leaves behind never starts, and a census ends it.
+For an operator, such as this scheduler, Slurm sets any QoS on a pending job and lets the job run,
+even if the job's account may not use that QoS. But it refuses a submit with that QoS (measured on
+26.05.5 and 24.11.5 with slurmdbd). So a held job that stands for no pod is submitted, read for its
+account and QoS, and cancelled. One that a crash leaves behind never starts, and a census ends it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class Trial:
-    """One submit on trial at a time, for one unit at a time."""
+    """Handles one trial at a time for a unit."""
 
     def __init__(self, slurm: SlurmClient, *, owner: Owner, modes: Modes) -> None:
         self._slurm = slurm
@@ -34,10 +34,10 @@ class Trial:
         self._modes = modes
 
     async def charged(self, unit: Unit, request: JobRequest) -> Mapping[str, str]:
-        """The account and the QoS that a job of this request gets, by JobRequest field; without
-        those of which Slurm says nothing, as it has no slurmdbd.
+        """The account and the QoS that a job with this request gets, by field of JobRequest. A
+        field is missing if Slurm does not tell it, because it has no slurmdbd.
 
-        Raises SlurmRefused where Slurm would not take such a job, SlurmError where it cannot be
+        Raises SlurmRefused if Slurm would not accept such a job, and SlurmError if it cannot be
         asked.
         """
         job = await self._tried(unit, request)
@@ -53,10 +53,10 @@ class Trial:
             name=unit.name,
             uids=(f"trial-{secrets.token_hex(8)}",),
         )
-        # A priority would make Slurm forget the hold.
+        # Setting a priority would release the hold.
         held = replace(placeholder, held=True, priority=None, singleton=False)
         job_id = (await self._slurm.submit(held)).job_id
-        job = await self._slurm.job(job_id)  # where that fails, a census ends it
+        job = await self._slurm.job(job_id)  # if this fails, a census ends the job
         if job.name == held.name:
             await self._end(job_id)
         return job

@@ -1,4 +1,4 @@
-"""Ends jobs of our own submits whose owner tag something has taken away, and says so on the pod."""
+"""Cancels jobs that we have submitted but that lost their owner tag, and says so on the pod."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from slurmapi import Job, SlurmNoSuchJob
 
 log = structlog.get_logger(__name__)
 
-# Until an administrator has mended the plugin, each try costs Slurm a job for nothing.
+# Until an administrator has corrected the plugin, each try costs Slurm a job in vain.
 _PAUSES: Final = Pauses(60.0, 1800.0)
 
 
 class Untagged:
-    """Such a job is known only by what the answer to its submit said, so it goes while that is
-    remembered.
+    """Such a job can be recognised only by the answer to its submit. So it is cancelled while the
+    process still remembers that answer.
     """
 
     def __init__(self, tools: Tools, canceller: Canceller) -> None:
@@ -38,7 +38,7 @@ class Untagged:
         self._canceller = canceller
 
     async def take_back(self, unit: Unit, action: TakeBack) -> None:
-        """Raises SlurmError and KubeError; nothing is forgotten before the job has been ended."""
+        """Cancel the job, then forget it. Raises SlurmError and KubeError."""
         found = await self._read(action)
         if found is not None and stands_for(found.admin_comment, unit.key, owner=self._owner):
             if (
@@ -58,7 +58,7 @@ class Untagged:
         await self._tell(unit, action.job_id, _PAUSES.after(unit.refusals.submit.count))
 
     async def _read(self, action: TakeBack) -> Job | None:
-        """The very job, as it is now; None where it is gone, or the id is another's."""
+        """The same job as it is now; None if it is gone, or if another job has got its id."""
         try:
             job = await self._slurm.job(action.job_id)
         except SlurmNoSuchJob:

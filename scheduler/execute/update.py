@@ -1,8 +1,8 @@
-"""Has a pending job take what was edited on its pod, and finds out what of it Slurm took.
+"""Applies edits of a pod to its pending job, and finds out which of them Slurm accepted.
 
-The owner tag says before that these fields are unsettled, and what was taken only after them: an
-update is not all or nothing (measured), and a tag must never say that a job was asked for what it
-has refused.
+Before an update the owner tag says that these fields are unsettled, and only afterwards which were
+accepted: an update may take effect in part (measured), and a tag must never say that a job asks for
+something that Slurm refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slurmapi import BaseState, Job, SlurmRefused
 
 log = structlog.get_logger(__name__)
 
-# Between two tries of what Slurm has refused.
+# Pauses before we repeat a request that Slurm has refused.
 _PAUSES: Final = Pauses(30.0, 300.0)
 
 
@@ -44,11 +44,11 @@ class _Outcome:
 
 
 class _NotOurs(Exception):  # noqa: N818 - reads as what happened
-    """The job is another's by now, or gone."""
+    """The job has ended, or its id belongs to another job now."""
 
 
 class Updater:
-    """One edit at a time, for one unit at a time."""
+    """Handles one edit of a unit at a time."""
 
     def __init__(
         self, tools: Tools, *, trial: Trial, forms: Forms, edits: EditPace, release: Release
@@ -63,8 +63,8 @@ class Updater:
         self._release = release
 
     async def update(self, unit: Unit, action: Update) -> float:
-        """Seconds until the unit should be looked at again. Raises SlurmError where Slurm cannot
-        be asked, KubeError where the pod cannot be written on.
+        """Apply the edit. Returns after how many seconds the unit should be looked at again. Raises
+        SlurmError if Slurm cannot be asked, and KubeError if the pod cannot be written.
         """
         if pause := await self._edits.pause(unit):
             return pause
@@ -75,7 +75,7 @@ class Updater:
         return await self._edit(unit, action)
 
     async def _unfit(self, unit: Unit, action: Update) -> str:
-        """Why the job cannot be what the pod asks for now; empty where it can."""
+        """Why the job cannot be changed into what the pod asks for now; "" if it can."""
         record = None if unit.job is None else unit.job.record
         if record is None or "partition" not in action.changed:
             return ""
@@ -88,19 +88,19 @@ class Updater:
         own = await own_placeholder(self._slurm, unit, job, owner=self._owner, clock=self._clock)
         tag = None if own is None else read_tag(own.job.admin_comment)
         if tag is None:
-            return 0.0  # the next pass knows what the look has told
+            return 0.0  # the next pass decides from what this look has shown
         try:
             outcome = await self._carry_out(unit, job, action, tag)
         except _NotOurs:
-            return 0.0  # likewise
+            return 0.0  # see above
         except SlurmRefused as refusal:
-            # A job_submit plugin may refuse every change, that of the tag too.
+            # A job_submit plugin may refuse every change, even that of the tag.
             if not about_one_job(refusal):
                 raise
             outcome = _Outcome(refused=dict.fromkeys(action.changed, refusal.description))
         await look(self._slurm, unit, job, clock=self._clock)
         record = job.record
-        if record.state.base is BaseState.PENDING:  # else it was too late
+        if record.state.base is BaseState.PENDING:  # otherwise the job has started before the edit
             self._say(unit, record, action, outcome)
             self._remember(unit, action.request, outcome)
         return 0.0
@@ -108,7 +108,7 @@ class Updater:
     async def _carry_out(
         self, unit: Unit, job: Placeholder, action: Update, tag: OwnerTag
     ) -> _Outcome:
-        # Should we die in between, and the edit be taken back, a next process sees what is to mend.
+        # If we die before the second tag, the next process sees which fields it has to check.
         unsettled = asked_meanwhile(tag.asked, action.changed)
         await self._retag(unit, job, tag, unsettled)
         outcome = await self._send(unit, job, action)
@@ -117,7 +117,7 @@ class Updater:
         return outcome
 
     async def _send(self, unit: Unit, job: Placeholder, action: Update) -> _Outcome:
-        """All fields in one update, and where that is refused each by itself."""
+        """Send all fields in one update; if that is refused, each field by itself."""
         outcome = _Outcome()
         for group in _groups(action):
             await self._send_group(unit, job, action, group, outcome)
@@ -158,8 +158,8 @@ class Updater:
             await self._write(unit, job, admin_comment=tag.encode(asked=asked))
 
     async def _write(self, unit: Unit, job: Placeholder, **changes: Any) -> None:
-        """One update of some, each of which may take seconds. Raises _NotOurs where the job is not
-        the unit's any more.
+        """Send one of the updates of an edit, each of which may take seconds. Raises _NotOurs if
+        the job no longer belongs to the unit.
         """
         own = await still_own(self._slurm, unit, job, owner=self._owner, clock=self._clock)
         if own is None:
@@ -195,19 +195,23 @@ class Updater:
 
 
 def _groups(action: Update) -> list[list[str]]:
-    """What is sent together: a job that is held, or is being released, takes no priority (2042)."""
+    """The fields that are sent together: Slurm refuses a priority for a job that is held or is
+    being released in the same update (error 2042).
+    """
     rest = [name for name in action.changed if name != "hold"]
     if "hold" not in action.changed:
         return [rest]
     if action.request.hold:
         return [group for group in (rest, ["hold"]) if group]
-    # Its release sets a priority of Slurm's own.
+    # Releasing a job sets a priority of Slurm's own, so ours must follow.
     again = ["priority"] if action.request.priority is not None else []
     return [["hold"], *([[*dict.fromkeys([*rest, *again])]] if rest or again else [])]
 
 
 def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
-    """The keyword of `update_job` for that field of the request; None takes it away."""
+    """The arguments of `update_job` for this field of the request; a field that is None is
+    reset.
+    """
     value = getattr(request, name)
     match name:
         case "hold":
@@ -217,7 +221,7 @@ def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
         case "nice":
             return {"nice": value or 0}
         case "account" | "qos" if value is None:
-            return {}  # what it is then a trial tells
+            return {}  # the trial says what it is then
         case "comment" | "reservation":
             return {name: value or ""}
         case _:

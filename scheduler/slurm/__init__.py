@@ -1,1 +1,3 @@
-"""What this process finds out from Slurm: states of jobs, whose they are, how it is set up."""
+"""What this process finds out from Slurm: states of jobs, who owns them, and Slurm's
+configuration.
+"""

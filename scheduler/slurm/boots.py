@@ -1,4 +1,4 @@
-"""Notices that slurmctld has started anew, also where no request failed meanwhile."""
+"""Notices that slurmctld has restarted, even if no request failed in the meantime."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from slurmapi import (
     SlurmRefused,
 )
 
-# `/conf` is some 10 kB, and nothing is ever done to a job by an older look: this only decides how
-# soon each is looked at again.
+# `/conf` has some 10 kB. No write relies on an older look in any case: this only decides how soon
+# each job is looked at again.
 _EVERY_SECONDS: Final = 15.0
 
 
 class Boots:
-    """Slurm tells the time of its controller's start in `/conf`, from v0.0.45 on."""
+    """Reads the time at which slurmctld started from `/conf`, which has it since v0.0.45."""
 
     def __init__(self, client: SlurmClient, *, clock: Callable[[], float]) -> None:
         self._client = client
@@ -30,8 +30,8 @@ class Boots:
         self._boot: int | None = None
 
     async def is_another(self) -> bool:
-        """Whether it is another start than the last time; asks only now and then. Raises SlurmError
-        where Slurm cannot be asked.
+        """Whether slurmctld has restarted since the last call. Asks Slurm only every 15 s. Raises
+        SlurmError if Slurm cannot be asked.
         """
         now = self._clock()
         if now - self._asked_at < _EVERY_SECONDS:
@@ -44,9 +44,9 @@ class Boots:
 
 
 async def told_conf(client: SlurmClient) -> SlurmConfig | None:
-    """Parts of slurm.conf; None where Slurm, or a gateway before it, does not tell them or what it
-    tells cannot be read. Nothing may depend on them: a site may let that path be asked by nobody.
-    Raises SlurmError where Slurm cannot be asked.
+    """Some settings of slurm.conf; None if Slurm, or a gateway before it, does not show them, or if
+    they cannot be read. Nothing may depend on them, because a site may allow that path to nobody.
+    Raises SlurmError if Slurm cannot be asked.
     """
     try:
         return await client.config()
@@ -57,11 +57,11 @@ async def told_conf(client: SlurmClient) -> SlurmConfig | None:
 
 
 async def is_withheld(error: SlurmError, client: SlurmClient) -> bool:
-    """Whether that answer to a question for slurm.conf is about that question alone: asked again,
-    it will most likely get the same. Raises SlurmError where Slurm cannot be asked.
+    """Whether this answer to a request for slurm.conf concerns that request alone, so that it would
+    be the same if repeated. Raises SlurmError if Slurm cannot be asked.
     """
     if isinstance(error, SlurmNoApi):
-        await client.negotiate()  # raises where no other path is served either
+        await client.negotiate()  # raises if no other path is served either
         return True
     if isinstance(error, SlurmDenied):
         return not error.authentication

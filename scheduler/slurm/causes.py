@@ -1,6 +1,6 @@
-"""What an error of the link to Slurm comes from, and what helps, in words.
+"""Explains errors of the connection to Slurm: their cause, and what to do about it.
 
-`CAUSES` lists all there are: docs/runbooks.md has a row for each, and alerts name them.
+`CAUSES` lists all of them. docs/runbooks.md has a row for each, and alerts name them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CAUSES: Final = (
     *("no_slurmrestd", "tls_expected", "tls_not_spoken", "tls_not_trusted"),
     *("refused", "unresolved", "timeout", "controller_away", "other_cluster", "other"),
 )
-# Slurm's words may be long; a line of /readyz is no place for all of them.
+# Slurm's own text may be too long for a line of /readyz.
 _LONGEST_WORDS: Final = 300
 _SLURMCTLD_PORT: Final = 6817
 _BASE: Final = "--slurm-api-base"
@@ -42,8 +42,9 @@ _RENEWING: Final = "`scontrol token username=slurm lifespan=86400` on a Slurm ho
 
 
 class SlurmCauses:
-    """`where` is --slurm-api-base, `token` names where the token comes from, as people know it;
-    `lifetime` tells how long the one in use is good, `answered` whether Slurm has ever answered.
+    """`where` is --slurm-api-base. `token` names for people the place that the token comes from.
+    `lifetime` returns how long the present token is valid, and `answered` whether Slurm has ever
+    answered.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class SlurmCauses:
         self._now = now
 
     def of(self, error: SlurmError) -> Cause:
-        """The cause of an error that says nothing about one job."""
+        """The cause of an error that does not concern a single job."""
         found = self._of_token(error) or self._of_connection(error) or self._of_answer(error)
         return found or Cause("other", f"Slurm does not answer as it should: {_words(error)}")
 
@@ -163,8 +164,8 @@ class SlurmCauses:
         return self._where.startswith("http:")
 
     def _is_not_http(self, error: SlurmError) -> bool:
-        """Whether it never answered, and was answered by what is no HTTP, or cut off: as a server
-        does that waits for the first bytes of TLS.
+        """Whether Slurm has never answered, and now something that is not HTTP answered or the
+        connection was cut. A server that expects TLS behaves so.
         """
         return not self._answered() and any(
             isinstance(it, SlurmGarbled | SlurmInterrupted)
@@ -175,18 +176,20 @@ class SlurmCauses:
 
 
 def _is_text(error: SlurmError) -> bool:
-    """Whether it is a refusal without any of Slurm's own numbers."""
+    """Whether this is a refusal without an error number of Slurm."""
     return isinstance(error, SlurmRefused) and not error.error_number
 
 
 def _nothing_listens(error: OSError) -> bool:
-    """Also of several addresses, for which asyncio joins the errors in one text."""
+    """Whether nothing listens there. If a name has several addresses, asyncio joins their errors in
+    one text.
+    """
     refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
     return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it comes from."""
+    """The error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__

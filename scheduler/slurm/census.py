@@ -1,15 +1,16 @@
-"""Finds placeholders that no pod accounts for, without ever listing all jobs in full.
+"""Finds placeholders that belong to no known pod, without ever listing all jobs in full.
 
-All ids and states come in one cheap answer; live ids that nobody here knows are looked at one by
-one, newest first and a few at a time. Those that carry our owner tag are adopted by their unit,
-ended as duplicates, or ended as orphans. Anything else is foreign: its id is remembered for as long
-as it lives and not looked at again, so that a later census costs one request and a look at each job
-that has come since. But an id is no identity: where many of the remembered are gone at once, those
-that are left may be other jobs by now, and are looked at again.
+One cheap request returns the ids and states of all jobs. Live ids that this process does not know
+are looked at one by one, newest first and a few at a time. A job with our owner tag is adopted by
+its unit, or cancelled as a duplicate or as an orphan. Any other job is foreign: its id is
+remembered as long as it lives and is not looked at again, so a later census costs one request, and
+a look at each job that is new. But ids can be reused. If many of the remembered ids are gone at
+once, the rest may belong to other jobs by now, and are looked at again.
 
-Among ten thousands of foreign jobs the first time takes minutes. A pod does not wait for all of it:
-ids rise, so once a job is reached that was submitted before the pod was made, none of those behind
-it is the pod's. Where ids began again, Slurm itself keeps a second job of one name from starting.
+Among tens of thousands of foreign jobs the first census takes minutes. A pod does not wait for all
+of it: ids rise, so as soon as a job is reached that was submitted before the pod was created, no
+later one can be the pod's. If ids have started again, Slurm itself does not start a second job of
+one name.
 """
 
 from __future__ import annotations
@@ -47,23 +48,26 @@ log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 4
 _PERIOD_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 2.0
-# Between two censuses that were asked for. The answer with all ids costs Slurm more than a pulse,
-# at 30 000 jobs 3 to 4 s of slurmrestd's CPU (measured on 26.05.5): so it rests longer than that.
+# Between two censuses that were asked for. The list of all ids costs Slurm more than a pulse: at 30
+# 000 jobs slurmrestd needs 3 to 4 s of CPU (measured on 26.05.5). So the pause grows with the time
+# it took.
 _SHORTEST_SECONDS: Final = 1.0
 _REST_FACTOR: Final = 4.0
-# Slurm's clock and the API server's may differ by less than this.
+# An upper bound for the difference between Slurm's clock and the API server's.
 _SKEW_SECONDS: Final = 600.0
-# Looks between two times that doubts are gone through.
+# After so many looks we check which units need not wait for the census any longer.
 _SETTLE_EVERY: Final = 100
-# A crash of slurmctld forgets the jobs since its last saved state, and gives their ids out again
-# (measured): so many of the newest foreign ids are not taken for granted.
+# After a crash slurmctld has forgotten the jobs since it last saved its state, and reuses their ids
+# (measured). So this many of the newest foreign ids are looked at again.
 _NEWEST: Final = 256
-# Nobody waits for what a census that comes by itself finds: so long after each few looks.
+# Nobody waits for the regular census, so it pauses this long after each few looks.
 _PACE_SECONDS: Final = 0.2
 
 
 class Census:
-    """Runs when asked and every few minutes; `completed_at` tells when the last full one began."""
+    """Searches when asked, and every few minutes. `completed_at` is when the last complete census
+    began.
+    """
 
     def __init__(
         self,
@@ -102,12 +106,14 @@ class Census:
         self._reached = math.inf
         self.completed_at: float | None = None
         self.first_at: float | None = None
-        """When the first full one ended."""
+        """When the first complete census ended."""
         self.trouble = ""
-        """Why the last one failed; empty when it did not."""
+        """Why the last census failed; "" if it succeeded."""
 
     def ask(self, *, afresh: bool = False) -> None:
-        """Have one made soon; `afresh` where the newest foreign ids may be ours by now."""
+        """Have a census made soon. With `afresh` the newest foreign ids are looked at again, since
+        they may be ours by now.
+        """
         if afresh:
             self._doubt_the_newest()
         self._asked.set()
@@ -117,8 +123,8 @@ class Census:
         self._foreign.difference_update(sorted(self._foreign)[-_NEWEST:])
 
     def covers(self, created: datetime | None, *, runs: bool = False) -> bool:
-        """Whether a job of a pod made then would have been found by now; of one that `runs`, also a
-        job that has ended.
+        """Whether a job of a pod that was created at that time would have been found by now. If the
+        pod `runs`, this includes jobs that have ended.
         """
         if runs:
             return self._ended.done
@@ -128,7 +134,7 @@ class Census:
         return created is not None and self._reached < created.timestamp() - _SKEW_SECONDS
 
     async def run(self) -> None:
-        """For ever; end it by cancelling."""
+        """Search for ever; cancel it to stop."""
         while True:
             self._wanted = self._asked.is_set() or self.completed_at is None
             self._asked.clear()
@@ -159,7 +165,7 @@ class Census:
         return True
 
     def _completed(self, began: float) -> None:
-        """All live jobs were looked at."""
+        """All live jobs have been looked at."""
         if self._failures or self.completed_at is None:
             seconds = round(self._clock() - began, 3)
             log.info("jobs looked through", others=len(self._foreign), seconds=seconds)
@@ -169,7 +175,9 @@ class Census:
         self._settle(began, lambda _created: True)
 
     def _settle(self, began: float, covered: Callable[[datetime | None], bool]) -> None:
-        """Units may ask for a job that have none that was not found."""
+        """Units whose job was not found may submit one now: those that were in doubt before this
+        census, and whose pod is covered.
+        """
         for unit in self._units:
             since = unit.doubt_since
             if unit.seen.runs and not self._ended.done:
@@ -184,7 +192,7 @@ class Census:
         self._listing_seconds = self._clock() - began
         live = [job_id for job_id, state in states.items() if not state.ended]
         for unit, job_ids in given_back:
-            unit.is_rid_of(job_ids.difference(live))  # over without our cancel, or by a lost one
+            unit.is_rid_of(job_ids.difference(live))  # they ended, perhaps by an unconfirmed cancel
         self._forget_all_but(set(live))
         known = self._foreign | self._unreadable
         unknown = [
@@ -205,8 +213,9 @@ class Census:
         return states
 
     def _forget_all_but(self, live: set[int]) -> None:
-        """A slurmctld without its state gives all ids out again. What is looked at again for that
-        is no more than what has gone, so that many short jobs of others cost no more than twice.
+        """Forget ids that have gone. If half of the foreign ids or more have gone, slurmctld may
+        have lost its state and reuse ids, so all are forgotten. The new looks are then at most as
+        many as the jobs that went, so many short foreign jobs at most double the cost.
         """
         left = self._foreign & live
         lost = 2 * len(left) <= len(self._foreign)
@@ -214,14 +223,14 @@ class Census:
         self._unreadable &= live
 
     async def _pace(self) -> None:
-        """Who asks meanwhile has it hurry."""
+        """Pause, unless somebody asks for a census in the meantime."""
         if not self._wanted:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PACE_SECONDS):
                     await self._asked.wait()
 
     def _accounted_for(self, job_id: int) -> bool:
-        """Whether a unit holds it by more than its pod's word."""
+        """Whether a unit holds this job on better evidence than its pod's annotation."""
         return any(
             unit.job is not None
             and (
@@ -232,10 +241,10 @@ class Census:
         )
 
     async def _job(self, job_id: int) -> Job | None:
-        """The job, unless Slurm says that it is gone or cannot be read: one such job, of an array
-        whose first task has gone for instance, must not keep the others from being found. Raises
-        SlurmError where the answer says nothing: a census without that job would have a pod that
-        it holds a node for ask for another one.
+        """The job; None if Slurm says that it is gone or cannot be read. One such job, for instance
+        an array whose first task has gone, must not keep the others from being found. Raises
+        SlurmError if Slurm did not answer: if the census skipped that job, its pod might get a
+        second one.
         """
         try:
             return await self._client.job(job_id)
@@ -251,18 +260,18 @@ class Census:
             self._foreign.add(job.job_id)
             return
         if job.state.ended or self._accounted_for(job.job_id):
-            return  # ended meanwhile, or just recorded by its own submit
+            return  # it ended in the meantime, or its own submit has just recorded it
         unit = self._units.get(tag.uids[0])
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
         elif unit is None and tag.given_back and tag.uids[0] in self._known_uids:
-            self.ask()  # its pod, about to be looked at, says whether it has let go of it
+            self.ask()  # its pod will soon be looked at, and tells whether it has let go of the job
         elif unit is None:
             self._orphan(job, tag, asked_at)
         elif unit.asked.submitting:
             return
         elif unit.job is not None and unit.job.job_id == job.job_id:
-            # What its pod claims is true.
+            # The pod's claim is true.
             unit.job.saw(job, asked=asked_at, at=asked_at, told_at=self._clock())
             self._on_change(unit.key)
         elif unit.job is None:
@@ -271,7 +280,9 @@ class Census:
             await self._duplicate(unit, unit.job, job, asked_at)
 
     def _orphan(self, job: Job, tag: OwnerTag, asked_at: float) -> None:
-        """No unit: its pod went while nobody watched (or is about to be looked at)."""
+        """Make a unit for a job that has none: its pod went while nobody watched, or is about to be
+        looked at.
+        """
         key = tag.uids[0]
         seen = Seen(orphaned=key not in self._known_uids)
         unit = Unit(key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen)
@@ -296,7 +307,7 @@ class Census:
         self._on_change(unit.key)
 
     def _adopt_ended(self, job: Job) -> None:
-        """The last job of a pod that runs and names none: what became of it is what counts."""
+        """Adopt the last job of a running pod that names none, so that its end counts."""
         tag = read_tag(job.admin_comment)
         unit = None if tag is None else self._units.get(tag.uids[0])
         if (
@@ -307,9 +318,10 @@ class Census:
             self._adopt(unit, job, self._clock())
 
     async def _duplicate(self, unit: Unit, held: Placeholder, found: Job, asked_at: float) -> None:
-        """Two jobs for one unit: the one that runs stays, else the one that can, else the older.
+        """Keep one of two jobs of a unit: the one that runs, otherwise the one that can start,
+        otherwise the older one. Cancel the other.
 
-        The id of the one that is held may be a pod's word only, so that is looked at first.
+        The unit may hold its job on its pod's claim only, so that job is looked at first.
         """
         readable = await self._look(unit, held)
         if unit.job is not held or unit.asked.submitting:
@@ -329,7 +341,7 @@ class Census:
         if keep_found:
             self._adopt(unit, found, asked_at)
         if loser == unit.said.recorded and unit.key in self._known_uids:
-            return  # once the pod names the other: a next process would see it end as a scancel
+            return  # once the pod names the other: else its end would look like a scancel
         own = await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner)
         if own is None:
             return
@@ -346,8 +358,9 @@ class Census:
         )
 
     def _is_elsewhere(self, unit: Unit, found: Job) -> bool:
-        """Whether a pod has a node that this job neither holds nor asks for: it came late, from a
-        process that asked before the pod was bound. What became of the other job is what counts.
+        """Whether the pod has a node that the found job neither holds nor asks for. Such a job came
+        late, from a process that submitted it before the pod was bound, and what became of the
+        other job counts.
         """
         node = self._slurm_node(unit)
         tag = read_tag(found.admin_comment)
@@ -385,8 +398,8 @@ class Census:
 
 
 def _goes_before(found: Job, held: Job) -> bool:
-    """Whether the job that was found is the one to keep: the only one that runs, or that can, since
-    a job that is held keeps its twin from starting for as long as it is held.
+    """Whether the found job is the one to keep: it is the only one that runs, or the only one that
+    can start. A held job keeps its twin from starting (singleton) as long as it is held.
     """
     if BaseState.RUNNING in {found.state.base, held.state.base}:
         return held.state.base is not BaseState.RUNNING
@@ -394,7 +407,7 @@ def _goes_before(found: Job, held: Job) -> bool:
 
 
 def _let_go(unit: Unit, job: Job, tag: OwnerTag) -> bool:
-    """Whether the unit, in this process or a former one, has let go of the job. What a pod names is
-    its own: a mark that came late, when another process had found the job.
+    """Whether the unit has let go of the job, in this process or a former one. A job that the pod
+    names is still its own: its mark came late, after another process had found the job.
     """
     return job.job_id in unit.given_back or (tag.given_back and unit.said.recorded != job.job_id)

@@ -1,9 +1,9 @@
-"""Finds what became of pods that run, but name no job of theirs: the jobs that have just ended.
+"""Finds what became of running pods that name no job: looks at jobs that have just ended.
 
-The census looks at live jobs. A pod's author who takes our annotations away while no scheduler runs
-would have the end of the job unseen, and the pod would outlive its time limit. So a process, once
-after its start, looks at ended jobs too, for as long as Slurm keeps them (MinJobAge) and only where
-such a pod is there.
+The census looks at live jobs. If a pod's author removes our annotations while no scheduler runs,
+nobody sees the end of the job, and the pod outlives its time limit. So once after its start a
+process looks at ended jobs too, as long as Slurm keeps them (MinJobAge), and only if there is such
+a pod.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from scheduler.core.naming import Owner, read_tag
 from slurmapi import Job
 
 _AT_ONCE: Final = 4
-# The newest ended jobs that one start looks at, at most: some 15 s of looks.
+# A start looks at this many of the newest ended jobs at most, which takes some 15 s.
 _MOST_LOOKS: Final = 5000
-# Looks between two times that it is seen whom they are still for.
+# After so many looks we check whether any pod still needs them.
 _ASK_EVERY: Final = 100
-# Slurm's clock and the API server's may differ by less than this.
+# An upper bound for the difference between Slurm's clock and the API server's.
 _SKEW_SECONDS: Final = 600.0
-# What the pods claim is looked at by the workers first, which takes a start so long at most.
+# The workers look at the pods' claims first. We wait for them this long at most.
 _WEIGH_SECONDS: Final = 30.0
 _WEIGH_AGAIN_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """Pods that run without a proven job, by uid, with when each was made. `pending` says that some
-    other pod's claim is not looked at yet.
+    """Pods that run without a proven job, by uid, with the time each was created. `pending` says
+    that the claim of some other pod was not looked at yet.
     """
 
     pods: Mapping[str, datetime | None]
@@ -41,7 +41,7 @@ class Unexplained:
 
 
 class EndedJobs:
-    """`done` says that the ended jobs were looked through since the process began."""
+    """`done` says that this process has looked through the ended jobs."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class EndedJobs:
         self.done = False
 
     async def look_through(self, job_ids: Iterable[int]) -> None:
-        """Newest first. Raises SlurmError where Slurm cannot be asked."""
+        """Look at the ended jobs, newest first. Raises SlurmError if Slurm cannot be asked."""
         if self.done:
             return
         await self._claims_weighed()
@@ -92,8 +92,8 @@ class EndedJobs:
 
 
 def _all_older(jobs: Iterable[Job], pods: Mapping[str, datetime | None]) -> bool:
-    """Whether these, and with them all of lower ids, were submitted before any of the pods was
-    made.
+    """Whether these jobs, and so all with lower ids, were submitted before any of the pods was
+    created.
     """
     made = [0.0 if it is None else it.timestamp() for it in pods.values()]
     oldest = min(made, default=math.inf) - _SKEW_SECONDS

@@ -1,8 +1,8 @@
-"""Jobs that their unit has let go of are marked before they are cancelled.
+"""Marks jobs that their unit has let go of, before they are cancelled.
 
-A cancel may take effect long after the process that sent it has died, and a next one may have found
-the job meanwhile: without the mark it would take the job as its own, and its end for somebody's
-scancel, which ends the pod.
+A cancel may take effect long after the process that sent it has died, and the next process may have
+found the job in the meantime. Without the mark it would adopt the job and take its end for a
+scancel by somebody else, which ends the pod.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from slurmapi import SlurmClient, SlurmDenied, SlurmRefused
 async def mark_given_back(
     slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner
 ) -> OwnJob | None:
-    """The job, where it is to be cancelled now: it lives, and is ours for the pod of that uid.
+    """Mark the job as given back. Returns it if it may be cancelled now, that is, if it lives and
+    is ours for the pod with this uid; otherwise None.
 
-    Raises SlurmError where Slurm cannot be asked.
+    Raises SlurmError if Slurm cannot be asked.
     """
     own = await own_job(slurm, job_id, uid=uid, owner=owner)
     tag = None if own is None else read_tag(own.job.admin_comment)
@@ -26,7 +27,7 @@ async def mark_given_back(
     if tag.given_back:
         return own
     await _mark(slurm, own, tag.encode(given_back=True))
-    # That may have taken long, and slurmctld may have come back without its state meanwhile.
+    # That may have taken long, and slurmctld may have restarted without its state since.
     return await own_job(slurm, job_id, uid=uid, owner=owner)
 
 
@@ -36,4 +37,4 @@ async def _mark(slurm: SlurmClient, own: OwnJob, noted: str) -> None:
     except SlurmDenied:
         raise
     except SlurmRefused:
-        return  # it has just ended, or a plugin refuses the mark: the job is to go all the same
+        return  # it has just ended, or a plugin refuses the mark; it is cancelled all the same

@@ -1,7 +1,7 @@
-"""KillWait as Slurm has it, beside KillWait as it was set for us: Slurm's own counts.
+"""Reads Slurm's KillWait, which counts even if --slurm-kill-wait says something else.
 
-`/conf` tells it from data_parser v0.0.45 on (Slurm 26.05); with an older Slurm, or where a gateway
-lets nobody ask for that path, the setting is all there is.
+`/conf` has it since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, or if a gateway blocks
+that path, only the setting is known.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from slurmapi import SlurmClient, SlurmError
 log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 60.0
-# At the start pods wait for the answer so long.
+# At the start pods wait this long for the answer.
 _FIRST_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 5.0
-# One such answer may be a gateway's that is just being set up: what was accepted before by Slurm's
-# own KillWait is not judged anew for it.
+# A single such answer may come from a gateway that is still being set up. Pods that were accepted
+# under Slurm's own KillWait are not judged again because of it.
 _WITHHELD_TIMES: Final = 2
 
 
 class KillWait:
-    """Reads KillWait now and then. `on_change` is told of a new one, in seconds, and None where
-    Slurm has not answered yet: what was accepted before a restart is not judged by a setting that
-    may be wrong. `warn` is told of a reason and a message for people when Slurm's is not what
-    `--slurm-kill-wait` says, or when it is withheld.
+    """Reads KillWait regularly. `on_change` is called with each new value in seconds, and with None
+    if Slurm has not answered yet: pods that were accepted before a restart are not judged by a
+    setting that may be wrong. `warn` gets a reason and a message for people when Slurm's value
+    differs from `--slurm-kill-wait`, or cannot be read.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class KillWait:
 
     @property
     def seconds(self) -> int:
-        """What counts now."""
+        """The KillWait in use."""
         return self._in_use
 
     async def first(self) -> None:
-        """Read it once; gives up soon where Slurm does not answer."""
+        """Read it once; gives up after 5 s without an answer."""
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
                 await self._read()
@@ -71,7 +71,7 @@ class KillWait:
             self._on_change(None)
 
     async def run(self) -> None:
-        """Read it again and again, for ever; end it by cancelling."""
+        """Read it again and again, for ever; cancel it to stop."""
         while True:
             await asyncio.sleep(_AGAIN_SECONDS if self._doubted else _EVERY_SECONDS)
             try:
@@ -102,7 +102,7 @@ class KillWait:
             self._compare(seconds)
 
     def _do_without(self, error: SlurmError) -> None:
-        """What was used last counts: the setting, or what Slurm told before."""
+        """Keep the value that was used last: the setting, or what Slurm answered before."""
         self._use(self._in_use)
         if self._withheld > _WITHHELD_TIMES:
             return

@@ -1,4 +1,4 @@
-"""The look: one request for the full record of one job, into what is remembered of it."""
+"""The look: one request for the full record of one job, which is stored in its placeholder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from slurmapi import SlurmClient, SlurmGarbled, SlurmNoSuchJob, SlurmRefused, is
 async def look(
     client: SlurmClient, unit: Unit, job: Placeholder, *, clock: Callable[[], float]
 ) -> None:
-    """A full look at one job, into its placeholder; raises SlurmError where it told nothing.
+    """Look at one job and store the record in its placeholder. Raises SlurmError if Slurm gave no
+    information.
 
-    "No such job" counts towards `missing`, which is evidence from a count on (`core/doubt.py`). Any
-    word of Slurm's that is not its record refutes a job that is only claimed.
+    "No such job" is counted in `missing`; enough of them are evidence (`core/doubt.py`). If the job
+    is only claimed, any answer of Slurm but its record refutes it.
     """
     job.looked_at = asked = clock()
     try:

@@ -1,9 +1,9 @@
-"""The tag of a job is read in the very action that cancels or changes it (I14).
+"""Reads a job's owner tag in the same action that cancels or changes the job (I14).
 
-What was read before may be true of another job by now: a slurmctld that has lost its state gives
-the same ids to others, and it can do so between two polls of which none fails (measured). So each
-write has a time by which it must have left, waits for a connection included, and whoever repeats a
-write reads the tag again.
+What was read earlier may belong to another job by now: a slurmctld that has lost its state reuses
+ids, and it can do so between two polls neither of which fails (measured). So each write has a time
+by which it must be sent, including any wait for a connection, and whoever repeats a write reads the
+tag again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from scheduler.state.units import Placeholder, Unit
 from slurmapi import Job, SlurmClient, SlurmNoSuchJob
 
 TAG_SECONDS: Final = 2.0
-"""So long after the answer that showed a tag a write may still leave."""
+"""How long after the answer that showed the tag a write may still be sent."""
 RECENT_SECONDS: Final = TAG_SECONDS / 2
-"""A tag that was read longer ago is read again before a write, so that each write has at least so
-long to leave.
+"""If the tag was read longer ago than this, it is read again before a write, so that each write has
+at least the rest of TAG_SECONDS to be sent.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class OwnJob:
-    """A job that a look has just shown to be ours; a write that rests on that look must have left
-    at `send_by`, in the event loop's time.
+    """A job that a look has just shown to be ours. A write that relies on that look must be sent
+    before `send_by`, in the event loop's time.
     """
 
     job: Job
@@ -37,8 +37,8 @@ class OwnJob:
 
 
 async def own_job(slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner) -> OwnJob | None:
-    """The job as it is now, where it is ours for the pod of that uid; None where it is not, or not
-    any more. Raises SlurmError where Slurm does not say.
+    """The job as it is now, if it is ours for the pod with this uid; otherwise None. Raises
+    SlurmError if Slurm does not tell.
     """
     try:
         job = await slurm.job(job_id)
@@ -50,8 +50,8 @@ async def own_job(slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner) ->
 async def own_placeholder(
     slurm: SlurmClient, unit: Unit, job: Placeholder, *, owner: Owner, clock: Callable[[], float]
 ) -> OwnJob | None:
-    """The same for the job that the unit holds. What the look tells goes into its placeholder, so
-    that the next pass knows it.
+    """The same for the job that a unit holds. The look is stored in its placeholder, for the next
+    pass.
     """
     await look(slurm, unit, job, clock=clock)
     return _owned(unit, job, owner)
@@ -60,14 +60,14 @@ async def own_placeholder(
 async def still_own(
     slurm: SlurmClient, unit: Unit, job: Placeholder, *, owner: Owner, clock: Callable[[], float]
 ) -> OwnJob | None:
-    """The same, without another look where the last one is recent enough."""
+    """The same, but without another look if the last one is recent enough."""
     if not job.proven or clock() - job.record_at > RECENT_SECONDS:
         await look(slurm, unit, job, clock=clock)
     return _owned(unit, job, owner)
 
 
 def soon() -> float:
-    """By when a write must have left that rests on an answer of this moment."""
+    """By when a write must be sent that relies on an answer of this moment."""
     return asyncio.get_running_loop().time() + TAG_SECONDS
 
 

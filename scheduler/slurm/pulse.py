@@ -1,8 +1,8 @@
-"""The pulse: one shared look at the states of all placeholders, and paced looks at why they wait.
+"""The pulse: one shared request for the states of all placeholders, and a few full looks.
 
-Costs of Slurm do not grow with the number of waiting pods (I10): a pulse is one request for each
-1000 placeholders, its interval grows with the requests it takes and with Slurm's own slowness, and
-full looks for pending reasons have a fixed budget.
+The cost for Slurm does not grow with the number of waiting pods (I10): a pulse is one request for
+each 1000 placeholders, its interval grows with the number of requests and with the time Slurm
+needs, and full looks have a fixed budget.
 """
 
 from __future__ import annotations
@@ -39,41 +39,41 @@ from slurmapi import (
 log = structlog.get_logger(__name__)
 
 Kind = Callable[[Unit, Placeholder, float], bool]
-"""Whether the job of a unit is to be looked at in full by then."""
+"""Whether the job of a unit needs a full look at that time."""
 
 _CHUNK: Final = 1000
-# A thousand jobs that start at once are the work of tens of milliseconds.
+# To handle a thousand jobs that start at once takes tens of milliseconds.
 _BREATHE_EVERY: Final = 100
 _REQUESTS_PER_SECOND: Final = 8.0
-# A pulse that comes so much later than it should is one that was skipped: the process stood still.
+# If a pulse is this much late, the process stood still and has missed one.
 _LATE_SECONDS: Final = 5.0
 # A slow Slurm is asked again only after this many times the duration of its last answer.
 _REST_FACTOR: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
-# Requests of one pulse for what annotations claim: finding one bad id among 1000 takes 20, and each
-# bad id is found once.
+# Limits the requests of one pulse for claimed ids. To find one bad id among 1000 takes 20 requests,
+# and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
 _UNKNOWN: Final = JobState(BaseState.UNKNOWN)
-# Full looks at pending jobs: at most so many a second in all, and each job no more often than so;
-# one that Slurm has given no reason yet as often as a new one.
+# Full looks at pending jobs: at most so many a second in all, and a minimum age of the last look
+# for each job. While Slurm has given a job no reason yet, the shorter age applies.
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
-# Full looks at running jobs, likewise: on a node with a slurmd nothing else tells of a preemption
-# before it happens (measured on 24.11.5: the states show no flag).
+# Full looks at running jobs, limited in the same way. On a node with a slurmd, nothing else shows a
+# preemption before it happens (measured on 24.11.5: the states have no flag for it).
 _RUNNING_AGE_SECONDS: Final = 5.0
 _SAVED_SECONDS: Final = 4.0
-# So long the looks of one kind may take in one pulse: the states of all jobs wait meanwhile, and
-# with them the news of jobs that have ended. One is made however slow Slurm is.
+# The longest time for looks of one kind in one pulse, since the next request for all states waits
+# for them, and so do endings. One look is made however slow Slurm is.
 _LOOKS_SECONDS: Final = 1.0
-# After an outage every record is read anew, a few at a time.
+# After an outage every record is read again, a few at a time.
 _DOUBTED_PER_SECOND: Final = 8.0
 
 
 class SlurmWatch:
-    """Keeps the state of every placeholder in `units`, and calls `on_change` with a unit's key and
-    what led to the news of it. While another process leads, it only asks whether Slurm is there.
-    `on_pulse` gets the error with which a pulse failed, and None when Slurm answered.
+    """Keeps the state of every placeholder in `units` up to date, and calls `on_change` with a
+    unit's key and the cause. While another process leads, it only checks that Slurm answers.
+    `on_pulse` is called after each pulse with its error, or with None if Slurm answered.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class SlurmWatch:
         self._hurry = asyncio.Event()
         self._boots = Boots(client, clock=clock)
         self._due_at = math.inf
-        self._asking = asyncio.Lock()  # an older answer must never come after a newer one
-        self._asked_for = WakeCause.PULSE  # why the answer was asked for that is being read
+        self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
+        self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
         self._failures = 0
         self._reasons = _Allowance(_REASONS_PER_SECOND)
         self._warnings = _Allowance(running_looks_per_second)
@@ -112,17 +112,17 @@ class SlurmWatch:
         self.failed_at: float | None = None
         """When Slurm last failed to answer a pulse."""
         self.stranger = ""
-        """Why what answers is not our Slurm, for people; empty while nothing says so."""
+        """Why the Slurm that answers is not ours, in words for people; "" if nothing says so."""
 
     def hurry(self) -> None:
-        """A unit has begun to wait: do not sit out an idle interval."""
+        """A unit has started to wait, so end an idle interval early."""
         self._hurry.set()
 
     async def look_now(
         self, job_ids: list[int], *, cause: WakeCause = WakeCause.PULSE
     ) -> dict[int, JobState]:
-        """The states of these jobs, asked for now because of `cause`, and taken as a pulse takes
-        them.
+        """Ask for the states of these jobs now, because of `cause`, and store them as a pulse does.
+        Returns the states by job id.
 
         Raises SlurmError.
         """
@@ -132,18 +132,20 @@ class SlurmWatch:
             known = [job_id for job_id in job_ids if job_id not in claimed]
             asked = self._clock()
             states = await self._client.job_states(known) if known else {}
-            # Of several requests the first may tell of a job what is over when the last is sent.
+            # If there are several requests, the first answer may be outdated when the last one is
+            # sent.
             at = asked if len(known) <= _CHUNK else self._clock()
             await self._take(known, states, asked=asked, runs_from=at)
             return {**states, **await self._try_claimed(sorted(claimed))}
 
     def _claimed(self, job_id: int) -> bool:
-        """Whether an annotation is all that speaks of that job: anybody may write any number."""
+        """Whether the job is known from annotations only. Anybody may write any number there."""
         return all(unit.job is not None and unit.job.claimed for unit in self._units.by_job(job_id))
 
     async def _try_claimed(self, job_ids: list[int]) -> Mapping[int, JobState]:
-        """Slurm refuses a whole question for one id that is none: then halves of it are asked, down
-        to that id. What is left when the requests are spent is looked at one by one.
+        """Ask for the states of claimed jobs. One id that Slurm does not accept makes it refuse the
+        whole request; then the halves are asked for, down to that id. Ids that remain when the
+        budget is used up are looked at one by one.
         """
         found: dict[int, JobState] = {}
         left = [job_ids[at : at + _CHUNK] for at in range(0, len(job_ids), _CHUNK)]
@@ -170,14 +172,14 @@ class SlurmWatch:
         return found
 
     def _refuse(self, job_id: int) -> None:
-        """Slurm does not take that for the id of a job."""
+        """Slurm does not accept this number as a job id."""
         for unit in self._units.by_job(job_id):
             if unit.job is not None and unit.job.claimed:
                 unit.job.refuted = True
                 self._on_change(unit.key, self._asked_for)
 
     async def run(self) -> None:
-        """Pulse for ever; end it by cancelling."""
+        """Pulse for ever; cancel it to stop."""
         while True:
             took = await self._pulse()
             await self._rest(took)
@@ -191,7 +193,7 @@ class SlurmWatch:
         try:
             async with asyncio.timeout(seconds):
                 if waiting:
-                    await asyncio.sleep(seconds + 1.0)  # a crowd in a hurry must not speed us up
+                    await asyncio.sleep(seconds + 1.0)  # `hurry` must not shorten a fast interval
                 await self._hurry.wait()
         except TimeoutError:
             return
@@ -219,7 +221,7 @@ class SlurmWatch:
                 await self.look_now(ids)
                 if another_boot or began - self._due_at > _LATE_SECONDS:
                     self._doubt()
-            if only_claims:  # a refusal of such ids is no answer of Slurm's
+            if only_claims:  # if Slurm refuses such ids, that does not show that it works
                 await self._ping()
             self._heard()
             if ids:
@@ -232,8 +234,8 @@ class SlurmWatch:
         return self._clock() - began
 
     async def _ping(self) -> None:
-        """Raises SlurmError where the controller does not answer. With a token that is no good it
-        looks as if it were down (measured), so that another question has to tell why.
+        """Raises SlurmError if the controller does not answer. With an invalid token a ping looks
+        as if the controller were down (measured), so another request must find out why.
         """
         ping = await self._client.ping()
         if not ping.responding:
@@ -249,8 +251,8 @@ class SlurmWatch:
         self._on_pulse(why)
 
     def _heard(self) -> None:
-        """Slurm answers. What was read since a failure may be of a slurmctld that has crashed once
-        more while the pulse was resting.
+        """Slurm answers. After failures all records are doubted once more: slurmctld may have
+        crashed again between the failed pulse and this one.
         """
         if self._failures:
             self._doubt()
@@ -264,8 +266,8 @@ class SlurmWatch:
     async def _take(
         self, ids: list[int], states: dict[int, JobState], *, asked: float, runs_from: float
     ) -> None:
-        """`asked` is when the question was sent, `runs_from` from when on what runs now is known to
-        run (`Placeholder.runs_from`).
+        """Store the states. `asked` is when the request was sent. `runs_from` is the time since
+        when a job that runs now is known to run (`Placeholder.runs_from`).
         """
         for number, job_id in enumerate(ids, 1):
             if number % _BREATHE_EVERY == 0:
@@ -287,7 +289,7 @@ class SlurmWatch:
             job.runs(since=runs_from)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
-        """The list lacks it: a doubt only, which looks at the job must confirm."""
+        """The answer lacks the job. This is only a doubt, which looks at the job must confirm."""
         if job.missing == 0:
             job.missing, job.missed_at = FIRST, self._clock()
             self._on_change(unit.key, self._asked_for)
@@ -297,7 +299,7 @@ class SlurmWatch:
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
         if state.base is not BaseState.RUNNING:
-            job.running_since = 0.0  # what it runs on next is for a look to say
+            job.running_since = 0.0  # if it runs again, only a look can tell on which nodes
         if state.base is BaseState.RUNNING and not job.allocated_at:
             job.allocated_at = self._clock()
             if job.submitted_at:
@@ -306,7 +308,7 @@ class SlurmWatch:
         self._on_change(unit.key, self._asked_for)
 
     async def _looks(self) -> None:
-        """Look at the few jobs of each kind that were not looked at for longest."""
+        """For each kind of look, look at the few jobs whose last look is oldest."""
         now = self._clock()
         for kind, allowance in (
             (_doubted, self._doubts),
@@ -336,9 +338,9 @@ class SlurmWatch:
 
 
 def due(units: Iterable[Unit], kind: Kind, *, now: float, most: int) -> list[Unit]:
-    """Of the units of that kind those whose jobs were not looked at for longest, `most` at most.
+    """The units of that kind whose jobs' last look is oldest, `most` at most.
 
-    Where there is no look to spend, no unit is gone through for it.
+    If `most` is 0, the units are not even searched.
     """
     if not most:
         return []
@@ -351,14 +353,14 @@ def _looked_at(unit: Unit) -> float:
 
 
 class _Allowance:
-    """So many looks a second, saved up for a few seconds and no longer."""
+    """A budget of so many looks a second. Unused looks are saved for a few seconds only."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._since = 0.0
 
     def take(self, now: float) -> int:
-        """How many may be made now."""
+        """How many looks may be made now."""
         number = int((now - self._since) * self._per_second)
         if number:
             self._since = now
@@ -379,6 +381,8 @@ def _waits(_unit: Unit, job: Placeholder, now: float) -> bool:
 
 
 def _may_be_warned(unit: Unit, job: Placeholder, now: float) -> bool:
-    """One whose pod is not bound yet is looked at anyway, before it is."""
+    """Whether a preemption of this job could be seen only by a look: it runs and its pod is bound.
+    Before a bind the job is looked at in any case.
+    """
     runs = job.state is not None and job.state.base is BaseState.RUNNING
     return runs and not unit.waiting and job.looked_at + _RUNNING_AGE_SECONDS <= now

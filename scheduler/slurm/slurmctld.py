@@ -1,7 +1,7 @@
-"""Which start of slurmctld answers, since when, and how long it remembers jobs that have ended.
+"""Facts about slurmctld: when it started, and how long it remembers jobs that have ended.
 
-`/conf` tells it from data_parser v0.0.45 on (Slurm 26.05). With an older Slurm any silence may have
-been a restart.
+`/conf` has them since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, it may have restarted
+whenever it was silent.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 60.0
-# What is read once serves all that ask meanwhile.
+# One answer serves everybody who asks within this time.
 _FRESH_SECONDS: Final = 2.0
 LEAST_JOB_AGE: Final = 60
-"""With a shorter MinJobAge Slurm may have forgotten how a job ended before anybody has read it: an
-idle pulse comes every 2 s, one of a slow Slurm every 30 s, and after that comes a look.
+"""With a shorter MinJobAge Slurm may forget how a job ended before we have read it: an idle pulse
+comes every 2 s, that of a slow Slurm every 30 s, and the look comes after that.
 """
 
 
 class Slurmctld:
-    """`failed_at` tells when Slurm last failed to answer, None for never; `warn` writes an Event on
-    our own pod.
+    """`failed_at` returns when Slurm last failed to answer, or None if it never did. `warn` writes
+    an Event on our own pod.
     """
 
     def __init__(
@@ -49,24 +49,24 @@ class Slurmctld:
         self._asked_at = float("-inf")
         self._booted_at = float("-inf")
         self.boot: int | None = None
-        """Tells one start of slurmctld from another; None where it is not known."""
+        """When slurmctld started, as Unix time, to tell one start from another; None if unknown."""
         self.min_job_age: int | None = None
-        """Slurm's MinJobAge in seconds; None where it is not known."""
+        """Slurm's MinJobAge in seconds; None if unknown."""
         self.prolog: str | None = None
-        """Slurm's PrologSlurmctld, empty without one; None where it is not known."""
+        """Slurm's PrologSlurmctld, "" if there is none; None if unknown."""
         self.accounting_storage: str | None = None
-        """Slurm's AccountingStorageType; None where it is not known."""
+        """Slurm's AccountingStorageType; None if unknown."""
 
     @property
     def doubted_at(self) -> float:
-        """Until when it was in doubt whether the slurmctld that answers is the one of before."""
+        """The last time at which it was in doubt whether slurmctld has restarted, by `clock`."""
         if self.boot is not None:
             return self._booted_at
         failed_at = self._failed_at()
         return self._started_at if failed_at is None else max(self._started_at, failed_at)
 
     async def run(self) -> None:
-        """Ask now and then, for ever; end it by cancelling."""
+        """Ask regularly, for ever; cancel it to stop."""
         while True:
             try:
                 await self.ask()
@@ -75,12 +75,12 @@ class Slurmctld:
             await asyncio.sleep(_EVERY_SECONDS)
 
     async def first(self) -> None:
-        """Ask where nothing is known yet. Raises SlurmError."""
+        """Ask, if nothing is known yet. Raises SlurmError."""
         if self._asked_at == float("-inf"):
             await self.ask()
 
     async def ask(self) -> None:
-        """Learn how it is now. Raises SlurmError where the controller does not answer."""
+        """Read everything again. Raises SlurmError if the controller does not answer."""
         async with self._asking:
             if self._clock() - self._asked_at < _FRESH_SECONDS:
                 return
@@ -95,9 +95,9 @@ class Slurmctld:
             self._asked_at = self._clock()
 
     def _note_boot(self, conf: SlurmConfig | None) -> None:
-        """How long ago it was Slurm's own clock tells; one that was set back since makes it later
-        than it was, which doubts more. A boot that was seen to change came after the last time that
-        the former one was seen, and before now.
+        """Note when slurmctld started. Slurm's own clock says how long ago that was; if that clock
+        has been set back since, the start seems later than it was, which errs on the side of doubt.
+        A new start happened after the former one was last seen, and before now.
         """
         boot = None if conf is None else conf.boot_time
         if conf is not None and boot is not None and boot != self.boot:

@@ -1,7 +1,8 @@
-"""Finds out whether Slurm takes no jobs at all, after refusals that may be about one job each.
+"""Finds out whether Slurm accepts no jobs at all, after refusals that may concern one job each.
 
-One unit says nothing about Slurm: a job_submit plugin may refuse it for ever. Two different ones in
-a row are a reason to ask, and only where Slurm answers neither question are others kept back.
+One unit proves nothing about Slurm: a job_submit plugin may always refuse its job. Two refusals in
+a row for different units are a reason to ask Slurm, and only if it answers neither of two requests
+are other submits held back.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from typing import Final, TypeGuard
 
 from slurmapi import SlurmClient, SlurmDenied, SlurmError, SlurmInvalid, SlurmRefused
 
-# Refused units cost Slurm two small questions so often at most, however many they are.
+# However many units are refused, Slurm gets two small requests at most every 5 s.
 _ASK_SECONDS: Final = 5.0
-# Any id will do: that Slurm does not know a job is an answer.
+# Any id works: "no such job" is an answer too.
 _ANY_ID: Final = 1
 
 
 def about_one_job(error: SlurmError) -> TypeGuard[SlurmRefused]:
-    """Whether what the job asked for may have been refused, and not the token or all jobs."""
+    """Whether the refusal may concern this job alone, and not the token or all jobs."""
     denied_to_all = isinstance(error, SlurmDenied) and error.authentication
     return isinstance(error, SlurmRefused) and not denied_to_all
 
 
 class Suspicion:
-    """Remembers whose submit was refused last without a reason that is known to be a job's own."""
+    """Remembers the unit whose submit was last refused without a reason that is clearly the job's
+    own.
+    """
 
     def __init__(self, slurm: SlurmClient, *, clock: Callable[[], float]) -> None:
         self._slurm = slurm
@@ -34,11 +37,11 @@ class Suspicion:
         self._asked_at = float("-inf")
 
     def dispel(self) -> None:
-        """Slurm has taken a job, or given a reason that only a job can be to blame for."""
+        """Slurm has accepted a job, or refused one for a fault of the job."""
         self._last = ""
 
     async def confirmed(self, key: str, error: SlurmRefused) -> bool:
-        """Whether the refusal of that unit's submit is about all jobs after all."""
+        """Whether the refusal of this unit's submit concerns all jobs after all."""
         if isinstance(error, SlurmInvalid):
             self.dispel()
             return False

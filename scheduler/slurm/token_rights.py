@@ -1,10 +1,10 @@
-"""Whether the token's user may do what this scheduler does, found out before the first pod waits.
+"""Finds out whether the token's user has the rights that we need, before the first pod waits.
 
-Only an administrator of Slurm may write the AdminComment that names a job's owner. Slurm looks at
-that right before it looks at what a job asks for (measured on 26.05.5 and 24.11.5). So a job is
-submitted that can come to nothing: the answer tells, and there is no job either way. Should a
-job_submit plugin make one of it after all, it is held and cancelled; where that fails, or the
-answer is lost, a census finds it by its tag and ends it.
+Only an administrator of Slurm may write AdminComment, where we note a job's owner. Slurm checks
+that right before it checks what a job asks for (measured on 26.05.5 and 24.11.5). So we submit a
+job that cannot exist: the answer tells whether we have the right, and no job results either way. If
+a job_submit plugin turns it into a real job, it is held and we cancel it. If that fails, or the
+answer is lost, a census finds the job by its tag and cancels it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _ACCESS_DENIED: Final = 2002
 
 
 def trial(owner: Owner, *, namespace: str) -> JobSubmission:
-    """A job that no Slurm can make: there is no such partition, and no such node. Its tag is that
-    of a pod in the namespace that never was.
+    """A job that no Slurm can create, because its partition and its node do not exist. Its tag
+    names a pod in the namespace that does not exist either.
     """
     tag = OwnerTag(
         v=VERSION,
@@ -55,8 +55,8 @@ def trial(owner: Owner, *, namespace: str) -> JobSubmission:
 
 
 class TokenRights:
-    """`name` is where people find the token, `namespace` one in which a census of the `owner` ends
-    what no pod needs.
+    """`name` tells people where the token comes from. `namespace` is one in which a census of the
+    `owner` cancels jobs without pods.
     """
 
     def __init__(
@@ -68,10 +68,12 @@ class TokenRights:
         self._name = name
         self._metrics = metrics
         self.missing = ""
-        """What the token's user may not do, and what helps; empty where nothing is known of it."""
+        """Which right the token's user lacks and what to do about it; "" if it is not known to lack
+        one.
+        """
 
     async def run(self) -> None:
-        """Ask until the right is there; then there is nothing more to do, but to be ended."""
+        """Ask until the right is there, then do nothing until cancelled."""
         settled = asyncio.Event()
         while not settled.is_set():
             if await self._try():
@@ -81,7 +83,7 @@ class TokenRights:
         await asyncio.Event().wait()
 
     async def _try(self) -> bool:
-        """Whether it is settled that the right is there."""
+        """Ask once. True if the right is known to be there."""
         try:
             made = await self._slurm.submit(trial(self._owner, namespace=self._namespace))
         except SlurmError as error:
