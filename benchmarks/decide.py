@@ -27,6 +27,7 @@ from scheduler.core.facts import (
 from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place
+from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Look
 from scheduler.kube.api import KubeApi
@@ -47,7 +48,7 @@ from scheduler.service.outside import Outside
 from scheduler.service.parts import Parts
 from scheduler.slurm.pulse import due
 from scheduler.state.units import Placeholder, Unit
-from slurmapi import BaseState, Job, JobState, SlurmClient, StaticToken
+from slurmapi import BaseState, JobState, SlurmClient, StaticToken
 
 _NOW: Final = 1000.0
 _OWNER: Final = Owner("3f6c0000-8a1e-4b7d-9c52-000000000000", "slurm-scheduler")
@@ -57,11 +58,11 @@ _RUNNING: Final = JobState(BaseState.RUNNING)
 _PENDING: Final = JobState(BaseState.PENDING)
 
 
-def _record(number: int, state: JobState, *, uid: str) -> Job:
+def _record(number: int, state: JobState, *, uid: str) -> TaggedJob:
     """The job of a unit, with our owner tag, as a full look leaves it."""
     name = f"pod-{number}"
     tag = OwnerTag(VERSION, _OWNER.cluster, _OWNER.scheduler, "default", name, (uid,))
-    return Job(
+    return TaggedJob(
         job_id=number + 1,
         name=f"default.{name}.{uid[:8]}",
         state=state,

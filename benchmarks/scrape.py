@@ -18,13 +18,14 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from scheduler.core.pending import LABELS
+from scheduler.core.tagged import TaggedJob
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod
 from scheduler.observe.metrics import Metrics
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges
 from scheduler.state.units import Placeholder, Unit, Units
-from slurmapi import BaseState, Job, JobState
+from slurmapi import BaseState, JobState
 from slurmapi.jwt import Lifetime
 
 _REPEATS: Final = 5
@@ -51,7 +52,7 @@ def _in_use(metrics: Metrics) -> None:
 
 def _unit(number: int, reasons: list[str]) -> Unit:
     waits = number % 4 == 0
-    record = Job(
+    record = TaggedJob(
         job_id=number + 1,
         name=f"job-{number}",
         state=_PENDING if waits else _RUNNING,

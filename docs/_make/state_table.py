@@ -52,8 +52,9 @@ from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.core.regain import PINNED_SECONDS
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
-from slurmapi.model import BaseState, Job, JobState, Node
+from slurmapi.model import BaseState, JobState, Node
 
 WAIT: Final = "wait"
 """The cell of an answer that only says when to look again."""
@@ -127,7 +128,7 @@ def _record(
     asked_for: str = "",
     asked: JobRequest = _REQUEST,
     given_back: bool = False,
-) -> Job:
+) -> TaggedJob:
     tag = OwnerTag(
         v=VERSION,
         cluster=owner.cluster,
@@ -140,10 +141,10 @@ def _record(
         given_back=given_back,
     )
     nodes = (_NODE,) if state.base is BaseState.RUNNING else ()
-    return Job(job_id=_JOB, name="", state=state, nodes=nodes, admin_comment=tag.encode())
+    return TaggedJob(job_id=_JOB, name="", state=state, nodes=nodes, admin_comment=tag.encode())
 
 
-def _seen(record: Job) -> Tracked:
+def _seen(record: TaggedJob) -> Tracked:
     return Tracked(job_id=_JOB, state=record.state, record=record, record_at=_NOW)
 
 
@@ -191,16 +192,16 @@ def standings() -> tuple[Standing, ...]:
     )
 
 
-def _foreign() -> Job:
+def _foreign() -> TaggedJob:
     return _record(JobState(BaseState.RUNNING), owner=Owner("another", "scheduler"))
 
 
-def _untagged() -> Job:
+def _untagged() -> TaggedJob:
     job = _record(JobState(BaseState.PENDING))
     return replace(job, name="ns.pod.uid", admin_comment="a plugin's", submit_time=0)
 
 
-def _running_job() -> Job:
+def _running_job() -> TaggedJob:
     return _record(JobState(BaseState.RUNNING))
 
 

@@ -12,9 +12,9 @@ from scheduler.core.actions import Action, Again, Hurry, Inspect
 from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
 from scheduler.core.facts import PodFacts, PodStage, Tracked, UnitFacts
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.naming import read_tag
 from scheduler.core.reasons import Reason
-from slurmapi.model import BaseState, Job
+from scheduler.core.tagged import TaggedJob
+from slurmapi.model import BaseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _may_be_taken(job: Tracked) -> bool:
     return not runs or (job.record is not None and warned(job.record))
 
 
-def _taken(facts: UnitFacts, job: Tracked, record: Job) -> _Taken | None:
+def _taken(facts: UnitFacts, job: Tracked, record: TaggedJob) -> _Taken | None:
     if not facts.owns(record):
         return None
     if record.state.ended:
@@ -74,7 +74,7 @@ def _taken(facts: UnitFacts, job: Tracked, record: Job) -> _Taken | None:
         return _Taken(Reason.PREEMPTED, warning(record, left), max(given, left), left)
     if record.state.base is BaseState.SUSPENDED and facts.evict_suspended:
         return _Taken(Reason.SUSPENDED, f"Slurm has suspended job {record.job_id}")
-    tag = read_tag(record.admin_comment)
+    tag = record.tag
     if record.state.base is BaseState.PENDING and tag and record.restart_count > tag.restarts:
         return _Taken(Reason.REQUEUED, f"Slurm job {record.job_id} was requeued")
     return None

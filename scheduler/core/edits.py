@@ -17,7 +17,7 @@ import msgspec
 from annotations import PREFIX, JobRequest
 from annotations.keys import DEFINITIONS
 from annotations.node_list import NodeNames
-from scheduler.core.naming import read_tag
+from scheduler.core.tagged import TaggedJob
 from slurmapi.model import Job
 
 # What Slurm takes of a pending job (measured on 26.05.5 and 24.11.5, external and batch jobs).
@@ -56,12 +56,12 @@ def digests(request: JobRequest) -> Mapping[str, str]:
     return {name: _digest(value) for name, value in _asked(request)}
 
 
-def edit_of(record: Job, request: JobRequest) -> Edit:
+def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
     """How the request differs from what the job was last asked for.
 
     A tag of a version without digests tells nothing, and its job is left as it is.
     """
-    tag = read_tag(record.admin_comment)
+    tag = record.tag
     if tag is None or not tag.asked:
         return Edit()
     now = digests(request)

@@ -13,12 +13,13 @@ from typing import Final
 
 from annotations import JobRequest, Problem
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import Owner, stands_for
+from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
 from scheduler.core.reasons import Reason
 from scheduler.core.refused_bind import RefusedBind
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure
-from slurmapi.model import Job, JobState
+from slurmapi.model import JobState
 
 
 @unique
@@ -98,7 +99,7 @@ class Tracked:
     claimed: bool = False
     """Whether nothing but the pod's annotation says that the job is the unit's."""
     state: JobState | None = None
-    record: Job | None = None
+    record: TaggedJob | None = None
     record_at: float = 0.0
     cancelled_at: float | None = None
     made_as: str = ""
@@ -205,6 +206,6 @@ class UnitFacts:
         """Whether containers of some pod may run."""
         return any(pod.stage in RUNS for pod in self.pods)
 
-    def owns(self, record: Job) -> bool:
+    def owns(self, record: TaggedJob) -> bool:
         """Whether the job is the placeholder of this very unit (I8)."""
-        return stands_for(record.admin_comment, self.key, owner=self.owner)
+        return record.stands_for(self.key, owner=self.owner)

@@ -78,12 +78,6 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
     return tag if tag.v == VERSION and tag.uids else None
 
 
-def stands_for(admin_comment: str, uid: str, *, owner: Owner) -> bool:
-    """Whether a job with that comment is the owner's, for the unit that has this pod (I8)."""
-    tag = read_tag(admin_comment)
-    return tag is not None and tag.owner == owner and uid in tag.uids
-
-
 def job_name(namespace: str, name: str, uid: str) -> str:
     """Readable in squeue and unique per pod uid: `<namespace>.<name>.<first 8 of uid>`."""
     return f"{namespace}.{name}.{uid[:8]}"

@@ -10,8 +10,7 @@ from typing import Final
 
 from annotations import JobRequest
 from scheduler.core.edits import digests
-from scheduler.core.naming import read_tag
-from slurmapi.model import Job
+from scheduler.core.tagged import TaggedJob
 
 _MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 # Slurm writes memory with two decimals of its unit.
@@ -19,7 +18,7 @@ _ROUNDING: Final = 1.01
 _RESIZED: Final = ("cpus", "memory_mib")
 
 
-def outgrown(record: Job, request: JobRequest, *, pods: int) -> str:
+def outgrown(record: TaggedJob, request: JobRequest, *, pods: int) -> str:
     """What the pod asks for and its job does not hold, empty where that is nothing.
 
     A job that Slurm gave less than it was asked for is not meant: the tag says what was asked.
@@ -37,8 +36,8 @@ def outgrown(record: Job, request: JobRequest, *, pods: int) -> str:
     return ", ".join(told) if told and _was_resized(record, request) else ""
 
 
-def _was_resized(record: Job, request: JobRequest) -> bool:
-    tag = read_tag(record.admin_comment)
+def _was_resized(record: TaggedJob, request: JobRequest) -> bool:
+    tag = record.tag
     if tag is None or not tag.asked:
         return False
     now = digests(request)

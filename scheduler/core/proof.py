@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-from scheduler.core.naming import Owner, read_tag, stands_for
-from slurmapi.model import Job
+from scheduler.core.naming import Owner
+from scheduler.core.tagged import TaggedJob
 
 
-def proves_binding(record: Job, uid: str, *, owner: Owner, node: str) -> bool:
+def proves_binding(record: TaggedJob, uid: str, *, owner: Owner, node: str) -> bool:
     """Whether a job, live or ended, shows that the pod got `node`, a Slurm node, from Slurm.
 
     Our own job shows it that was asked for while the pod had no Node, since only a binding can have
     given it one later, and so does a job that Slurm has started on that very node.
     """
-    tag = read_tag(record.admin_comment)
-    if tag is None or not stands_for(record.admin_comment, uid, owner=owner):
+    if record.tag is None or not record.stands_for(uid, owner=owner):
         return False
-    return not tag.node or node in record.nodes
+    return not record.tag.node or node in record.nodes

@@ -31,11 +31,11 @@ from scheduler.core.intervals import (
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
-from scheduler.core.naming import read_tag
 from scheduler.core.outgrown import outgrown
 from scheduler.core.reasons import Reason
 from scheduler.core.regain import regain, still_waits
 from scheduler.core.remaining import ends_at
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.waiting import allocated
 from slurmapi.model import BaseState, Job
 
@@ -108,11 +108,11 @@ def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, told: str) -> Evict:
 
 
 def _pending_again(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: Job, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: TaggedJob, now: float
 ) -> tuple[Action, ...]:
     if _requeued(record):
         return _evict_requeued(bound, record)
-    tag = read_tag(record.admin_comment)
+    tag = record.tag
     if tag is not None and tag.node and tag.node == bound[0].node:
         return still_waits(facts, bound, job, record, now)
     # A crash of slurmctld forgets that a job was started (measured): Slurm would start it anywhere.
@@ -121,7 +121,7 @@ def _pending_again(
 
 
 def _running(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job, job: Tracked, now: float
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, job: Tracked, now: float
 ) -> tuple[Action, ...]:
     if warned(record):
         return _make_room(facts, bound, record)
@@ -140,7 +140,7 @@ def _running(
     return (*notes, *_resized(facts, record), Again(SLOW_LOOK_SECONDS))
 
 
-def _resized(facts: UnitFacts, record: Job) -> tuple[Action, ...]:
+def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:
     if not isinstance(facts.request, JobRequest):
         return ()
     grown = outgrown(record, facts.request, pods=len(facts.pods))
@@ -163,9 +163,9 @@ def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tu
     )
 
 
-def _requeued(record: Job) -> bool:
+def _requeued(record: TaggedJob) -> bool:
     """Whether it was since its pods were bound, by what Slurm itself says of both."""
-    tag = read_tag(record.admin_comment)
+    tag = record.tag
     return record.restart_count > (0 if tag is None else tag.restarts)
 
 

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.core.naming import OwnerTag, read_tag
+from scheduler.core.naming import OwnerTag
+from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, Node
 
 MOST_TRIES: Final = 5
@@ -39,7 +40,7 @@ class Tenure:
     node: Node | None = None
     """The record of the pod's Slurm node, as read at `node_at`."""
     node_at: float = 0.0
-    source: Job | None = None
+    source: TaggedJob | None = None
     """The record that was learnt from last."""
 
     def minutes(self, epoch: float) -> int | None:
@@ -51,9 +52,9 @@ class Tenure:
         return self.until is not None and epoch >= self.until
 
 
-def learnt(tenure: Tenure, record: Job, *, now: float, epoch: float) -> Tenure:
+def learnt(tenure: Tenure, record: TaggedJob, *, now: float, epoch: float) -> Tenure:
     """What is known after a look at the pod's own job."""
-    tag = read_tag(record.admin_comment)
+    tag = record.tag
     if tag is None or record is tenure.source:
         return tenure
     pinned = record.state.base is BaseState.PENDING and bool(tag.node)

@@ -41,12 +41,12 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
-from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pending import pending_text
 from scheduler.core.reasons import Reason
 from scheduler.core.remaining import ends_at
+from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job
 
 _NO_NODE: Final = "no Node fits"
@@ -301,7 +301,7 @@ def allocated(
     return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
 
 
-def _outgrown(facts: UnitFacts, record: Job) -> str:
+def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
     request = facts.request
     return (
         outgrown(record, request, pods=len(facts.pods)) if isinstance(request, JobRequest) else ""
@@ -426,7 +426,6 @@ def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action
     return (*(Evict(pod, ending.reason, told) for pod in pods), Again(SOON_SECONDS))
 
 
-def _was_given_back(record: Job) -> bool:
+def _was_given_back(record: TaggedJob) -> bool:
     """Whether it was us who ended the job, and not because of the pod."""
-    tag = read_tag(record.admin_comment)
-    return tag is not None and tag.given_back
+    return record.tag is not None and record.tag.given_back

@@ -9,7 +9,7 @@ from typing import assert_never
 import structlog
 
 from scheduler.core.actions import Bind
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES, read_tag
+from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
 from scheduler.core.reasons import Reason
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tools import Result, Tools
@@ -120,11 +120,11 @@ class Binder:
         requeue be told from an earlier one. False if the job no longer belongs to the unit.
         """
         record = None if unit.job is None else unit.job.record
-        tag = None if record is None else read_tag(record.admin_comment)
+        tag = None if record is None else record.tag
         if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
             return True
         own = await self._tools.read_anew(unit, unit.job)
-        tag = None if own is None else read_tag(own.job.admin_comment)
+        tag = None if own is None else own.job.tag
         if own is None or tag is None:
             return False
         noted = tag.encode(restarts=action.restarts)

@@ -13,10 +13,10 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import read_tag
+from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import RECENT_SECONDS, TAG_SECONDS, OwnJob
-from slurmapi import Job, SlurmClient, SlurmError
+from slurmapi import SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class Farewell:
         self._clock = clock
         self._silent_until = float("-inf")
 
-    async def write(self, own: OwnJob, outcome: str) -> Job:
+    async def write(self, own: OwnJob, outcome: str) -> TaggedJob:
         """Write the outcome, and return the job as it is afterwards. Never raises SlurmError."""
         job = own.job
         noted = with_outcome(job, outcome)
@@ -69,9 +69,9 @@ class Farewell:
         return noted
 
 
-def with_outcome(job: Job, outcome: str) -> Job:
+def with_outcome(job: TaggedJob, outcome: str) -> TaggedJob:
     """The job with the outcome in both places; the same job if it has an outcome already."""
-    tag = read_tag(job.admin_comment)
+    tag = job.tag
     if not outcome or tag is None or tag.outcome:
         return job
     comment, noted = _appended(job.comment, outcome), tag.encode(outcome=outcome)

@@ -7,14 +7,16 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import TakeBack
-from scheduler.core.naming import JOB_ID, stands_for
+from scheduler.core.naming import JOB_ID
 from scheduler.core.reasons import Reason
 from scheduler.core.refused import Pauses
+from scheduler.core.tagged import TaggedJob
 from scheduler.execute.canceller import Canceller
 from scheduler.execute.tools import Tools
+from scheduler.slurm.look import read_job
 from scheduler.slurm.ownership import soon
 from scheduler.state.units import Unit
-from slurmapi import Job, SlurmNoSuchJob
+from slurmapi import SlurmNoSuchJob
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +42,7 @@ class Untagged:
     async def take_back(self, unit: Unit, action: TakeBack) -> None:
         """Cancel the job, then forget it. Raises SlurmError and KubeError."""
         found = await self._read(action)
-        if found is not None and stands_for(found.admin_comment, unit.key, owner=self._owner):
+        if found is not None and found.stands_for(unit.key, owner=self._owner):
             if (
                 unit.job is not None
             ):  # somebody has put the tag back: the next pass has it looked at
@@ -57,10 +59,10 @@ class Untagged:
         unit.refusals.submit = former.again(None, _PAUSES, now=self._clock())
         await self._tell(unit, action.job_id, _PAUSES.after(unit.refusals.submit.count))
 
-    async def _read(self, action: TakeBack) -> Job | None:
+    async def _read(self, action: TakeBack) -> TaggedJob | None:
         """The same job as it is now; None if it is gone, or if another job has got its id."""
         try:
-            job = await self._slurm.job(action.job_id)
+            job = await read_job(self._slurm, action.job_id)
         except SlurmNoSuchJob:
             return None
         same = (job.name, job.submit_time) == (action.name, action.submit_time)

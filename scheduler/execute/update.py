@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from annotations import JobRequest
 from scheduler.core.actions import Cancel, DropJob, Update
 from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
-from scheduler.core.naming import OwnerTag, read_tag
+from scheduler.core.naming import OwnerTag
 from scheduler.core.reasons import Reason
 from scheduler.core.refused import NEVER, Pauses
 from scheduler.execute.cancel import Release
@@ -86,7 +86,7 @@ class Updater:
         if job is None or job.job_id != action.job_id or job.record is None:
             return 0.0
         own = await own_placeholder(self._slurm, unit, job, owner=self._owner, clock=self._clock)
-        tag = None if own is None else read_tag(own.job.admin_comment)
+        tag = None if own is None else own.job.tag
         if tag is None:
             return 0.0  # the next pass decides from what this look has shown
         try:

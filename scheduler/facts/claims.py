@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.naming import JOB_ID, Owner, stands_for
+from scheduler.core.naming import JOB_ID, Owner
 from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit, Units
 
@@ -43,7 +43,7 @@ def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
     if job.record is None:
         refuted = job.refuted
     else:
-        refuted = not stands_for(job.record.admin_comment, unit.key, owner=owner)
+        refuted = not job.record.stands_for(unit.key, owner=owner)
         if not refuted:
             job.believe()
     if refuted:

@@ -19,9 +19,10 @@ from annotations import (
 from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.gres import types_of
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner, read_tag, stands_for
+from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner
 from scheduler.core.node_suitability import Place, Wishes
 from scheduler.core.proof import proves_binding
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure, learnt
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.bulk import excess
@@ -42,7 +43,6 @@ from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
 from scheduler.state.lingering import is_dead, remains_by
 from scheduler.state.said import Said
 from scheduler.state.units import Placeholder, Unit, Units
-from slurmapi.model import Job
 
 _NO_WISHES = Wishes()
 _NEW = frozenset({PodStage.GATED, PodStage.WAITING})
@@ -266,8 +266,7 @@ class Look:
         record = None if unit.job is None else unit.job.record
         if record is None or not self._owned(unit, record):
             return {}
-        tag = read_tag(record.admin_comment)
-        return {} if tag is None else tag.asked
+        return {} if record.tag is None else record.tag.asked
 
     def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
         meta, ends_at = pod.metadata, unit.said.ends_at
@@ -326,11 +325,11 @@ class Look:
         if known is None or record is None:
             return known
         own = types_of(record.gres.replace("gres/", ""), name="gpu")
-        # Whose job it is costs a decoding of its tag, and nearly always there is nothing to add.
+        # Nearly always there is nothing to add.
         return known if own <= known or not self._owned(unit, record) else known | own
 
-    def _owned(self, unit: Unit, record: Job) -> bool:
-        return stands_for(record.admin_comment, unit.key, owner=self._owner)
+    def _owned(self, unit: Unit, record: TaggedJob) -> bool:
+        return record.stands_for(unit.key, owner=self._owner)
 
 
 def _held(unit: Unit) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import Owner, read_tag, stands_for
+from scheduler.core.naming import Owner
 from scheduler.hooks.fresh import FreshStates
 from scheduler.nodes.presence import Presence
-from scheduler.slurm.look import look
+from scheduler.slurm.look import look, read_job
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState, SlurmClient, SlurmError, SlurmNoSuchJob
 
@@ -183,7 +183,7 @@ class Guard:
         if job.record is None or not job.believed(self._units.believed_since(self._clock())):
             await look(self._client, unit, job, clock=self._clock)
         record = job.record
-        if record is None or not stands_for(record.admin_comment, unit.key, owner=self._owner):
+        if record is None or not record.stands_for(unit.key, owner=self._owner):
             return False
         node = self._presence.node_of(unit.key)
         return node is None or node in map(self._kube_node, record.nodes)
@@ -193,10 +193,10 @@ class Guard:
         proof.
         """
         try:
-            job = await self._client.job(job_id)
+            job = await read_job(self._client, job_id)
         except SlurmNoSuchJob:
             return frozenset()
-        tag = read_tag(job.admin_comment)
+        tag = job.tag
         ours = tag is not None and tag.owner == self._owner
         return frozenset(tag.uids if tag is not None and ours else ())
 

@@ -13,7 +13,7 @@ from enum import Enum, auto, unique
 from typing import Final
 
 from scheduler.core.in_the_way import InWay, patience
-from scheduler.core.naming import Owner, stands_for
+from scheduler.core.naming import Owner
 from scheduler.nodes.presence import Presence
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
@@ -124,7 +124,7 @@ class Coverage:
         record = job.record
         if record is None or node not in map(self._kube_node, record.nodes):
             return False
-        return stands_for(record.admin_comment, unit.key, owner=self._owner)
+        return record.stands_for(unit.key, owner=self._owner)
 
     def _has_job(self, uid: str) -> bool:
         unit = self._units.get(uid)

@@ -24,17 +24,17 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.naming import Owner, OwnerTag, read_tag, stands_for
+from scheduler.core.naming import Owner, OwnerTag
+from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
-from scheduler.slurm.look import look
+from scheduler.slurm.look import look, read_job
 from scheduler.state.seen import Seen
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
-    Job,
     JobState,
     SlurmClient,
     SlurmError,
@@ -240,22 +240,22 @@ class Census:
             for unit in self._units.by_job(job_id)
         )
 
-    async def _job(self, job_id: int) -> Job | None:
+    async def _job(self, job_id: int) -> TaggedJob | None:
         """The job; None if Slurm says that it is gone or cannot be read. One such job, for instance
         an array whose first task has gone, must not keep the others from being found. Raises
         SlurmError if Slurm did not answer: if the census skipped that job, its pod might get a
         second one.
         """
         try:
-            return await self._client.job(job_id)
+            return await read_job(self._client, job_id)
         except (SlurmRefused, SlurmGarbled) as error:
             if not is_word_of_slurm(error):
                 raise
         self._unreadable.add(job_id)
         return None
 
-    async def _found(self, job: Job, asked_at: float) -> None:
-        tag = read_tag(job.admin_comment)
+    async def _found(self, job: TaggedJob, asked_at: float) -> None:
+        tag = job.tag
         if tag is None or tag.owner != self._owner or not self._in_scope(tag.namespace):
             self._foreign.add(job.job_id)
             return
@@ -279,7 +279,7 @@ class Census:
         else:
             await self._duplicate(unit, unit.job, job, asked_at)
 
-    def _orphan(self, job: Job, tag: OwnerTag, asked_at: float) -> None:
+    def _orphan(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
         """Make a unit for a job that has none: its pod went while nobody watched, or is about to be
         looked at.
         """
@@ -291,7 +291,7 @@ class Census:
             self._metrics.leftovers.labels("orphan").inc()
         self._adopt(unit, job, asked_at)
 
-    def _adopt(self, unit: Unit, job: Job, asked_at: float) -> None:
+    def _adopt(self, unit: Unit, job: TaggedJob, asked_at: float) -> None:
         placeholder = Placeholder(job.job_id)
         placeholder.saw(job, asked=asked_at, at=asked_at, told_at=self._clock())
         self._units.set_job(unit, placeholder)
@@ -306,9 +306,9 @@ class Census:
         )
         self._on_change(unit.key)
 
-    def _adopt_ended(self, job: Job) -> None:
+    def _adopt_ended(self, job: TaggedJob) -> None:
         """Adopt the last job of a running pod that names none, so that its end counts."""
-        tag = read_tag(job.admin_comment)
+        tag = job.tag
         unit = None if tag is None else self._units.get(tag.uids[0])
         if (
             unit is not None
@@ -317,7 +317,9 @@ class Census:
         ):
             self._adopt(unit, job, self._clock())
 
-    async def _duplicate(self, unit: Unit, held: Placeholder, found: Job, asked_at: float) -> None:
+    async def _duplicate(
+        self, unit: Unit, held: Placeholder, found: TaggedJob, asked_at: float
+    ) -> None:
         """Keep one of two jobs of a unit: the one that runs, otherwise the one that can start,
         otherwise the older one. Cancel the other.
 
@@ -357,14 +359,13 @@ class Census:
             failed=bool(failures),
         )
 
-    def _is_elsewhere(self, unit: Unit, found: Job) -> bool:
+    def _is_elsewhere(self, unit: Unit, found: TaggedJob) -> bool:
         """Whether the pod has a node that the found job neither holds nor asks for. Such a job came
         late, from a process that submitted it before the pod was bound, and what became of the
         other job counts.
         """
         node = self._slurm_node(unit)
-        tag = read_tag(found.admin_comment)
-        asked = "" if tag is None else tag.node
+        asked = "" if found.tag is None else found.tag.node
         return bool(node) and node not in (asked, *found.nodes)
 
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
@@ -393,11 +394,11 @@ class Census:
             return False
         return True
 
-    def _stands_for(self, unit: Unit, job: Job) -> bool:
-        return stands_for(job.admin_comment, unit.key, owner=self._owner)
+    def _stands_for(self, unit: Unit, job: TaggedJob) -> bool:
+        return job.stands_for(unit.key, owner=self._owner)
 
 
-def _goes_before(found: Job, held: Job) -> bool:
+def _goes_before(found: TaggedJob, held: TaggedJob) -> bool:
     """Whether the found job is the one to keep: it is the only one that runs, or the only one that
     can start. A held job keeps its twin from starting (singleton) as long as it is held.
     """
@@ -406,7 +407,7 @@ def _goes_before(found: Job, held: Job) -> bool:
     return held.held and not found.held
 
 
-def _let_go(unit: Unit, job: Job, tag: OwnerTag) -> bool:
+def _let_go(unit: Unit, job: TaggedJob, tag: OwnerTag) -> bool:
     """Whether the unit has let go of the job, in this process or a former one. A job that the pod
     names is still its own: its mark came late, after another process had found the job.
     """

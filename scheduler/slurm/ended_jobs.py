@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from scheduler.core.naming import Owner, read_tag
+from scheduler.core.naming import Owner
+from scheduler.core.tagged import TaggedJob
 from slurmapi import Job
 
 _AT_ONCE: Final = 4
@@ -45,11 +46,11 @@ class EndedJobs:
 
     def __init__(
         self,
-        read: Callable[[int], Awaitable[Job | None]],
+        read: Callable[[int], Awaitable[TaggedJob | None]],
         *,
         owner: Owner,
         unexplained: Callable[[], Unexplained],
-        adopt: Callable[[Job], None],
+        adopt: Callable[[TaggedJob], None],
     ) -> None:
         self._read = read
         self._owner = owner
@@ -83,8 +84,8 @@ class EndedJobs:
                 return
             await asyncio.sleep(_WEIGH_AGAIN_SECONDS)
 
-    def _found(self, job: Job, pods: Mapping[str, datetime | None]) -> None:
-        tag = read_tag(job.admin_comment)
+    def _found(self, job: TaggedJob, pods: Mapping[str, datetime | None]) -> None:
+        tag = job.tag
         if tag is None or tag.owner != self._owner or tag.given_back or not job.state.ended:
             return
         if tag.uids[0] in pods:

@@ -7,7 +7,7 @@ scancel by somebody else, which ends the pod.
 
 from __future__ import annotations
 
-from scheduler.core.naming import Owner, read_tag
+from scheduler.core.naming import Owner
 from scheduler.slurm.ownership import OwnJob, own_job
 from slurmapi import SlurmClient, SlurmDenied, SlurmRefused
 
@@ -21,7 +21,7 @@ async def mark_given_back(
     Raises SlurmError if Slurm cannot be asked.
     """
     own = await own_job(slurm, job_id, uid=uid, owner=owner)
-    tag = None if own is None else read_tag(own.job.admin_comment)
+    tag = None if own is None else own.job.tag
     if own is None or tag is None or own.job.state.ended:
         return None
     if tag.given_back:

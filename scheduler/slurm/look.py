@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scheduler.core.tagged import TaggedJob
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import SlurmClient, SlurmGarbled, SlurmNoSuchJob, SlurmRefused, is_word_of_slurm
+
+
+async def read_job(client: SlurmClient, job_id: int) -> TaggedJob:
+    """The job's record with its owner tag, decoded here and nowhere else; raises as
+    `SlurmClient.job` does.
+    """
+    return TaggedJob.of(await client.job(job_id))
 
 
 async def look(
@@ -19,7 +27,7 @@ async def look(
     """
     job.looked_at = asked = clock()
     try:
-        record = await client.job(job.job_id)
+        record = await read_job(client, job.job_id)
     except SlurmNoSuchJob:
         job.refuted = job.claimed
         if unit.job is job:

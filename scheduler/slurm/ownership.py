@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.naming import Owner, stands_for
-from scheduler.slurm.look import look
+from scheduler.core.naming import Owner
+from scheduler.core.tagged import TaggedJob
+from scheduler.slurm.look import look, read_job
 from scheduler.state.units import Placeholder, Unit
-from slurmapi import Job, SlurmClient, SlurmNoSuchJob
+from slurmapi import SlurmClient, SlurmNoSuchJob
 
 TAG_SECONDS: Final = 2.0
 """How long after the answer that showed the tag a write may still be sent."""
@@ -32,7 +33,7 @@ class OwnJob:
     before `send_by`, in the event loop's time.
     """
 
-    job: Job
+    job: TaggedJob
     send_by: float
 
 
@@ -41,10 +42,10 @@ async def own_job(slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner) ->
     SlurmError if Slurm does not tell.
     """
     try:
-        job = await slurm.job(job_id)
+        job = await read_job(slurm, job_id)
     except SlurmNoSuchJob:
         return None
-    return OwnJob(job, soon()) if stands_for(job.admin_comment, uid, owner=owner) else None
+    return OwnJob(job, soon()) if job.stands_for(uid, owner=owner) else None
 
 
 async def own_placeholder(
@@ -73,6 +74,6 @@ def soon() -> float:
 
 def _owned(unit: Unit, job: Placeholder, owner: Owner) -> OwnJob | None:
     record = None if job.missing else job.record
-    if record is None or not stands_for(record.admin_comment, unit.key, owner=owner):
+    if record is None or not record.stands_for(unit.key, owner=owner):
         return None
     return OwnJob(record, job.record_at + TAG_SECONDS)

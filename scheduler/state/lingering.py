@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import NodeFacts
+from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
-from slurmapi import BaseState, Job
+from slurmapi import BaseState
 
 KUBELET_SECONDS: Final = 30.0
 """Beside the grace: for the kubelet to hear of it, and to kill what does not stop."""
@@ -49,12 +49,12 @@ def remains_of(pod: Pod) -> Remains | None:
     return Remains(pod.spec.node_name, pod.spec.termination_grace_period_seconds)
 
 
-def remains_by(record: Job, *, kube_node: Callable[[str], str]) -> Remains | None:
+def remains_by(record: TaggedJob, *, kube_node: Callable[[str], str]) -> Remains | None:
     """The same of a pod that went unseen, by the record of our job for it: None where that holds no
     node on which the pod could have been, or where a former process was about to cancel it, having
     waited. `kube_node` tells the Kubernetes Node behind one.
     """
-    tag = read_tag(record.admin_comment)
+    tag = record.tag
     held = record.state.base in _HOLDING and not record.state.configuring
     if tag is None or tag.outcome or not held or not record.nodes:
         return None

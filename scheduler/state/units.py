@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.intervals import FRESH_SECONDS
+from scheduler.core.tagged import TaggedJob
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction
 from scheduler.state.refusals import Refusals
 from scheduler.state.said import Said
 from scheduler.state.seen import Seen
-from slurmapi.model import BaseState, Job, JobState
+from slurmapi.model import BaseState, JobState
 
 # Slurm's times are whole seconds: of two that are cut off the difference is off by less than one.
 _SECOND: Final = 1.0
@@ -29,7 +30,7 @@ class Placeholder:
 
     job_id: int
     state: JobState | None = None
-    record: Job | None = None
+    record: TaggedJob | None = None
     record_at: float = 0.0
     proven: bool = False
     """Whether the record was read since Slurm last failed to answer: a slurmctld that comes back
@@ -68,7 +69,7 @@ class Placeholder:
     """From when on it is known to run: what was asked of other jobs before that may be over since.
     Where one answer told of both, that is when its question was sent."""
 
-    def saw(self, record: Job, *, asked: float, at: float, told_at: float) -> None:
+    def saw(self, record: TaggedJob, *, asked: float, at: float, told_at: float) -> None:
         """Take what a full look has shown: it was asked for at `asked`, the answer came at
         `told_at`, and what it says is taken to be as old as `at`.
         """
@@ -102,7 +103,7 @@ class Placeholder:
         """What the pod claims is not asked about: it is as good as no claim."""
         self.refuted = True
 
-    def wrote(self, record: Job) -> None:
+    def wrote(self, record: TaggedJob) -> None:
         """This is its record, with what was written on it since the look."""
         self.record = record
 
@@ -110,7 +111,7 @@ class Placeholder:
         """Slurm has taken our cancel."""
         self.cancelled_at = now
 
-    def _is_the_one_made(self, record: Job, asked: float) -> bool:
+    def _is_the_one_made(self, record: TaggedJob, asked: float) -> bool:
         """Whether it is the job of our own submit, whatever tag it bears: an id is given out again
         only to jobs that come later. How long ago it was submitted Slurm tells by its own clock, to
         the second, and how long ago that answer came we know by ours: no clock is compared with
@@ -121,7 +122,7 @@ class Placeholder:
             return False
         return now - submitted >= asked - self.submitted_at - _SECOND
 
-    def _started_anew(self, record: Job) -> bool:
+    def _started_anew(self, record: TaggedJob) -> bool:
         """Whether it was requeued between two looks of which each saw it run."""
         former = self.record
         if former is None or former.state.base is not BaseState.RUNNING:

@@ -43,8 +43,9 @@ from scheduler.core.facts import (
 from scheduler.core.intervals import FRESH_SECONDS
 from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import Place
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
-from slurmapi.model import BaseState, Job
+from slurmapi.model import BaseState
 from tests.unit.core.things import (
     JOB,
     NOW,
@@ -69,7 +70,7 @@ def chosen(kind: type[A], unit: UnitFacts) -> list[A]:
     return [action for action in decide(unit, NOW) if isinstance(action, kind)]
 
 
-def proven(unit: UnitFacts) -> Job | None:
+def proven(unit: UnitFacts) -> TaggedJob | None:
     """The record of a job that is ours beyond doubt."""
     if not isinstance(unit.job, Tracked) or unit.job.record is None:
         return None

@@ -15,7 +15,8 @@ from scheduler.core.edits import IN_PLACE, Edit, asked_after, differences, diges
 from scheduler.core.facts import PodStage
 from scheduler.core.intervals import SLOW_LOOK_SECONDS
 from scheduler.core.naming import read_tag
-from slurmapi.model import BaseState, Job
+from scheduler.core.tagged import TaggedJob
+from slurmapi.model import BaseState
 from tests.unit.core.things import JOB, NOW, REQUEST, facts, pod, record, tag, tracked
 
 WAITING = pod(PodStage.WAITING)
@@ -25,7 +26,7 @@ BEFORE = replace(REQUEST, partition="main", comment="before", time_limit_minutes
 _TWO = ("constraints", "excluded_nodes")
 
 
-def pending(asked: JobRequest | None = BEFORE, **more: Any) -> Job:
+def pending(asked: JobRequest | None = BEFORE, **more: Any) -> TaggedJob:
     given: dict[str, Any] = {"nodes": (), "admin_comment": tag(asked=asked)}
     return record(BaseState.PENDING, **(given | more))
 

@@ -11,14 +11,15 @@ from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.core.outgrown import outgrown
 from scheduler.core.reasons import Reason
-from slurmapi.model import BaseState, Job
+from scheduler.core.tagged import TaggedJob
+from slurmapi.model import BaseState
 from tests.unit.core.things import JOB, NOW, REQUEST, facts, places, pod, record, tag, tracked
 
 HELD = "cpu=4,mem=1G,node=1,billing=4"
 GROWN = replace(REQUEST, cpus=64)
 
 
-def running(tres: str = HELD) -> Job:
+def running(tres: str = HELD) -> TaggedJob:
     found = record(BaseState.RUNNING, admin_comment=tag(asked=REQUEST), nodes=("n1",))
     return replace(found, tres_allocated=tres)
 

@@ -6,7 +6,8 @@ import pytest
 
 from scheduler.core.naming import Owner
 from scheduler.core.proof import proves_binding
-from slurmapi import BaseState, Job
+from scheduler.core.tagged import TaggedJob
+from slurmapi import BaseState
 from tests.unit.core.things import KEY, OURS, record, tag
 
 
@@ -35,5 +36,5 @@ from tests.unit.core.things import KEY, OURS, record, tag
         "of somebody else",
     ],
 )
-def test_record_proves_a_binding(job: Job, proves: bool) -> None:
+def test_record_proves_a_binding(job: TaggedJob, proves: bool) -> None:
     assert proves_binding(job, KEY, owner=OURS, node="n1") is proves

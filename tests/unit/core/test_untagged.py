@@ -10,8 +10,9 @@ import pytest
 from scheduler.core.actions import TakeBack, Warn
 from scheduler.core.facts import NoJob, PodStage, UnitFacts
 from scheduler.core.reasons import Reason
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.untagged import give_up, untagged
-from slurmapi.model import BaseState, Job
+from slurmapi.model import BaseState
 from tests.unit.core.things import JOB, NOW, facts, pod, record, tag, tracked
 
 MADE_AT: Final = 1_800_000_000
@@ -21,7 +22,7 @@ STRIPPED: Final = record(
 )
 
 
-def made(looked: Job | None = STRIPPED, *, stage: PodStage = PodStage.WAITING, **more: Any):
+def made(looked: TaggedJob | None = STRIPPED, *, stage: PodStage = PodStage.WAITING, **more: Any):
     fields: dict[str, Any] = {"made_as": NAME, "submit_time": MADE_AT}
     return facts(pod(stage), job=tracked(looked, **(fields | more)))
 

@@ -23,8 +23,9 @@ from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
+from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
-from slurmapi.model import BaseState, Job, JobState, Node
+from slurmapi.model import BaseState, JobState, Node
 
 NOW: Final = 1000.0
 JOB: Final = 4711
@@ -68,7 +69,7 @@ def state(base: BaseState, *flags: str) -> JobState:
 
 def record(
     base: BaseState = BaseState.RUNNING, *flags: str, nodes: tuple[str, ...] = ("n1",), **more: Any
-) -> Job:
+) -> TaggedJob:
     """A full look at a job of ours."""
     fields: dict[str, Any] = {
         "job_id": JOB,
@@ -76,10 +77,10 @@ def record(
         "admin_comment": tag(),
         "nodes": nodes,
     }
-    return Job(state=state(base, *flags), **(fields | more))
+    return TaggedJob(state=state(base, *flags), **(fields | more))
 
 
-def tracked(looked: Job | None = None, *, at: float = NOW, **more: Any) -> Tracked:
+def tracked(looked: TaggedJob | None = None, *, at: float = NOW, **more: Any) -> Tracked:
     """A job whose pulse and last look agree, unless told otherwise."""
     fields: dict[str, Any] = {
         "state": None if looked is None else looked.state,
@@ -89,7 +90,7 @@ def tracked(looked: Job | None = None, *, at: float = NOW, **more: Any) -> Track
     return Tracked(job_id=JOB, **(fields | more))
 
 
-def warned() -> Job:
+def warned() -> TaggedJob:
     """A running job that Slurm has given 20 s to leave, from second 5000 of the epoch on."""
     return record(preempt_time=5000, end_time=5020)
 
@@ -135,7 +136,7 @@ _states = st.builds(
 )
 _node_lists = st.sampled_from([(), ("n1",), ("n2",), ("n1", "n2"), ("n1", "n2", "n3")])
 _records = st.builds(
-    Job,
+    TaggedJob,
     job_id=st.just(JOB),
     name=st.just("ns.train.uid-0"),
     state=_states,

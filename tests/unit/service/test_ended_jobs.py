@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.naming import Owner
+from scheduler.core.tagged import TaggedJob
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
-from slurmapi import BaseState, Job
+from slurmapi import BaseState
 from tests.unit.core.things import KEY, OURS, record
 from tests.unit.core.things import tag as tag_of
 
@@ -22,12 +23,12 @@ NOBODY = Unexplained({})
 class Looks:
     """Slurm's ended jobs, and which of them were looked at and adopted."""
 
-    def __init__(self, *jobs: Job) -> None:
+    def __init__(self, *jobs: TaggedJob) -> None:
         self.jobs = {job.job_id: job for job in jobs}
         self.looked: list[int] = []
         self.adopted: list[int] = []
 
-    async def read(self, job_id: int) -> Job | None:
+    async def read(self, job_id: int) -> TaggedJob | None:
         await asyncio.sleep(0.001)
         self.looked.append(job_id)
         return self.jobs.get(job_id)
@@ -41,7 +42,7 @@ class Looks:
         )
 
 
-def ended(job_id: int, *, tag: str, submit_time: int | None = None) -> Job:
+def ended(job_id: int, *, tag: str, submit_time: int | None = None) -> TaggedJob:
     return record(BaseState.TIMEOUT, job_id=job_id, admin_comment=tag, submit_time=submit_time)
 
 

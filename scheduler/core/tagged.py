@@ -1,0 +1,33 @@
+"""A job's record as the scheduler reads it: with its owner tag, decoded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Final, Self
+
+from scheduler.core.naming import Owner, OwnerTag, read_tag
+from slurmapi.model import Job
+
+_COPIED: Final = tuple(it.name for it in fields(Job))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedJob(Job):
+    """A record and the tag in its `admin_comment`. The tag follows from the comment, also where
+    `dataclasses.replace` changes it, so the two never disagree.
+    """
+
+    tag: OwnerTag | None = field(init=False, compare=False, repr=False)
+    """None where the comment is not a tag of this version."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tag", read_tag(self.admin_comment))
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """The record that has just arrived, with its tag."""
+        return cls(**{name: getattr(job, name) for name in _COPIED})
+
+    def stands_for(self, uid: str, *, owner: Owner) -> bool:
+        """Whether the job is the owner's, for the unit that has this pod (I8)."""
+        return self.tag is not None and self.tag.owner == owner and uid in self.tag.uids

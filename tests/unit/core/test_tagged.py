@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Final
+
+from scheduler.core.tagged import TaggedJob
+from slurmapi.model import BaseState, Job, JobState
+from tests.unit.core.things import KEY, OURS, record, tag
+
+_SCHEDULER: Final = Path(__file__).parents[3] / "scheduler"
+_PLAIN: Final = Job(
+    job_id=7,
+    name="ns.train.uid-0",
+    state=JobState(BaseState.RUNNING),
+    nodes=("n1",),
+    admin_comment=tag(),
+    told_at=5000,
+)
+
+
+def test_record_that_arrives_keeps_every_field():
+    read = TaggedJob.of(_PLAIN)
+    assert all(getattr(read, it.name) == getattr(_PLAIN, it.name) for it in fields(Job))
+
+
+def test_tag_follows_from_the_comment_when_that_is_changed():
+    read = TaggedJob.of(_PLAIN)
+    assert read.tag is not None
+    assert read.tag.outcome == ""
+    ended = replace(read, admin_comment=read.tag.encode(outcome="pod Succeeded"))
+    assert ended.tag is not None
+    assert ended.tag.outcome == "pod Succeeded"
+    assert replace(read, admin_comment="a plugin's").tag is None
+
+
+def test_job_stands_for_its_owners_pod_only():
+    assert record().stands_for(KEY, owner=OURS)
+    assert not record().stands_for("another", owner=OURS)
+    other = type(OURS)("cluster-2", OURS.scheduler)
+    assert not record().stands_for(KEY, owner=other)
+    assert not record(admin_comment="").stands_for(KEY, owner=OURS)
+
+
+def test_tag_is_decoded_in_one_place():
+    places = {
+        path.relative_to(_SCHEDULER).as_posix()
+        for path in _SCHEDULER.rglob("*.py")
+        if "read_tag(" in path.read_text()
+    }
+    assert places == {"core/naming.py", "core/tagged.py"}
