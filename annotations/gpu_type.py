@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from annotations.model import PodSpec, Requirement, Rules
+from annotations.model import AffinityExpression, PodView, Rules
 from annotations.problems import Problem
 
 _SELECTOR = "spec.nodeSelector"
@@ -31,12 +31,12 @@ class UnknownTypeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _TypeReader:
     """Reads selector and affinity by the site's rules."""
 
     rules: Rules
 
-    def types(self, pod: PodSpec) -> Types:
+    def types(self, pod: PodView) -> Types:
         selected = (
             self._named(f"{_SELECTOR}[{key}]", [pod.node_selector[key]])
             for key in self.rules.gpu_type_keys
@@ -44,13 +44,13 @@ class _Reader:
         )
         return _all_of([*selected, self._of_terms(pod.node_affinity or ())])
 
-    def _of_terms(self, terms: Iterable[tuple[Requirement, ...]]) -> Types:
+    def _of_terms(self, terms: Iterable[tuple[AffinityExpression, ...]]) -> Types:
         """The types that the terms allow. One matching term is enough, so a term without types
         allows all types.
         """
         return _any_of([_all_of(self._of_term(term)) for term in terms])
 
-    def _of_term(self, term: Iterable[Requirement]) -> Iterator[Types]:
+    def _of_term(self, term: Iterable[AffinityExpression]) -> Iterator[Types]:
         for it in term:
             if it.operator == "In" and it.key in self.rules.gpu_type_keys:
                 yield self._named(f"{_AFFINITY}[{it.key}]", it.values)
@@ -84,11 +84,11 @@ class _Reader:
         return sorted({*self.rules.gpu_types, *(self.rules.known_gpu_types or ())})
 
 
-def gpu_type(pod: PodSpec, rules: Rules) -> str | None:
+def gpu_type(pod: PodView, rules: Rules) -> str | None:
     """The one gres type that will do; None if any type will, or if several will, because Slurm
     cannot be asked for "this type or that". Raises UnknownTypeError.
     """
-    types = _Reader(rules).types(pod)
+    types = _TypeReader(rules).types(pod)
     if types is None or len(types) > 1 or not (types or rules.gpu_types):
         return None
     if not types:

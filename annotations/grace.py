@@ -3,7 +3,7 @@
 With `guarded` the handover guard, not KillWait, keeps the node for the pod, so any grace will do.
 """
 
-from annotations.model import PodSpec, Rules
+from annotations.model import PodView, Rules
 from annotations.problems import Problem
 
 _FIELD = "spec.terminationGracePeriodSeconds"
@@ -14,7 +14,7 @@ def longest_grace(rules: Rules) -> int:
     return rules.kill_wait_seconds - rules.termination_offset_seconds - 1
 
 
-def grace_problems(pod: PodSpec, rules: Rules) -> list[Problem]:
+def grace_problems(pod: PodView, rules: Rules) -> list[Problem]:
     """At most one problem, with the largest allowed value named.
 
     The words of the rule itself are SUNK's, so that what people search for is found.

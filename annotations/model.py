@@ -79,7 +79,7 @@ class ContainerResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class AffinityExpression:
     """One expression of a node affinity term, such as `key In values`."""
 
     key: str
@@ -88,7 +88,7 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodSpec:
+class PodView:
     """The parts of a pod that shape its Slurm job.
 
     `requests` and `limits` are those of the pod as a whole (pod-level resources). `node_affinity`
@@ -102,7 +102,7 @@ class PodSpec:
     requests: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    node_affinity: tuple[tuple[Requirement, ...], ...] | None = None
+    node_affinity: tuple[tuple[AffinityExpression, ...], ...] | None = None
     termination_grace_period_seconds: int
     active_deadline_seconds: int | None = None
 

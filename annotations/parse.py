@@ -7,7 +7,7 @@ from typing import Any
 from annotations.combine import combined, contradictions
 from annotations.grace import grace_problems
 from annotations.keys import BY_KEY, remedy
-from annotations.model import JobRequest, PodSpec, Rules
+from annotations.model import JobRequest, PodView, Rules
 from annotations.problems import NotAcceptableError, Problem
 from annotations.resources import Resources, read_resources
 
@@ -25,7 +25,7 @@ class _Asked:
     problems: list[Problem] = field(default_factory=list)
 
 
-def parse(pod: PodSpec, rules: Rules) -> JobRequest | tuple[Problem, ...]:
+def parse(pod: PodView, rules: Rules) -> JobRequest | tuple[Problem, ...]:
     """The job request, or all problems at once: annotations by key, then resources, then grace."""
     asked = _read_annotations(pod, rules)
     read = read_resources(pod, rules)
@@ -43,7 +43,7 @@ def parse(pod: PodSpec, rules: Rules) -> JobRequest | tuple[Problem, ...]:
     return combined(asked.fields, resources, keys=asked.keys, active_deadline_seconds=deadline)
 
 
-def _read_annotations(pod: PodSpec, rules: Rules) -> _Asked:
+def _read_annotations(pod: PodView, rules: Rules) -> _Asked:
     asked = _Asked()
     first: dict[str, str] = {}
     for key, name in _ours(pod, rules):
@@ -55,7 +55,7 @@ def _read_annotations(pod: PodSpec, rules: Rules) -> _Asked:
     return asked
 
 
-def _read(asked: _Asked, pod: PodSpec, *, key: str, name: str) -> None:
+def _read(asked: _Asked, pod: PodView, *, key: str, name: str) -> None:
     definition = BY_KEY.get(name)
     if definition is None:
         # To find what somebody meant takes a millisecond, and a pod may have thousands of keys.
@@ -72,11 +72,11 @@ def _read(asked: _Asked, pod: PodSpec, *, key: str, name: str) -> None:
         _refuse(asked, pod, key, str(refusal))
 
 
-def _refuse(asked: _Asked, pod: PodSpec, key: str, expected: str) -> None:
+def _refuse(asked: _Asked, pod: PodView, key: str, expected: str) -> None:
     asked.problems.append(Problem(key, pod.annotations[key], expected))
 
 
-def _ours(pod: PodSpec, rules: Rules) -> Iterator[tuple[str, str]]:
+def _ours(pod: PodView, rules: Rules) -> Iterator[tuple[str, str]]:
     """Keys under our prefixes with the name behind the prefix, in a stable order."""
     for prefix in dict.fromkeys(rules.prefixes):
         for key in sorted(pod.annotations):

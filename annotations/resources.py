@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from annotations.gpu_type import UnknownTypeError, gpu_type
-from annotations.model import ContainerResources, PodSpec, Rules
+from annotations.model import ContainerResources, PodView, Rules
 from annotations.problems import NOT_SET, Problem
 from annotations.quantity import NANOS, divide_up, parse_quantity
 
@@ -64,10 +64,10 @@ class _Amounts:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _QuantityReader:
     """Reads quantities of one pod and keeps what is wrong with them."""
 
-    pod: PodSpec
+    pod: PodView
     problems: list[Problem] = field(default_factory=list)
 
     def amounts(self, resource: str, *, whole: bool = False) -> _Amounts:
@@ -129,9 +129,9 @@ class _Reader:
         return divide_up(amounts.total, unit)
 
 
-def read_resources(pod: PodSpec, rules: Rules) -> Resources | list[Problem]:
+def read_resources(pod: PodView, rules: Rules) -> Resources | list[Problem]:
     """The resources of the pod's job, or all that is wrong with the pod's requests."""
-    reader = _Reader(pod)
+    reader = _QuantityReader(pod)
     cpus = reader.required("cpu", unit=NANOS)
     if cpus > _MOST_CPUS:
         reader.problems.append(
@@ -144,7 +144,7 @@ def read_resources(pod: PodSpec, rules: Rules) -> Resources | list[Problem]:
     return Resources(cpus=cpus, memory_mib=memory_mib, devices=devices)
 
 
-def _devices(reader: _Reader, rules: Rules) -> dict[str, int]:
+def _devices(reader: _QuantityReader, rules: Rules) -> dict[str, int]:
     """Devices by gres, GPUs of the type the pod wants; what shares a gres is added up."""
     counts: dict[str, int] = {}
     for resource, gres in rules.device_resources.items():
@@ -155,7 +155,7 @@ def _devices(reader: _Reader, rules: Rules) -> dict[str, int]:
     return counts
 
 
-def _typed(reader: _Reader, rules: Rules) -> str:
+def _typed(reader: _QuantityReader, rules: Rules) -> str:
     try:
         kind = gpu_type(reader.pod, rules)
     except UnknownTypeError as unknown:
@@ -165,7 +165,7 @@ def _typed(reader: _Reader, rules: Rules) -> str:
     return f"{_GPU}:{kind}" if kind else _GPU
 
 
-def _missing(pod: PodSpec, resource: str) -> Problem:
+def _missing(pod: PodView, resource: str) -> Problem:
     named = ",".join(_names(pod.containers))
     stated = {container.requests.get(resource, NOT_SET) for container in pod.containers}
     return Problem(

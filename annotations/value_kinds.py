@@ -12,7 +12,7 @@ from annotations.node_list import PATTERN as NODE_LIST
 from annotations.problems import NotAcceptableError
 from annotations.quantity import divide_up
 from annotations.times import MOMENT, PATTERN, read_time
-from annotations.value_patterns import LONGEST_BYTES, Form, joined
+from annotations.value_patterns import LONGEST_BYTES, ValuePattern, joined
 
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -69,11 +69,11 @@ _SHARING: Mapping[str, Sharing | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of value: its name in the docs, its reader (raises NotAcceptableError), its form."""
+    """A type of value: its name in the docs, its reader (raises NotAcceptableError) and pattern."""
 
     name: str
     read: Callable[[str], object]
-    form: Form
+    pattern: ValuePattern
 
 
 def read_text(value: str) -> str:
@@ -205,49 +205,51 @@ def _integer(low: int, high: int, example: int) -> Kind:
             raise NotAcceptableError(expected)
         return int(value)
 
-    form = Form(pattern=value_patterns.INTEGER, low=low, high=high, expected=expected)
-    return Kind("integer", read, form)
+    pattern = ValuePattern(pattern=value_patterns.INTEGER, low=low, high=high, expected=expected)
+    return Kind("integer", read, pattern)
 
 
 def _any_case(words: Mapping[str, object]) -> str:
     return f"(?i:{'|'.join(words)})"
 
 
-_LINE_FORM = Form(
+_LINE_PATTERN = ValuePattern(
     pattern=value_patterns.LINE,
     expected=f"one line of 1 to {LONGEST_BYTES} bytes, without control characters and without "
     "blanks around it",
 )
-_WORD_FORM = Form(pattern=value_patterns.WORD, expected=_WITHOUT_BLANKS)
+_WORD_PATTERN = ValuePattern(pattern=value_patterns.WORD, expected=_WITHOUT_BLANKS)
 
-TEXT = Kind("string", read_text, _LINE_FORM)
-WORD = Kind("string", read_word, _WORD_FORM)
+TEXT = Kind("string", read_text, _LINE_PATTERN)
+WORD = Kind("string", read_word, _WORD_PATTERN)
 PATH = Kind(
     "string, absolute path",
     read_path,
-    Form(pattern=value_patterns.PATH, expected=_PATH, beyond="paths with `..`"),
+    ValuePattern(pattern=value_patterns.PATH, expected=_PATH, beyond="paths with `..`"),
 )
 SECONDS = Kind(
     "integer, seconds",
     read_minutes,
-    Form(pattern=value_patterns.INTEGER, low=1, high=60 * _LARGEST_32_BIT, expected=_SECONDS),
+    ValuePattern(
+        pattern=value_patterns.INTEGER, low=1, high=60 * _LARGEST_32_BIT, expected=_SECONDS
+    ),
 )
 PRIORITY = _integer(0, _LARGEST_32_BIT, 1000)
 NICE = _integer(-_LARGEST_NICE, _LARGEST_NICE, 100)
 ID = _integer(0, _LARGEST_ID, 1001)
 THREADS = _integer(1, _LARGEST_16_BIT, 1)
 BOOLEAN = Kind(
-    _TRUE_OR_FALSE, read_switch, Form(pattern=_any_case(_BOOLEANS), expected=_TRUE_OR_FALSE)
+    _TRUE_OR_FALSE, read_switch, ValuePattern(pattern=_any_case(_BOOLEANS), expected=_TRUE_OR_FALSE)
 )
 SHARING = Kind(
     "`none`, `ok`, `user`, `mcs`, `topo`",
     read_sharing,
-    Form(pattern=_any_case(_SHARING), expected=_WHO_ELSE),
+    ValuePattern(pattern=_any_case(_SHARING), expected=_WHO_ELSE),
 )
 NODES = Kind(
     "node names, comma list or hostlist",
     read_nodes,
-    Form(
+    ValuePattern(
         pattern=NODE_LIST,
         expected=_NODE_NAMES,
         beyond=f"ranges that run backwards, lists of more than {MOST_NAMES} names or whose names "
@@ -255,18 +257,24 @@ NODES = Kind(
     ),
 )
 LICENSES = Kind(
-    "comma list", read_licenses, Form(pattern=joined(_LICENSE.pattern), expected=_LICENSE_NAMES)
+    "comma list",
+    read_licenses,
+    ValuePattern(pattern=joined(_LICENSE.pattern), expected=_LICENSE_NAMES),
 )
 DEPENDENCY = Kind(
-    "comma list", read_dependency, Form(pattern=joined(_DEPENDENCY.pattern), expected=_JOBS)
+    "comma list", read_dependency, ValuePattern(pattern=joined(_DEPENDENCY.pattern), expected=_JOBS)
 )
-SWITCHES = Kind("COUNT[@MINUTES]", read_switches, Form(pattern=_SWITCHES.pattern, expected=_COUNT))
-GRES = Kind("comma list", read_gres, Form(pattern=joined(_GRES.pattern), expected=_RESOURCES))
-CONSTRAINTS = Kind("string, sbatch syntax", read_constraints, _WORD_FORM)
+SWITCHES = Kind(
+    "COUNT[@MINUTES]", read_switches, ValuePattern(pattern=_SWITCHES.pattern, expected=_COUNT)
+)
+GRES = Kind(
+    "comma list", read_gres, ValuePattern(pattern=joined(_GRES.pattern), expected=_RESOURCES)
+)
+CONSTRAINTS = Kind("string, sbatch syntax", read_constraints, _WORD_PATTERN)
 FEATURES = Kind(
     "comma list",
     read_features,
-    Form(
+    ValuePattern(
         pattern=joined(r"(?:[\w.:=/-]|[^\x00-\x7f])+"),
         expected=_FEATURE,
         beyond="characters outside ASCII that are no letters or digits",
@@ -275,5 +283,5 @@ FEATURES = Kind(
 TIME = Kind(
     "time",
     read_time,
-    Form(pattern=PATTERN, expected=MOMENT, beyond="days and hours that no calendar has"),
+    ValuePattern(pattern=PATTERN, expected=MOMENT, beyond="days and hours that no calendar has"),
 )

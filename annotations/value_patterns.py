@@ -1,6 +1,6 @@
 """What acceptable values look like, as data: for whoever cannot call a reader.
 
-The rules of the API server's admission policies are made from forms. A form is never narrower than
+The rules of the API server's admission policies are made from these patterns. None is narrower than
 the reader it stands for, so that nothing is refused which the scheduler would take; what only the
 reader finds is said in `beyond`. A test compares the two.
 """
@@ -25,7 +25,7 @@ INTEGER = "[+-]?[0-9]{1,18}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class ValuePattern:
     """`pattern` is that of a whole value, in the syntax `re` and RE2 share; a whole number lies
     between `low` and `high`, both included. `expected` is what people are told, `beyond` what the
     reader refuses besides.

@@ -27,10 +27,10 @@ from slurmapi.model import (
     Call,
     Job,
     JobState,
-    Node,
     Partition,
     Ping,
     SlurmConfig,
+    SlurmNode,
     Submitted,
 )
 from slurmapi.submission import JobSubmission
@@ -49,7 +49,6 @@ __all__ = [
     "Job",
     "JobState",
     "JobSubmission",
-    "Node",
     "Partition",
     "Ping",
     "Request",
@@ -66,6 +65,7 @@ __all__ = [
     "SlurmNoApi",
     "SlurmNoSuchJob",
     "SlurmNoToken",
+    "SlurmNode",
     "SlurmRefused",
     "SlurmStranger",
     "SlurmUnreachable",

@@ -10,7 +10,7 @@ import msgspec
 from groundwork.hostlist import HostlistError
 from slurmapi import hostlist
 from slurmapi.errors import SlurmError, SlurmGarbled, refusal
-from slurmapi.model import BaseState, Job, JobState, Node, Partition, Ping, SlurmConfig
+from slurmapi.model import BaseState, Job, JobState, Partition, Ping, SlurmConfig, SlurmNode
 from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, time_of
 
 # If the backfill scheduler starts a job without a limit, the job sometimes shows a limit of 365
@@ -249,7 +249,7 @@ class NodesAnswer(Answer, frozen=True):
 
     nodes: list[_NodeRecord] | None = None
 
-    def all(self) -> tuple[Node, ...]:
+    def all(self) -> tuple[SlurmNode, ...]:
         """Raises SlurmGarbled when there is no list."""
         if self.nodes is None:
             raise SlurmGarbled("the answer about nodes holds no list of nodes")
@@ -370,8 +370,8 @@ def _split(value: Words) -> tuple[str, ...]:
     return tuple(word for word in listed if word)
 
 
-def _node(record: _NodeRecord) -> Node:
-    return Node(
+def _node(record: _NodeRecord) -> SlurmNode:
+    return SlurmNode(
         name=record.name,
         states=frozenset(_split(record.state)),
         address=record.address or "",

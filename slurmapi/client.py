@@ -22,7 +22,7 @@ import msgspec
 from groundwork.retry import RetryPolicy, retry_policy
 from slurmapi import answers, wire
 from slurmapi.auth import TokenSource
-from slurmapi.cluster_check import Identity
+from slurmapi.cluster_check import ClusterCheck
 from slurmapi.errors import (
     ALREADY_ENDED,
     SlurmBusy,
@@ -38,7 +38,7 @@ from slurmapi.errors import (
     refusal,
 )
 from slurmapi.http1 import DEFAULT_MAX_BODY, Response
-from slurmapi.model import Call, Job, JobState, Node, Partition, Ping, SlurmConfig, Submitted
+from slurmapi.model import Call, Job, JobState, Partition, Ping, SlurmConfig, SlurmNode, Submitted
 from slurmapi.session import Operation, Session
 from slurmapi.submission import JobSubmission, encode
 from slurmapi.transport import Deadlines, HttpTransport, Permit
@@ -112,7 +112,7 @@ class SlurmClient:
             permit=permit,
         )
         self._retry = retry or retry_policy(SlurmError, total_seconds=_READ_SECONDS)
-        self._identity = Identity(cluster)
+        self._identity = ClusterCheck(cluster)
         self._session = Session(
             self._http,
             token=token,
@@ -156,7 +156,7 @@ class SlurmClient:
             "config", "conf", lambda it: wire.settled(it, answers.ConfAnswer).config()
         )
 
-    async def nodes(self) -> tuple[Node, ...]:
+    async def nodes(self) -> tuple[SlurmNode, ...]:
         """All nodes; 1000 of them are 2 MB."""
         return await self._get(
             "nodes",
@@ -165,11 +165,11 @@ class SlurmClient:
             max_body=_MAX_NODES,
         )
 
-    async def node(self, name: str) -> Node | None:
+    async def node(self, name: str) -> SlurmNode | None:
         """One node; None if Slurm does not know it."""
         return await self._get("node", f"node/{quote(name, safe='')}", partial(_node, name=name))
 
-    async def counted_node(self, name: str) -> Node | None:
+    async def counted_node(self, name: str) -> SlurmNode | None:
         """As `node`, but with a fresh count of what is allocated on it.
 
         slurmctld counts only when it is asked about all nodes; about a single node it repeats what
@@ -388,7 +388,7 @@ def _unchanged(response: Response) -> None:
         wire.settled(response, wire.Answer)
 
 
-def _node(response: Response, *, name: str) -> Node | None:
+def _node(response: Response, *, name: str) -> SlurmNode | None:
     """An unknown node is HTTP 200 with an error of number 0 and no nodes (measured)."""
     answer = wire.decode(response, answers.NodesAnswer)
     numbers = {error.number for error in answer.errors or ()}

@@ -32,7 +32,7 @@ class _Frame(msgspec.Struct, frozen=True):
 _frames = msgspec.json.Decoder(_Frame)
 
 
-class Identity:
+class ClusterCheck:
     """`cluster` is the ClusterName that answers shall have; empty until the first one gives it."""
 
     def __init__(self, cluster: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -148,7 +148,7 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SlurmNode:
     """One Slurm node. `states` holds base state and flags alike, ("IDLE", "DRAIN")."""
 
     name: str

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 from groundwork.retry import RetryPolicy
 from slurmapi import wire
 from slurmapi.auth import TokenSource
-from slurmapi.cluster_check import Identity
+from slurmapi.cluster_check import ClusterCheck
 from slurmapi.errors import (
     SlurmDenied,
     SlurmError,
@@ -86,7 +86,7 @@ class Session:
         *,
         token: TokenSource,
         retry: RetryPolicy,
-        identity: Identity,
+        identity: ClusterCheck,
         observe: Callable[[Call], None] | None = None,
     ) -> None:
         self._identity = identity

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from annotations.keys import DEFINITIONS, supported
-from annotations.value_patterns import Form
+from annotations.value_patterns import ValuePattern
 
 _NOT_PLAIN: Final = re.compile(r"[^\x20-\x7e]")
 _INDENT: Final = 8
@@ -20,11 +20,14 @@ def table() -> str:
 
 
 def _variables() -> Iterator[tuple[str, Iterable[str]]]:
-    forms = {it.key: it.kind.form for it in DEFINITIONS}
-    yield "patterns", _map((key, _pattern(it)) for key, it in forms.items())
-    yield "lowest", _map((key, str(it.low)) for key, it in forms.items() if it.low is not None)
-    yield "highest", _map((key, str(it.high)) for key, it in forms.items() if it.high is not None)
-    yield "expected", _map((key, raw_string(it.expected)) for key, it in forms.items())
+    patterns = {it.key: it.kind.pattern for it in DEFINITIONS}
+    yield "patterns", _map((key, _pattern(it)) for key, it in patterns.items())
+    yield "lowest", _map((key, str(it.low)) for key, it in patterns.items() if it.low is not None)
+    yield (
+        "highest",
+        _map((key, str(it.high)) for key, it in patterns.items() if it.high is not None),
+    )
+    yield "expected", _map((key, raw_string(it.expected)) for key, it in patterns.items())
     yield "known", (raw_string(supported()),)
     yield "rivals", _map((key, raw_string(other)) for key, other in _rivals().items())
 
@@ -38,9 +41,9 @@ def _rivals() -> Mapping[str, str]:
     return {key: other for one, two in pairs for key, other in ((one, two), (two, one))}
 
 
-def _pattern(form: Form) -> str:
+def _pattern(value_pattern: ValuePattern) -> str:
     """Of a whole value, in ASCII."""
-    plain = _NOT_PLAIN.sub(lambda match: rf"\x{{{ord(match[0]):x}}}", form.pattern)
+    plain = _NOT_PLAIN.sub(lambda match: rf"\x{{{ord(match[0]):x}}}", value_pattern.pattern)
     return raw_string(f"^(?:{plain})$")
 
 

@@ -54,7 +54,7 @@ from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.core.regain import PINNED_SECONDS
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
-from slurmapi.model import BaseState, JobState, Node
+from slurmapi.model import BaseState, JobState, SlurmNode
 
 WAIT: Final = "wait"
 """The cell of an answer that only says when to look again."""
@@ -205,8 +205,8 @@ def _running_job() -> TaggedJob:
     return _record(JobState(BaseState.RUNNING))
 
 
-def _full_node() -> Node:
-    return Node(name=_NODE, states=frozenset(), cpus=1, allocated_cpus=1)
+def _full_node() -> SlurmNode:
+    return SlurmNode(name=_NODE, states=frozenset(), cpus=1, allocated_cpus=1)
 
 
 _pinned: Final = Tenure(pinned_since=_NOW - PINNED_SECONDS)

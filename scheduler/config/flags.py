@@ -20,7 +20,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from scheduler.config import strict_yaml
-from scheduler.config.settings import DURATION, ENV_PREFIX, Form, Settings, SettingsError
+from scheduler.config.settings import DURATION, ENV_PREFIX, Metavar, Settings, SettingsError
 from scheduler.config.wrong_values import expected, nearest
 from scheduler.observe.redacted import redacted
 
@@ -115,7 +115,7 @@ def _help(field: FieldInfo) -> str:
 
 def _form(name: str, field: FieldInfo) -> str:
     """One word for how a value is written, or its choices if there are any."""
-    written = [it.word for it in field.metadata if isinstance(it, Form)]
+    written = [it.word for it in field.metadata if isinstance(it, Metavar)]
     kind = _kind(field)
     if written:
         return written[0]

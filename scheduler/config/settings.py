@@ -87,15 +87,15 @@ def _check_token(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Metavar:
     """How the value of a flag is written, in one word for its help."""
 
     word: str
 
 
-DURATION: Final = Form("DURATION")
+DURATION: Final = Metavar("DURATION")
 Seconds = Annotated[float, BeforeValidator(_seconds), DURATION]
-Listen = Annotated[Address | None, BeforeValidator(_address), Form("HOST:PORT")]
+Listen = Annotated[Address | None, BeforeValidator(_address), Metavar("HOST:PORT")]
 
 
 class Settings(BaseModel):
@@ -130,7 +130,7 @@ class Settings(BaseModel):
         description="whether PersistentVolumeClaims and PersistentVolumes are read, to check that "
         "a Node can reach a pod's volumes; auto: if allowed",
     )
-    ignored_requirements: Annotated[tuple[Ignorable, ...], Form("NAMES")] = Field(
+    ignored_requirements: Annotated[tuple[Ignorable, ...], Metavar("NAMES")] = Field(
         (),
         description="requirements of pods that need not be honoured where they cannot be, "
         f"comma-separated: {', '.join(IGNORABLE)}",
@@ -158,7 +158,7 @@ class Settings(BaseModel):
         Path("/var/run/secrets/slurm/auth-token"),
         description="file with the JWT of a Slurm administrator, read again when it changes",
     )
-    slurm_auth_token: Annotated[SecretStr, Form("JWT")] = Field(
+    slurm_auth_token: Annotated[SecretStr, Metavar("JWT")] = Field(
         SecretStr(""),
         description="the JWT itself, as SUNK takes it, instead of the file; it cannot be renewed "
         "while the process runs",
@@ -181,15 +181,15 @@ class Settings(BaseModel):
         description="guarded: any grace will do, as Slurm's handover guard keeps the node for the "
         "pod; see docs/annotations.md",
     )
-    device_resources: Annotated[GresMap, Form("RESOURCE=GRES")] = Field(
+    device_resources: Annotated[GresMap, Metavar("RESOURCE=GRES")] = Field(
         {"nvidia.com/gpu": "gpu"},
         description="resources of pods that are gres of Slurm, RESOURCE=NAME or "
         "RESOURCE=NAME:TYPE, comma-separated",
     )
-    gpu_types: Annotated[TypeMap, Form("VALUE=TYPE")] = Field(
+    gpu_types: Annotated[TypeMap, Metavar("VALUE=TYPE")] = Field(
         {}, description="what the labels of GPU types are as gres types, comma-separated"
     )
-    gpu_type_keys: Annotated[tuple[str, ...], Form("LABELS")] = Field(
+    gpu_type_keys: Annotated[tuple[str, ...], Metavar("LABELS")] = Field(
         GPU_TYPE_KEYS, description="labels of Nodes that name a GPU type, comma-separated"
     )
     placeholder_mode: Literal["auto", "external", "script"] = Field(

@@ -20,7 +20,7 @@ _FORGET_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BrakeLimits:
     """More than `minimum` pods, and more than `share` of all, within `window_seconds` are held for
     `pause_seconds` each. A share of 1 never brakes.
     """
@@ -74,7 +74,7 @@ class _Held:
 class Brake:
     """One kind of pods, those that run or those that wait. Times are seconds of one clock."""
 
-    limits: Limits
+    limits: BrakeLimits
     _held: dict[str, _Held] = field(default_factory=dict)
     _ended: dict[str, float] = field(default_factory=dict)
     """Let go of without a pause, and when."""

@@ -32,7 +32,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class LeaseRecord:
     """What stands in the lease; nobody holds it where `holder` is empty. Times are not in it: they
     are of another's clock.
     """
@@ -46,7 +46,7 @@ class Record:
 class Observed:
     """A record, and the version of the object it was read from."""
 
-    record: Record
+    record: LeaseRecord
     version: str
 
 
@@ -87,7 +87,7 @@ class Candidate:
         if record.holder != self.identity:
             self.valid_until = self.renew_by = _NEVER
 
-    def claim(self, *, now: float) -> Record | None:
+    def claim(self, *, now: float) -> LeaseRecord | None:
         """What to write over the version seen last (or anew, where there was none); None while the
         lease may be another's.
         """
@@ -97,7 +97,7 @@ class Candidate:
         changes = before is not None and before.holder != self.identity
         transitions = 0 if before is None else before.transitions + changes
         seconds = self._timing.lease
-        return Record(holder=self.identity, seconds=seconds, transitions=transitions)
+        return LeaseRecord(holder=self.identity, seconds=seconds, transitions=transitions)
 
     def won(self, observed: Observed, *, asked_at: float) -> None:
         """Our own record was written; `asked_at` is from before its request was sent."""
@@ -105,7 +105,7 @@ class Candidate:
         self.valid_until = asked_at + self._timing.valid
         self.renew_by = asked_at + self._timing.renew
 
-    def release(self) -> Record | None:
+    def release(self) -> LeaseRecord | None:
         """What to write so that another may lead at once; None where the lease is not ours. From
         now on this process may not.
         """
@@ -113,4 +113,4 @@ class Candidate:
         if self._seen is None or self.holder != self.identity:
             return None
         # client-go's words for it: a second, and nobody
-        return Record(holder="", seconds=1.0, transitions=self._seen.record.transitions)
+        return LeaseRecord(holder="", seconds=1.0, transitions=self._seen.record.transitions)

@@ -92,7 +92,7 @@ Counted = Callable[[Crowd], Mapping[str, int]]
 """How many pods of a crowd are on which Node, by the Node's name."""
 
 
-class PodAffinity:
+class AffinityFilter:
     """What the affinity of one pod, and the anti-affinity of those that run, say of Nodes now.
 
     `repelling` has the Nodes of pods that do not want this one near, by the label of Nodes that

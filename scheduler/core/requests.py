@@ -31,7 +31,7 @@ _NONE: Final[Given] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ContainerRequests:
     """A container. `actuated` and `allocated` are what the kubelet says of one that was resized;
     `actuated` is None where it says nothing.
     """
@@ -43,8 +43,8 @@ class Asked:
 
 
 def requested(
-    containers: Iterable[Asked],
-    init_containers: Iterable[Asked] = (),
+    containers: Iterable[ContainerRequests],
+    init_containers: Iterable[ContainerRequests] = (),
     *,
     whole: Given = _NONE,
     overhead: Given = _NONE,
@@ -83,7 +83,9 @@ def allocatable(given: Given) -> dict[str, int]:
     return {name: _rounded(name, amount) for name, amount in _read(given).items()}
 
 
-def _with_init(needed: dict[str, int], containers: Iterable[Asked], *, infeasible: bool) -> None:
+def _with_init(
+    needed: dict[str, int], containers: Iterable[ContainerRequests], *, infeasible: bool
+) -> None:
     """Each init container runs beside the sidecars that were started before it."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -101,7 +103,7 @@ def _with_init(needed: dict[str, int], containers: Iterable[Asked], *, infeasibl
     _most(needed, peak)
 
 
-def _effective(container: Asked, *, infeasible: bool) -> dict[str, int]:
+def _effective(container: ContainerRequests, *, infeasible: bool) -> dict[str, int]:
     asked = _read(container.requests)
     if container.actuated is None:
         return asked

@@ -28,7 +28,7 @@ MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class PodController:
     """Who makes the pods; where they bear a `revision` of its template, another one begins anew."""
 
     uid: str
@@ -59,14 +59,14 @@ class Succession:
     """The pods that ended too soon and have no successor yet. All times are of one clock."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[int, tuple[Controller, Forerunner]] = OrderedDict()
-        self._by_controller: dict[Controller, deque[int]] = {}
+        self._open: OrderedDict[int, tuple[PodController, Forerunner]] = OrderedDict()
+        self._by_controller: dict[PodController, deque[int]] = {}
         self._notes = 0
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def note(self, controller: Controller, forerunner: Forerunner) -> None:
+    def note(self, controller: PodController, forerunner: Forerunner) -> None:
         """A pod has ended too soon. Of very many the oldest are forgotten."""
         self._forget(forerunner.noted_at - KEPT_SECONDS)
         if len(self._open) >= MOST:
@@ -75,15 +75,15 @@ class Succession:
         self._open[self._notes] = (controller, forerunner)
         self._by_controller.setdefault(controller, deque()).append(self._notes)
 
-    def take(self, controller: Controller, now: float) -> Forerunner | None:
+    def take(self, controller: PodController, now: float) -> Forerunner | None:
         """In whose place a new pod of the controller comes, None where in that of none."""
         self._forget(now - KEPT_SECONDS)
         return self._pop(controller) if controller in self._by_controller else None
 
-    def _oldest(self) -> tuple[Controller, Forerunner]:
+    def _oldest(self) -> tuple[PodController, Forerunner]:
         return next(iter(self._open.values()))
 
-    def _pop(self, controller: Controller) -> Forerunner:
+    def _pop(self, controller: PodController) -> Forerunner:
         line = self._by_controller[controller]
         _controller, forerunner = self._open.pop(line.popleft())
         if not line:

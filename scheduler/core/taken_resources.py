@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from annotations import JobRequest
 from scheduler.core.gres import count_of
-from slurmapi.model import Node
+from slurmapi.model import SlurmNode
 
 
-def lacks(node: Node, request: JobRequest) -> str:
+def lacks(node: SlurmNode, request: JobRequest) -> str:
     """What others hold of the node that the pod needs, for people; empty where there is room.
 
     Only for a pod whose own job holds nothing there, not even while it is COMPLETING.
@@ -17,7 +17,7 @@ def lacks(node: Node, request: JobRequest) -> str:
     return "; ".join(_shortages(node, request))
 
 
-def _shortages(node: Node, request: JobRequest) -> Iterator[str]:
+def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:
     free = node.cpus - node.allocated_cpus
     if node.allocated_cpus and free < request.cpus:
         yield f"{free} of {node.cpus} CPUs are free, and the pod has {request.cpus}"
@@ -28,7 +28,7 @@ def _shortages(node: Node, request: JobRequest) -> Iterator[str]:
         yield from _missing(node, entry.strip().removeprefix("gres/"))
 
 
-def _missing(node: Node, entry: str) -> Iterator[str]:
+def _missing(node: SlurmNode, entry: str) -> Iterator[str]:
     name, _, count = entry.rpartition(":")
     if not name or not count.isdigit():
         return

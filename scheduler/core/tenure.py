@@ -13,7 +13,7 @@ from typing import Final
 
 from scheduler.core.naming import OwnerTag
 from scheduler.core.tagged import TaggedJob
-from slurmapi.model import BaseState, Job, Node
+from slurmapi.model import BaseState, Job, SlurmNode
 
 MOST_TRIES: Final = 5
 """So often a pod's node is asked for anew before the pod goes: each costs Slurm a job."""
@@ -37,7 +37,7 @@ class Tenure:
     lost_young: bool = False
     """Whether the job was missed less than MinJobAge after it lived: Slurm itself has lost it,
     since it remembers a job that has ended for so long."""
-    node: Node | None = None
+    node: SlurmNode | None = None
     """The record of the pod's Slurm node, as read at `node_at`."""
     node_at: float = 0.0
     source: TaggedJob | None = None

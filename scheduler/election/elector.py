@@ -13,7 +13,7 @@ from typing import Final, NoReturn, Protocol
 
 import structlog
 
-from scheduler.core.lease import JITTER_FACTOR, Candidate, Observed, Record, Timing
+from scheduler.core.lease import JITTER_FACTOR, Candidate, LeaseRecord, Observed, Timing
 from scheduler.kube.errors import Conflict, KubeError, NotFound
 from scheduler.kube.recorder import ObjectRef
 
@@ -29,7 +29,7 @@ class LeaseLostError(Exception):
     """This process may not write any more, since it could not keep the lease."""
 
 
-class Store(Protocol):
+class LeaseStore(Protocol):
     """Where the lease is kept."""
 
     @property
@@ -39,7 +39,7 @@ class Store(Protocol):
     async def read(self) -> Observed | None:
         """The lease as it is now; None if there is none. Raises KubeError."""
 
-    async def write(self, record: Record) -> Observed:
+    async def write(self, record: LeaseRecord) -> Observed:
         """Write the lease over the version that was read or written last. Raises Conflict, NotFound
         and other KubeErrors.
         """
@@ -111,7 +111,7 @@ class Elector:
 
     def __init__(
         self,
-        store: Store,
+        store: LeaseStore,
         *,
         identity: str,
         timing: Timing,

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import Evict
-from scheduler.core.brake import ASK_SECONDS, Brake, Go, Hold, Limits, Scene
+from scheduler.core.brake import ASK_SECONDS, Brake, BrakeLimits, Go, Hold, Scene
 from scheduler.core.endings import Ending, ending_of
 from scheduler.core.evidence import SETTLING_SECONDS, is_weak
 from scheduler.core.facts import PodStage
@@ -58,7 +58,7 @@ class EndingBrake:
         slurmctld: Slurmctld,
         *,
         loads: NodeLoads,
-        limits: Limits,
+        limits: BrakeLimits,
         units: Units,
         pods: Joined[Pod],
         tell: Callable[[Unit, Reason, str], None],

@@ -16,7 +16,7 @@ from scheduler.core.actions import Evict, Hurry
 from scheduler.core.facts import PodFacts
 from scheduler.core.reasons import Reason
 from scheduler.execute.brake import EndingBrake
-from scheduler.kube.api import Deleted, Gone, Held, KubeApi, condition
+from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, condition
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
 
@@ -133,7 +133,7 @@ class Evictor:
             deleted = await self._kube.delete_pod(
                 pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
             )
-            gone = not isinstance(deleted, Deleted)
+            gone = not isinstance(deleted, DeletionAccepted)
         if asked or not gone:
             self._metrics.evictions.labels(action.reason).inc()
         self._tell(unit, action.reason, f"{action.message}; the pod is deleted")

@@ -14,7 +14,7 @@ from scheduler.nodes.node_kinds import NodeKinds
 from slurmapi import Job
 
 
-class Forms:
+class PartitionMove:
     """Tells whether a pending job still suits its pod when the pod is moved to another
     partition.
     """

@@ -41,7 +41,7 @@ class Choice:
         return self.mixed and refused
 
 
-class Guard(Protocol):
+class GuardHeartbeat(Protocol):
     """What the choice needs to know of the handover guard."""
 
     @property
@@ -59,7 +59,7 @@ class Modes:
         slurm: SlurmClient,
         *,
         kinds: NodeKinds,
-        heartbeat: Guard,
+        heartbeat: GuardHeartbeat,
         slurmctld: Slurmctld,
     ) -> None:
         self._setting = setting

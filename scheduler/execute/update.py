@@ -22,7 +22,7 @@ from scheduler.core.reasons import Reason
 from scheduler.core.refused import NEVER, Pauses
 from scheduler.execute.cancel import Release
 from scheduler.execute.editing import EditPace
-from scheduler.execute.partition_move import Forms
+from scheduler.execute.partition_move import PartitionMove
 from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial
 from scheduler.slurm.look import look
@@ -51,14 +51,20 @@ class Updater:
     """Handles one edit of a unit at a time."""
 
     def __init__(
-        self, tools: Tools, *, trial: Trial, forms: Forms, edits: EditPace, release: Release
+        self,
+        tools: Tools,
+        *,
+        trial: Trial,
+        partition_move: PartitionMove,
+        edits: EditPace,
+        release: Release,
     ) -> None:
         self._slurm = tools.slurm
         self._owner = tools.owner
         self._tell = tools.teller.event
         self._clock = tools.clock
         self._trial = trial
-        self._forms = forms
+        self._partition_move = partition_move
         self._edits = edits
         self._release = release
 
@@ -79,7 +85,7 @@ class Updater:
         record = None if unit.job is None else unit.job.record
         if record is None or "partition" not in action.changed:
             return ""
-        return await self._forms.unfit(record, action.request)
+        return await self._partition_move.unfit(record, action.request)
 
     async def _edit(self, unit: Unit, action: Update) -> float:
         job = unit.job

@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
 from annotations import (
+    AffinityExpression,
     ContainerResources,
     JobRequest,
-    PodSpec,
+    PodView,
     Problem,
-    Requirement,
     Rules,
     longest_grace,
     parse,
@@ -33,8 +33,7 @@ from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.successors import Successors
 from scheduler.facts.whereabouts import Whereabouts
-from scheduler.kube.wire import Container, Pod, Quantity, ResourceRequirements
-from scheduler.kube.wire import PodSpec as KubePodSpec
+from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
 from scheduler.nodes.candidates import UNKNOWN, Survey
 from scheduler.nodes.coverage import Coverage
 from scheduler.policy.rulebook import Rulebook
@@ -412,7 +411,7 @@ class _Spec:
         )
 
 
-def _asked(spec: KubePodSpec) -> Hashable:
+def _asked(spec: PodSpec) -> Hashable:
     containers = (it.resources for it in (*spec.init_containers, *spec.containers))
     parts = containers if spec.resources is None else (spec.resources, *containers)
     return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)
@@ -451,7 +450,7 @@ class _Parser:
     ) -> JobRequest | tuple[Problem, ...]:
         whole = pod.spec.resources or ResourceRequirements()
         return parse(
-            PodSpec(
+            PodView(
                 annotations=annotations,
                 containers=tuple(map(_resources, pod.spec.containers)),
                 init_containers=tuple(map(_resources, pod.spec.init_containers)),
@@ -467,14 +466,14 @@ class _Parser:
         )
 
 
-def _required_affinity(pod: Pod) -> tuple[tuple[Requirement, ...], ...] | None:
+def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] | None:
     """The terms of which one must match, None where the pod has no such affinity."""
     of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
     required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
     if not required:
         return None
     return tuple(
-        tuple(Requirement(it.key, it.operator, it.values) for it in term.match_expressions)
+        tuple(AffinityExpression(it.key, it.operator, it.values) for it in term.match_expressions)
         for term in required.node_selector_terms or ()
     )
 

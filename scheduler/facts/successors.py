@@ -17,8 +17,8 @@ import structlog
 
 from scheduler.core.succession import (
     TOO_SOON_SECONDS,
-    Controller,
     Forerunner,
+    PodController,
     Succession,
     pause_seconds,
 )
@@ -61,7 +61,7 @@ class Successors:
         controller = _controller_of(pod)
         return None if controller is None else self._succession.take(controller, self._clock())
 
-    def _note(self, unit: Unit, controller: Controller, how: str) -> None:
+    def _note(self, unit: Unit, controller: PodController, how: str) -> None:
         now = self._clock()
         times = 1 if unit.seen.forerunner is None else unit.seen.forerunner.times + 1
         pause = pause_seconds(times)
@@ -84,7 +84,7 @@ class Successors:
         )
 
 
-def _told(controller: Controller, times: int, *, how: str, until: float) -> str:
+def _told(controller: PodController, times: int, *, how: str, until: float) -> str:
     at = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
         f"The last {times} pods of {controller.called} in this one's place ended within "
@@ -93,12 +93,12 @@ def _told(controller: Controller, times: int, *, how: str, until: float) -> str:
     )
 
 
-def _controller_of(pod: Pod) -> Controller | None:
+def _controller_of(pod: Pod) -> PodController | None:
     owner = next((it for it in pod.metadata.owner_references if it.controller), None)
     if owner is None:
         return None
     revision = pod.metadata.labels.get(_REVISION, "")
-    return Controller(owner.uid, revision, f"{owner.kind} {owner.name}")
+    return PodController(owner.uid, revision, f"{owner.kind} {owner.name}")
 
 
 def _disrupted(pod: Pod) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import hdrs, web
 
-from scheduler.hooks.guard import Answer, Guard, Verdict
+from scheduler.hooks.guard import Guard, HandoverAnswer, HandoverVerdict
 from scheduler.hooks.secrets import Secrets
 from scheduler.observe.metrics import Metrics
 from slurmapi import HostlistError, expand_hostlist
@@ -35,11 +35,11 @@ MOST_WAITS: Final = 512
 MOST_WAITS_OF_A_UNIT: Final = 4
 _LONGEST_TOLD: Final = 20
 
-_STATUS: Final[Mapping[Answer, int]] = {
-    Answer.FREE: 200,
-    Answer.FREED: 200,
-    Answer.BUSY: 409,
-    Answer.UNKNOWN: 503,
+_STATUS: Final[Mapping[HandoverAnswer, int]] = {
+    HandoverAnswer.FREE: 200,
+    HandoverAnswer.FREED: 200,
+    HandoverAnswer.BUSY: 409,
+    HandoverAnswer.UNKNOWN: 503,
 }
 _EVENTS: Final = frozenset({"started", "ended"})
 
@@ -49,7 +49,7 @@ class BadRequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallerLimits:
     """What a caller may use: `wait_seconds` for each request, and `waits` requests of one kind that
     wait at the same time.
     """
@@ -81,7 +81,7 @@ class HooksApi:
         waits_on: Callable[[object], None],
         metrics: Metrics,
         clock: Callable[[], float],
-        limits: Limits | None = None,
+        limits: CallerLimits | None = None,
     ) -> None:
         self._guard = guard
         self._secrets = secrets
@@ -91,7 +91,7 @@ class HooksApi:
         self._waits_on = waits_on
         self._metrics = metrics
         self._clock = clock
-        self._limits = limits or Limits()
+        self._limits = limits or CallerLimits()
         self._waits = {"guard": 0, "gone": 0}
         self._waits_of: Counter[str] = Counter()
 
@@ -193,7 +193,7 @@ class HooksApi:
         return min(max(float(text), 1.0), self._limits.wait_seconds)
 
     async def _waited(
-        self, request: web.Request, kind: str, ask: Callable[[], Awaitable[Verdict]]
+        self, request: web.Request, kind: str, ask: Callable[[], Awaitable[HandoverVerdict]]
     ) -> web.Response:
         if self._waits[kind] >= self._limits.waits:
             return self._too_many(kind, self._waits[kind])
@@ -220,7 +220,7 @@ def _not_the_leader() -> web.Response:
     return _said(503, "another process leads, ask again")
 
 
-def _told(verdict: Verdict) -> str:
+def _told(verdict: HandoverVerdict) -> str:
     """The verdict for people."""
     if not verdict.pods:
         return verdict.answer.value

@@ -32,7 +32,7 @@ _TRY_AGAIN_SECONDS: Final = 0.5
 
 
 @unique
-class Answer(StrEnum):
+class HandoverAnswer(StrEnum):
     """The answer to a hook."""
 
     FREE = "free"
@@ -48,10 +48,10 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HandoverVerdict:
     """An answer, and in `pods` those that were in the way last, as namespace/name."""
 
-    answer: Answer
+    answer: HandoverAnswer
     pods: tuple[str, ...] = ()
 
 
@@ -85,7 +85,7 @@ class Guard:
         kept = {BaseState.SUSPENDED} if keeps_suspended else set()
         self._holding = frozenset({BaseState.RUNNING} | kept)
 
-    async def clear(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> Verdict:
+    async def clear(self, job_id: int, nodes: Sequence[str], *, seconds: float) -> HandoverVerdict:
         """Wait, for `seconds` at most, until the job's processes may start on these nodes.
 
         `nodes` are names of Slurm nodes. The job's own pods do not count.
@@ -109,7 +109,7 @@ class Guard:
             return False
         return not self._presence.knows(uid)
 
-    async def gone(self, uid: str, *, seconds: float) -> Verdict:
+    async def gone(self, uid: str, *, seconds: float) -> HandoverVerdict:
         """Wait, for `seconds` at most, until no container of the pod can run."""
         unit = self._units.get(uid)
         if unit is not None and unit.job is not None:
@@ -130,7 +130,7 @@ class Guard:
 
     async def _until_none(
         self, in_way: Callable[[], Awaitable[frozenset[str]]], *, seconds: float
-    ) -> Verdict:
+    ) -> HandoverVerdict:
         waited_for: frozenset[str] | None = None
         try:
             async with asyncio.timeout(seconds):
@@ -143,13 +143,15 @@ class Guard:
                         await asyncio.sleep(_TRY_AGAIN_SECONDS)
                         continue
                     if not left:
-                        return Verdict(Answer.FREED if waited_for else Answer.FREE)
+                        return HandoverVerdict(
+                            HandoverAnswer.FREED if waited_for else HandoverAnswer.FREE
+                        )
                     waited_for = left
                     await self._presence.one_leaves(left, seconds=_AGAIN_SECONDS)
         except TimeoutError:
             if waited_for is None:
-                return Verdict(Answer.UNKNOWN)
-            return Verdict(Answer.BUSY, tuple(sorted(map(self._name, waited_for))))
+                return HandoverVerdict(HandoverAnswer.UNKNOWN)
+            return HandoverVerdict(HandoverAnswer.BUSY, tuple(sorted(map(self._name, waited_for))))
 
     async def _in_way(self, job_id: int, kube_nodes: frozenset[str]) -> frozenset[str]:
         here = self._presence.on(kube_nodes, has_job=self._has_job)

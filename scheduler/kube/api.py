@@ -60,7 +60,7 @@ class AlreadyBound:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletionAccepted:
     """The API server has accepted the deletion; the containers may still run."""
 
 
@@ -154,7 +154,7 @@ class KubeApi:
 
     async def delete_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
-    ) -> Deleted | Gone:
+    ) -> DeletionAccepted | Gone:
         """Delete the pod with this grace period; None stands for the pod's own."""
         options: dict[str, Any] = {
             "apiVersion": "v1",
@@ -173,11 +173,11 @@ class KubeApi:
             if _about_uid(error):
                 return Gone()
             raise
-        return Deleted()
+        return DeletionAccepted()
 
     async def evict_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
-    ) -> Deleted | Held | Gone:
+    ) -> DeletionAccepted | Held | Gone:
         """Delete the pod through the Eviction API, which checks its PodDisruptionBudgets. The
         server replaces a DisruptionTarget condition with its own (reason EvictionByEvictionAPI).
         """
@@ -201,7 +201,7 @@ class KubeApi:
             if _about_uid(error):
                 return Gone()
             raise
-        return Deleted()
+        return DeletionAccepted()
 
     async def patch_pod_status(
         self,

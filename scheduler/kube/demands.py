@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from scheduler.core.labels import Selector, selector
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort, host_port
-from scheduler.core.requests import Amounts, Asked, requested
+from scheduler.core.requests import Amounts, ContainerRequests, requested
 from scheduler.core.spread import Constraint
 from scheduler.kube.wire import (
     Container,
@@ -79,11 +79,13 @@ def _claims(pod: Pod) -> Iterator[tuple[str, str]]:
             yield volume.name, f"{pod.metadata.name}-{volume.name}"
 
 
-def _asked(containers: Iterable[Container], said: dict[str, ContainerStatus]) -> Iterator[Asked]:
+def _asked(
+    containers: Iterable[Container], said: dict[str, ContainerStatus]
+) -> Iterator[ContainerRequests]:
     for container in containers:
         status = said.get(container.name)
         found = None if status is None else status.resources
-        yield Asked(
+        yield ContainerRequests(
             container.resources.requests,
             restartable=container.restart_policy == _ALWAYS,
             actuated=None if found is None else found.requests,

@@ -9,7 +9,7 @@ KubeError
 │   ├─ NamespaceEnds 403, of whatever would be new in a namespace that is being deleted
 │   ├─ NotFound      404
 │   ├─ Conflict      409
-│   ├─ Gone          410
+│   ├─ VersionTooOld 410
 │   ├─ Invalid       422
 │   └─ TooMany       429
 └─ KubeGarbled           answered, and not understood
@@ -177,7 +177,7 @@ class Conflict(KubeRefused):
     outcome = "conflict"
 
 
-class Gone(KubeRefused):
+class VersionTooOld(KubeRefused):
     """410: the resourceVersion or continue token is older than the server remembers."""
 
     outcome = "gone"
@@ -208,7 +208,7 @@ _BY_STATUS: dict[int, type[KubeRefused]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Gone,
+    410: VersionTooOld,
     422: Invalid,
     429: TooMany,
 }

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.lease import Observed, Record
+from scheduler.core.lease import LeaseRecord, Observed
 from scheduler.kube.errors import KubeGarbled, NotFound
 from scheduler.kube.recorder import ObjectRef
 from scheduler.kube.session import KubeSession
@@ -19,7 +19,7 @@ from scheduler.kube.wire import decoder
 _API: Final = "coordination.k8s.io/v1"
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
@@ -32,7 +32,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Lease(msgspec.Struct, frozen=True, rename="camel"):
     metadata: _Meta
-    spec: _Spec = _Spec()
+    spec: _LeaseSpec = _LeaseSpec()
 
 
 # As a whole, for what others put into the object stays.
@@ -76,7 +76,7 @@ class Leases:
             return None
         return self._took(answer)
 
-    async def write(self, record: Record) -> Observed:
+    async def write(self, record: LeaseRecord) -> Observed:
         """Write over the last known version, or create the Lease if there was none. Raises Conflict
         if another process was quicker, and NotFound if the Lease was deleted.
         """
@@ -86,7 +86,7 @@ class Leases:
         path = f"{self._folder}/{self._name}"
         return self._took(await self._ask("PUT", path, body=body, operation="update_lease"))
 
-    async def _create(self, record: Record) -> bytes:
+    async def _create(self, record: LeaseRecord) -> bytes:
         body = {
             "apiVersion": _API,
             "kind": "Lease",
@@ -95,7 +95,7 @@ class Leases:
         }
         return await self._ask("POST", self._folder, body=body, operation="create_lease")
 
-    def _spec(self, record: Record) -> dict[str, Any]:
+    def _spec(self, record: LeaseRecord) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
@@ -122,7 +122,7 @@ class Leases:
             raise KubeGarbled("a Lease without a uid or a resourceVersion")
         self._object = whole
         spec = lease.spec
-        record = Record(
+        record = LeaseRecord(
             holder=spec.holder_identity or "",
             seconds=float(spec.lease_duration_seconds or 0),
             transitions=spec.lease_transitions or 0,

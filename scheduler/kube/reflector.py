@@ -19,13 +19,13 @@ from typing import Generic, Protocol, TypeVar, assert_never
 import structlog
 
 from scheduler.kube.errors import (
-    Gone,
     KubeError,
     KubeGarbled,
     KubeInterrupted,
     KubeUnreachable,
     TooMany,
     Unauthorized,
+    VersionTooOld,
     WentBackError,
     refused,
 )
@@ -345,7 +345,7 @@ class Reflector(Generic[T]):
         while True:
             try:
                 page = await self._page(query)
-            except Gone:
+            except VersionTooOld:
                 if "continue" not in query:
                     raise
                 items, query = [], dict(self._query)  # the token expired: all in one page

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
-class Identity(Protocol):
+class ObjectMetadata(Protocol):
     """What tells an object from others, and its states from each other."""
 
     @property
@@ -38,7 +38,7 @@ class Named(Protocol):
     """Whatever has Kubernetes metadata."""
 
     @property
-    def metadata(self) -> Identity:
+    def metadata(self) -> ObjectMetadata:
         """The object's identity."""
         ...
 

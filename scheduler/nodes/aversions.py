@@ -44,7 +44,7 @@ class _Filed:
     nodes: dict[str, int] = field(default_factory=dict)
 
 
-class _Allowance:
+class _ComparisonAllowance:
     """How many items a pod is still compared with. The last term may take it beyond that."""
 
     def __init__(self, of_each: int, of_all: int) -> None:
@@ -126,8 +126,10 @@ class Aversions:
     def _against(self, namespace: str, labels: str) -> tuple[_Filed, ...]:
         found = self._answers.get((namespace, labels))
         if found is None:
-            own = self._within(namespace, namespace, labels, _Allowance(MOST_OWN, MOST_OWN))
-            allowed = _Allowance(MOST_OF_ANOTHER, MOST_OF_OTHERS)
+            own = self._within(
+                namespace, namespace, labels, _ComparisonAllowance(MOST_OWN, MOST_OWN)
+            )
+            allowed = _ComparisonAllowance(MOST_OF_ANOTHER, MOST_OF_OTHERS)
             others = self._within(_ANYWHERE, namespace, labels, allowed)
             found = self._answers[namespace, labels] = (*own, *others)
             if len(self._answers) > _REMEMBERED:
@@ -135,7 +137,7 @@ class Aversions:
         return found
 
     def _within(
-        self, about: str, namespace: str, labels: str, allowed: _Allowance
+        self, about: str, namespace: str, labels: str, allowed: _ComparisonAllowance
     ) -> Iterator[_Filed]:
         """Terms that require a label of the pod come before those that require none."""
         for label in (*labels.split("\n")[1:-1], _ANY_LABEL):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from slurmapi import Node, SlurmClient
+from slurmapi import SlurmClient, SlurmNode
 
 # What is read once serves all pods of the node.
 _FRESH_SECONDS: Final = 5.0
@@ -23,10 +23,10 @@ class NodeLoads:
     def __init__(self, client: SlurmClient, *, clock: Callable[[], float]) -> None:
         self._client = client
         self._clock = clock
-        self._known: dict[str, tuple[float, Node | None]] = {}
+        self._known: dict[str, tuple[float, SlurmNode | None]] = {}
         self._next_at = float("-inf")
 
-    async def of(self, name: str) -> Node | None:
+    async def of(self, name: str) -> SlurmNode | None:
         """The node as it is; None where that is not known now. Raises SlurmError."""
         now = self._clock()
         known = self._known.get(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.nodes.records import SlurmNodes
-from slurmapi import Node, SlurmClient
+from slurmapi import SlurmClient, SlurmNode
 
 # Kinds change with slurm.conf only. Counting 10 000 nodes takes some hundredths of a second, and
 # is not to be done for each submit.
@@ -94,7 +94,7 @@ class NodeKinds:
         self._counted, self._counted_at = dict(counted), self._clock()
         return self._counted
 
-    def _kind(self, node: Node | None) -> Kinds:
+    def _kind(self, node: SlurmNode | None) -> Kinds:
         """Of an unknown node the one that needs more care."""
         if node is None:
             return _SLURMD

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.gres import types_of
-from slurmapi import Node, SlurmClient, SlurmError
+from slurmapi import SlurmClient, SlurmError, SlurmNode
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +45,8 @@ class SlurmNodes:
         self._client = client
         self._clock = clock
         self._on_change = on_change
-        self._records: dict[str, tuple[float, Node | None]] = {}
-        self._listed: Mapping[str, Node] | None = None
+        self._records: dict[str, tuple[float, SlurmNode | None]] = {}
+        self._listed: Mapping[str, SlurmNode] | None = None
         self._marks: frozenset[tuple[object, ...]] = frozenset()
         self._listing = asyncio.Lock()
         self._gpu_types: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class SlurmNodes:
         """Why the last list failed; empty when it did not."""
 
     @property
-    def listed(self) -> Collection[Node] | None:
+    def listed(self) -> Collection[SlurmNode] | None:
         """All nodes of the last list, None before the first."""
         return None if self._listed is None else self._listed.values()
 
@@ -73,7 +73,7 @@ class SlurmNodes:
             return False
         return not fresh or self._clock() - known[0] <= FRESH_SECONDS
 
-    def record(self, name: str) -> Node | None:
+    def record(self, name: str) -> SlurmNode | None:
         """The node as last seen; None where Slurm does not know it, or was not asked."""
         known = self._records.get(name)
         return None if known is None else known[1]
@@ -86,7 +86,7 @@ class SlurmNodes:
             if not self.knows(name, fresh=True):
                 self._note(name, await self._client.node(name))
 
-    def _note(self, name: str, node: Node | None) -> None:
+    def _note(self, name: str, node: SlurmNode | None) -> None:
         former = self.record(name)
         self._records[name] = (self._clock(), node)
         self._learn_types(() if node is None else (node,))
@@ -121,7 +121,7 @@ class SlurmNodes:
                 return
             self._take(await self._client.nodes())
 
-    def _take(self, nodes: Sequence[Node]) -> None:
+    def _take(self, nodes: Sequence[SlurmNode]) -> None:
         now = self._clock()
         kept = {name: it for name, it in self._records.items() if now - it[0] < _KEPT_SECONDS}
         self._records = kept | {node.name: (now, node) for node in nodes}
@@ -132,11 +132,11 @@ class SlurmNodes:
         if first or former != self._marks:
             self._on_change()
 
-    def _learn_types(self, nodes: Iterable[Node]) -> None:
+    def _learn_types(self, nodes: Iterable[SlurmNode]) -> None:
         self._gpu_types = self._gpu_types.union(*(types_of(it.gres, name=_GPU) for it in nodes))
 
 
-def _mark(node: Node | None) -> tuple[object, ...]:
+def _mark(node: SlurmNode | None) -> tuple[object, ...]:
     """What a mapping rests on, or the reading of pods, and not what changes with every job."""
     if node is None:
         return ()

@@ -16,7 +16,7 @@ from typing import Final
 from scheduler.core.effort import crowd_weight, too_much, wishes_weight
 from scheduler.core.labels import packed
 from scheduler.core.node_suitability import NodeFacts, Unfit, Wishes, unsuitable
-from scheduler.core.pod_affinity import Crowd, PodAffinity, PodTerm
+from scheduler.core.pod_affinity import AffinityFilter, Crowd, PodTerm
 from scheduler.core.ports import HostPort, taken
 from scheduler.core.requests import PODS, Amounts
 from scheduler.core.resource_fit import short_of, shortage, too_small
@@ -291,7 +291,7 @@ class Surroundings:
 
     def _judge(self, demands: Demands) -> Callable[[NodeFacts], str]:
         """What is to be said of Nodes now, for nearness and evenness."""
-        affinity = PodAffinity(
+        affinity = AffinityFilter(
             demands.near,
             demands.apart,
             namespace=demands.namespace,

@@ -29,7 +29,7 @@ MOST_WAITING: Final = 128
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Request:
     since: float
     by: set[str] = field(default_factory=set)
 
@@ -49,7 +49,7 @@ class Surveyor(Generic[K]):
         self._steps = steps
         self._on_ready = on_ready
         self._clock = clock
-        self._lanes: OrderedDict[str, OrderedDict[K, _Asked]] = OrderedDict()
+        self._lanes: OrderedDict[str, OrderedDict[K, _Request]] = OrderedDict()
         self._asked = asyncio.Event()
         self._tokens, self._filled_at = 0.0, float("-inf")
         self.largest = 0
@@ -60,7 +60,7 @@ class Surveyor(Generic[K]):
         lane = self._lanes.setdefault(namespace, OrderedDict())
         if key not in lane and len(lane) >= MOST_WAITING:
             return float("-inf")
-        asked = lane.setdefault(key, _Asked(self._clock()))
+        asked = lane.setdefault(key, _Request(self._clock()))
         if unit:
             asked.by.add(unit)
         self._asked.set()

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from annotations.keys import BY_KEY, Definition
 from annotations.problems import NotAcceptableError
 from scheduler.config.wrong_values import nearest, shown
-from scheduler.policy.document import Document, LabelSelector, RuleDocument
+from scheduler.policy.document import Document, RuleDocument, SelectorDocument
 from scheduler.policy.rules import (
     Allowed,
+    LabelCondition,
     Listed,
     Policy,
     Range,
-    Requirement,
     Rule,
     Value,
     is_glob,
@@ -125,12 +125,12 @@ def _number(definition: Definition, bound: str, given: object) -> Value:
     return value
 
 
-def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+def _requirements(selector: SelectorDocument | None) -> tuple[LabelCondition, ...]:
     return () if selector is None else tuple(_each(selector))
 
 
-def _each(selector: LabelSelector) -> Iterator[Requirement]:
+def _each(selector: SelectorDocument) -> Iterator[LabelCondition]:
     for key, value in selector.match_labels.items():
-        yield Requirement(key, wanted=True, values=(value,))
+        yield LabelCondition(key, wanted=True, values=(value,))
     for it in selector.match_expressions:
-        yield Requirement(it.key, wanted=it.operator in {"In", "Exists"}, values=it.values)
+        yield LabelCondition(it.key, wanted=it.operator in {"In", "Exists"}, values=it.values)

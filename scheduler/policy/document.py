@@ -43,7 +43,7 @@ class Expression(_Shape):
         return self
 
 
-class LabelSelector(_Shape):
+class SelectorDocument(_Shape):
     """A label selector, all of which must hold, as in Kubernetes."""
 
     match_labels: dict[str, str] = Field({}, alias="matchLabels")
@@ -52,7 +52,7 @@ class LabelSelector(_Shape):
     )
 
     @model_validator(mode="after")
-    def _selects(self) -> LabelSelector:
+    def _selects(self) -> SelectorDocument:
         if not self.match_labels and not self.match_expressions:
             raise ValueError("expected matchLabels or matchExpressions; leave it out for all")
         return self
@@ -63,7 +63,7 @@ class RuleDocument(_Shape):
 
     name: str
     namespaces: Patterns | None = None
-    namespace_selector: LabelSelector | None = Field(None, alias="namespaceSelector")
+    namespace_selector: SelectorDocument | None = Field(None, alias="namespaceSelector")
     priority_class_names: Patterns | None = Field(None, alias="priorityClassNames")
     defaults: dict[str, Any] = {}
     forced: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from scheduler.config import strict_yaml
 from scheduler.config.wrong_values import expected, nearest, shown
 from scheduler.kube.clip import clipped
 from scheduler.policy.compiled import compiled
-from scheduler.policy.document import Document, Expression, LabelSelector, RuleDocument
+from scheduler.policy.document import Document, Expression, RuleDocument, SelectorDocument
 from scheduler.policy.rules import Policy, Subject
 
 MOST_BYTES: Final = 1024 * 1024  # what a ConfigMap can hold
@@ -29,7 +29,7 @@ _FAULT_BYTES: Final = 180
 _KEYS: Final = tuple(
     dict.fromkeys(
         field.alias or name
-        for shape in (Document, RuleDocument, LabelSelector, Expression)
+        for shape in (Document, RuleDocument, SelectorDocument, Expression)
         for name, field in shape.model_fields.items()
     )
 )

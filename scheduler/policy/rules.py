@@ -33,7 +33,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelCondition:
     """One condition on a label; `values` are empty where only its presence counts."""
 
     key: str
@@ -118,7 +118,7 @@ class Rule:
 
     name: str
     namespaces: tuple[str, ...] | None = None
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelCondition, ...] = ()
     priority_classes: tuple[str, ...] | None = None
     defaults: Mapping[str, Value] = field(default_factory=dict)
     forced: Mapping[str, Value] = field(default_factory=dict)

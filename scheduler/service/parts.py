@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 
-from scheduler.core.brake import Limits
+from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
 from scheduler.execute.brake import EndingBrake
 from scheduler.execute.cancel import Release
@@ -15,7 +15,7 @@ from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
 from scheduler.execute.evict import Evictor
 from scheduler.execute.learn import Learner
-from scheduler.execute.partition_move import Forms
+from scheduler.execute.partition_move import PartitionMove
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.execute.send import Sender
 from scheduler.execute.submit import Submitter
@@ -199,7 +199,7 @@ class Parts:
         return EndingBrake(
             self.slurmctld,
             loads=self.loads,
-            limits=Limits(
+            limits=BrakeLimits(
                 share=settings.brake_share,
                 minimum=settings.brake_minimum,
                 window_seconds=settings.brake_window,
@@ -238,7 +238,7 @@ class Parts:
             updater=Updater(
                 tools,
                 trial=Trial(outside.slurm, owner=outside.owner, modes=self.modes),
-                forms=Forms(self.modes, gpu_sharing, kinds=caches.kinds),
+                partition_move=PartitionMove(self.modes, gpu_sharing, kinds=caches.kinds),
                 edits=edits,
                 release=release,
             ),

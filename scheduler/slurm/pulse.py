@@ -105,9 +105,9 @@ class SlurmWatch:
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
         self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
         self._failures = 0
-        self._reasons = _Allowance(_REASONS_PER_SECOND)
-        self._warnings = _Allowance(running_looks_per_second)
-        self._doubts = _Allowance(_DOUBTED_PER_SECOND)
+        self._reasons = _LookAllowance(_REASONS_PER_SECOND)
+        self._warnings = _LookAllowance(running_looks_per_second)
+        self._doubts = _LookAllowance(_DOUBTED_PER_SECOND)
         self.last_answer_at: float | None = None
         self.failed_at: float | None = None
         """When Slurm last failed to answer a pulse."""
@@ -352,7 +352,7 @@ def _looked_at(unit: Unit) -> float:
     return unit.job.looked_at if unit.job is not None else 0.0
 
 
-class _Allowance:
+class _LookAllowance:
     """A budget of so many looks a second. Unused looks are saved for a few seconds only."""
 
     def __init__(self, per_second: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from scheduler.core.succession import Forerunner
 from scheduler.core.tenure import Tenure
 from scheduler.state.lingering import Remains
-from slurmapi.model import Node
+from slurmapi.model import SlurmNode
 
 
 @dataclass(slots=True)
@@ -35,6 +35,6 @@ class Seen:
         """So many jobs have been asked for in the place of lost ones; the last waits since now."""
         self.tenure = replace(self.tenure, tries=tries, pinned_since=now)
 
-    def weighed(self, node: Node, *, now: float) -> None:
+    def weighed(self, node: SlurmNode, *, now: float) -> None:
         """This is the record of the Slurm node on which its pod is."""
         self.tenure = replace(self.tenure, node=node, node_at=now)

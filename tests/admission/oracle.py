@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from annotations import JobRequest, PodSpec, Problem, Rules, parse
+from annotations import JobRequest, PodView, Problem, Rules, parse
 from annotations.model import ContainerResources
 
 
@@ -15,10 +15,10 @@ def problems(pod: Mapping[str, Any], rules: Rules) -> tuple[Problem, ...]:
     return () if isinstance(read, JobRequest) else read
 
 
-def _spec(pod: Mapping[str, Any]) -> PodSpec:
+def _spec(pod: Mapping[str, Any]) -> PodView:
     spec = pod["spec"]
     whole = spec.get("resources", {})
-    return PodSpec(
+    return PodView(
         annotations=pod["metadata"].get("annotations", {}),
         containers=tuple(map(_container, spec["containers"])),
         init_containers=tuple(map(_container, spec.get("initContainers", ()))),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 
 RULES: Final = Rules()
-# What the parser finds and the policy does not look for, beside the forms' own `beyond`.
+# What the parser finds and the policy does not look for, beside the patterns' own `beyond`.
 _LEFT_TO_THE_SCHEDULER: Final = (
     "as often as the containers ask for it",
     "with a type, or without one, but not both",
@@ -122,7 +122,7 @@ def _is_told(problem: Problem, message: str) -> None:
 
 def values(key: str) -> st.SearchStrategy[str]:
     """Values that look right, and values near them."""
-    pattern = BY_KEY[key].kind.form.pattern
+    pattern = BY_KEY[key].kind.pattern.pattern
     right = st.from_regex(pattern, fullmatch=True, alphabet=_CHARACTERS)
     spoilt = st.tuples(right, st.text(_CHARACTERS, max_size=2), right).map("".join)
     return st.one_of(right, spoilt, st.text(_CHARACTERS, max_size=12), st.sampled_from(_ODD))
@@ -169,7 +169,7 @@ def test_verdicts_are_the_same_whatever_is_asked_for(
 
 def _is_left(problem: Problem) -> bool:
     definition = BY_KEY.get(problem.field.removeprefix(PREFIX))
-    beyond = definition is not None and bool(definition.kind.form.beyond)
-    if beyond and definition is not None and definition.kind.form.matches(problem.value):
+    beyond = definition is not None and bool(definition.kind.pattern.beyond)
+    if beyond and definition is not None and definition.kind.pattern.matches(problem.value):
         return True
     return any(words in problem.expected for words in _LEFT_TO_THE_SCHEDULER)

@@ -31,7 +31,7 @@ from slurmapi import (
     SlurmStranger,
     StaticToken,
 )
-from slurmapi.cluster_check import Identity
+from slurmapi.cluster_check import ClusterCheck
 from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over, second_of_slurm
 from tests.support.slurm import UNLIMITED
 
@@ -174,7 +174,7 @@ async def test_answers_and_refusals_name_their_cluster(
     finally:
         transport.close()
     with pytest.raises(SlurmStranger) as stranger:
-        Identity("another").check(response)
+        ClusterCheck("another").check(response)
     assert stranger.value.found == client.cluster
 
 

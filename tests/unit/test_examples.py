@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from annotations import ContainerResources, JobRequest, PodSpec, Rules, parse
+from annotations import ContainerResources, JobRequest, PodView, Rules, parse
 from scheduler.__main__ import parser
 from scheduler.config.flags import load
 from scheduler.policy.file import read
@@ -112,7 +112,7 @@ def test_quick_start_asks_for_more_than_its_sandbox_has():
         ContainerResources(name=it["name"], **it["resources"]) for it in pod["containers"]
     )
     request = parse(
-        PodSpec(
+        PodView(
             annotations={},
             containers=(container,),
             termination_grace_period_seconds=pod["terminationGracePeriodSeconds"],

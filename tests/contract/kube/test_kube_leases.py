@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.lease import Record
+from scheduler.core.lease import LeaseRecord
 from scheduler.kube.errors import Conflict, KubeRefused
 from scheduler.kube.leases import Leases
 from scheduler.kube.session import KubeSession
@@ -17,7 +17,7 @@ from tests.contract.kube.conftest import KubePeer
 from tests.rigs.kube_files import kubeconfig
 
 _API = "/apis/coordination.k8s.io/v1"
-ME = Record(holder="me", seconds=15, transitions=0)
+ME = LeaseRecord(holder="me", seconds=15, transitions=0)
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ async def test_lease_is_made_kept_and_handed_over(
     second = (await kube.get(path)).body
     assert second["spec"]["acquireTime"] == first["spec"]["acquireTime"]
     assert second["spec"]["renewTime"] > first["spec"]["renewTime"]
-    await one.write(Record(holder="", seconds=1, transitions=0))
+    await one.write(LeaseRecord(holder="", seconds=1, transitions=0))
     found = await two.read()
     assert found is not None
     assert found.record.holder == ""
-    taken = await two.write(Record(holder="two", seconds=15, transitions=1))
+    taken = await two.write(LeaseRecord(holder="two", seconds=15, transitions=1))
     assert (await one.read()) == taken
     assert one.ref.uid == first["metadata"]["uid"]
 
@@ -68,11 +68,11 @@ async def test_of_two_that_write_one_conflicts(session: KubeSession, namespace: 
     await two.read()
     await one.write(ME)
     with pytest.raises(Conflict):
-        await two.write(Record(holder="two", seconds=15, transitions=0))
+        await two.write(LeaseRecord(holder="two", seconds=15, transitions=0))
     await two.read()
     await one.write(ME)
     with pytest.raises(Conflict):
-        await two.write(Record(holder="two", seconds=15, transitions=1))
+        await two.write(LeaseRecord(holder="two", seconds=15, transitions=1))
 
 
 async def test_what_others_put_into_it_stays(

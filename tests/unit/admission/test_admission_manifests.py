@@ -59,7 +59,7 @@ def test_every_annotation_has_a_pattern_and_words_for_people():
     found = variables()
     for key, definition in BY_KEY.items():
         assert f"'{key}': r\"^(?:" in found["patterns"]
-        assert f"'{key}': r\"{definition.kind.form.expected}\"" in found["expected"]
+        assert f"'{key}': r\"{definition.kind.pattern.expected}\"" in found["expected"]
 
 
 def test_what_sets_the_same_thing_is_named_both_ways():

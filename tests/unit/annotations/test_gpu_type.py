@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations import ContainerResources, JobRequest, PodSpec, Requirement, Rules, parse
+from annotations import AffinityExpression, ContainerResources, JobRequest, PodView, Rules, parse
 from tests.unit.annotations.pods import WEB, accepted, pod, the_problem
 
 CLASS, MODEL = "gpu.nvidia.com/class", "gpu.nvidia.com/model"
@@ -19,9 +19,11 @@ LEARNT = Rules(known_gpu_types=frozenset({"h100", "h100_nvl", "a100", "1g.10gb"}
 
 def wants(
     *terms: Mapping[str, tuple[str, ...]], selector: Mapping[str, str] | None = None, **more: Any
-) -> PodSpec:
+) -> PodView:
     """A pod with two GPUs; each term says which values are allowed for which labels."""
-    affinity = tuple(tuple(Requirement(k, "In", v) for k, v in term.items()) for term in terms)
+    affinity = tuple(
+        tuple(AffinityExpression(k, "In", v) for k, v in term.items()) for term in terms
+    )
     gpus = ContainerResources(name="web", requests=WEB.requests, limits={"nvidia.com/gpu": "2"})
     spec = pod(containers=(gpus,), node_selector=selector or {}, **more)
     return replace(spec, node_affinity=affinity or None)
@@ -47,8 +49,8 @@ def test_manifest_of_sunks_example_gets_its_type():
         wants({CLASS: ("NVIDIA_H100", "A100_PCIE_80GB")}),
         wants({CLASS: ("NVIDIA_H100",)}, {CLASS: ("A100_PCIE_80GB",)}),
         wants({CLASS: ("NVIDIA_H100",)}, {"zone": ("a",)}),
-        replace(wants(), node_affinity=((Requirement(CLASS, "NotIn", ("NVIDIA_H100",)),),)),
-        replace(wants(), node_affinity=((Requirement(CLASS, "Exists"),),)),
+        replace(wants(), node_affinity=((AffinityExpression(CLASS, "NotIn", ("NVIDIA_H100",)),),)),
+        replace(wants(), node_affinity=((AffinityExpression(CLASS, "Exists"),),)),
         replace(wants(), node_affinity=()),
     ],
     ids=str,

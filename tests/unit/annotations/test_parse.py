@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations import PREFIX, ContainerResources, JobRequest, PodSpec, Problem, Rules, parse
+from annotations import PREFIX, ContainerResources, JobRequest, PodView, Problem, Rules, parse
 from annotations.keys import DEFINITIONS
 from tests.unit.annotations.pods import accepted, pod, refused, the_problem
 
@@ -136,7 +136,7 @@ def test_all_problems_are_told_at_once():
     ]
 
 
-def with_keys(**annotations: str) -> PodSpec:
+def with_keys(**annotations: str) -> PodView:
     keys = {key.replace("__", "/"): value for key, value in annotations.items()}
     return replace(pod(), annotations=keys)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations import ContainerResources, JobRequest, PodSpec, Rules, parse
+from annotations import ContainerResources, JobRequest, PodView, Rules, parse
 from tests.unit.annotations.pods import WEB, accepted, pod, refused, the_problem
 
 
@@ -33,7 +33,7 @@ def cpus_of(
     return accepted(spec).cpus
 
 
-def with_gpus(*requests: Mapping[str, str]) -> PodSpec:
+def with_gpus(*requests: Mapping[str, str]) -> PodView:
     gpu_containers = tuple(
         ContainerResources(name=f"g{i}", requests=r) for i, r in enumerate(requests)
     )
@@ -267,7 +267,7 @@ def test_part_of_a_gpu_is_refused(count):
     assert problem.expected == "a whole number of devices"
 
 
-def annotated(gpus: str, **annotations: str) -> PodSpec:
+def annotated(gpus: str, **annotations: str) -> PodView:
     return replace(pod(annotations), containers=with_gpus({"nvidia.com/gpu": gpus}).containers)
 
 

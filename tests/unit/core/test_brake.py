@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.brake import ASK_SECONDS, Brake, Go, Hold, Limits, LookAgain, Scene
+from scheduler.core.brake import ASK_SECONDS, Brake, BrakeLimits, Go, Hold, LookAgain, Scene
 
-LIMITS = Limits(share=0.25, minimum=3, window_seconds=60.0, pause_seconds=30.0)
+LIMITS = BrakeLimits(share=0.25, minimum=3, window_seconds=60.0, pause_seconds=30.0)
 TWENTY = frozenset(f"pod-{number:02}" for number in range(20))
 CALM = Scene(all=TWENTY, doomed=frozenset())
 SCENES = st.builds(

@@ -9,7 +9,7 @@ from scheduler.core.evidence import SETTLING_SECONDS, Evidence, is_weak
 from scheduler.core.gres import count_of
 from scheduler.core.reasons import Reason
 from scheduler.core.taken_resources import lacks
-from slurmapi.model import Node
+from slurmapi.model import SlurmNode
 
 LATER = SETTLING_SECONDS + 1
 
@@ -37,9 +37,9 @@ def test_pod_whose_place_is_taken_is_never_slowed():
     assert not weak(Evidence.TAKEN, Reason.NODE_FAILED, seen_at=0.0)
 
 
-def node(**used: int | str) -> Node:
+def node(**used: int | str) -> SlurmNode:
     fields = {"cpus": 16, "memory_mib": 1000, "gres": "gpu:h100:8(S:0-1)", **used}
-    return Node(name="n1", states=frozenset({"MIXED"}), **fields)  # type: ignore[arg-type]
+    return SlurmNode(name="n1", states=frozenset({"MIXED"}), **fields)  # type: ignore[arg-type]
 
 
 REQUEST = JobRequest(cpus=4, memory_mib=100, gres="gres/gpu:h100:2")
@@ -48,7 +48,7 @@ REQUEST = JobRequest(cpus=4, memory_mib=100, gres="gres/gpu:h100:2")
 def test_node_with_room_lacks_nothing():
     used = node(allocated_cpus=12, allocated_memory_mib=900, gres_used="gpu:h100:6(IDX:0-5)")
     assert lacks(used, REQUEST) == ""
-    assert lacks(Node(name="n1", states=frozenset()), REQUEST) == "", "nobody holds anything"
+    assert lacks(SlurmNode(name="n1", states=frozenset()), REQUEST) == "", "nobody holds anything"
 
 
 @pytest.mark.parametrize(

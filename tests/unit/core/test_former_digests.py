@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from annotations import PREFIX, ContainerResources, JobRequest, PodSpec, Rules, parse
+from annotations import PREFIX, ContainerResources, JobRequest, PodView, Rules, parse
 from annotations.keys import DEFINITIONS
 from scheduler.core.edits import Edit, asks_the_same, edit_of
 from scheduler.core.naming import VERSION, OwnerTag
@@ -104,7 +104,7 @@ def test_node_list_written_otherwise_is_no_edit() -> None:
 
 def _request(given: dict[str, str]) -> JobRequest:
     resources = {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "2"}
-    pod = PodSpec(
+    pod = PodView(
         annotations={PREFIX + key: value for key, value in given.items()},
         containers=(ContainerResources(requests=resources, limits={"nvidia.com/gpu": "2"}),),
         termination_grace_period_seconds=3,

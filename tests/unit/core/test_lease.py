@@ -10,23 +10,23 @@ from itertools import count
 
 import pytest
 
-from scheduler.core.lease import Candidate, Observed, Record, Timing
+from scheduler.core.lease import Candidate, LeaseRecord, Observed, Timing
 
 TIMING = Timing(lease=15, renew=10, retry=2)
-OTHER = Record(holder="other", seconds=15, transitions=3)
+OTHER = LeaseRecord(holder="other", seconds=15, transitions=3)
 
 
 def test_free_lease_is_claimed_with_the_next_number_of_transitions():
     me = Candidate("me", TIMING)
-    assert me.claim(now=0) == Record(holder="me", seconds=15, transitions=0)
-    me.saw(Observed(Record(holder="", seconds=1, transitions=3), "7"), now=0)
-    assert me.claim(now=0) == Record(holder="me", seconds=15, transitions=4)
+    assert me.claim(now=0) == LeaseRecord(holder="me", seconds=15, transitions=0)
+    me.saw(Observed(LeaseRecord(holder="", seconds=1, transitions=3), "7"), now=0)
+    assert me.claim(now=0) == LeaseRecord(holder="me", seconds=15, transitions=4)
 
 
 def test_renewal_is_no_transition():
     me = Candidate("me", TIMING)
-    me.won(Observed(Record(holder="me", seconds=15, transitions=4), "7"), asked_at=0)
-    assert me.claim(now=1) == Record(holder="me", seconds=15, transitions=4)
+    me.won(Observed(LeaseRecord(holder="me", seconds=15, transitions=4), "7"), asked_at=0)
+    assert me.claim(now=1) == LeaseRecord(holder="me", seconds=15, transitions=4)
 
 
 def test_anothers_lease_is_left_alone_from_when_it_was_first_seen():
@@ -36,7 +36,7 @@ def test_anothers_lease_is_left_alone_from_when_it_was_first_seen():
     assert me.claim(now=114.9) is None
     me.saw(Observed(OTHER, "8"), now=114.9)
     assert me.claim(now=129.8) is None
-    assert me.claim(now=130) == Record(holder="me", seconds=15, transitions=4)
+    assert me.claim(now=130) == LeaseRecord(holder="me", seconds=15, transitions=4)
 
 
 def test_holders_own_duration_counts():
@@ -52,19 +52,19 @@ def test_deleted_lease_is_its_holders_all_the_same():
     me.saw(Observed(OTHER, "7"), now=0)
     me.saw(None, now=1)
     assert me.claim(now=14.9) is None
-    assert me.claim(now=15) == Record(holder="me", seconds=15, transitions=0)
+    assert me.claim(now=15) == LeaseRecord(holder="me", seconds=15, transitions=0)
 
 
 def test_may_write_until_a_tenth_before_the_end_counted_from_the_question():
     me = Candidate("me", TIMING)
-    me.won(Observed(Record(holder="me", seconds=15, transitions=0), "7"), asked_at=100)
+    me.won(Observed(LeaseRecord(holder="me", seconds=15, transitions=0), "7"), asked_at=100)
     assert me.valid_until == 113.5
     assert me.renew_by == 110
 
 
 def test_may_not_write_once_another_was_seen():
     me = Candidate("me", TIMING)
-    me.won(Observed(Record(holder="me", seconds=15, transitions=0), "7"), asked_at=100)
+    me.won(Observed(LeaseRecord(holder="me", seconds=15, transitions=0), "7"), asked_at=100)
     me.saw(Observed(OTHER, "8"), now=101)
     assert me.valid_until < 101
     assert me.claim(now=102) is None
@@ -73,12 +73,12 @@ def test_may_not_write_once_another_was_seen():
 
 def test_released_lease_is_nobodys_and_ours_no_more():
     me, other = Candidate("me", TIMING), Candidate("other", TIMING)
-    me.won(Observed(Record(holder="me", seconds=15, transitions=2), "7"), asked_at=100)
+    me.won(Observed(LeaseRecord(holder="me", seconds=15, transitions=2), "7"), asked_at=100)
     record = me.release()
-    assert record == Record(holder="", seconds=1, transitions=2)
+    assert record == LeaseRecord(holder="", seconds=1, transitions=2)
     assert me.valid_until < 100
     other.saw(Observed(record, "8"), now=100)
-    assert other.claim(now=100) == Record(holder="other", seconds=15, transitions=3)
+    assert other.claim(now=100) == LeaseRecord(holder="other", seconds=15, transitions=3)
 
 
 class World:
@@ -147,7 +147,7 @@ class World:
                     break
 
     def _asked(
-        self, record: Record | None, over: Observed | None
+        self, record: LeaseRecord | None, over: Observed | None
     ) -> Generator[float, None, Observed | str | None]:
         """What came of one request within five seconds: what is stored, or why it is not known."""
         answers: list[Observed | str | None] = []

@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.requests import Asked, allocatable, is_counted, is_extended, requested
+from scheduler.core.requests import (
+    ContainerRequests,
+    allocatable,
+    is_counted,
+    is_extended,
+    requested,
+)
 from scheduler.core.resource_fit import short_of, shortage, too_small
 
 
-def asked(restartable: bool = False, **requests: str) -> Asked:
-    return Asked(requests, restartable=restartable)
+def asked(restartable: bool = False, **requests: str) -> ContainerRequests:
+    return ContainerRequests(requests, restartable=restartable)
 
 
 def test_containers_are_added_up_and_each_sum_is_rounded_up():
@@ -41,9 +47,9 @@ def test_pod_level_requests_go_before_those_of_containers_and_overhead_comes_on_
 
 
 def test_resized_container_counts_with_the_most_of_what_it_has_and_what_it_asks_for():
-    resized = Asked({"cpu": "1"}, actuated={"cpu": "2"}, allocated={"cpu": "3"})
+    resized = ContainerRequests({"cpu": "1"}, actuated={"cpu": "2"}, allocated={"cpu": "3"})
     assert dict(requested([resized])) == {"cpu": 3000}
-    growing = Asked({"cpu": "4"}, actuated={"cpu": "2"}, allocated={"cpu": "2"})
+    growing = ContainerRequests({"cpu": "4"}, actuated={"cpu": "2"}, allocated={"cpu": "2"})
     assert dict(requested([growing])) == {"cpu": 4000}
     assert dict(requested([growing], infeasible=True)) == {"cpu": 2000}
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from scheduler.core.succession import (
     KEPT_SECONDS,
     MOST,
-    Controller,
     Forerunner,
+    PodController,
     Succession,
     pause_seconds,
 )
 
-WEB, DB = Controller("web"), Controller("db")
-CONTROLLERS = st.builds(Controller, st.sampled_from("abc"), st.sampled_from(["", "1"]))
+WEB, DB = PodController("web"), PodController("db")
+CONTROLLERS = st.builds(PodController, st.sampled_from("abc"), st.sampled_from(["", "1"]))
 
 
 def early(times: int = 1, *, at: float = 0.0) -> Forerunner:
@@ -42,8 +42,8 @@ def test_pods_of_other_controllers_are_not_concerned():
     lines = Succession()
     lines.note(WEB, early())
     assert lines.take(DB, 0.0) is None
-    assert lines.take(Controller("web", "another revision"), 0.0) is None
-    assert lines.take(Controller("web", called="by another name"), 0.0) == early()
+    assert lines.take(PodController("web", "another revision"), 0.0) is None
+    assert lines.take(PodController("web", called="by another name"), 0.0) == early()
 
 
 def test_place_that_nobody_takes_is_forgotten():
@@ -56,10 +56,10 @@ def test_place_that_nobody_takes_is_forgotten():
 def test_of_very_many_the_oldest_are_forgotten():
     lines = Succession()
     for number in range(MOST + 5):
-        lines.note(Controller(str(number)), early(at=number / MOST))
+        lines.note(PodController(str(number)), early(at=number / MOST))
     assert len(lines) == MOST
-    assert lines.take(Controller("4"), 1.0) is None
-    assert lines.take(Controller("5"), 1.0) is not None
+    assert lines.take(PodController("4"), 1.0) is None
+    assert lines.take(PodController("5"), 1.0) is not None
 
 
 STEPS = st.lists(
@@ -71,7 +71,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_nobody_waits_for_more_than_has_ended_and_what_is_kept_is_fresh(steps):
     lines, now = Succession(), 0.0
-    unanswered: dict[Controller, int] = {}
+    unanswered: dict[PodController, int] = {}
     for controller, ends, seconds in steps:
         now += seconds
         if ends:

@@ -25,7 +25,7 @@ from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
-from slurmapi.model import BaseState, JobState, Node
+from slurmapi.model import BaseState, JobState, SlurmNode
 
 NOW: Final = 1000.0
 JOB: Final = 4711
@@ -204,7 +204,7 @@ _places = st.dictionaries(
 )
 
 
-_full = Node(name="n1", states=frozenset(), cpus=4, allocated_cpus=4)
+_full = SlurmNode(name="n1", states=frozenset(), cpus=4, allocated_cpus=4)
 TENURES: Final = st.builds(
     Tenure,
     until=st.sampled_from([None, 4000.0, 7000.0]),

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.core.naming import Owner
-from scheduler.hooks.guard import Answer
+from scheduler.hooks.guard import HandoverAnswer
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.hooks.conftest import Scene, pod_on
@@ -24,29 +24,29 @@ async def cleared(scene: Scene, *, job_id: int = NATIVE, nodes=("n1",), seconds:
 
 
 async def test_empty_node_is_free_and_slurm_is_not_asked(scene):
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
     assert not scene.slurm.calls
 
 
 async def test_pod_whose_job_holds_its_share_of_the_node_is_in_nobodys_way(scene):
     scene.running_pod("a")
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
 
 
 async def test_job_that_runs_in_place_of_a_suspended_one_waits_until_its_pod_has_gone(scene):
     job_id = scene.running_pod("a")
     scene.slurm.change(job_id, BaseState.SUSPENDED)
     verdict = await cleared(scene)
-    assert (verdict.answer, verdict.pods) == (Answer.BUSY, ("ns/a",))
+    assert (verdict.answer, verdict.pods) == (HandoverAnswer.BUSY, ("ns/a",))
     scene.stop("a")
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
 
 
 async def test_suspended_pod_that_the_site_keeps_is_in_nobodys_way(scene):
     guard = scene.make_guard(keeps_suspended=True)
     job_id = scene.running_pod("a")
     scene.slurm.change(job_id, BaseState.SUSPENDED)
-    assert (await guard.clear(NATIVE, ("n1",), seconds=SHORT)).answer is Answer.FREE
+    assert (await guard.clear(NATIVE, ("n1",), seconds=SHORT)).answer is HandoverAnswer.FREE
 
 
 async def test_job_that_ended_an_instant_ago_is_known_to_have_ended(scene):
@@ -54,7 +54,7 @@ async def test_job_that_ended_an_instant_ago_is_known_to_have_ended(scene):
     await cleared(scene)
     scene.slurm.end(job_id, BaseState.PREEMPTED)
     verdict = await cleared(scene)
-    assert verdict.answer is Answer.BUSY
+    assert verdict.answer is HandoverAnswer.BUSY
     assert verdict.pods == ("ns/a",)
 
 
@@ -73,69 +73,69 @@ async def test_waits_until_the_last_pod_in_the_way_is_gone(scene):
     await asyncio.sleep(0.05)
     assert not asking.done()
     scene.finish("b")
-    assert (await asking).answer is Answer.FREED
+    assert (await asking).answer is HandoverAnswer.FREED
 
 
 async def test_pods_on_other_nodes_are_in_nobodys_way(scene):
     scene.departing_pod("a", node="n2")
-    assert (await cleared(scene)).answer is Answer.FREE
-    assert (await cleared(scene, nodes=("n1", "n2"))).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
+    assert (await cleared(scene, nodes=("n1", "n2"))).answer is HandoverAnswer.BUSY
 
 
 async def test_requeued_placeholder_holds_nothing(scene):
     job_id = scene.running_pod("a")
     scene.slurm.requeue(job_id)
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
 async def test_placeholder_that_slurm_forgot_holds_nothing(scene):
     job_id = scene.running_pod("a")
     scene.slurm.forget(job_id)
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
 async def test_placeholder_on_another_node_does_not_hold_this_one(scene):
     job_id = scene.running_pod("a", node="n1")
     scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n2",))
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
 async def test_job_id_that_is_anothers_now_holds_nothing(scene):
     """slurmctld gives ids out again after a crash; a pod may also claim any id."""
     job_id = scene.running_pod("a")
     scene.slurm.change(job_id, BaseState.RUNNING, admin_comment="")
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
 async def test_pod_does_not_wait_for_itself(scene):
     """Its node was asked for anew while it runs there."""
     scene.departing_pod("a")
     again = scene.placeholder("a", node="n1")
-    assert (await cleared(scene, job_id=again)).answer is Answer.FREE
+    assert (await cleared(scene, job_id=again)).answer is HandoverAnswer.FREE
 
 
 async def test_tag_of_another_owner_stands_for_none_of_our_pods(scene):
     scene.departing_pod("a")
     forged = scene.placeholder("a", node="n1", owner=Owner("cluster-2", "slurm-scheduler"))
-    assert (await cleared(scene, job_id=forged)).answer is Answer.BUSY
+    assert (await cleared(scene, job_id=forged)).answer is HandoverAnswer.BUSY
 
 
 async def test_pod_without_a_known_job_is_in_the_way(scene):
     scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
     scene.presence.changed(None, pod_on("n1", uid="a"))
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
 async def test_pod_that_somebody_else_put_there_is_not_waited_for(scene):
     scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
     scene.presence.changed(None, pod_on("n1", uid="a", ours=False))
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
 
 
 async def test_annotations_taken_away_do_not_hide_a_pod(scene):
     scene.departing_pod("a")
     scene.presence.changed(pod_on("n1", uid="a"), pod_on("n1", uid="a", ours=False))
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
 
 
 async def test_annotations_taken_away_before_a_restart_hide_no_pod_that_has_a_job(scene):
@@ -143,11 +143,11 @@ async def test_annotations_taken_away_before_a_restart_hide_no_pod_that_has_a_jo
     job_id = scene.placeholder("a", node="n1")
     scene.presence.changed(None, pod_on("n1", uid="a", ours=False))
     scene.units.add(Unit("a", "ns", "a", seen_at=0.0, job=Placeholder(job_id)))
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
     scene.slurm.end(job_id, BaseState.PREEMPTED)
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
     scene.stop("a")
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
 
 
 async def test_binding_under_way_counts_as_a_pod(scene):
@@ -155,31 +155,31 @@ async def test_binding_under_way_counts_as_a_pod(scene):
     scene.departing_pod("a")
     scene.presence.changed(None, pod_on("", uid="a"))
     scene.units.binding["a"] = "n1"
-    assert (await cleared(scene)).answer is Answer.BUSY
+    assert (await cleared(scene)).answer is HandoverAnswer.BUSY
     scene.stop("a")
-    assert (await cleared(scene)).answer is Answer.FREE
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
     assert not scene.units.binding
 
 
 async def test_nothing_is_known_before_the_pods_are_listed(scene):
     scene.synced.clear()
-    assert (await cleared(scene)).answer is Answer.UNKNOWN
+    assert (await cleared(scene)).answer is HandoverAnswer.UNKNOWN
     asking = asyncio.create_task(cleared(scene, seconds=LONG))
     await asyncio.sleep(0.02)
     scene.synced.set()
-    assert (await asking).answer is Answer.FREE
+    assert (await asking).answer is HandoverAnswer.FREE
 
 
 async def test_silent_slurm_is_no_evidence(scene):
     scene.running_pod("a")
     scene.slurm.fail["states"].extend(SlurmUnreachable("down") for _ in range(100))
-    assert (await cleared(scene)).answer is Answer.UNKNOWN
+    assert (await cleared(scene)).answer is HandoverAnswer.UNKNOWN
 
 
 async def test_slurm_that_comes_back_is_believed(scene):
     scene.running_pod("a")
     scene.slurm.fail["states"].append(SlurmUnreachable("down"))
-    assert (await cleared(scene, seconds=LONG)).answer is Answer.FREE
+    assert (await cleared(scene, seconds=LONG)).answer is HandoverAnswer.FREE
 
 
 async def test_thousand_questions_cost_slurm_a_few_requests(scene):
@@ -189,20 +189,20 @@ async def test_thousand_questions_cost_slurm_a_few_requests(scene):
     scene.slurm.calls.clear()
     asked = [cleared(scene, nodes=(f"n{n % 50}",), seconds=LONG) for n in range(1000)]
     told = await asyncio.gather(*asked)
-    assert {verdict.answer for verdict in told} == {Answer.FREE}
+    assert {verdict.answer for verdict in told} == {HandoverAnswer.FREE}
     assert scene.slurm.calls["states"] <= 3
     assert not scene.slurm.calls["job"]
 
 
 async def test_placeholder_is_told_when_its_pod_is_gone(scene):
     scene.departing_pod("a")
-    assert (await scene.guard.gone("a", seconds=SHORT)).answer is Answer.BUSY
+    assert (await scene.guard.gone("a", seconds=SHORT)).answer is HandoverAnswer.BUSY
     assert "a" in scene.changed
     asking = asyncio.create_task(scene.guard.gone("a", seconds=LONG))
     await asyncio.sleep(0.02)
     scene.stop("a")
-    assert (await asking).answer is Answer.FREED
-    assert (await scene.guard.gone("a", seconds=LONG)).answer is Answer.FREE
+    assert (await asking).answer is HandoverAnswer.FREED
+    assert (await scene.guard.gone("a", seconds=LONG)).answer is HandoverAnswer.FREE
 
 
 async def test_pod_that_is_on_no_node_is_as_good_as_gone(scene):
@@ -210,7 +210,7 @@ async def test_pod_that_is_on_no_node_is_as_good_as_gone(scene):
     scene.units.add(Unit("a", "ns", "a", seen_at=0.0))
     scene.presence.changed(None, pod_on("", uid="a"))
     assert scene.slurm.live(job_id)
-    assert (await scene.guard.gone("a", seconds=SHORT)).answer is Answer.FREE
+    assert (await scene.guard.gone("a", seconds=SHORT)).answer is HandoverAnswer.FREE
 
 
 async def test_what_is_behind_a_node_is_asked_once_that_is_known(scene):
@@ -221,4 +221,4 @@ async def test_what_is_behind_a_node_is_asked_once_that_is_known(scene):
     scene.behind["gpu-1"] = "n1"
     scene.departing_pod("a")
     scene.synced.set()
-    assert (await asking).answer is Answer.BUSY
+    assert (await asking).answer is HandoverAnswer.BUSY

@@ -20,8 +20,8 @@ from scheduler.hooks.api import (
     LARGEST_BODY,
     LONGEST_WAIT_SECONDS,
     MOST_WAITS_OF_A_UNIT,
+    CallerLimits,
     HooksApi,
-    Limits,
 )
 from scheduler.hooks.pem import Certificate
 from scheduler.listen.listener import HOOKS, KNOWN_SECONDS, LONGEST_FIELD, MOST_FIELDS, Listener
@@ -32,13 +32,13 @@ HERE = Address(host="127.0.0.1", port=0)
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 KNOWN = {"Authorization": f"Bearer {SECRET}"}
 # What is to be cut off is so soon; everything else has time, however busy the machine is.
-PATIENT = Limits(wait_seconds=10, waits=3, body_seconds=10)
+PATIENT = CallerLimits(wait_seconds=10, waits=3, body_seconds=10)
 
 
 class Served:
     """The API of a scene, on a port of its own."""
 
-    def __init__(self, scene: Scene, secrets, listener: Listener, *, limits: Limits) -> None:
+    def __init__(self, scene: Scene, secrets, listener: Listener, *, limits: CallerLimits) -> None:
         self.scene = scene
         self.listener = listener
         self.hinted: list[int] = []
@@ -84,7 +84,7 @@ class Served:
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> CallerLimits:
     return PATIENT
 
 

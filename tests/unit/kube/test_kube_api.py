@@ -10,7 +10,7 @@ from scheduler.kube.api import (
     AlreadyBound,
     Bound,
     Condition,
-    Deleted,
+    DeletionAccepted,
     Gone,
     Held,
     KubeApi,
@@ -163,7 +163,7 @@ async def test_deletion_carries_uid_and_grace(
     stub: ApiStub, api: KubeApi, grace: int | None, sent: dict[str, int]
 ) -> None:
     stub.answer("DELETE", POD, ok(pod("p")))
-    assert await api.delete_pod("ns", "p", "u", grace_seconds=grace) == Deleted()
+    assert await api.delete_pod("ns", "p", "u", grace_seconds=grace) == DeletionAccepted()
     assert stub.seen[0].body == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -197,7 +197,7 @@ async def test_eviction_names_the_pods_uid(
     stub: ApiStub, api: KubeApi, grace: int | None, sent: dict[str, int]
 ) -> None:
     stub.answer("POST", EVICTION, ok({"kind": "Status", "status": "Success"}))
-    assert await api.evict_pod("ns", "p", "u", grace_seconds=grace) == Deleted()
+    assert await api.evict_pod("ns", "p", "u", grace_seconds=grace) == DeletionAccepted()
     assert stub.seen[0].body == {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

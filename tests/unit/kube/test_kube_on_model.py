@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.kube.api import AlreadyBound, Bound, Condition, Deleted, Gone, KubeApi, Patched
+from scheduler.kube.api import (
+    AlreadyBound,
+    Bound,
+    Condition,
+    DeletionAccepted,
+    Gone,
+    KubeApi,
+    Patched,
+)
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.kube.reflector import Backoff, Reflector
 from scheduler.kube.session import KubeSession
@@ -117,7 +125,7 @@ async def test_patch_and_deletion_of_a_recreated_pod_touch_nothing(
     session: KubeSession, api: KubeApi
 ) -> None:
     old = (await create(session, api, "p")).metadata.uid
-    assert await api.delete_pod("default", "p", old, grace_seconds=0) == Deleted()
+    assert await api.delete_pod("default", "p", old, grace_seconds=0) == DeletionAccepted()
     new = await create(session, api, "p")
     assert await api.delete_pod("default", "p", old) == Gone()
     assert await api.patch_pod_status("default", "p", old, annotations={"a": "b"}) == Gone()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.lease import Record
+from scheduler.core.lease import LeaseRecord
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.leases import Leases
@@ -40,7 +40,7 @@ each_body = pytest.mark.parametrize("body", NONE_OF_ITS.values(), ids=NONE_OF_IT
 
 POD = "/api/v1/namespaces/ns/pods/p"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
-RECORD = Record(holder="me", seconds=15.0, transitions=0)
+RECORD = LeaseRecord(holder="me", seconds=15.0, transitions=0)
 
 
 def leases(session: KubeSession) -> Leases:

@@ -48,7 +48,7 @@ async def test_request_carries_token_agent_query_and_body(
         (403, errors.Forbidden, False),
         (404, errors.NotFound, False),
         (409, errors.Conflict, False),
-        (410, errors.Gone, False),
+        (410, errors.VersionTooOld, False),
         (422, errors.Invalid, False),
         (429, errors.TooMany, True),
         (500, errors.KubeRefused, True),

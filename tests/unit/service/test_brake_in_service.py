@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from scheduler.core.brake import Limits
+from scheduler.core.brake import BrakeLimits
 from scheduler.core.evidence import SETTLING_SECONDS
 from scheduler.core.reasons import Reason
 from slurmapi import (
@@ -26,7 +26,7 @@ from tests.unit.service.tiny_slurm import TinySlurm
 from tests.unit.service.twenty_pods import PODS, fill
 
 pytestmark = pytest.mark.looptime
-PAUSE = Limits().pause_seconds
+PAUSE = BrakeLimits().pause_seconds
 # A pulse, a full look at each, and the time between two questions.
 SOON = 10.0
 

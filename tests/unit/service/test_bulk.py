@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
-from scheduler.core.requests import Asked, requested
+from scheduler.core.requests import ContainerRequests, requested
 from scheduler.facts.bulk import (
     MOST_AMOUNTS,
     MOST_CONTAINERS,
@@ -171,7 +171,9 @@ def test_of_a_pod_that_runs_only_so_much_is_kept() -> None:
 
 
 def _spent(sidecars: int) -> float:
-    found = [Asked({f"example.org/r{it}": "1"}, restartable=True) for it in range(sidecars)]
+    found = [
+        ContainerRequests({f"example.org/r{it}": "1"}, restartable=True) for it in range(sidecars)
+    ]
     requested(found, found)
     with cpu_seconds() as spent:
         assert len(requested([], found)) == sidecars

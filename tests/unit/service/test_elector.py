@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.core.lease import Observed, Record, Timing
+from scheduler.core.lease import LeaseRecord, Observed, Timing
 from scheduler.election.elector import Alone, Elector, LeaseLostError, awake
 from scheduler.kube.errors import Conflict, Forbidden, KubeError, KubeInterrupted, NotFound
 from scheduler.kube.recorder import ObjectRef
@@ -31,7 +31,7 @@ class TinyLease:
     def view(self) -> TinyView:
         return TinyView(self)
 
-    def put(self, record: Record) -> Observed:
+    def put(self, record: LeaseRecord) -> Observed:
         version = 1 if self.stored is None else int(self.stored.version) + 1
         self.stored = Observed(record, str(version))
         return self.stored
@@ -62,7 +62,7 @@ class TinyView:
         self._known = None if self._lease.stored is None else self._lease.stored.version
         return self._lease.stored
 
-    async def write(self, record: Record) -> Observed:
+    async def write(self, record: LeaseRecord) -> Observed:
         await self._on_its_way()
         stored = self._lease.stored
         if stored is None and self._known is not None:
@@ -176,7 +176,7 @@ async def test_released_lease_is_taken_within_a_second(lease: TinyLease, start: 
         assert not one.may_write
         await two.elector.elected.wait()
     assert lease.stored is not None
-    assert lease.stored.record == Record(holder="two", seconds=15, transitions=1)
+    assert lease.stored.record == LeaseRecord(holder="two", seconds=15, transitions=1)
 
 
 async def test_killed_leader_is_followed_when_its_lease_is_over(start: Start) -> None:
@@ -246,7 +246,7 @@ async def test_leader_that_finds_another_in_the_lease_stops_at_once(
 ) -> None:
     one = start("one")
     await one.elector.elected.wait()
-    lease.put(Record(holder="usurper", seconds=15, transitions=1))
+    lease.put(LeaseRecord(holder="usurper", seconds=15, transitions=1))
     async with took(2.5):
         await one.task
     assert one.ended is not None

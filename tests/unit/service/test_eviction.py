@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from scheduler.core.actions import Evict
-from scheduler.core.brake import Limits
+from scheduler.core.brake import BrakeLimits
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
 from scheduler.execute.brake import EndingBrake
@@ -41,7 +41,7 @@ class Stage:
         brake = EndingBrake(
             Slurmctld(slurm, failed_at=lambda: None, warn=lambda _reason, _text: None, clock=clock),
             loads=NodeLoads(slurm, clock=clock),
-            limits=Limits(),
+            limits=BrakeLimits(),
             units=Units(),
             pods=kube.store,
             tell=lambda _unit, _reason, message: self.told.append(message),

@@ -23,8 +23,7 @@ from scheduler.kube.wire import Node, NodeCondition, NodeSpec, NodeStatus, Objec
 from scheduler.nodes.candidates import MOST_EXCLUDED, Nodes, Survey
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import SlurmNodes
-from slurmapi import Node as SlurmNode
-from slurmapi import SlurmClient
+from slurmapi import SlurmClient, SlurmNode
 from tests.support.costs import calls
 
 READY = NodeStatus(conditions=(NodeCondition("Ready", "True"),))

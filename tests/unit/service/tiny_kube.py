@@ -16,7 +16,7 @@ from scheduler.kube.api import (
     AlreadyBound,
     Bound,
     Condition,
-    Deleted,
+    DeletionAccepted,
     Gone,
     Held,
     Patched,
@@ -128,7 +128,7 @@ class TinyKube:
 
     async def delete_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
-    ) -> Deleted | Gone:
+    ) -> DeletionAccepted | Gone:
         await self._call("delete", namespace)
         if uid not in self.pods:
             return Gone()
@@ -136,11 +136,11 @@ class TinyKube:
         self.deleted.append(uid)
         self.graces.append(grace_seconds)
         self.delete(uid, grace=grace_seconds)
-        return Deleted()
+        return DeletionAccepted()
 
     async def evict_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
-    ) -> Deleted | Held | Gone:
+    ) -> DeletionAccepted | Held | Gone:
         await self._call("evict", namespace)
         self.evictions += 1
         if self.budget_holds:

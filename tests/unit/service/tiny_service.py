@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from scheduler.config.settings import Settings
-from scheduler.core.brake import Limits
+from scheduler.core.brake import BrakeLimits
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
@@ -76,14 +76,14 @@ class Service:
         *,
         recorder: TinyRecorder | None = None,
         unschedulable_reason: str = "",
-        limits: Limits | None = None,
+        limits: BrakeLimits | None = None,
         ignored: Collection[Ignorable] = (),
         mode: Setting = "auto",
         gpu_sharing: gpu_sharing.Setting = "user",
         keeps_suspended: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
-        limits = limits or Limits()
+        limits = limits or BrakeLimits()
         settings = Settings.model_validate(
             {
                 "unschedulable-reason": unschedulable_reason,

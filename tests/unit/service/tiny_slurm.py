@@ -16,13 +16,13 @@ from slurmapi import (
     Job,
     JobState,
     JobSubmission,
-    Node,
     Partition,
     Ping,
     SlurmConfig,
     SlurmError,
     SlurmInterrupted,
     SlurmInvalid,
+    SlurmNode,
     SlurmNoSuchJob,
     SlurmRefused,
     SlurmUnreachable,
@@ -120,22 +120,22 @@ class TinySlurm:
         await self._call("partitions")
         return tuple(Partition(name=name, is_default=name == "main") for name in self.nodes_in)
 
-    async def nodes(self) -> tuple[Node, ...]:
+    async def nodes(self) -> tuple[SlurmNode, ...]:
         await self._call("nodes")
         self.counted = dict(self.allocated)
         return tuple(map(self._node, self.comments))
 
-    async def node(self, name: str) -> Node | None:
+    async def node(self, name: str) -> SlurmNode | None:
         await self._call("node")
         return self._node(name) if name in self.comments else None
 
-    async def counted_node(self, name: str) -> Node | None:
+    async def counted_node(self, name: str) -> SlurmNode | None:
         self.counted = dict(self.allocated)
         return await self.node(name)
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str) -> SlurmNode:
         states = frozenset({"IDLE"} if name in self.with_slurmd else {"IDLE", "EXTERNAL"})
-        return Node(
+        return SlurmNode(
             name=name,
             states=states,
             comment=self.comments[name],

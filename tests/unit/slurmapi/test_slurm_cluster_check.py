@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurmapi import JobSubmission, SlurmClient, SlurmInterrupted, SlurmStranger
-from slurmapi.cluster_check import Identity
+from slurmapi.cluster_check import ClusterCheck
 from slurmapi.http1 import Response
 from tests.unit.slurmapi.server import Server, error, fail, ok
 
@@ -99,7 +99,7 @@ async def test_job_that_another_slurm_keeps_is_told(
 
 def test_write_follows_an_answer_of_this_moment() -> None:
     now = [100.0]
-    identity = Identity("ours", clock=lambda: now[0])
+    identity = ClusterCheck("ours", clock=lambda: now[0])
     assert not identity.seen_within(1.0)
     identity.check(Response(status=200, headers={}, body=b'{"meta":{"slurm":{"cluster":"ours"}}}'))
     assert identity.seen_within(1.0)
@@ -109,6 +109,6 @@ def test_write_follows_an_answer_of_this_moment() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"no", b"{", b'{"meta": 7}', b'{"meta":{"slurm":null}}'])
 def test_answer_that_cannot_be_read_is_for_its_reader_to_refuse(body: bytes) -> None:
-    identity = Identity("ours")
+    identity = ClusterCheck("ours")
     identity.check(Response(status=200, headers={}, body=body))
     assert not identity.seen_within(1e9)
