@@ -1,4 +1,4 @@
-"""Pod annotations and resources to a Slurm job request, or a list of problems; pure."""
+"""Turns a pod's annotations and resources into a Slurm job request, or a list of problems. Pure."""
 
 from annotations.grace import longest_grace
 from annotations.model import (

@@ -1,4 +1,4 @@
-"""Checks how the parts of a request go together, once each of them is right."""
+"""Checks that the parts of a request fit together, after each part has been checked by itself."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,10 +15,10 @@ def combined(
     keys: Mapping[str, str],
     active_deadline_seconds: int | None,
 ) -> JobRequest:
-    """The request of a pod whose annotations say `fields` (values by JobRequest field), read from
-    the annotations `keys`.
+    """The request of a pod. `fields` are the values of its annotations by JobRequest field, and
+    `keys` the annotations they were read from.
 
-    The kubelet ends the pod after `active_deadline_seconds`, so its job needs no longer time.
+    The kubelet ends the pod after `active_deadline_seconds`, so its job needs no longer time limit.
     """
     group = {"group_id": fields["user_id"]} if "user_id" in fields else {}
     limits = [fields.get("time_limit_minutes"), _minutes(active_deadline_seconds)]
@@ -45,10 +45,10 @@ def _minutes(seconds: int | None) -> int | None:
 def contradictions(
     fields: Mapping[str, Any], resources: Resources | None, *, keys: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Fields that cannot be as they are, with what would be accepted.
+    """Fields that contradict others, each with what would be accepted.
 
-    `keys` are the annotations that fields were read from; `resources` are None where they are
-    wrong themselves.
+    `keys` are the annotations that the fields were read from. `resources` is None if the resources
+    have problems of their own.
     """
     if fields.get("hold") and fields.get("priority"):
         yield "hold", f"no hold beside {keys['priority']}, for which Slurm forgets it"
@@ -77,8 +77,8 @@ def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[
 
 
 def _devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, int]:
-    """The number by gres, such as "gpu" or "gpu:h100". What the pod named explicitly replaces what
-    was counted.
+    """The count of each gres, such as "gpu" or "gpu:h100". A gres that the pod names explicitly
+    replaces the one counted from its resources.
     """
     explicit = _named(fields)
     named = set(map(_base, explicit))

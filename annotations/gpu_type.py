@@ -1,9 +1,10 @@
-"""Which type of GPU a pod wants, by the Nodes it may go to.
+"""Finds the type of GPU that a pod requires, from the Nodes it may go to.
 
-A pod says so in its node selector or required node affinity, by one of the site's label keys; the
-label's value becomes a gres type through the site's map, or else through the types that Slurm has.
-A map is the site's word, by which a pod can be wrong. What is learnt of Slurm refuses nobody: nodes
-without a type may be meant, and a pod that names none of the types gets any of what its Nodes have.
+A pod names the type in its node selector or required node affinity, under one of the site's label
+keys. The label's value is translated into a gres type by the site's map or, without an entry there,
+by the types that Slurm has. If the site has a map, a pod can be refused for a wrong value. The
+types that Slurm has never refuse a pod: its Nodes may have GPUs without a type, and then it gets
+any GPU that its Nodes have.
 """
 
 import re
@@ -15,11 +16,12 @@ from annotations.problems import Problem
 
 _SELECTOR = "spec.nodeSelector"
 _AFFINITY = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-# "H100_NVLINK_80GB", "NVIDIA-H100-80GB-HBM3": the words a type's name is looked for in.
+# Splits values such as "H100_NVLINK_80GB" or "NVIDIA-H100-80GB-HBM3" into words, among which a
+# type's name is searched.
 _BETWEEN_WORDS = re.compile(r"[^a-z0-9.]+")
 
 Types = frozenset[str] | None
-"""The types that will do; None if any will."""
+"""The acceptable types; None if any type is acceptable."""
 
 
 class UnknownTypeError(Exception):
@@ -85,7 +87,7 @@ class _TypeReader:
 
 
 def gpu_type(pod: PodView, rules: Rules) -> str | None:
-    """The one gres type that will do; None if any type will, or if several will, because Slurm
+    """The one acceptable gres type. None if any type is acceptable, or several are, because Slurm
     cannot be asked for "this type or that". Raises UnknownTypeError.
     """
     types = _TypeReader(rules).types(pod)

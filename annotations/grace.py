@@ -1,6 +1,7 @@
 """The grace rule: a pod must be gone before Slurm stops waiting for its job to end.
 
-With `guarded` the handover guard, not KillWait, keeps the node for the pod, so any grace will do.
+With `guarded`, the handover guard keeps the node for the pod instead of KillWait, so any grace
+period is accepted.
 """
 
 from annotations.model import PodView, Rules
@@ -15,9 +16,9 @@ def longest_grace(rules: Rules) -> int:
 
 
 def grace_problems(pod: PodView, rules: Rules) -> list[Problem]:
-    """At most one problem, with the largest allowed value named.
+    """At most one problem, which names the largest allowed value.
 
-    The words of the rule itself are SUNK's, so that what people search for is found.
+    The rule is quoted in SUNK's words, so that people who search for its message find it.
     """
     grace = pod.termination_grace_period_seconds
     longest = longest_grace(rules)

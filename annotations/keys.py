@@ -1,4 +1,4 @@
-"""The one table of annotations: parsing, documentation and tests are all drawn from it.
+"""The one table of annotations, which parsing, documentation and tests all use.
 
 `make docs` rewrites the generated part of docs/annotations.md.
 """
@@ -31,9 +31,9 @@ from annotations.value_kinds import (
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One annotation: how it is read, which JobRequest field it fills, how people know it.
+    """One annotation: how it is read, which JobRequest field it fills, and how it is documented.
 
-    `sunk` says that SUNK has it too.
+    `sunk` says that SUNK has the same annotation.
     """
 
     key: str
@@ -299,7 +299,7 @@ BY_KEY = {definition.key: definition for definition in DEFINITIONS}
 
 
 def supported() -> str:
-    """The known names, for messages."""
+    """All known names, for messages."""
     return ", ".join(sorted(BY_KEY))
 
 

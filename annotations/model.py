@@ -1,4 +1,4 @@
-"""The plain data that goes into and comes out of the parser; no Kubernetes and no Slurm types."""
+"""The parser's input and output as plain data, without types of Kubernetes or Slurm."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from enum import StrEnum, unique
 from typing import Literal
 
 PREFIX = "sunk.coreweave.com/"
-# The two that SUNK reads.
+# The two labels that SUNK reads.
 GPU_TYPE_KEYS = ("gpu.nvidia.com/class", "gpu.nvidia.com/model")
 
 
 @unique
 class Sharing(StrEnum):
-    """Who else may use the job's node; the words are those of Slurm's own list (slurm.h).
+    """Who else may use the job's node; the words are those of slurm.h.
 
-    `NONE` is shared with nobody, which is the opposite of how it reads. `OK` lets Slurm give the
-    very same CPUs to other jobs, where the partition has OverSubscribe.
+    `NONE` means shared with nobody, that is, exclusive. `OK` lets Slurm give the same CPUs to other
+    jobs, if the partition has OverSubscribe.
     """
 
     NONE = "none"
@@ -27,7 +27,7 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """At most `count` network switches; Slurm gives up on that after `wait_minutes`."""
+    """At most `count` network switches; after `wait_minutes` Slurm no longer insists on that."""
 
     count: int
     wait_minutes: int | None = None
@@ -39,15 +39,15 @@ def _nvidia_gpus() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a site has decided.
+    """The site's decisions.
 
-    `prefixes` are read as one: each annotation may stand under any of them, and under two only
-    with the same value. `device_resources` maps a Kubernetes resource to a Slurm gres, with or
-    without a type ("gpu", "gpu:h100"). `gpu_type_keys` are labels of Nodes whose values name a GPU
-    type; `gpu_types` maps those values to gres types, `known_gpu_types` are the types Slurm has,
-    None while it has not told them: then no pod is refused for its type.
-    A `strict` grace rule is SUNK's; a `guarded` one leaves the node to the handover guard.
-    Raises ValueError for a prefix that does not end in a slash.
+    `prefixes` are equivalent: each annotation may have any of them, and under two only the same
+    value. `device_resources` maps a Kubernetes resource to a Slurm gres, with or without a type
+    ("gpu", "gpu:h100"). `gpu_type_keys` are Node labels whose values name a GPU type, and
+    `gpu_types` maps those values to gres types. `known_gpu_types` are the types that Slurm has;
+    None if they are not known yet, and then no pod is refused for its type. The grace policy
+    `strict` is SUNK's rule; `guarded` relies on the handover guard. Raises ValueError for a prefix
+    that does not end in a slash.
     """
 
     kill_wait_seconds: int = 30
@@ -89,10 +89,10 @@ class AffinityExpression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """The parts of a pod that shape its Slurm job.
+    """The parts of a pod that determine its Slurm job.
 
-    `requests` and `limits` are those of the pod as a whole (pod-level resources). `node_affinity`
-    are the required terms, of which one must match; None where there are none.
+    `requests` and `limits` are those of the whole pod (pod-level resources). `node_affinity` has
+    the required terms, of which one must match; None if there are none.
     """
 
     annotations: Mapping[str, str]
@@ -111,11 +111,10 @@ class PodView:
 class JobRequest:
     """What to ask of Slurm for one pod: CPUs, MiB and GPUs on one node.
 
-    None, an empty tuple and False are Slurm's default. `gres` is in the form of `tres_per_node`:
-    "gres/gpu:2", several joined by commas. `begin` and `deadline` are seconds of the epoch, or a
-    time in Slurm's words, read by its own clock. `dependency` never has Slurm's "?" in it, so that
-    more terms can be put beside it. `keys` are the annotations that fields were read from, for
-    messages; they ask for nothing.
+    None, an empty tuple and False mean Slurm's default. `gres` has the form of `tres_per_node`:
+    "gres/gpu:2", several joined by commas. `begin` and `deadline` are Unix seconds, or a text that
+    Slurm interprets by its own clock. `dependency` never contains Slurm's "?", so more terms can be
+    added to it. `keys` are the annotations that the fields were read from, for messages only.
     """
 
     cpus: int

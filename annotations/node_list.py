@@ -1,7 +1,7 @@
-"""Slurm's hostlist expressions as a person writes them: `a01,b[1-3,07]` to names.
+"""Slurm's hostlist expressions as people write them: expands `a01,b[1-3,07]` to names.
 
-A kilobyte of text can stand for gigabytes of names, and each pod may have two such texts. So they
-are kept as they are written, and how much they stand for is counted before a name is made.
+A kilobyte of text can stand for gigabytes of names, and each pod may have two such texts. So only
+the text is kept, and the names are counted before any is made.
 """
 
 import hashlib
@@ -13,27 +13,31 @@ from annotations.value_patterns import joined
 from groundwork.hostlist import Host, HostlistError, names_of, read, totals
 
 MOST_NAMES = 4096
-"""One pod's list names so many nodes at most; whoever means more means a partition or a feature."""
+"""The most nodes that one pod's list may name. For more, a partition or a feature is the better
+way.
+"""
 MOST_BYTES = 64 * 1024
-"""Of the names of one list together: what a submit may grow by, and what its expansion costs."""
+"""Limit for the names of one list together, because a submit contains them and each use expands
+them.
+"""
 
 _HOST = re.compile(r"(?:[A-Za-z0-9]|\[[0-9,-]+\])(?:[A-Za-z0-9._-]|\[[0-9,-]+\])*")
 _RANGES = r"\[[0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*\]"
-# What `expand` takes, but for ranges that run backwards and for lengths.
+# Matches all that `expand` accepts. It cannot check lengths, or that ranges do not run backwards.
 PATTERN = joined(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]]*\])")
 _SHOWN = 60
 
 
 class NodeListError(ValueError):
-    """What is wrong with the list."""
+    """The list is malformed or too long; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NodeNames(Collection[str]):
-    """The names of a list, each once and in order. Only the text is kept: the names are made each
-    time they are gone through. Two are equal that name the same, however they are written.
-    Raises NodeListError for a malformed or oversized list.
+    """The names of a list, each once and in order. Only the text is kept, and it is expanded at
+    each iteration. Two lists with the same names are equal, however they are written. Raises
+    NodeListError for a malformed or oversized list.
     """
 
     text: str = field(compare=False)
@@ -60,13 +64,15 @@ class NodeNames(Collection[str]):
 
 
 def expand(text: str) -> Iterator[str]:
-    """All names in order, zeros kept (`n[08-10]`); raises NodeListError, also beyond the bounds."""
+    """All names in order, with their zeros (`n[08-10]`). Raises NodeListError, also for too many
+    names.
+    """
     return names_of(_within_bounds(text))
 
 
 def _within_bounds(text: str) -> list[Host]:
-    """The list, read. A person's list is read more narrowly than Slurm's own: its names have only
-    the characters of a node's name.
+    """The parsed list. People's lists may have fewer characters than Slurm's own hostlists: only
+    those that can be in a node's name.
     """
     for entry in _COMMA_OUTSIDE_BRACKETS.split(text):
         if not _HOST.fullmatch(entry):

@@ -1,4 +1,4 @@
-"""From a pod to the job it asks for, or to everything that is wrong with it."""
+"""Turns a pod into the job request it asks for, or into a list of all its problems."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ _LONGEST_GUESS = 63
 
 @dataclass(slots=True)
 class _Asked:
-    """What the annotations ask for: values by JobRequest field, and the key each came from."""
+    """The annotations' values by JobRequest field, and the key that each came from."""
 
-    # Any: each value has the type of the JobRequest field named beside its reader in the table.
+    # Any: each value has the type of its JobRequest field, as its reader in the table returns it.
     fields: dict[str, Any] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -58,7 +58,7 @@ def _read_annotations(pod: PodView, rules: Rules) -> _Asked:
 def _read(asked: _Asked, pod: PodView, *, key: str, name: str) -> None:
     definition = BY_KEY.get(name)
     if definition is None:
-        # To find what somebody meant takes a millisecond, and a pod may have thousands of keys.
+        # To guess what somebody meant takes a millisecond, and a pod may have thousands of keys.
         plain = len(asked.problems) >= _MOST_GUESSES or len(name) > _LONGEST_GUESS
         _refuse(asked, pod, key, "a known annotation" if plain else remedy(name))
         return

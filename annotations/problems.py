@@ -1,4 +1,4 @@
-"""What is wrong with a pod, said so that its owner can put it right."""
+"""Problems of a pod, worded so that its owner can correct them."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: the full annotation key or spec path, its value, and what would be accepted.
+    """One problem: the full annotation key or spec path, its value, and what would be accepted.
 
-    `known_as` is what the SUNK scheduler says of the same fault, in its own words.
+    `known_as` is SUNK's message for the same problem.
     """
 
     field: str
@@ -20,15 +20,15 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """One sentence for people: field, value (shortened, control characters escaped), remedy;
-        what it is known as in front.
+        """One sentence for people: `known_as` if there is one, field, value (shortened, control
+        characters escaped), and what is expected.
         """
         told = f"{self.field} is {_shown(self.value)}; expected {self.expected}"
         return f"{self.known_as}: {told}" if self.known_as else told
 
 
 class NotAcceptableError(ValueError):
-    """A single value was refused; the message is what would have been accepted."""
+    """A value was refused; the message says what would be accepted."""
 
 
 def _shown(value: str) -> str:

@@ -23,7 +23,9 @@ _LARGEST_EXPONENT = 300
 
 
 def parse_quantity(text: str) -> int:
-    """The amount in billionths of the unit; raises ValueError where Kubernetes reads none."""
+    """The amount in billionths of the unit. Raises ValueError if Kubernetes would not accept the
+    text.
+    """
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None:
         raise ValueError(f"{text[:_LONGEST_TEXT]!r} is not a Kubernetes quantity")
@@ -46,5 +48,5 @@ def _exponent(match: re.Match[str]) -> int:
 
 
 def divide_up(amount: int, unit: int) -> int:
-    """`amount / unit`, rounded up; both whole, `unit` positive."""
+    """`amount / unit`, rounded up. Both are whole numbers, and `unit` is positive."""
     return -(-amount // unit)

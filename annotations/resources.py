@@ -1,8 +1,9 @@
 """CPU, memory and devices of a pod, counted as kube-scheduler counts them.
 
-A pod needs the most it ever holds at once: each init container beside the sidecars started before
-it, and in the end all containers beside all sidecars; on top of that the overhead of its runtime
-class. What the pod asks for as a whole (pod-level resources) goes before what its containers do.
+A pod needs the most that it holds at any time: first each init container together with the sidecars
+that were started before it, then all containers together with all sidecars. The overhead of its
+runtime class is added. Resources of the pod as a whole (pod-level resources) take precedence over
+those of its containers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,14 +18,14 @@ from annotations.quantity import NANOS, divide_up, parse_quantity
 _MOST_CPUS = 2**16 - 3
 _GPU = "gpu"
 _MIB = 2**20 * NANOS
-# What pod-level resources may name, of that which Slurm counts.
+# The resources that may be set for a pod as a whole and that Slurm counts.
 _OF_PODS = frozenset({"cpu", "memory"})
 _QUANTITY = "a Kubernetes quantity of at least 0, such as 500m, 2 or 1.5Gi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Whole CPUs, MiB and devices of a pod; `devices` are counted by gres, "gpu" or "gpu:h100"."""
+    """Whole CPUs, MiB and devices of a pod; `devices` has a count by gres, "gpu" or "gpu:h100"."""
 
     cpus: int
     memory_mib: int
@@ -33,7 +34,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """One resource of a pod in billionths of its unit, with where each value was read."""
+    """One resource of a pod, in billionths of its unit, by where the values were read."""
 
     containers: list[int]
     init_containers: list[tuple[int, bool]]
@@ -43,8 +44,8 @@ class _Amounts:
 
     @property
     def requested(self) -> int:
-        """The pod's own request goes before those of its containers; its limit stands in for it
-        where they have none, as the API server defaults it (KEP-2837).
+        """The pod's own request, otherwise that of its containers, otherwise the pod's limit, as
+        the API server defaults it (KEP-2837).
         """
         if self.pod_request is not None:
             return self.pod_request
@@ -65,7 +66,7 @@ class _Amounts:
 
 @dataclass(slots=True)
 class _QuantityReader:
-    """Reads quantities of one pod and keeps what is wrong with them."""
+    """Reads the quantities of one pod and collects their problems."""
 
     pod: PodView
     problems: list[Problem] = field(default_factory=list)
@@ -90,7 +91,7 @@ class _QuantityReader:
         )
 
     def _of_pod(self, kind: str, values: Mapping[str, str], resource: str) -> int | None:
-        """Devices cannot be asked for by the pod as a whole."""
+        """The pod-level value; None for devices, which a pod cannot request as a whole."""
         if resource not in _OF_PODS or resource not in values:
             return None
         return self._amount(f"spec.resources.{kind}.{resource}", values[resource], whole=False)
@@ -121,7 +122,9 @@ class _QuantityReader:
         return 0
 
     def required(self, resource: str, *, unit: int) -> int:
-        """In whole units, rounded up; a problem where nothing is requested (overhead aside)."""
+        """The amount in whole units, rounded up. Adds a problem if nothing is requested besides
+        overhead.
+        """
         known = len(self.problems)
         amounts = self.amounts(resource)
         if not amounts.requested and len(self.problems) == known:
@@ -145,7 +148,9 @@ def read_resources(pod: PodView, rules: Rules) -> Resources | list[Problem]:
 
 
 def _devices(reader: _QuantityReader, rules: Rules) -> dict[str, int]:
-    """Devices by gres, GPUs of the type the pod wants; what shares a gres is added up."""
+    """The count of devices by gres. GPUs get the type that the pod wants, and resources that map to
+    the same gres are added up.
+    """
     counts: dict[str, int] = {}
     for resource, gres in rules.device_resources.items():
         count = reader.amounts(resource, whole=True).total // NANOS

@@ -1,4 +1,4 @@
-"""Moments as an annotation names them: exact ones as seconds of the epoch, else Slurm's words."""
+"""Reads times in annotations: exact ones become Unix seconds, others stay in Slurm's syntax."""
 
 import re
 from datetime import datetime
@@ -22,10 +22,10 @@ MOMENT = (
 
 
 def read_time(value: str) -> str | int:
-    """Seconds of the epoch where the value says an exact moment, else Slurm's own words.
+    """Unix seconds if the value is an exact time, otherwise the text for Slurm to interpret.
 
-    slurmrestd knows no time zones: "2030-01-01T00:00:00Z" is refused there (measured on 26.05.5
-    and 24.11.5), so such a moment is counted here.
+    slurmrestd accepts no time zones: it refuses "2030-01-01T00:00:00Z" (measured on 26.05.5 and
+    24.11.5), so such times are converted here.
     """
     if _EPOCH.fullmatch(value):
         return int(value)

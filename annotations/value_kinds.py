@@ -1,4 +1,4 @@
-"""The types an annotation's value can have: how each is read, and how its readers call it."""
+"""The types that an annotation's value can have: how each is read, and what the docs call it."""
 
 import re
 import unicodedata
@@ -17,10 +17,10 @@ from annotations.value_patterns import LONGEST_BYTES, ValuePattern, joined
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _INTEGER = re.compile(value_patterns.INTEGER)
-# Kubernetes' own bound for users and groups; 24.11.5 takes larger ones for negative.
+# Kubernetes' own limit for users and groups; 24.11.5 reads larger ones as negative.
 _LARGEST_ID = 2**31 - 1
-# Slurm's unsigned 32 bit numbers have meanings in their two largest values (slurm.h); a priority
-# of those, or below 0, is silently taken for none (measured on 26.05.5 and 24.11.5).
+# The two largest 32-bit numbers have special meanings in Slurm (slurm.h). A priority of these, or
+# below 0, is silently ignored (measured on 26.05.5 and 24.11.5).
 _LARGEST_32_BIT = 2**32 - 3
 _LARGEST_16_BIT = 2**16 - 3
 # "Nice value not within +/- 2147483645" (26.05.5 and 24.11.5).
@@ -77,7 +77,7 @@ class Kind:
 
 
 def read_text(value: str) -> str:
-    """The value itself, when Slurm can carry it unchanged."""
+    """The value itself, if Slurm can store it unchanged."""
     if not value:
         raise NotAcceptableError("a value of at least one character, or no such annotation")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in value):
@@ -90,7 +90,7 @@ def read_text(value: str) -> str:
 
 
 def read_word(value: str) -> str:
-    """Text without any blanks: Slurm reads what stands before the first one."""
+    """Text without blanks, because Slurm ignores everything after the first blank."""
     text = read_text(value)
     if any(character.isspace() for character in text):
         raise NotAcceptableError(_WITHOUT_BLANKS)
@@ -98,8 +98,9 @@ def read_word(value: str) -> str:
 
 
 def read_path(value: str) -> str:
-    """An absolute path without empty parts and ".". Slurm fails a script with a relative path on
-    the node (24.11.5). ".." is refused, since a policy's /home/* must not match /home/../etc.
+    """An absolute path; empty parts and "." are removed. On a node, Slurm fails a script with a
+    relative path (24.11.5). ".." is refused, because a policy's /home/* must not match
+    /home/../etc.
     """
     text = read_text(value)
     parts = text.split("/")
@@ -109,7 +110,7 @@ def read_path(value: str) -> str:
 
 
 def read_minutes(value: str) -> int:
-    """Whole seconds as Slurm's minutes, rounded up."""
+    """Whole seconds, converted to Slurm's minutes and rounded up."""
     if not _INTEGER.fullmatch(value) or int(value) <= 0:
         raise NotAcceptableError(_SECONDS)
     minutes = divide_up(int(value), 60)
@@ -121,7 +122,7 @@ def read_minutes(value: str) -> int:
 
 
 def read_switch(value: str) -> bool:
-    """True or false in any case of letters."""
+    """ "true" or "false", in upper or lower case."""
     found = _BOOLEANS.get(value.lower())
     if found is None:
         raise NotAcceptableError(_TRUE_OR_FALSE)
@@ -129,7 +130,9 @@ def read_switch(value: str) -> bool:
 
 
 def read_sharing(value: str) -> Sharing | None:
-    """SUNK's words, its former booleans, or the readable ones; None is the partition's default."""
+    """SUNK's words, its former booleans, or the readable words; None means the partition's
+    default.
+    """
     if value.lower() not in _SHARING:
         raise NotAcceptableError(_WHO_ELSE)
     return _SHARING[value.lower()]
@@ -152,8 +155,8 @@ def read_licenses(value: str) -> str:
 
 
 def read_dependency(value: str) -> str:
-    """Terms that must all hold. A "?" between terms would let a second placeholder of the same pod
-    run: with it one term is enough, and our own `singleton` is one of them (measured).
+    """Terms that must all hold. With a "?" between terms one of them would be enough. Our own
+    `singleton` is one of the terms, so a second placeholder of the same pod could run (measured).
     """
     if not all(_DEPENDENCY.fullmatch(term) for term in read_text(value).split(",")):
         raise NotAcceptableError(_JOBS)
@@ -161,7 +164,7 @@ def read_dependency(value: str) -> str:
 
 
 def read_switches(value: str) -> Switches:
-    """`COUNT`, or `COUNT@MINUTES`, as sbatch has it."""
+    """`COUNT`, or `COUNT@MINUTES`, as in sbatch."""
     match = _SWITCHES.fullmatch(value)
     if match is None:
         raise NotAcceptableError(_COUNT)
@@ -171,7 +174,8 @@ def read_switches(value: str) -> Switches:
 def read_gres(value: str) -> str:
     """`NAME[:TYPE][:COUNT]` joined by commas, in the form of `tres_per_node`.
 
-    Slurm takes some faults for "nothing asked" ("gpu;;1" gave no GPU; measured on 26.05.5).
+    Slurm reads some malformed values as "nothing requested" ("gpu;;1" gave no GPU; measured on
+    26.05.5).
     """
     return ",".join(_read_gres(entry) for entry in read_text(value).split(","))
 
@@ -185,12 +189,16 @@ def _read_gres(entry: str) -> str:
 
 
 def read_constraints(value: str) -> str:
-    """Slurm's own syntax, which Slurm checks; but for blanks, which it refuses without a word."""
+    """Slurm's own syntax, which Slurm checks, except for blanks, which it refuses without a
+    reason.
+    """
     return read_word(value)
 
 
 def read_features(value: str) -> str:
-    """Names joined by commas, of which the node has all: as a constraint."""
+    """Names of features joined by commas, turned into a constraint that a node must have all of
+    them.
+    """
     names = read_word(value).split(",")
     if not all(re.fullmatch(r"[\w.:=/-]+", name) for name in names):
         raise NotAcceptableError(_FEATURE)

@@ -1,4 +1,4 @@
-"""What acceptable values look like, as data: for whoever cannot call a reader.
+"""Patterns of acceptable values, as data for those who cannot call a reader.
 
 The rules of the API server's admission policies are made from these patterns. None is narrower than
 the reader it stands for, so that nothing is refused which the scheduler would take; what only the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# slurmctld refuses a longer name, comment or extra ("too long"); measured on Slurm 26.05.5.
+# slurmctld refuses a longer name, comment or extra as "too long" (measured on Slurm 26.05.5).
 LONGEST_BYTES = 1024
 
 _CONTROL = "\x00-\x1f\x7f-\x9f\u2028\u2029"
@@ -26,9 +26,9 @@ INTEGER = "[+-]?[0-9]{1,18}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuePattern:
-    """`pattern` is that of a whole value, in the syntax `re` and RE2 share; a whole number lies
-    between `low` and `high`, both included. `expected` is what people are told, `beyond` what the
-    reader refuses besides.
+    """`pattern` matches the whole value, in the syntax that `re` and RE2 share. A whole number must
+    be from `low` to `high`. `expected` is the message for people. `beyond` describes what the
+    reader refuses in addition.
     """
 
     pattern: str
@@ -38,7 +38,7 @@ class ValuePattern:
     beyond: str = ""
 
     def matches(self, value: str) -> bool:
-        """Whether a value looks acceptable."""
+        """Whether the value matches the form."""
         if len(value.encode(errors="replace")) > LONGEST_BYTES:
             return False
         if not re.fullmatch(self.pattern, value, re.ASCII):
@@ -48,6 +48,6 @@ class ValuePattern:
 
 
 def joined(pattern: str) -> str:
-    """The pattern of entries of that pattern, joined by commas."""
+    """The pattern of a comma-separated list whose entries match `pattern`."""
     entry = re.sub(r"\(\?P<\w+>", "(?:", pattern)
     return f"(?:{entry})(?:,(?:{entry}))*"

@@ -1,4 +1,4 @@
-"""The hosts that an answer of Slurm names, as a hostlist expression, within bounds."""
+"""The host names in an answer of Slurm, which sends them as a hostlist expression; bounded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from groundwork.hostlist import Host, HostlistError, names_of, read, totals
 
 MAX_HOSTS: Final = 100_000
 MAX_BYTES: Final = 4 * 1000 * 1000
-"""Of all names together: MAX_HOSTS names of 40 bytes."""
+"""Limit for all names together: MAX_HOSTS names of 40 bytes."""
 _SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Hosts(Collection[str]):
-    """The hosts of an expression, kept as that text and expanded each time they are gone through.
-    Raises HostlistError where `expand` does.
+    """The hosts of an expression. Only its text is kept, and it is expanded at each iteration.
+    Raises HostlistError in the same cases as `expand`.
     """
 
     text: str
@@ -36,8 +36,8 @@ class Hosts(Collection[str]):
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """All names in `text`, in order; raises HostlistError for a malformed expression, and for one
-    of more than MAX_HOSTS names or MAX_BYTES, before any name is made.
+    """All names in `text`, in order. Raises HostlistError if the expression is malformed or stands
+    for more than MAX_HOSTS names or MAX_BYTES; it is counted before any name is made.
     """
     return tuple(names_of(_within_bounds(text)))
 

@@ -1,9 +1,9 @@
-"""HTTP/1.1 as one client needs it: write a request, read the first response that follows.
+"""HTTP/1.1 for one client: write a request, and read the first response to it.
 
-h11 parses. What is here is what it leaves to its user: the bytes, the waits, and the bounds of what
-a peer can have this process keep and compute. slurmrestd 26.05.5 answers every failed request with
-two responses on one connection (measured): the first one is read, and what has come after it makes
-the connection unfit for another request.
+h11 parses. This module adds what h11 leaves to its user: reading and waiting, and limits for what a
+peer can make this process store and compute. slurmrestd 26.05.5 answers every failed request with
+two responses on one connection (measured): only the first is read, and the bytes after it make the
+connection unusable for another request.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ import h11
 from slurmapi.errors import SlurmGarbled, SlurmUnreadable
 
 DEFAULT_MAX_BODY: Final = 1024 * 1024
-# slurmrestd sends 200 bytes, a proxy adds some hundred.
+# slurmrestd sends 200 bytes, and a proxy adds a few hundred.
 MAX_HEAD_BYTES: Final = 8 * 1024
-# Of a stream so much is read ahead, and taken at once.
+# The most that is read from a stream at a time.
 PIECE_BYTES: Final = 64 * 1024
-# After the head h11 looks for an end of line in this much at most, plus one slice: the size of a
-# chunk, or the trailer. Its pattern for a field takes time that grows with the square of a run of
-# blanks, 3 ms for 1 KiB (measured).
+# After the head, h11 searches for the end of a line (the size of a chunk, or the trailer) in at
+# most this many bytes plus one slice. Its pattern for a header field takes time that grows with the
+# square of a run of blanks: 3 ms for 1 KiB (measured).
 _MAX_LINE_BYTES: Final = 512
 _SLICE_BYTES: Final = 512
-# Chunks may be of one byte each, with six around it, or of more.
+# A chunk may have one byte of body and six around it, or more.
 _MOST_WIRE_PER_BODY: Final = 8
-# "100 Continue" and its like, none of which was asked for.
+# "100 Continue" and other interim responses, none of which we ask for.
 _MOST_INTERIM: Final = 4
 _END_OF_HEAD: Final = b"\r\n\r\n"
-# None is legal in a head, and without them h11's patterns never go back over what they matched.
+# A head must not contain any of these, and without them h11's patterns never backtrack.
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n")
-# A proxy may ask for a day. Who has to wait longer than this does so in several pauses.
+# A proxy may ask for a day. A caller that has to wait longer than this does so in several pauses.
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request; `repeatable` says that carrying it out twice does no harm, `slow` that the
-    server may take long over the answer, `bulk` that it may have to wait for others: some
-    connections are never given to such requests. Of the answer `max_body` bytes are taken at most.
-    Of a write no byte leaves later than `send_by`, in the event loop's time.
+    """One request. `repeatable` says that it does no harm if it is carried out twice, `slow` that
+    the server may take long to answer, and `bulk` that it may have to wait for others: some
+    connections are never given to such requests. At most `max_body` bytes of the answer are
+    accepted. No byte of a write is sent after `send_by`, in the event loop's time.
     """
 
     method: str
@@ -68,13 +68,13 @@ class Response:
 
     @property
     def ok(self) -> bool:
-        """Whether the status is 2xx, which alone is no success with slurmrestd."""
+        """Whether the status is 2xx. With slurmrestd that alone does not mean success."""
         return 200 <= self.status <= 299
 
     @property
     def retry_after(self) -> float | None:
-        """The Retry-After header in seconds, `LONGEST_PAUSE_SECONDS` at most; its date form is not
-        understood and gives None.
+        """The Retry-After header in seconds, at most `LONGEST_PAUSE_SECONDS`; None if there is none
+        or if it is a date.
         """
         value = self.headers.get("retry-after", "")
         if not (value.isascii() and value.isdigit()):
@@ -83,7 +83,9 @@ class Response:
 
 
 class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an error of callers
-    """The peer ended the connection; `answered` says whether any response byte had come."""
+    """The peer closed the connection; `answered` says whether any byte of a response had
+    arrived.
+    """
 
     def __init__(self, *, answered: bool) -> None:
         super().__init__("the peer closed the connection")
@@ -91,8 +93,8 @@ class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an
 
 
 class Exchange:
-    """One request and the response to it. `raw` are the bytes of the request, in one piece, so that
-    a peer never sees a head without its body.
+    """One request and the response to it. `raw` is the whole request in one piece, so that a peer
+    never sees a head without its body.
     """
 
     def __init__(self, request: Request, *, host: str, prefix: str = "") -> None:
@@ -102,10 +104,10 @@ class Exchange:
         self.raw = self._written(request, host, prefix)
 
     async def read(self, stream: asyncio.StreamReader, *, silence: float) -> tuple[Response, bool]:
-        """The response, and whether the connection may carry another request. Each wait for bytes
-        ends after `silence` seconds.
+        """The response, and whether the connection can be used for another request. Each wait for
+        bytes ends after `silence` seconds.
 
-        Raises CutShort, TimeoutError, or SlurmGarbled for anything that is no HTTP or too large.
+        Raises CutShort, TimeoutError, or SlurmGarbled if the answer is not HTTP or is too large.
         """
         head = await self._head(stream, silence)
         headers = {name.decode("ascii"): value.decode("latin-1") for name, value in head.headers}
@@ -161,12 +163,12 @@ class Exchange:
                 return bytes(body)
 
     async def _feed(self, stream: asyncio.StreamReader, silence: float, *, sliced: bool) -> int:
-        """The next bytes, in small slices where lines are among them."""
+        """Pass the next bytes to h11; in small slices if there may be lines among them."""
         if not self._unfed:
             async with asyncio.timeout(silence):
                 self._unfed = memoryview(await stream.read(PIECE_BYTES))
         elif sliced:
-            await asyncio.sleep(0)  # chunks may be many and small: others come in between
+            await asyncio.sleep(0)  # there may be many small chunks: let other tasks run
         size = _SLICE_BYTES if sliced else len(self._unfed)
         data, self._unfed = self._unfed[:size], self._unfed[size:]
         self._http.receive_data(bytes(data))
@@ -176,13 +178,14 @@ class Exchange:
         try:
             return self._http.next_event()
         except h11.RemoteProtocolError as error:
-            if self._http.trailing_data[1]:  # the end of the stream has come
+            if self._http.trailing_data[1]:  # the stream has ended
                 raise CutShort(answered=True) from None
             raise SlurmGarbled(f"no HTTP/1.1: {str(error)[:80]}") from None
 
     def _reusable(self, response: Response) -> bool:
         left = bool(self._unfed) or bool(self._http.trailing_data[0])
-        # Every error answer ends the connection, whatever it says (measured on 24.11 and 26.05).
+        # slurmrestd closes the connection after every error, whatever it says (measured, 24.11 and
+        # 26.05).
         return self._http.their_state is h11.DONE and response.status < 400 and not left
 
 

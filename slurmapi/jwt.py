@@ -1,6 +1,6 @@
-"""How long a token is good for, as it says itself: two claims of a JWT, read and not verified.
+"""When a token was issued and when it expires: two claims of the JWT, read but not verified.
 
-`scontrol token` writes both; Slurm refuses a token without `exp` (measured on 26.05.5).
+`scontrol token` writes both. Slurm refuses a token without `exp` (measured on 26.05.5).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """From when until when a token is good, in seconds of the epoch; NaN where it does not say."""
+    """When a token was issued and when it expires, in Unix seconds; NaN if it does not say."""
 
     issued_at: float = math.nan
     expires_at: float = math.nan
@@ -29,13 +29,13 @@ _CLAIMS = msgspec.json.Decoder(_Claims)
 
 
 def lifetime(token: str) -> Lifetime:
-    """What the token says of itself; nothing where it is no JWT."""
+    """The lifetime that the token states; NaN for both times if it is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return Lifetime()
     body = parts[1] + "=" * (-len(parts[1]) % 4)
     try:
         claims = _CLAIMS.decode(base64.b64decode(body, altchars="-_", validate=True))
-    except (ValueError, msgspec.DecodeError):  # the former where it is no ASCII, no Base64
+    except (ValueError, msgspec.DecodeError):  # ValueError: not ASCII, or not Base64
         return Lifetime()
     return Lifetime(claims.iat, claims.exp)

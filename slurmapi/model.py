@@ -1,7 +1,7 @@
-"""What Slurm tells, as plain immutable data without a trace of its wire format.
+"""Slurm's answers as plain immutable data, independent of the wire format.
 
-Times are epoch seconds, memory is MiB, time limits are minutes. None means "Slurm did not say, or
-said a value known to be meaningless".
+Times are Unix seconds, memory is in MiB, and time limits are in minutes. None means that Slurm gave
+no value, or one that is known to be meaningless.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Final
 
 @unique
 class BaseState(StrEnum):
-    """The exclusive part of a job's state, squeue(1) JOB STATE CODES; all else is UNKNOWN."""
+    """The exclusive part of a job's state (squeue(1), JOB STATE CODES). Any other value is
+    UNKNOWN.
+    """
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -41,17 +43,17 @@ _SEPARATORS: Final = re.compile(r"[,+\s]+")
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """A base state and the flags beside it, such as CONFIGURING or COMPLETING."""
+    """A base state, and flags such as CONFIGURING or COMPLETING."""
 
     base: BaseState
     flags: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, words: list[str] | str) -> JobState:
-        """From Slurm's list (`["RUNNING", "CONFIGURING"]`) or a comma-separated string.
+        """Parse Slurm's list (`["RUNNING", "CONFIGURING"]`) or a comma-separated string.
 
-        Never raises: no base state, or two that contradict each other, give UNKNOWN, which ends
-        nothing.
+        Never raises. Without a base state, or with two that contradict each other, the result is
+        UNKNOWN, which does not count as ended.
         """
         listed = _SEPARATORS.split(words) if isinstance(words, str) else words
         tokens = dict.fromkeys(word.strip().upper() for word in listed if word.strip())
@@ -62,12 +64,12 @@ class JobState:
 
     @property
     def configuring(self) -> bool:
-        """Allocated, but PrologSlurmctld or a powering-up node still holds it back."""
+        """Whether it is allocated but still waits for PrologSlurmctld or for a node to boot."""
         return "CONFIGURING" in self.flags
 
     @property
     def completing(self) -> bool:
-        """Ended, but its epilog or its processes still linger."""
+        """Whether it has ended, but its epilog or its processes still run."""
         return "COMPLETING" in self.flags
 
     @property
@@ -81,11 +83,11 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job record. `nodes` are expanded, in rank order, while `excluded_nodes`, which may be
-    many, are kept folded; `gres` is what was asked for on each node, as JobSubmission has it.
-    `told_at` is the moment of the answer by Slurm's own clock, which its other times are in
-    (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5); two records that differ in
-    nothing else are equal.
+    """One job record. `nodes` is expanded, in rank order; `excluded_nodes`, of which there may be
+    many, stay a hostlist. `gres` is what was requested for each node, in the form of JobSubmission.
+    `told_at` is when Slurm answered, by Slurm's own clock, which its other times use too
+    (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
+    are compared.
     """
 
     job_id: int
@@ -118,7 +120,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A submit that made exactly this job; `warnings` are Slurm's remarks about it."""
+    """The job that a submit created; `warnings` are Slurm's remarks about it."""
 
     job_id: int
     warnings: tuple[str, ...] = ()
@@ -126,7 +128,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Whether a controller answers slurmrestd, and what slurmrestd said about it."""
+    """Whether a controller responds to slurmrestd, and what slurmrestd says about it."""
 
     responding: bool
     status: str
@@ -134,9 +136,9 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConfig:
-    """The parts of slurm.conf a client may want to compare its own settings with; seconds where
-    nothing else is said. `told_at` is the moment of the answer by Slurm's own clock, which
-    `boot_time` is in (`LastUpdate`, measured on 26.05.5).
+    """The settings of slurm.conf that a client may want to compare with its own; durations in
+    seconds. `told_at` is when Slurm answered, by Slurm's own clock, which `boot_time` uses too
+    (`LastUpdate`, measured on 26.05.5).
     """
 
     kill_wait: int | None = None
@@ -149,7 +151,7 @@ class SlurmConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """One Slurm node. `states` holds base state and flags alike, ("IDLE", "DRAIN")."""
+    """One Slurm node. `states` has the base state and the flags, such as ("IDLE", "DRAIN")."""
 
     name: str
     states: frozenset[str]
@@ -172,13 +174,13 @@ class Partition:
 
     name: str
     is_default: bool = False
-    """Told by the newer data_parsers only; False where it is not known."""
+    """Only newer data_parsers have it; False if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request that was made, for the observer: its outcome is "ok", "cancelled" or an error's
-    `outcome`.
+    """One finished request, for the observer. Its outcome is "ok", "cancelled", or the `outcome` of
+    an error.
     """
 
     operation: str

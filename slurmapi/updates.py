@@ -1,6 +1,7 @@
-"""What may be changed of a job, its checks, and the JSON shape that was verified against Slurm.
+"""The properties of a job that can be changed, their checks, and their JSON, verified against
+Slurm.
 
-An update is not all or nothing: what slurmctld has changed before it refuses a priority stays
+An update is not atomic: if slurmctld refuses a priority, what it has changed before that stays
 changed (measured on 26.05.5 and 24.11.5).
 """
 
@@ -17,7 +18,7 @@ from slurmapi.submission import number, problem
 
 # NICE_OFFSET of slurm.h.
 _MOST_NICE: Final = 2**31 - 3
-# INFINITE - 2 of slurm.h: the two above it have meanings.
+# INFINITE - 2 of slurm.h: the two larger values have special meanings.
 _MOST_PRIORITY: Final = 2**32 - 3
 
 
@@ -25,11 +26,13 @@ _MOST_PRIORITY: Final = 2**32 - 3
 class JobUpdate:
     """Changes of one job; None leaves a property as it is.
 
-    Empty text takes a comment or a reservation away; an account, a QoS or a partition can only be
-    exchanged. An empty `excluded_nodes` excludes none. `priority_reset` leaves it to Slurm again.
-    Measured: Slurm takes `nice` and ignores it beside a priority that was set; it refuses a
-    priority of a held job (2042), also when the same update releases it; an operator's `held` shows
-    as JobHeldAdmin; without slurmdbd it takes an account or a QoS and ignores it.
+    An empty text removes a comment or a reservation; an account, a QoS or a partition can only be
+    replaced. An empty `excluded_nodes` excludes no node. `priority_reset` lets Slurm compute the
+    priority again.
+
+    Measured: Slurm accepts `nice` but ignores it if the priority was set. It refuses a priority for
+    a held job (error 2042), even if the same update releases the job. A hold by an operator shows
+    as JobHeldAdmin. Without slurmdbd it accepts an account or a QoS and ignores it.
     """
 
     comment: str | None = None
@@ -64,8 +67,8 @@ class Changes(TypedDict, total=False):
 
 
 def encode(update: JobUpdate) -> bytes:
-    """The body of `POST job/{id}`; raises SlurmInvalid naming every field that would not do, and
-    ValueError where there is nothing to change.
+    """The body of `POST job/{id}`. Raises SlurmInvalid, which names every unacceptable field, and
+    ValueError if there is nothing to change.
     """
     if update == JobUpdate():
         raise ValueError("nothing to change: give at least one property")
@@ -87,12 +90,12 @@ def _shape(update: JobUpdate) -> Iterator[tuple[str, Any]]:
     yield "qos", update.qos
     yield "reservation", update.reservation
     yield "time_limit", number(update.time_limit_minutes)
-    # A plain integer, as the API describes it; a structure is refused (measured).
+    # A plain integer, as the API specifies; Slurm refuses a structure (measured).
     yield "nice", update.nice
     reset = {"set": False, "infinite": True} if update.priority_reset else None
     yield "priority", reset or number(update.priority)
     yield "hold", update.held
-    # An empty list changes nothing, and one empty name clears (26.05.5 and 24.11.5).
+    # An empty list changes nothing; a list with one empty name clears (26.05.5 and 24.11.5).
     excluded = update.excluded_nodes
     yield "excluded_nodes", None if excluded is None else list(excluded) or [""]
 
@@ -112,7 +115,7 @@ def _problems(update: JobUpdate) -> Iterator[str]:
 
 
 _RANGES: Final = {"priority": (0, _MOST_PRIORITY), "nice": (-_MOST_NICE, _MOST_NICE)}
-# Fields whose rule stands under another name.
+# Fields that are checked by the rule of another name.
 _SUBMITTED: Final = {"priority_reset": "held"}
 
 

@@ -1,9 +1,9 @@
-"""The one connection to the API server, and the only importer of kubernetes_asyncio.
+"""The one connection to the API server, and the only module that imports kubernetes_asyncio.
 
-The library finds the cluster (kubeconfig, in-cluster files), builds the TLS context and the
-connection pool. Requests go to that pool directly: the library's own way does not check the status
-of raw answers, and takes several times longer.
-Nothing foreign leaves this module: every failure is a KubeError.
+The library finds the cluster (kubeconfig, in-cluster files), and builds the TLS context and the
+connection pool. We use that pool directly, because the library's own requests do not check the
+status of raw answers and take several times longer. Every failure leaves this module as a
+KubeError.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ Observe = Callable[[str, str, float], None]
 OnAnswer = Callable[[KubeError | None], None]
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s when its version is not there yet
+ANSWER_SECONDS = 30.0  # a watch is answered at once, or after 3 s if its version is not there yet
 IDLE_SECONDS = 70.0  # bookmarks come about once a minute
-LONGEST_WAIT_SECONDS = 60.0  # a Retry-After beyond this is somebody's mistake
-LONGEST_LINE = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
+LONGEST_WAIT_SECONDS = 60.0  # a longer Retry-After must be a mistake
+LONGEST_LINE = 4 * 1024 * 1024  # etcd accepts objects of up to 1.5 MiB
 LONGEST_ERROR_BODY = 64 * 1024
-PLUGIN_SECONDS = 15.0  # the first call of an exec plugin, before any probe is answered
+PLUGIN_SECONDS = 15.0  # for the first call of an exec plugin, which delays the first probe
 KUBECONFIG = "KUBECONFIG"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
@@ -69,8 +69,8 @@ _NEVER_SENT = (
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
 )
-_NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)  # the latter is no ClientError
-_CONFIG_ERRORS = (  # what the library raises for files that are not what it expects
+_NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)  # the second is not a ClientError
+_CONFIG_ERRORS = (  # what the library raises for malformed files
     ConfigException,
     OSError,
     ValueError,
@@ -83,11 +83,11 @@ _CONFIG_ERRORS = (  # what the library raises for files that are not what it exp
 
 
 class KubeConfigError(Exception):
-    """No usable cluster configuration; the message says where it was looked for."""
+    """There is no usable cluster configuration; the message says where it was searched."""
 
 
 class KubeSession:
-    """Requests to one API server. Made by `open`, closed by `async with` or `close`."""
+    """Sends requests to one API server. Made by `open`; closed by `async with` or `close`."""
 
     def __init__(
         self,
@@ -107,18 +107,18 @@ class KubeSession:
         self._headers = {
             "User-Agent": user_agent,
             "Accept": "application/json",
-            "Accept-Encoding": "identity",  # unpacking on the loop costs more than the bytes
+            "Accept-Encoding": "identity",  # decompressing would cost more than it saves
         }
         self._base = str(client.configuration.host)
-        self.server = str(URL(self._base).with_user(None))  # fit for a log: no password
+        self.server = str(URL(self._base).with_user(None))  # for logs: without a password
         rest = client.rest_client
         self._route: dict[str, Any] = {
             "proxy": rest.proxy or _proxy_from_environment(URL(self.server)),
             "proxy_headers": rest.proxy_headers,
             "server_hostname": rest.server_hostname,
         }
-        # the library's own session looks for proxies and netrc files anew at each request, which
-        # costs four times the request itself (measured: 378 against 81 microseconds)
+        # the library's own session looks up proxies and netrc files for each request, which takes
+        # four times as long as the request itself (measured: 378 instead of 81 microseconds)
         self._pool = aiohttp.ClientSession(
             connector=rest.pool_manager.connector,
             connector_owner=False,
@@ -140,13 +140,14 @@ class KubeSession:
         on_answer: OnAnswer | None = None,
         max_connections: int = 0,
     ) -> Self:
-        """Find the cluster as controllers do: the given file, $KUBECONFIG, in-cluster, ~/.kube.
+        """Find the cluster as other controllers do: the given file, $KUBECONFIG, in-cluster,
+        ~/.kube.
 
-        Nothing is sent yet. `max_connections` bounds requests in flight, each watch holding one; by
-        default nothing does but the number of callers, so that none waits for another's request,
-        which a webhook may hold up for half a minute. `permit` is asked before each write;
-        `on_answer` gets what each request failed with, None where it was answered.
-        Raises KubeConfigError. CA files and client certificates are read once.
+        Sends nothing yet. `max_connections` limits the requests at a time; each watch holds one.
+        The default is no limit, so that no caller waits for another's request, which a webhook may
+        delay for half a minute. `permit` is asked before each write. `on_answer` is called after
+        each request with its error, or with None if it was answered. Raises KubeConfigError. CA
+        files and client certificates are read only once.
         """
         configuration = type.__call__(
             Configuration
@@ -183,7 +184,7 @@ class KubeSession:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; requests still under way fail."""
+        """Close all connections; requests that are under way fail."""
         await self._pool.close()
         await self._client.close()
 
@@ -198,11 +199,11 @@ class KubeSession:
         timeout: float = 10.0,  # noqa: ASYNC109 - it becomes aiohttp's own deadline
         operation: str | None = None,
     ) -> bytes:
-        """The answer's body, when its status is 2xx; a KubeError otherwise.
+        """The body of an answer with status 2xx. Raises KubeError for any other outcome.
 
-        `body` is anything msgspec can encode. `timeout` is in seconds and covers all of one try.
-        `operation` names the request to the observer; it defaults to the method. A write that is
-        not permitted raises KubeFenced, and one that is ends with its permission.
+        `body` is anything that msgspec can encode. `timeout` is in seconds and covers a whole try.
+        `operation` names the request to the observer; the default is the method. A write without a
+        permit raises KubeFenced, and a write is aborted when its permit ends.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
@@ -221,11 +222,11 @@ class KubeSession:
         idle_seconds: float = IDLE_SECONDS,
         operation: str = "watch",
     ) -> AsyncGenerator[bytes]:
-        """The answer's lines as they come, until the server closes.
+        """The lines of the answer as they arrive, until the server closes the connection.
 
-        A KubeError ends it: KubeInterrupted when the stream is cut, or silent for `idle_seconds`;
-        KubeGarbled for a line above 4 MiB. Close the iterator (`contextlib.aclosing`) to let go
-        of the connection. The observer sees the time until the answer began.
+        Raises KubeInterrupted if the connection is cut or silent for `idle_seconds`, and
+        KubeGarbled for a line above 4 MiB. Close the iterator (`contextlib.aclosing`) to release
+        the connection. The observer sees the time until the answer began.
         """
         with self._observed(operation), _translated():
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -237,9 +238,9 @@ class KubeSession:
                 yield line
 
     async def _answer(self, method: str, url: URL, **request: Any) -> aiohttp.ClientResponse:
-        """An answer of status 2xx, with one more try under fresh credentials after a 401.
+        """An answer with status 2xx. After a 401 it tries once more with renewed credentials.
 
-        The caller releases the answer with `async with`, without an await in between.
+        The caller must release the answer with `async with`, without an await before it.
         """
         authorization = await self._credentials.header()
         try:
@@ -260,7 +261,7 @@ class KubeSession:
         headers: dict[str, str],
         data: bytes | None,
     ) -> aiohttp.ClientResponse:
-        """One try, which is where every write of ours comes by."""
+        """One try. Every write of this process goes through here."""
         headers = {**self._headers, **headers}
         if authorization is not None:
             headers["Authorization"] = authorization
@@ -279,7 +280,7 @@ class KubeSession:
             raise _refusal(response, await response.content.read(LONGEST_ERROR_BODY))
 
     def _limits(self, method: str, seconds: float) -> aiohttp.ClientTimeout:
-        """The deadline of a request; raises KubeFenced for a write that must not be sent."""
+        """The time limits of a request. Raises KubeFenced for a write that must not be sent."""
         seconds = min(seconds, permitted(self._permit, method))
         return aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
 
@@ -318,7 +319,7 @@ async def _line(response: aiohttp.ClientResponse, idle_seconds: float) -> bytes:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Foreign errors become ours; `__cause__` keeps them."""
+    """Translate errors of aiohttp and the system into KubeErrors; `__cause__` has the original."""
     try:
         yield
     except _NEVER_SENT as error:
@@ -330,7 +331,9 @@ def _translated() -> Iterator[None]:
 
 
 def _told(error: BaseException) -> str:
-    """In words fit for a log: YAML shows lines of the file, and addresses may have a password."""
+    """The error's text, fit for a log: YAML's messages quote the file, and URLs may have a
+    password.
+    """
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark
         return "not YAML" if mark is None else f"not YAML, line {mark.line + 1}"
@@ -338,7 +341,7 @@ def _told(error: BaseException) -> str:
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
-    """The error of an answer that is not 2xx; bodies other than a Status are not repeated."""
+    """The error for an answer that is not 2xx. A body that is no Status is not shown."""
     try:
         status = decode_status(body)
     except KubeGarbled:
@@ -357,8 +360,8 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
 
 
 def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
-    """A gateway that knows no such path, or somebody else's server: only an API server's own words
-    say that an object is not there.
+    """A 404 from something else than the API server, such as a gateway without this path. Only the
+    API server's own answer says that an object does not exist.
     """
     told = f"{response.reason}, and not in the words of the Kubernetes API"
     return KubeRefused(response.status, message=told)
@@ -371,7 +374,7 @@ def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | No
 
 
 def _proxy_from_environment(server: URL) -> str | None:
-    """As Go's clients, kubectl among them, choose it: this machine is never behind a proxy."""
+    """The proxy that Go's clients such as kubectl would choose. There is none for this machine."""
     if _is_loopback(server.host or "") or proxy_bypass(f"{server.host}:{server.port}"):
         return None
     return getproxies().get(server.scheme)
@@ -387,7 +390,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def in_cluster() -> bool:
-    """Whether this process is in a pod that has a service account."""
+    """Whether this process runs in a pod with a service account."""
     return bool(
         os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME)
         and os.environ.get(incluster_config.SERVICE_PORT_ENV_NAME)
@@ -429,7 +432,7 @@ async def _load_kubeconfig(
 
 
 def _plugin(loader: KubeConfigLoader) -> str:
-    """The command that gives them, if one does; not its arguments, which may hold secrets."""
+    """The exec plugin's command if there is one, without its arguments, which may be secret."""
     user = loader._user
     if user is None or "exec" not in user:
         return ""
@@ -442,7 +445,7 @@ def _is_file(path: str) -> bool:
 
 def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
     async def reload(force: bool) -> str | None:
-        if force:  # the library keeps an exec plugin's token until this time
+        if force:  # the library would keep the plugin's token until this time
             vars(loader).pop("exec_plugin_expiry", None)
         try:
             with killed_with_us():
@@ -455,7 +458,9 @@ def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
 
 
 def _changes(loader: KubeConfigLoader) -> bool:
-    """Whether the source of the token is one whose token changes without a refusal."""
+    """Whether the token may be replaced before the server refuses it, as a token file or plugin may
+    do.
+    """
     if hasattr(loader, "exec_plugin_expiry") or loader.provider is not None:
         return True
     user = loader._user

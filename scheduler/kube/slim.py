@@ -1,8 +1,8 @@
-"""What is kept of a pod: the few fields that are read, within a budget of bytes.
+"""Reduces a pod to the fields that we read, within a limit of bytes.
 
-A pod may be 1.5 MiB in etcd, and its author chooses of what. Annotations that are not ours are
-not kept at all; a pod whose other parts are beyond the budget is kept without them, marked, and
-refused in words.
+A pod may take 1.5 MiB in etcd, and its author decides which parts are large. Annotations that are
+not ours are dropped. If the other parts exceed the limit, the pod is kept without them and marked,
+and it is refused with a message.
 """
 
 from __future__ import annotations
@@ -35,27 +35,31 @@ from scheduler.kube.wire import (
 )
 
 MOST_BYTES: Final = 96 * 1024
-"""Of Python's objects, for the part of one pod that its author chooses and that is read: some sixty
-containers with resources, or as much as all known annotations may hold."""
+"""Limit for the memory of the parts of a pod that its author controls and that we read: enough for
+about sixty containers with resources, or for as much as all known annotations may hold.
+"""
 MOST_WORDS: Final = 512
-"""Keys, values and operators that say where a pod may go: each is compared with each Node."""
+"""Limit for keys, values and operators that say where a pod may go: each is compared with each
+Node.
+"""
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
 _RECORDS: Final = (JOB_ID, NODES, ENDS_AT)
-# A byte of JSON becomes a few of Python's objects: what is smaller than this need not be weighed.
+# A byte of JSON becomes a few bytes of Python's objects. Anything below this is surely within the
+# limit.
 _SURELY_SMALL: Final = MOST_BYTES // 16
-# Python's objects take half as much as their JSON at the least.
+# Python's objects take at least half as much memory as their JSON has bytes.
 _SURELY_LARGE: Final = 2 * MOST_BYTES
 
 
 def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
-    """The same, but that pods keep only annotations of these prefixes, and all of it is bounded."""
+    """The same decoder, but its pods are reduced by `slim` to annotations with these prefixes."""
     kept = tuple(prefixes)
     return Decode(_page(decode.page, kept), _event(decode.event, kept))
 
 
 def edited(old: Pod, new: Pod) -> bool:
-    """Whether an annotation has changed that is not one of the scheduler's own records."""
+    """Whether any annotation has changed besides the scheduler's own records."""
     before, after = old.metadata.annotations, new.metadata.annotations
     if before == after:
         return False
@@ -86,7 +90,7 @@ def _event(
 
 
 def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
-    """The pod without what is not read, and without what is too much."""
+    """The pod without fields that are not read, and without parts that are too large."""
     full = crowded(pod.metadata.annotations)
     meta = replace(
         pod.metadata,
@@ -103,7 +107,9 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
 
 
 def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
-    """What is too much. The length of the JSON decides in nearly all cases, as it costs least."""
+    """What is too large, if anything. In nearly all cases the length of the JSON decides, as that
+    is cheapest.
+    """
     sizes = {
         part: len(msgspec.json.encode(it)) for part, it in (("metadata", meta), ("spec", spec))
     }
@@ -127,14 +133,16 @@ def _too_large(sizes: dict[str, int]) -> Oversize:
 
 
 def _annotations(meta: ObjectMeta, prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Those of our prefixes, and our own records, which are short unless they are forged."""
+    """Annotations with our prefixes, and our own records, which are short unless they are
+    forged.
+    """
     found = {k: v for k, v in meta.annotations.items() if k.startswith(prefixes)}
     records = {k: clipped(meta.annotations[k]) for k in _RECORDS if k in meta.annotations}
     return {**found, **records}
 
 
 def _words(value: Any) -> int:
-    """How many texts are in there."""
+    """How many strings the value contains."""
     if isinstance(value, str):
         return 1 if value else 0
     if isinstance(value, dict):
@@ -145,7 +153,7 @@ def _words(value: Any) -> int:
 
 
 def weight(value: Any) -> int:
-    """Bytes of an object and all that it holds; what is shared counts each time."""
+    """The memory of an object with all that it contains, in bytes. Shared parts count each time."""
     if value is None or value == "" or isinstance(value, bool):
         return 0
     if isinstance(value, dict):
@@ -159,7 +167,7 @@ def weight(value: Any) -> int:
 
 
 def _without(meta: ObjectMeta) -> ObjectMeta:
-    """The records of ours alone, which say what became of the pod."""
+    """Metadata with our own records only, which say what became of the pod."""
     records = {k: v for k, v in meta.annotations.items() if k in _RECORDS}
     return replace(meta, annotations=records, labels={})
 
@@ -196,7 +204,7 @@ def _statuses(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]
 
 
 def _state(state: ContainerState) -> ContainerState:
-    """Without the words of the container itself, of which a pod may have 12 KiB."""
+    """The state without the container's own messages, of which a pod may have 12 KiB."""
     waiting, ended = state.waiting, state.terminated
     return replace(
         state,

@@ -1,7 +1,7 @@
 """The last known state of every object of one kind, by uid.
 
-Keyed by uid and not by name: a recreated pod of the same name is a different pod. Single-threaded,
-no I/O; the reflector writes, everyone else reads.
+The key is the uid and not the name, because a recreated pod with the same name is another pod. Runs
+on one event loop, without I/O: the reflector writes, and everybody else reads.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class ObjectMetadata(Protocol):
-    """What tells an object from others, and its states from each other."""
+    """What distinguishes an object from others, and its states from each other."""
 
     @property
     def uid(self) -> str:
-        """Never given twice."""
+        """An id that is never used again."""
         ...
 
     @property
     def namespace(self) -> str:
-        """Empty for what is in none."""
+        """ "" for an object without a namespace."""
         ...
 
     @property
     def name(self) -> str:
-        """At most one object holds it at a time."""
+        """A name that at most one object has at a time."""
         ...
 
     @property
     def resource_version(self) -> str:
-        """Another with each change."""
+        """A version that differs after each change."""
         ...
 
 
 class Named(Protocol):
-    """Whatever has Kubernetes metadata."""
+    """Any object with Kubernetes metadata."""
 
     @property
     def metadata(self) -> ObjectMetadata:
@@ -47,7 +47,7 @@ T = TypeVar("T", bound=Named)
 
 
 class Change(NamedTuple, Generic[T]):
-    """What became of one object; `new` is None when it is gone, `old` when it has just come."""
+    """How one object has changed. `new` is None if it is gone, `old` is None if it is new."""
 
     old: T | None
     new: T | None
@@ -71,24 +71,24 @@ class Store(Generic[T]):
         return uid in self._items
 
     def get(self, uid: str) -> T | None:
-        """The object of that uid."""
+        """The object with this uid."""
         return self._items.get(uid)
 
     def by_name(self, name: str, *, namespace: str = "") -> T | None:
-        """The object that holds that name now; Nodes have no namespace."""
+        """The object that has this name now. Nodes have no namespace."""
         uid = self._uids.get((namespace, name))
         return None if uid is None else self._items.get(uid)
 
     def values(self) -> tuple[T, ...]:
-        """All objects, as they are now."""
+        """All objects, as a snapshot."""
         return tuple(self._items.values())
 
     def uids(self) -> tuple[str, ...]:
-        """All uids, as they are now."""
+        """All uids, as a snapshot."""
         return tuple(self._items)
 
     def apply(self, item: T) -> tuple[Change[T], ...]:
-        """Take an object's newer state; a former holder of its name is thereby gone."""
+        """Store a newer state of an object. If another object had its name, that one is removed."""
         meta = item.metadata
         holder = self._uids.get((meta.namespace, meta.name))
         former = () if holder in (None, meta.uid) else self.remove(str(holder))
@@ -98,7 +98,7 @@ class Store(Generic[T]):
         return (*former, Change(old, item))
 
     def remove(self, uid: str, *, last: T | None = None) -> tuple[Change[T], ...]:
-        """Forget an object; `last` is its final state where the server told it."""
+        """Remove an object; `last` is its final state if the server sent it."""
         old = self._items.pop(uid, None)
         if old is None:
             return ()
@@ -108,7 +108,9 @@ class Store(Generic[T]):
         return (Change(last or old, None),)
 
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
-        """Take a complete list: what it lacks is gone, what it holds unchanged is no change."""
+        """Store a complete list: objects that are not in it are gone, and unchanged ones are no
+        change.
+        """
         listed = {item.metadata.uid: item for item in items}
         changes: list[Change[T]] = []
         for uid in [uid for uid in self._items if uid not in listed]:
@@ -125,7 +127,7 @@ class Store(Generic[T]):
 
 
 class Joined(Generic[T]):
-    """Several stores of one kind read as one: each reflector replaces only what is its own."""
+    """Several stores of one kind, read like one. Each reflector replaces only its own store."""
 
     def __init__(self) -> None:
         self._stores: list[Store[T]] = []
@@ -137,15 +139,15 @@ class Joined(Generic[T]):
         return any(uid in store for store in self._stores)
 
     def __iter__(self) -> Iterator[T]:
-        """All objects, as they are now."""
+        """All objects."""
         return (item for store in self._stores for item in store)
 
     def new(self) -> Store[T]:
-        """One more store, read along from now on."""
+        """Add an empty store, which is read along from now on."""
         store = Store[T]()
         self._stores.append(store)
         return store
 
     def get(self, uid: str) -> T | None:
-        """The object of that uid."""
+        """The object with this uid."""
         return next((item for store in self._stores if (item := store.get(uid))), None)

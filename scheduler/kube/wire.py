@@ -1,11 +1,12 @@
-"""The parts of Kubernetes objects that we read, and of those only.
+"""The parts of Kubernetes objects that we read.
 
-Only needed fields: decoding is then 70 times faster than with generated models, and the cache a
-tenth of the size. `gc=False` is safe since nothing here can form a cycle (strings, numbers,
-tuples, flat dicts).
+Only the fields that we need: decoding is then 70 times faster than with generated models, and the
+cache is a tenth of the size. `gc=False` is safe because these values (strings, numbers, tuples,
+flat dicts) cannot form a cycle.
 
-A real API server omits what is empty, except for a few fields it sends as null; those are typed
-so. An answer with any other null goes a second, slower way through `decoder`, which drops nulls.
+A real API server omits empty fields, except for a few that it sends as null; the types of those
+allow None. If an answer has any other null, `decoder` decodes it a second, slower way, which drops
+nulls.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ Quantity = str | int | float
 
 
 class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What all of these have in common: immutable, camelCase outside."""
+    """The base of all types here: immutable, and camelCase in JSON."""
 
 
 class OwnerReference(Wire, frozen=True, gc=False):
-    """Who made an object; `controller` marks the one that manages it."""
+    """An owner of an object; `controller` marks the one that manages it."""
 
     kind: str = ""
     name: str = ""
@@ -48,7 +49,7 @@ class OwnerReference(Wire, frozen=True, gc=False):
 
 
 class ObjectMeta(Wire, frozen=True, gc=False):
-    """An object's identity. `uid` is the identity; the name is only a name."""
+    """An object's metadata. The uid identifies it; a name can be used again."""
 
     name: str = ""
     namespace: str = ""
@@ -70,7 +71,7 @@ class ResourceRequirements(Wire, frozen=True, gc=False):
 
 
 class ContainerPort(Wire, frozen=True, gc=False):
-    """A port; `host_port` is one of the Node's own, 0 for none."""
+    """A port of a container; `host_port` is the port on the Node, 0 if there is none."""
 
     host_port: int = 0
     protocol: str = ""
@@ -87,32 +88,32 @@ class Container(Wire, frozen=True, gc=False):
 
 
 class SchedulingGate(Wire, frozen=True, gc=False):
-    """A name that holds a pod back from scheduling."""
+    """A gate: while a pod has any, it must not be scheduled."""
 
     name: str = ""
 
 
 class NodeSelector(Wire, frozen=True, gc=False):
-    """Terms, of which one must match; a list that is null matches nothing either."""
+    """Terms of which one must match. null, like an empty list, matches nothing."""
 
     node_selector_terms: tuple[Term, ...] | None = ()
 
 
 class NodeAffinity(Wire, frozen=True, gc=False):
-    """Which Nodes a pod needs. What it would rather have is Slurm's to weigh."""
+    """Which Nodes a pod requires. Its preferences are left to Slurm."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class LabelSelector(Wire, frozen=True, gc=False):
-    """All of it must hold; one that is empty selects everything."""
+    """All of its parts must match. An empty selector matches everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
 
 class PodAffinityTerm(Wire, frozen=True, gc=False):
-    """Pods by label and namespace, and the label of Nodes within which they are near."""
+    """Other pods, by label and namespace, and the Node label whose value says what is near."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -121,13 +122,13 @@ class PodAffinityTerm(Wire, frozen=True, gc=False):
 
 
 class PodAffinity(Wire, frozen=True, gc=False):
-    """Which pods a pod needs near it, or away from it."""
+    """Which other pods a pod requires near it, or far from it."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
 
 
 class Affinity(Wire, frozen=True, gc=False):
-    """A pod's affinity, as far as it is required."""
+    """A pod's affinity; only the required part is read."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -135,7 +136,7 @@ class Affinity(Wire, frozen=True, gc=False):
 
 
 class TopologySpreadConstraint(Wire, frozen=True, gc=False):
-    """How evenly pods are to be spread over the values of a label of Nodes."""
+    """How evenly pods must be spread over the values of a Node label."""
 
     max_skew: int = 1
     topology_key: str = ""
@@ -148,17 +149,17 @@ class TopologySpreadConstraint(Wire, frozen=True, gc=False):
 
 
 class ClaimSource(Wire, frozen=True, gc=False):
-    """Which PersistentVolumeClaim a volume is."""
+    """The PersistentVolumeClaim behind a volume."""
 
     claim_name: str = ""
 
 
 class EphemeralSource(Wire, frozen=True, gc=False):
-    """A claim that is made for the pod, of the pod's and the volume's name."""
+    """A claim that is made for this pod, named after the pod and the volume."""
 
 
 class Volume(Wire, frozen=True, gc=False):
-    """A volume, as far as a claim is behind it."""
+    """A volume; only the kinds with a claim are read."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -166,7 +167,7 @@ class Volume(Wire, frozen=True, gc=False):
 
 
 class PodResourceClaim(Wire, frozen=True, gc=False):
-    """A device that is asked for by a ResourceClaim."""
+    """A device that is requested by a ResourceClaim."""
 
     name: str = ""
 
@@ -196,7 +197,7 @@ class PodSpec(Wire, frozen=True, gc=False):
 
     @property
     def wishes(self) -> Wishes:
-        """Which Nodes it may go to."""
+        """The Nodes that the pod accepts."""
         return Wishes(tuple(sorted(self.node_selector.items())), self._terms, self.tolerations)
 
     @property
@@ -219,20 +220,20 @@ class PodCondition(Wire, frozen=True, gc=False, omit_defaults=True):
 
 
 class StateRunning(Wire, frozen=True, gc=False):
-    """The container's process is there."""
+    """The container runs."""
 
     started_at: datetime | None = None
 
 
 class StateWaiting(Wire, frozen=True, gc=False):
-    """The container has not started, or will start again."""
+    """The container has not started yet, or will be started again."""
 
     reason: str = ""
     message: str = ""
 
 
 class StateTerminated(Wire, frozen=True, gc=False):
-    """The container's process has ended."""
+    """The container has ended."""
 
     exit_code: int = 0
     signal: int = 0
@@ -249,19 +250,19 @@ class ContainerState(Wire, frozen=True, gc=False):
 
 
 class ContainerStatus(Wire, frozen=True, gc=False):
-    """What the kubelet says of one container."""
+    """The kubelet's report on one container."""
 
     name: str = ""
     state: ContainerState = ContainerState()
     ready: bool = False
     restart_count: int = 0
     resources: ResourceRequirements | None = None
-    """What the container has, which a resize of the pod may be about to change."""
+    """What the container has now, which a resize may be about to change."""
     allocated_resources: dict[str, Quantity] = {}
 
 
 class PodStatus(Wire, frozen=True, gc=False):
-    """What has become of a pod."""
+    """What has become of the pod."""
 
     phase: str = ""
     reason: str = ""
@@ -276,7 +277,9 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class Oversize(Wire, frozen=True, gc=False):
-    """Which part of a pod is too large to be kept, how large all is, and what would be kept."""
+    """For a pod that is too large to be kept: which part is too large, the total size, and the
+    limit.
+    """
 
     part: str
     size: str
@@ -284,7 +287,7 @@ class Oversize(Wire, frozen=True, gc=False):
 
 
 class Pod(Wire, frozen=True, gc=False):
-    """A pod. `oversize` says that parts of it were too large to be kept; no server sends it."""
+    """A pod. `oversize` says that parts of it were dropped as too large; no server sends it."""
 
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
@@ -293,16 +296,16 @@ class Pod(Wire, frozen=True, gc=False):
 
     @property
     def finished(self) -> bool:
-        """Its containers have stopped for good."""
+        """Whether its containers have stopped for good."""
         return self.status.phase in _FINISHED
 
     def condition(self, kind: str) -> PodCondition | None:
-        """The condition of that type, where the pod has one."""
+        """The condition of this type; None if the pod has none."""
         return next((c for c in self.status.conditions if c.type == kind), None)
 
 
 class NodeSpec(Wire, frozen=True, gc=False):
-    """What an administrator says of a Node."""
+    """What an administrator has set on a Node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -318,14 +321,14 @@ class NodeCondition(Wire, frozen=True, gc=False):
 
 
 class NodeAddress(Wire, frozen=True, gc=False):
-    """One of a Node's addresses: `type` is Hostname, InternalIP, ..."""
+    """One address of a Node; `type` is Hostname, InternalIP, ..."""
 
     type: str
     address: str
 
 
 class NodeStatus(Wire, frozen=True, gc=False):
-    """What the kubelet says of a Node."""
+    """The kubelet's report on a Node."""
 
     conditions: tuple[NodeCondition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
@@ -333,7 +336,7 @@ class NodeStatus(Wire, frozen=True, gc=False):
 
 
 class Node(Wire, frozen=True, gc=False):
-    """A Node, without heartbeat times and image lists: those make most of its size."""
+    """A Node. Heartbeat times and image lists, which make up most of its size, are not read."""
 
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
@@ -341,12 +344,12 @@ class Node(Wire, frozen=True, gc=False):
 
     @property
     def ready(self) -> bool:
-        """The Ready condition is True."""
+        """Whether its Ready condition is True."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
     def facts(self) -> NodeFacts:
-        """What decides whether a pod may go there."""
+        """What decides whether a pod may run on this Node."""
         return NodeFacts(
             name=self.metadata.name,
             labels=self.metadata.labels,
@@ -358,7 +361,7 @@ class Node(Wire, frozen=True, gc=False):
 
 
 class ClaimSpec(Wire, frozen=True, gc=False):
-    """Which volume a claim is bound to; empty where it is to none yet."""
+    """The volume that a claim is bound to; "" if it is not bound yet."""
 
     volume_name: str = ""
 
@@ -371,7 +374,7 @@ class Claim(Wire, frozen=True, gc=False):
 
     @property
     def bound(self) -> bool:
-        """Both sides have agreed, as kube-scheduler asks for it."""
+        """Whether volume and claim have agreed, by the criterion that kube-scheduler uses."""
         done = "pv.kubernetes.io/bind-completed" in self.metadata.annotations
         return bool(self.spec.volume_name) and done
 
@@ -383,35 +386,35 @@ class VolumeNodeAffinity(Wire, frozen=True, gc=False):
 
 
 class PersistentVolumeSpec(Wire, frozen=True, gc=False):
-    """What a volume says of Nodes."""
+    """A volume's restrictions on Nodes."""
 
     node_affinity: VolumeNodeAffinity | None = None
 
 
 class PersistentVolume(Wire, frozen=True, gc=False):
-    """A volume."""
+    """A PersistentVolume."""
 
     metadata: ObjectMeta
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
     @property
     def terms(self) -> tuple[Term, ...] | None:
-        """Of which one must match a Node; None where all Nodes will do."""
+        """Terms of which one must match a Node; None if the volume is reachable from all Nodes."""
         affinity = self.spec.node_affinity
         required = None if affinity is None else affinity.required
         return None if required is None else required.node_selector_terms or ()
 
 
 class ListMeta(Wire, frozen=True, gc=False):
-    """Where a list stands in time, and the token for its next page."""
+    """The version that a list shows, and the token for its next page."""
 
     resource_version: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
 class ItemList(Wire, Generic[T], frozen=True, gc=False):
-    """One page of a list. A Go server may send null for no items; JSON without the field is not a
-    list of no items.
+    """One page of a list. A Go server may send null if there are no items. JSON without the field
+    `items` is not a list.
     """
 
     metadata: ListMeta
@@ -419,38 +422,38 @@ class ItemList(Wire, Generic[T], frozen=True, gc=False):
 
 
 class Identified(Wire, frozen=True, gc=False):
-    """Any object, of which only the identity is of interest."""
+    """Any object, reduced to its metadata."""
 
     metadata: ObjectMeta
 
 
 class Done(Wire, frozen=True, gc=False):
-    """What the answer to a write begins with: the object, as it is now, or a Status."""
+    """The beginning of an answer to a write: the object as it is now, or a Status."""
 
     kind: str
 
 
 class Outcome(Wire, frozen=True, gc=False):
-    """The Status of a write: "Success", or "Failure"."""
+    """The Status of a write: "Success" or "Failure"."""
 
     status: str
 
 
 class StatusCause(Wire, frozen=True, gc=False):
-    """One of the causes of a refusal, by its word."""
+    """One cause of a refusal, as a code word."""
 
     reason: str = ""
 
 
 class StatusDetails(Wire, frozen=True, gc=False):
-    """The machine's part of a Status."""
+    """The machine-readable part of a Status."""
 
     retry_after_seconds: float | None = None
     causes: tuple[StatusCause, ...] = ()
 
 
 class Status(Wire, frozen=True, gc=False):
-    """The body of an error answer, and of an ERROR event."""
+    """The body of an error answer, or the object of an ERROR event."""
 
     kind: str = ""
     code: int = 0
@@ -460,17 +463,17 @@ class Status(Wire, frozen=True, gc=False):
 
     @property
     def retry_after_seconds(self) -> float | None:
-        """Seconds the server asks to wait, where it does."""
+        """For how many seconds the server asks us to wait; None if it does not ask."""
         return None if self.details is None else self.details.retry_after_seconds
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """The words of its causes."""
+        """The code words of all causes."""
         return () if self.details is None else tuple(it.reason for it in self.details.causes)
 
 
 class Added(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
-    """An object has come, or was there when the watch began."""
+    """An object was created, or existed when the watch began."""
 
     object: T
 
@@ -482,19 +485,19 @@ class Modified(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="M
 
 
 class Deleted(Wire, Generic[T], frozen=True, gc=False, tag_field="type", tag="DELETED"):
-    """An object is no more; `object` is its last state."""
+    """An object was deleted; `object` is its last state."""
 
     object: T
 
 
 class Bookmark(Wire, frozen=True, gc=False, tag_field="type", tag="BOOKMARK"):
-    """Nothing happened up to this version; `object` is empty but for its resourceVersion."""
+    """Nothing else has happened up to this version; `object` has only a resourceVersion."""
 
     object: Identified
 
 
 class WatchError(Wire, frozen=True, gc=False, tag_field="type", tag="ERROR"):
-    """The watch has failed; nothing follows."""
+    """The watch has failed and ends here."""
 
     object: Status
 
@@ -503,7 +506,7 @@ WatchEvent = Added[T] | Modified[T] | Deleted[T] | Bookmark | WatchError
 
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
-    """A function from JSON bytes to that type; it raises KubeGarbled on anything else."""
+    """A function that decodes JSON into that type. It raises KubeGarbled for anything else."""
     strict = msgspec.json.Decoder(kind)
 
     def decode(data: bytes) -> T:
@@ -534,13 +537,13 @@ def _without_nulls(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Decode(Generic[T]):
-    """How to read a resource: pages of its list, and lines of its watch."""
+    """How to decode a resource: pages of its list, and lines of its watch."""
 
     page: Callable[[bytes], ItemList[T]]
     event: Callable[[bytes], WatchEvent[T]]
 
 
-_EVENT: Any = WatchEvent  # a union is no `type` to the type checker
+_EVENT: Any = WatchEvent  # for mypy, a union is not a `type`
 PODS: Decode[Pod] = Decode(decoder(ItemList[Pod]), decoder(_EVENT[Pod]))
 NODES: Decode[Node] = Decode(decoder(ItemList[Node]), decoder(_EVENT[Node]))
 CLAIMS: Decode[Claim] = Decode(decoder(ItemList[Claim]), decoder(_EVENT[Claim]))
@@ -557,8 +560,8 @@ _decode_outcome = decoder(Outcome)
 
 
 def check_done(data: bytes) -> None:
-    """Raises KubeGarbled where the answer to a write, of status 2xx, is not the API server's word
-    that it is done: then it may be, or not.
+    """Check that this answer with status 2xx is the API server's confirmation of a write. Raises
+    KubeGarbled if it is not; then the write may have been done or not.
     """
     if _decode_done(data).kind == "Status" and _decode_outcome(data).status != "Success":
         raise KubeGarbled("a Status that is no success, with an HTTP status that is one")
