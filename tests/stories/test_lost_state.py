@@ -5,6 +5,8 @@ jobs that have ended: each pod keeps its node.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from tests.stories.clusters import LIVE, told_on
 from tests.support import pods
 from tests.support.kube import Object
+from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(240)
@@ -32,12 +35,10 @@ async def test_every_pod_keeps_its_node_though_its_id_is_anothers_now(
     before = await world.one_placeholder_each()
     if away:
         await asyncio.to_thread(world.scheduler.kill)
-    await world.cluster.lose_state()
-    await world.set_partition(world.cluster.partition, state="DOWN")
-    foreign = [
-        await world.native_job("foreign", partition=world.cluster.partition, cpus_per_task=1)
-        for _ in range(_FOREIGN)
-    ]
+        foreign = await _others_get_their_ids(world)
+    else:
+        with _standing_still(world.scheduler):
+            foreign = await _others_get_their_ids(world)
     assert {job.job_id for job in before.values()} & set(foreign)
     if away:
         await asyncio.to_thread(world.scheduler.start)
@@ -58,12 +59,8 @@ async def test_pods_that_end_once_their_ids_are_others_end_no_job_of_others(worl
     await world.cluster.lose_state()  # so that ids are small enough to come again
     found = await _running(world)
     before = await world.one_placeholder_each()
-    await world.cluster.lose_state()
-    await world.set_partition(world.cluster.partition, state="DOWN")
-    foreign = [
-        await world.native_job("foreign", partition=world.cluster.partition, cpus_per_task=1)
-        for _ in range(_FOREIGN)
-    ]
+    with _standing_still(world.scheduler):
+        foreign = await _others_get_their_ids(world)
     names = [pod["metadata"]["name"] for pod in found]
     await asyncio.gather(*map(world.delete, names))
     await asyncio.gather(*map(world.gone, names))
@@ -115,6 +112,28 @@ async def test_pods_whose_jobs_were_forgotten_while_nobody_looked_keep_their_nod
     await world.until("each pod holds its node again", lambda: _hold_their_nodes(world))
     world.unharmed(*found)
     assert not [it for it in found if "BrakeEngaged" in await _reasons(world, it)]
+
+
+@contextmanager
+def _standing_still(scheduler: SchedulerProcess) -> Iterator[None]:
+    """It sees nothing of what happens in the block: else it may ask for the pods' nodes again, and
+    get their old ids back, before others have them.
+    """
+    scheduler.suspend()
+    try:
+        yield
+    finally:
+        scheduler.resume()
+
+
+async def _others_get_their_ids(world: World) -> list[int]:
+    """Slurm forgets all jobs, and gives the first ids to those of others, which wait."""
+    await world.cluster.lose_state()
+    await world.set_partition(world.cluster.partition, state="DOWN")
+    return [
+        await world.native_job("foreign", partition=world.cluster.partition, cpus_per_task=1)
+        for _ in range(_FOREIGN)
+    ]
 
 
 async def _running(world: World) -> list[Object]:
