@@ -274,10 +274,10 @@ class SlurmRig:
         assert self._syslog is not None
         return self._syslog.text
 
-    def has_logged(self, words: str) -> bool:
-        """Whether a line of slurmctld's log has these words."""
-        log = LogFile(self.log_directory / "slurmctld.log")
-        return any(words.encode() in line for line in log.lines())
+    @property
+    def log(self) -> LogFile:
+        """What slurmctld writes down."""
+        return LogFile(self.log_directory / "slurmctld.log")
 
     def kill_script(self, job_id: int) -> None:
         """SIGKILL for the script of a batch job, as soon as slurmd has started it."""

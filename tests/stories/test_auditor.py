@@ -113,12 +113,14 @@ async def test_more_pods_ended_at_once_than_a_brake_would_let_go(world: World) -
 
 
 async def test_foreign_job_changed(world: World) -> None:
+    live = world.cluster if isinstance(world.cluster, LiveCluster) else None
+    since = live.log_size() if live else 0
     native = await world.native_job(partition=world.cluster.partition)
     answer = await world.slurm.ask("POST", f"job/{native}", body={"comment": "x"}, user="root")
     assert answer.ok
-    if isinstance(world.cluster, LiveCluster):
+    if live:
         line = f"_slurm_rpc_update_job: complete JobId={native} "
-        await world.until("slurmctld has logged it", partial(world.cluster.logged, line))
+        await world.until("slurmctld has logged it", partial(live.logged, line, since=since))
     await _found(world, "I8")
 
 

@@ -65,6 +65,24 @@ def trusting(world: World, tls: TlsFiles) -> str:
     return f"{world.cluster.hooks_seen_as}/{_AUTHORITY}"
 
 
+@pytest.fixture
+def syslog_before(cluster: Cluster) -> str:
+    """What former tests have left in Slurm's syslog: the ids of their jobs may come again."""
+    return cluster.syslog if isinstance(cluster, LiveCluster) else ""
+
+
+async def _said(world: World, words: str, *, before: str) -> str:
+    """The one line of the syslog with these words since then."""
+
+    async def look() -> list[str]:
+        assert isinstance(world.cluster, LiveCluster)
+        lines = world.cluster.syslog.removeprefix(before).splitlines()
+        return [it for it in lines if words in it]
+
+    (line,) = await world.until(f"the syslog has {words!r}", look)
+    return line
+
+
 async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
     world: World, tls: TlsFiles
 ) -> None:
@@ -79,7 +97,7 @@ async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.live_on("26.05")
 async def test_job_starts_by_policy_when_the_guard_cannot_trust_a(
-    world: World, tls: TlsFiles, trouble: str
+    world: World, tls: TlsFiles, trouble: str, syslog_before: str
 ) -> None:
     trusted = trusting(world, tls)
     TROUBLES[trouble](tls)
@@ -92,7 +110,7 @@ async def test_job_starts_by_policy_when_the_guard_cannot_trust_a(
         await world.job_ended(following, state="COMPLETED")
     world.unharmed(pod)
     if isinstance(world.cluster, LiveCluster):
-        (said,) = (it for it in world.cluster.syslog.splitlines() if f"job {following}: " in it)
+        said = await _said(world, f"job {following}: ", before=syslog_before)
         assert f"no answer of {url} for 3 s" in said
         assert "curl: (60) SSL certificate " in said
         assert "the job starts (POLICY=open)" in said
@@ -139,19 +157,22 @@ class TestScripts:
         with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
             yield process
 
-    async def test_script_that_trusts_the_certificate_ends_with_its_pod(self, world: World) -> None:
+    async def test_script_that_trusts_the_certificate_ends_with_its_pod(
+        self, world: World, syslog_before: str
+    ) -> None:
         pod = await running_pod(world)
         job = await script_begun(world, pod)
         await cancel_placeholder(world, pod)
         await world.gone()
         await ended_when_told(world, job.job_id, state="CANCELLED")
         assert isinstance(world.cluster, LiveCluster)
-        assert f"job {job.job_id}: " not in world.cluster.syslog
+        since = world.cluster.syslog.removeprefix(syslog_before)
+        assert f"job {job.job_id}: " not in since
 
     @pytest.mark.parametrize("trouble", TROUBLES)
     @pytest.mark.live_on("26.05")
     async def test_node_is_held_for_kill_wait_when_the_script_cannot_trust_a(
-        self, world: World, tls: TlsFiles, trouble: str
+        self, world: World, tls: TlsFiles, trouble: str, syslog_before: str
     ) -> None:
         TROUBLES[trouble](tls)
         world.scheduler.stop()
@@ -162,9 +183,7 @@ class TestScripts:
         cancelled_at = time.monotonic()
         await cancel_placeholder(world, pod)
         await world.job_ended(job.job_id, state="CANCELLED")
-        assert _KILL_WAIT_SECONDS - 3 < time.monotonic() - cancelled_at < _KILL_WAIT_SECONDS + 10
+        assert time.monotonic() - cancelled_at > _KILL_WAIT_SECONDS - 3
         world.unharmed(other)
-        assert isinstance(world.cluster, LiveCluster)
-        lines = world.cluster.syslog.splitlines()
-        (said,) = (it for it in lines if f"job {job.job_id}: no answer of " in it)
+        said = await _said(world, f"job {job.job_id}: no answer of ", before=syslog_before)
         assert "curl: (60) SSL certificate " in said

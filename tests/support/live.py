@@ -206,9 +206,19 @@ class LiveCluster:
         """Have a batch job be killed for its memory; as SlurmRig does."""
         await asyncio.to_thread(self._slurm.run_out_of_memory, job_id)
 
-    async def logged(self, words: str) -> bool:
-        """Whether slurmctld's log has a line with these words."""
-        return await asyncio.to_thread(self._slurm.has_logged, words)
+    def log_size(self) -> int:
+        """How many bytes slurmctld has logged."""
+        return self._slurm.log.size()
+
+    async def logged(self, words: str, *, since: int) -> bool:
+        """Whether slurmctld's log has a line with these words after so many bytes. Ids of jobs come
+        again after a story in which Slurm loses its state.
+        """
+
+        def look() -> bool:
+            return any(words.encode() in line for line in self._slurm.log.lines(since))
+
+        return await asyncio.to_thread(look)
 
     async def _scontrol(self, *arguments: str) -> None:
         await asyncio.to_thread(self._slurm.call, "scontrol", *arguments)
