@@ -129,12 +129,13 @@ async def test_pods_are_served_told_and_evicted_with_the_rights_of_the_chart(
         await world.create("wrong", cpus=None)
         await world.event("SchedulingFailed", name="wrong")
     await world.create()
-    job = await world.placeholder(await world.running())
+    pod = await world.running()
+    job = await world.placeholder(pod)
     assert (_COMMENT in str(job.raw["comment"])) == bool(scope.more)
     await world.event("Scheduled")
     await world.slurm.cancel(job.job_id)
     await world.gone()
-    evicted = world.history.of("train")[-1].pod
+    evicted = (await world.removed(pod)).pod
     assert pods.condition(evicted, "DisruptionTarget") is not None
     await world.create("next")
     await world.running("next")

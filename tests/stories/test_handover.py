@@ -62,7 +62,7 @@ async def _second_pod_comes_after(world: World, pod: Object) -> None:
     await cancel_placeholder(world, pod)
     second = await world.bound("second")
     assert pods.node_of(second) == node
-    assert pods.has_ended(world.history.of("train")[-1].pod), "both pods were on one node"
+    await _ended_first(world)
     await world.end_native(others)
 
 
@@ -82,8 +82,18 @@ async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World
         await world.cluster.start("slurmctld")
         second = await world.bound("second")
     assert pods.node_of(second) == node
-    assert pods.has_ended(world.history.of("train")[-1].pod), "both pods were on one node"
+    await _ended_first(world)
     await world.end_native(others)
+
+
+async def _ended_first(world: World) -> None:
+    """See that the first pod's containers had ended when the second pod was bound."""
+
+    async def look() -> Object | None:
+        return world.history.when_bound("second", name="train")
+
+    first = await world.until("the watch has told of both", look)
+    assert pods.has_ended(first), "both pods were on one node"
 
 
 async def _allocated(world: World, name: str) -> bool:

@@ -47,6 +47,18 @@ class History:
         """The last state of a pod that was removed, None while it is there."""
         return next((it for it in self._seen if it.gone and it.pod["metadata"]["uid"] == uid), None)
 
+    def when_bound(self, other: str, *, name: str) -> Object | None:
+        """The pod `name` as it was when the pod `other` got its Node, None while that has none. One
+        watch tells of both, in the order in which they were written.
+        """
+        last = None
+        for seen in self._seen:
+            if seen.pod["metadata"]["name"] == name:
+                last = seen.pod
+            elif seen.pod["metadata"]["name"] == other and "nodeName" in seen.pod["spec"]:
+                return last
+        return None
+
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
         """Follow while in the block, at the end of which there must be an API server."""
