@@ -240,7 +240,7 @@ async def test_gated_pod_has_no_job_until_its_gate_is_lifted(world: World) -> No
     await world.create("gated", schedulingGates=[{"name": "example.com/wait"}])
     await world.create("other")
     await world.running("other")
-    assert not [it for it in await world.slurm.jobs() if ".gated." in it.name]
+    assert not [it for it in await world.slurm.jobs() if f"{world.namespace}.gated." in it.name]
     gated = await world.kube.get("pods", "gated", namespace=world.namespace)
     scheduled = pods.condition(gated, "PodScheduled") or {}
     assert scheduled.get("reason", "SchedulingGated") == "SchedulingGated"
@@ -254,7 +254,9 @@ async def test_end_of_a_pods_time_stands_on_it_and_follows_slurm(world: World) -
     await world.create(slurm={"timeout": "600"})
     pod = await world.running()
     job = await world.placeholder(pod)
-    assert pods.annotation(pod, pods.ENDS_AT) == _rfc3339(job)
+    await world.pod_that(
+        "knows its end", lambda it: pods.annotation(it, pods.ENDS_AT) == _rfc3339(job)
+    )
 
     await world.slurm.update(job.job_id, time_limit={"set": True, "number": 45})
     longer = _rfc3339(await world.placeholder(pod))
