@@ -13,7 +13,7 @@ import yaml
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube
-from tests.support.scheduler_pod import ACCOUNT, GRACE_SECONDS, NAMESPACE, SchedulerPod
+from tests.support.scheduler_pod import ACCOUNT, NAMESPACE, SchedulerPod
 from tests.support.world import World
 
 if TYPE_CHECKING:
@@ -89,10 +89,8 @@ async def test_next_pod_takes_over_and_running_pods_do_not_notice(
 ) -> None:
     await world.create_shell(live_real_node.image, "exec sleep 600", grace=1)
     before = await world.running()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+    # One that outstays its grace is killed, and has another status.
     assert await asyncio.to_thread(scheduler.stop) == 0
-    assert loop.time() - began < GRACE_SECONDS
     await world.create("meanwhile", grace=3)
     scheduler.name = "successor"
     await asyncio.to_thread(scheduler.start)

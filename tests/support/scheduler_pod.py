@@ -6,6 +6,7 @@ import base64
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -62,8 +63,9 @@ class SchedulerPod(SchedulerProcess):
         """Of its first process, as this machine sees it."""
         mine = f"--health-probe-bind-address=127.0.0.1:{self._probe_port}".encode()
         for path in Path("/proc").glob("[0-9]*/cmdline"):
-            if mine in path.read_bytes().split(b"\0"):
-                return int(path.parent.name)
+            with suppress(OSError):  # another process that has just ended
+                if mine in path.read_bytes().split(b"\0"):
+                    return int(path.parent.name)
         raise LookupError(f"no process of pod {self.name}")
 
     def start(self) -> None:
