@@ -16,6 +16,7 @@ import pytest
 from tests.faults.cluster import ProxiedCluster
 from tests.faults.reaper import Moment, Point, Reaper, kinds_of_election
 from tests.stories.clusters import told_on
+from tests.support import pods
 from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
@@ -76,6 +77,16 @@ class _Office:
         await self._until(lambda: self.world.scheduler.leads)
         return time.monotonic() - began
 
+    async def running(self, name: str) -> Object:
+        """The pod once its containers run."""
+
+        async def look() -> Object | None:
+            self._go_on()
+            pod = await self.world.kube.get("pods", name, namespace=self.world.namespace)
+            return pod if pods.phase(pod) == "Running" else None
+
+        return await self.world.until(f"pod {name} runs", look)
+
     async def lease(self) -> Object | None:
         """The object, if it is there."""
         return await self.world.kube.find("leases", _NAME, namespace=self.world.namespace)
@@ -94,12 +105,15 @@ class _Office:
         await asyncio.to_thread(self.world.scheduler.kill)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """A process that gave up because the machine was slow is followed by another one."""
         async with asyncio.timeout(_SECONDS):
             while not await asyncio.to_thread(holds):
-                if not self.world.scheduler.running and not self.reaper.dead.is_set():
-                    self._launch()
+                self._go_on()
                 await asyncio.sleep(0.05)
+
+    def _go_on(self) -> None:
+        """A process that gave up because the machine was slow is followed by another one."""
+        if not self.world.scheduler.running and not self.reaper.dead.is_set():
+            self._launch()
 
     def _launch(self) -> None:
         self.lives.append(len(self.proxied.play.journal))
@@ -114,7 +128,7 @@ async def test_process_may_be_killed_at_any_write_of_its_election(
     points = [Point(kind, moment) for moment in Moment]
     await office.taken()
     await world.create("first")
-    before = [await world.running("first")]
+    before = [await office.running("first")]
     for number, point in enumerate(points):
         await office.dies_in(point)
         await world.create(f"meanwhile-{number}")
@@ -123,7 +137,7 @@ async def test_process_may_be_killed_at_any_write_of_its_election(
         took = await office.taken()
         print(f"{point}: another leads after {took:.1f} s")
         assert held is None or took >= _LEASE
-        before.append(await world.running(f"meanwhile-{number}"))
+        before.append(await office.running(f"meanwhile-{number}"))
     world.unharmed(*before)
     await world.one_placeholder_each()
     assert all(office.reaper.killed[point] == 2 for point in points), office.reaper
