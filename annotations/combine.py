@@ -60,7 +60,7 @@ def contradictions(
 
 
 def _about_devices(fields: Mapping[str, Any], resources: Resources) -> Iterator[tuple[str, str]]:
-    explicit, counted = _named(fields), resources.devices
+    explicit, counted = _gres_counts(fields), resources.devices
     mixed = [name for name in explicit if ":" in name and name.partition(":")[0] in explicit]
     if mixed:
         yield "gres", f"{mixed[0].partition(':')[0]} with a type, or without one, but not both"
@@ -80,13 +80,13 @@ def _devices(fields: Mapping[str, Any], resources: Resources) -> Mapping[str, in
     """The count of each gres, such as "gpu" or "gpu:h100". A gres that the pod names explicitly
     replaces the one counted from its resources.
     """
-    explicit = _named(fields)
+    explicit = _gres_counts(fields)
     named = set(map(_base, explicit))
     counted = {gres: n for gres, n in resources.devices.items() if _base(gres) not in named}
     return counted | explicit
 
 
-def _named(fields: Mapping[str, Any]) -> dict[str, int]:
+def _gres_counts(fields: Mapping[str, Any]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for entry in filter(None, (fields.get("gres") or "").split(",")):
         gres, _, count = entry.removeprefix("gres/").rpartition(":")

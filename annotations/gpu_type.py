@@ -40,7 +40,7 @@ class _TypeReader:
 
     def types(self, pod: PodView) -> Types:
         selected = (
-            self._named(f"{_SELECTOR}[{key}]", [pod.node_selector[key]])
+            self._types_of(f"{_SELECTOR}[{key}]", [pod.node_selector[key]])
             for key in self.rules.gpu_type_keys
             if key in pod.node_selector
         )
@@ -50,14 +50,14 @@ class _TypeReader:
         """The types that the terms allow. One matching term is enough, so a term without types
         allows all types.
         """
-        return _any_of([_all_of(self._of_term(term)) for term in terms])
+        return _union_if_all_known([_all_of(self._of_term(term)) for term in terms])
 
     def _of_term(self, term: Iterable[AffinityExpression]) -> Iterator[Types]:
         for it in term:
             if it.operator == "In" and it.key in self.rules.gpu_type_keys:
-                yield self._named(f"{_AFFINITY}[{it.key}]", it.values)
+                yield self._types_of(f"{_AFFINITY}[{it.key}]", it.values)
 
-    def _named(self, field: str, values: Iterable[str]) -> Types:
+    def _types_of(self, field: str, values: Iterable[str]) -> Types:
         """The gres types of these values. If the site has a map, values without an entry are
         ignored when other values have one.
         """
@@ -77,10 +77,10 @@ class _TypeReader:
         mapped = self.rules.gpu_types.get(value)
         if mapped is not None:
             return mapped
-        whole = _words(value)
+        whole = _split_words(value)
         names = self.rules.known_gpu_types or ()
-        known = sorted(names, key=lambda name: (-len(_words(name)), name))
-        return next((name for name in known if _within(_words(name), whole)), None)
+        known = sorted(names, key=lambda name: (-len(_split_words(name)), name))
+        return next((name for name in known if _within(_split_words(name), whole)), None)
 
     def _names(self) -> list[str]:
         return sorted({*self.rules.gpu_types, *(self.rules.known_gpu_types or ())})
@@ -107,12 +107,12 @@ def _all_of(several: Iterable[Types]) -> Types:
     return found
 
 
-def _any_of(several: list[Types]) -> Types:
+def _union_if_all_known(several: list[Types]) -> Types:
     known = [types for types in several if types is not None]
     return frozenset().union(*known) if known and len(known) == len(several) else None
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, _BETWEEN_WORDS.split(text.lower())))
 
 

@@ -23,7 +23,7 @@ class Problem:
         """One sentence for people: `known_as` if there is one, field, value (shortened, control
         characters escaped), and what is expected.
         """
-        told = f"{self.field} is {_shown(self.value)}; expected {self.expected}"
+        told = f"{self.field} is {_quoted(self.value)}; expected {self.expected}"
         return f"{self.known_as}: {told}" if self.known_as else told
 
 
@@ -31,7 +31,7 @@ class NotAcceptableError(ValueError):
     """A value was refused; the message says what would be accepted."""
 
 
-def _shown(value: str) -> str:
+def _quoted(value: str) -> str:
     if value == NOT_SET:
         return value
     if len(value) <= _SHOWN_CHARACTERS:

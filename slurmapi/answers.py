@@ -123,7 +123,7 @@ class StatesAnswer(Answer, frozen=True):
             raise SlurmGarbled("the answer about job states holds no list of jobs")
         listed = [(*_leading_id(record.job_id), record) for record in self.jobs]
         listed.sort(key=lambda entry: entry[1])
-        return {job_id: JobState.parse(_words(record)) for job_id, _, record in listed}
+        return {job_id: JobState.parse(_state_words(record)) for job_id, _, record in listed}
 
 
 class _KillError(msgspec.Struct, frozen=True):
@@ -341,7 +341,7 @@ def _leading_id(value: Number) -> tuple[int, bool]:
     return number, True
 
 
-def _words(record: _StateRecord) -> list[str] | str:
+def _state_words(record: _StateRecord) -> list[str] | str:
     return record.state or record.job_state or ""
 
 

@@ -43,7 +43,7 @@ class StaticToken:
     """One token for the life of the process."""
 
     def __init__(self, token: str) -> None:
-        self._token = _checked(token, origin="the given token")
+        self._token = _token_in(token, origin="the given token")
         self.lifetime = lifetime(self._token)
 
     def __repr__(self) -> str:
@@ -122,10 +122,10 @@ def _read_if_changed(path: Path, known: Signature | None) -> tuple[Signature | N
     if found is None:
         return None
     signature, raw = found
-    return signature, _checked(raw.decode("ascii", "replace"), origin="its content")
+    return signature, _token_in(raw.decode("ascii", "replace"), origin="its content")
 
 
-def _checked(text: str, *, origin: str) -> str:
+def _token_in(text: str, *, origin: str) -> str:
     token = text.strip().removeprefix(_SCONTROL_PREFIX)
     if not token:
         raise SlurmNoToken(f"{origin} is empty")

@@ -46,14 +46,14 @@ def _within_bounds(text: str) -> list[Host]:
     try:
         hosts = read(text) if text else []
     except HostlistError as error:
-        raise HostlistError(f"hostlist {_shown(text)}: {error}") from None
+        raise HostlistError(f"hostlist {_quoted(text)}: {error}") from None
     for names, size in totals(hosts):
         if names > MAX_HOSTS:
-            raise HostlistError(f"hostlist {_shown(text)} names more than {MAX_HOSTS} hosts")
+            raise HostlistError(f"hostlist {_quoted(text)} names more than {MAX_HOSTS} hosts")
         if size > MAX_BYTES:
-            raise HostlistError(f"hostlist {_shown(text)}: its names exceed {MAX_BYTES} bytes")
+            raise HostlistError(f"hostlist {_quoted(text)}: its names exceed {MAX_BYTES} bytes")
     return hosts
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")

@@ -143,9 +143,9 @@ class Exchange:
             return
         if "transfer-encoding" in headers:
             raise SlurmGarbled("a transfer coding and a content length")
-        self._bound(int(length))
+        self._check_size(int(length))
 
-    def _bound(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size > self._max_body:
             raise SlurmUnreadable(f"response of {size} bytes, the limit is {self._max_body}")
 
@@ -155,10 +155,10 @@ class Exchange:
             event = self._next_event()
             if isinstance(event, h11.Data):
                 body += event.data
-                self._bound(len(body))
+                self._check_size(len(body))
             elif event is h11.NEED_DATA:
                 taken += await self._feed(stream, silence, sliced=sliced)
-                self._bound(taken // _MOST_WIRE_PER_BODY)
+                self._check_size(taken // _MOST_WIRE_PER_BODY)
             else:
                 return bytes(body)
 

@@ -177,7 +177,7 @@ def _dependencies(job: JobSubmission) -> Iterator[str]:
 def problem(name: str, value: object) -> str | None:
     """What is wrong with the value of that field of JobSubmission; None if it is acceptable."""
     accepts, expected = _RULES[name]
-    return None if accepts(value) else f"{name} is {_shown(value)}, expected {expected}"
+    return None if accepts(value) else f"{name} is {_quoted(value)}, expected {expected}"
 
 
 def _problems(job: JobSubmission) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _script_problems(job: JobSubmission) -> Iterator[str]:
         yield "environment: a batch job needs at least one variable"
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -226,7 +226,7 @@ def _moment(value: object) -> bool:
     return _integer(1, _MAX_UNSIGNED)(value) or _matches(_TIME)(value)
 
 
-def _flag(value: object) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
@@ -255,7 +255,7 @@ def _or_none(accepts: Callable[[object], bool]) -> Callable[[object], bool]:
 _NAME_RULE: Final = (_word, "1 to 1024 bytes without blanks")
 _OPTIONAL_NAME: Final = (_or_none(_word), "a name without blanks")
 _HOSTS_RULE: Final = (_hosts, "a tuple of host names")
-_FLAG_RULE: Final = (_flag, "True or False")
+_FLAG_RULE: Final = (_is_bool, "True or False")
 _UNSIGNED: Final = (_or_none(_integer(0, _MAX_UNSIGNED)), f"an integer from 0 to {_MAX_UNSIGNED}")
 _MOMENT_RULE: Final = (_or_none(_moment), "seconds of the epoch, or a time such as 'now+1hour'")
 _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(

@@ -248,15 +248,17 @@ class HttpTransport:
         connection = await self._reusable()
         if connection is not None:
             try:
-                return await self._on(connection, request, progress)
+                return await self._try_on(connection, request, progress)
             except CutShort as cut:
                 # The usual end of an idle connection: the peer dropped it while the request was
                 # on its way.
                 if cut.answered or not request.repeatable:
                     raise
-        return await self._on(await self._opened(), request, progress)
+        return await self._try_on(await self._opened(), request, progress)
 
-    async def _on(self, connection: _Connection, request: Request, progress: _Progress) -> Response:
+    async def _try_on(
+        self, connection: _Connection, request: Request, progress: _Progress
+    ) -> Response:
         """One try on one connection. Every write passes here."""
         exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, field in Settings.model_fields.items():
         parser.add_argument(
-            f"--{_flag(name)}",
+            f"--{_flag_name(name)}",
             dest=name,
             default=argparse.SUPPRESS,
             metavar=_form(name, field),
@@ -88,18 +88,18 @@ def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
 def describe() -> Sequence[tuple[str, str, str, str]]:
     """Flag, accepted values, default and meaning of each setting, for the documentation."""
     return [
-        (f"--{_flag(name)}", _values(name, field), _default(field), field.description or "")
+        (f"--{_flag_name(name)}", _values(name, field), _default(field), field.description or "")
         for name, field in Settings.model_fields.items()
     ]
 
 
 def near(word: str) -> str:
     """For an unknown flag: the flag that may have been meant, as the ending of a message."""
-    known = [f"--{_flag(name)}" for name in Settings.model_fields]
+    known = [f"--{_flag_name(name)}" for name in Settings.model_fields]
     return nearest(word.partition("=")[0], known, show=str) if word.startswith("--") else ""
 
 
-def _flag(name: str) -> str:
+def _flag_name(name: str) -> str:
     return name.replace("_", "-")
 
 
@@ -141,7 +141,11 @@ def _kind(field: FieldInfo) -> Any:
 
 def _limits(field: FieldInfo) -> str:
     """`1 to 64` or `at least 0s`; "" if there are no limits."""
-    shown = {type(it): _shown(_bound(it), field) for it in field.metadata if _bound(it) is not None}
+    shown = {
+        type(it): _value_text(_limit_value(it), field)
+        for it in field.metadata
+        if _limit_value(it) is not None
+    }
     if Ge in shown and Le in shown:
         return f"{shown[Ge]} to {shown[Le]}"
     if Gt in shown:
@@ -150,7 +154,7 @@ def _limits(field: FieldInfo) -> str:
     return "".join(f"{word} {shown[kind]}" for kind, word in words.items() if kind in shown)
 
 
-def _bound(limit: object) -> Any:
+def _limit_value(limit: object) -> Any:
     match limit:
         case Ge(ge=bound) | Gt(gt=bound) | Le(le=bound):
             return bound
@@ -159,10 +163,10 @@ def _bound(limit: object) -> Any:
 
 
 def _default(field: FieldInfo) -> str:
-    return _shown(field.default, field)
+    return _value_text(field.default, field)
 
 
-def _shown(value: object, field: FieldInfo) -> str:
+def _value_text(value: object, field: FieldInfo) -> str:
     if isinstance(value, dict):
         value = tuple(f"{key}={item}" for key, item in value.items())
     if isinstance(value, tuple):
@@ -185,7 +189,7 @@ def _duration(seconds: float) -> str:
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
     return {
-        _flag(name): _Given(flags[name], f"--{_flag(name)}")
+        _flag_name(name): _Given(flags[name], f"--{_flag_name(name)}")
         for name in Settings.model_fields
         if flags.get(name) is not None
     }
@@ -206,7 +210,7 @@ def _from_file(path: str | None) -> dict[str, _Given]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
-    known = {ENV_PREFIX + name.upper(): _flag(name) for name in Settings.model_fields}
+    known = {ENV_PREFIX + name.upper(): _flag_name(name) for name in Settings.model_fields}
     ours = [name for name in environ if name.startswith(ENV_PREFIX)]
     unknown = [name for name in ours if name not in known and not _of_a_service(name)]
     if unknown:
@@ -224,10 +228,10 @@ def _of_a_service(name: str) -> bool:
 def _problem(error: Any, given: Mapping[str, _Given]) -> str:
     key = error["loc"][0]
     if key not in given:  # a default has the name of its field
-        key = _flag(key)
+        key = _flag_name(key)
     where = given[key].name if key in given else f"--{key}"
     if error["type"] in {"extra_forbidden", "invalid_key"}:
-        return _no_such(where, str(key), map(_flag, Settings.model_fields))
+        return _no_such(where, str(key), map(_flag_name, Settings.model_fields))
     value = given[key].value if key in given else error["input"]
     told = "" if _secret(key) else f"{redacted(repr(value))}: "
     return f"{where}: {told}{_expected(error, key)}"

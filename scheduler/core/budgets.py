@@ -39,7 +39,7 @@ class Budgets(Generic[K]):
         whole_at = max(self._whole_at.get(key, now), now) + ahead * self._seconds
         return max(0.0, whole_at - self._saved - now)
 
-    def spend(self, key: K, now: float) -> bool:
+    def try_spend(self, key: K, now: float) -> bool:
         """Whether the key may take one now, which then counts."""
         if self.wait(key, now):
             return False

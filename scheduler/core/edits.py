@@ -53,7 +53,7 @@ class Edit:
 @lru_cache(maxsize=512)
 def digests(request: JobRequest) -> Mapping[str, str]:
     """A short digest of each field that is not at its default; not to be changed."""
-    return {name: _digest(value) for name, value in _asked(request)}
+    return {name: _digest(value) for name, value in _fields_set(request)}
 
 
 def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
@@ -124,13 +124,13 @@ def differences(record: Job, request: JobRequest) -> Iterator[str]:
     """Where Slurm shows something else than the pod asks for: it has ignored it, a plugin of the
     site or an operator has changed it.
     """
-    for name, shown in _shown(record).items():
+    for name, shown in _recorded_values(record).items():
         wanted = getattr(request, name)
         if wanted is not None and _plain(name, wanted) != _plain(name, shown):
             yield f"{called(name, request)} is {wanted!r}, the job's is {shown or 'none'!r}"
 
 
-def _shown(record: Job) -> dict[str, object]:
+def _recorded_values(record: Job) -> dict[str, object]:
     return {
         "partition": record.partition,
         "account": record.account,
@@ -145,7 +145,7 @@ def _plain(name: str, value: object) -> object:
     return frozenset(text.split(",")) if name == "partition" else text
 
 
-def _asked(request: JobRequest) -> Iterator[tuple[str, object]]:
+def _fields_set(request: JobRequest) -> Iterator[tuple[str, object]]:
     for field in _FIELDS:
         default = field.default
         if default is MISSING and field.default_factory is not MISSING:

@@ -210,7 +210,7 @@ def _limit(reason: str) -> Why | None:
     """The families of limits: Slurm has one reason for each resource of each kind of limit."""
     per_account = _PER_ACCOUNT.fullmatch(reason)
     if per_account is not None:
-        what = _named(per_account["what"])
+        what = _resource_name(per_account["what"])
         return Why(
             f"its account has reached the limit that its QoS sets per account: {what}",
             _WAIT_FOR_ROOM,
@@ -219,7 +219,7 @@ def _limit(reason: str) -> Why | None:
     parts = None if match is None else _WHAT.fullmatch(match["rest"])
     if match is None or parts is None:
         return None
-    holder, what = _HOLDERS[match["holder"]], _named(parts["what"])
+    holder, what = _HOLDERS[match["holder"]], _resource_name(parts["what"])
     if parts["minutes"]:
         what = f"minutes of {what}"
     return _LIMITS[_kind(match["kind"], parts["per"])](holder, what)
@@ -245,7 +245,7 @@ def _kind(kind: str, per: str | None) -> str:
     return kind
 
 
-def _named(word: str) -> str:
+def _resource_name(word: str) -> str:
     return _RESOURCES.get(word.lower(), word)
 
 

@@ -64,23 +64,23 @@ def shortage(
     what is used is requested by pods of other schedulers, and `leaving` by pods that are being
     deleted.
     """
-    total, what = _shown(name, has), _called(name)
+    total, what = _amount_text(name, has), _label(name)
     if not used:
-        return f"has {total} {what}, the pod requests {_shown(name, asked)}"
+        return f"has {total} {what}, the pod requests {_amount_text(name, asked)}"
     whose = [
-        f"{_shown(name, amount)} {_are(name, amount)} requested by {by}"
+        f"{_amount_text(name, amount)} {_are(name, amount)} requested by {by}"
         for amount, by in (
             (foreign, "pods of other schedulers"),
             (leaving, "pods that are being deleted"),
         )
         if amount
     ]
-    free = _shown(name, max(has - used, 0))
-    told = f"has {free} of {total} {what} free, the pod requests {_shown(name, asked)}"
+    free = _amount_text(name, max(has - used, 0))
+    told = f"has {free} of {total} {what} free, the pod requests {_amount_text(name, asked)}"
     return "; ".join([told, *whose])
 
 
-def _called(name: str) -> str:
+def _label(name: str) -> str:
     return {CPU: "CPUs", "memory": "memory"}.get(name, name)
 
 
@@ -88,7 +88,7 @@ def _are(name: str, amount: int) -> str:
     return "is" if name not in {CPU, PODS} or amount == (1000 if name == CPU else 1) else "are"
 
 
-def _shown(name: str, amount: int) -> str:
+def _amount_text(name: str, amount: int) -> str:
     if name == CPU:
         return f"{amount / 1000:g}"
     if name == "memory" or name.startswith(("ephemeral-storage", "hugepages-")):

@@ -65,7 +65,7 @@ def pod_news(old: Pod | None, new: Pod | None) -> Iterator[str]:
     name = new.metadata.name
     if old is None:
         yield f"{name} created"
-    for told in (_waits, _bound, _disrupted, _leaves, _runs):
+    for told in (_waits, _binding_text, _disrupted, _leaves, _runs):
         now = told(new)
         if now and (old is None or told(old) != now):
             yield f"{name} {now}"
@@ -78,7 +78,7 @@ def _waits(pod: Pod) -> str:
     return f"waits: {scheduled.message}"
 
 
-def _bound(pod: Pod) -> str:
+def _binding_text(pod: Pod) -> str:
     if not pod.spec.node_name:
         return ""
     job = pod.metadata.annotations.get(JOB_ID)

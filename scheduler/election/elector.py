@@ -168,7 +168,7 @@ class Elector:
             async with asyncio.timeout(self._timing.renew / 2):
                 await self._released()
         except (KubeError, TimeoutError) as error:
-            log.warning("lease not released", lease=self._name, error=_told(error))
+            log.warning("lease not released", lease=self._name, error=_error_text(error))
 
     async def _released(self) -> None:
         record = self._candidate.release()
@@ -220,8 +220,8 @@ class Elector:
                 ours = await self._attempt()
         except (KubeError, TimeoutError) as error:
             if not self._trouble:
-                log.warning("lease not reached", lease=self._name, error=_told(error))
-            self._trouble = _told(error)
+                log.warning("lease not reached", lease=self._name, error=_error_text(error))
+            self._trouble = _error_text(error)
             return False
         self._trouble = ""
         return ours
@@ -252,5 +252,5 @@ class Elector:
         return True
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or "no answer in time"

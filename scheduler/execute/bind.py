@@ -41,7 +41,7 @@ class Binder:
         self._tools.count("bind", type(outcome).__name__.lower())
         match outcome:
             case Bound():
-                self._bound(unit, action)
+                self._note_bound(unit, action)
             case AlreadyBound(node=node):
                 self._units.binding.pop(pod.uid, None)
                 unit.bindings.nodes[pod.uid] = node
@@ -132,7 +132,7 @@ class Binder:
         unit.job.wrote(replace(own.job, admin_comment=noted))
         return True
 
-    def _bound(self, unit: Unit, action: Bind) -> None:
+    def _note_bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target
         # Without an end nothing was written, so an annotation that the pod brought along must still
         # be removed.
@@ -145,7 +145,7 @@ class Binder:
             self._tools.metrics.stage_seconds.labels("bound").observe(seconds)
         text = (
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
-            f"({_held(action)})"
+            f"({_job_text(action)})"
         )
         self._teller.event(unit, Reason.SCHEDULED, text)
         log.info(
@@ -162,6 +162,6 @@ def _bound_with(action: Bind) -> dict[str, str]:
     return told | ({ENDS_AT: action.ends_at} if action.ends_at else {})
 
 
-def _held(action: Bind) -> str:
+def _job_text(action: Bind) -> str:
     on = "" if action.node == action.target else f" on node {action.node}"
     return f"Slurm job {action.job_id}{on}"

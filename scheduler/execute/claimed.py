@@ -35,4 +35,4 @@ class ClaimedJobs:
         now, looked_through = self._clock(), self._census.first_at
         if looked_through is None or now < looked_through + START_SECONDS:
             return True
-        return self._budgets.spend(unit.namespace, now)
+        return self._budgets.try_spend(unit.namespace, now)

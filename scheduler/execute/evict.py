@@ -65,7 +65,7 @@ class Evictor:
         if not await self._mark(pod, action):
             return 1.0
         left = self._budget_left(unit, pod, now)
-        if left > 0 and await self._held(pod, action):
+        if left > 0 and await self._eviction_is_held(pod, action):
             self._say_held(unit, action, left)
             return min(_ASK_SECONDS, left)
         await self._delete(unit, action, asked=left > 0)
@@ -109,7 +109,7 @@ class Evictor:
             return 0.0
         return unit.eviction.held_since.setdefault(pod.uid, now) + self._budget_seconds - now
 
-    async def _held(self, pod: PodFacts, action: Evict) -> bool:
+    async def _eviction_is_held(self, pod: PodFacts, action: Evict) -> bool:
         outcome = await self._kube.evict_pod(
             pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
         )

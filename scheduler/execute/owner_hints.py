@@ -130,7 +130,7 @@ class OwnerHints:
 
     def _tell(self, pod: Pod, owner: OwnerReference, names: Sequence[str]) -> None:
         lacking = [name for name in names if name not in pod.metadata.annotations]
-        if not lacking or not self._events.spend(Reason.ANNOTATIONS_ON_OWNER, self._clock()):
+        if not lacking or not self._events.try_spend(Reason.ANNOTATIONS_ON_OWNER, self._clock()):
             return
         self._recorder.record(
             ObjectRef.of_pod(pod),

@@ -195,7 +195,7 @@ class Teller:
         unit for which the budget is used up now is told at a later try.
         """
         reason = Reason.SLURM_UNAVAILABLE
-        if reason not in unit.said.warned and self._outages.spend(reason, self._clock()):
+        if reason not in unit.said.warned and self._outages.try_spend(reason, self._clock()):
             self.warn(unit, reason, message)
 
     def _early(self, unit: Unit, reason: Reason) -> float:

@@ -102,7 +102,7 @@ class Look:
             meta.name,
             seen_at=self._clock(),
             job=None if job_id is None else Placeholder(job_id, claimed=True),
-            said=Said(condition=_told(pod), recorded=job_id),
+            said=Said(condition=_last_condition(pod), recorded=job_id),
         )
         if stage_of(pod, bound=False) in _NEW:
             unit.seen.forerunner = self._successors.take(pod)
@@ -240,10 +240,10 @@ class Look:
     def _uncompared(self, unit: Unit, pod: Pod | None) -> float | None:
         if pod is None or pod.spec.node_name:
             return None
-        return self._surroundings.waits_since(pod, holds_nodes=bool(_held(unit)))
+        return self._surroundings.waits_since(pod, holds_nodes=bool(_nodes_of_job(unit)))
 
     def _places(self, unit: Unit, pod: Pod | None, *, compared: bool) -> dict[str, Place]:
-        places = {node: self._place(node, pod, compared=compared) for node in _held(unit)}
+        places = {node: self._place(node, pod, compared=compared) for node in _nodes_of_job(unit)}
         return {node: place for node, place in places.items() if place is not None}
 
     def _place(self, node: str, pod: Pod | None, *, compared: bool) -> Place | None:
@@ -331,7 +331,7 @@ class Look:
         return record.stands_for(unit.key, owner=self._owner)
 
 
-def _held(unit: Unit) -> tuple[str, ...]:
+def _nodes_of_job(unit: Unit) -> tuple[str, ...]:
     """The nodes that its job holds."""
     record = None if unit.job is None else unit.job.record
     return () if record is None else record.nodes
@@ -359,7 +359,7 @@ def stage_of(pod: Pod, *, bound: bool) -> PodStage:
     return PodStage.GATED if pod.spec.scheduling_gates else PodStage.WAITING
 
 
-def _told(pod: Pod) -> tuple[str, str]:
+def _last_condition(pod: Pod) -> tuple[str, str]:
     """What a former process told last, so that it is not told again."""
     scheduled = pod.condition("PodScheduled")
     return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
@@ -405,13 +405,13 @@ class _Spec:
             pod.metadata.uid,
             spec.active_deadline_seconds,
             spec.affinity and spec.affinity.node_affinity,
-            _asked(spec),
+            _resource_key(spec),
             *sorted(spec.node_selector.items()),
             *sorted(_ours(pod.metadata.annotations)),
         )
 
 
-def _asked(spec: PodSpec) -> Hashable:
+def _resource_key(spec: PodSpec) -> Hashable:
     containers = (it.resources for it in (*spec.init_containers, *spec.containers))
     parts = containers if spec.resources is None else (spec.resources, *containers)
     return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)

@@ -16,11 +16,13 @@ def outcome_of(pod: Pod) -> str:
     A kubelet calls Failed, too, a pod whose containers a deletion has ended.
     """
     if pod.metadata.deletion_timestamp is None:
-        return _told(f"pod {pod.status.phase}", pod) if pod.finished else ""
-    return _told("pod deleted" if pod.spec.node_name else "pod deleted before it was bound", pod)
+        return _with_details(f"pod {pod.status.phase}", pod) if pod.finished else ""
+    return _with_details(
+        "pod deleted" if pod.spec.node_name else "pod deleted before it was bound", pod
+    )
 
 
-def _told(what: str, pod: Pod) -> str:
+def _with_details(what: str, pod: Pod) -> str:
     disrupted = pod.condition("DisruptionTarget")
     details = [
         pod.status.reason,  # of the whole pod, such as Evicted or DeadlineExceeded

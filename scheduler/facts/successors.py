@@ -70,7 +70,9 @@ class Successors:
             times=times,
             noted_at=now,
             until=now + pause,
-            told=_told(controller, times, how=f"{unit.name}: {how}", until=time.time() + pause),
+            told=_wait_message(
+                controller, times, how=f"{unit.name}: {how}", until=time.time() + pause
+            ),
         )
         self._succession.note(controller, forerunner)
         self._metrics.early_ends.inc()
@@ -84,7 +86,7 @@ class Successors:
         )
 
 
-def _told(controller: PodController, times: int, *, how: str, until: float) -> str:
+def _wait_message(controller: PodController, times: int, *, how: str, until: float) -> str:
     at = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
         f"The last {times} pods of {controller.called} in this one's place ended within "

@@ -33,7 +33,7 @@ _MOST_DIGITS: Final = 10
 MOST_WAITS: Final = 512
 # The user of a job has the token of its unit, and must not use up the waits of everybody else.
 MOST_WAITS_OF_A_UNIT: Final = 4
-_LONGEST_TOLD: Final = 20
+_MOST_PODS_NAMED: Final = 20
 
 _STATUS: Final[Mapping[HandoverAnswer, int]] = {
     HandoverAnswer.FREE: 200,
@@ -152,7 +152,7 @@ class HooksApi:
         await self._admit(request)
         fields = await self._fields(request)
         if fields.get("event") not in _EVENTS:
-            raise BadRequestError(f"event: {_shown(fields.get('event'))}: expected started, ended")
+            raise BadRequestError(f"event: {_quoted(fields.get('event'))}: expected started, ended")
         job_id = _job_id(fields)
         if not self._leads():
             return _not_the_leader()
@@ -189,7 +189,7 @@ class HooksApi:
         """How long to wait, in seconds: what the caller asks for, up to the limit."""
         text = fields.get("wait", "0")
         if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-            raise BadRequestError(f"wait: {_shown(text)}: expected whole seconds")
+            raise BadRequestError(f"wait: {_quoted(text)}: expected whole seconds")
         return min(max(float(text), 1.0), self._limits.wait_seconds)
 
     async def _waited(
@@ -205,7 +205,7 @@ class HooksApi:
         finally:
             self._waits_now(kind, -1)
         self._metrics.hook_seconds.labels(kind, verdict.answer).observe(self._clock() - began)
-        return _said(_STATUS[verdict.answer], _told(verdict))
+        return _said(_STATUS[verdict.answer], _verdict_text(verdict))
 
     def _too_many(self, kind: str, waits: int) -> web.Response:
         self._metrics.hook_seconds.labels(kind, "refused").observe(0.0)
@@ -220,13 +220,13 @@ def _not_the_leader() -> web.Response:
     return _said(503, "another process leads, ask again")
 
 
-def _told(verdict: HandoverVerdict) -> str:
+def _verdict_text(verdict: HandoverVerdict) -> str:
     """The verdict for people."""
     if not verdict.pods:
         return verdict.answer.value
-    more = len(verdict.pods) - _LONGEST_TOLD
+    more = len(verdict.pods) - _MOST_PODS_NAMED
     rest = f" and {more} more" if more > 0 else ""
-    return f"{verdict.answer}: {', '.join(verdict.pods[:_LONGEST_TOLD])}{rest}"
+    return f"{verdict.answer}: {', '.join(verdict.pods[:_MOST_PODS_NAMED])}{rest}"
 
 
 def _said(status: int, text: str) -> web.Response:
@@ -236,19 +236,19 @@ def _said(status: int, text: str) -> web.Response:
 def _job_id(fields: Mapping[str, str]) -> int:
     text = fields.get("job", "")
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS) or int(text) < 1:
-        raise BadRequestError(f"job: {_shown(text)}: expected a job id")
+        raise BadRequestError(f"job: {_quoted(text)}: expected a job id")
     return int(text)
 
 
 def _nodes(fields: Mapping[str, str]) -> tuple[str, ...]:
     text = fields.get("nodes", "")
     if not text:
-        raise BadRequestError(f"nodes: {_shown(text)}: expected a hostlist, such as n[1-2]")
+        raise BadRequestError(f"nodes: {_quoted(text)}: expected a hostlist, such as n[1-2]")
     try:
         return expand_hostlist(text)
     except HostlistError as error:
         raise BadRequestError(f"nodes: {error}") from None
 
 
-def _shown(value: str | None) -> str:
+def _quoted(value: str | None) -> str:
     return repr(value if value is None else value[:40])

@@ -158,7 +158,7 @@ class Guard:
         if not here:
             return here
         states = await self._fresh.states(self._jobs_of(here))
-        left = {uid for uid in here if not await self._held(uid, states)}
+        left = {uid for uid in here if not await self._is_held(uid, states)}
         if not left:
             return frozenset()
         return frozenset(left - await self._stood_for(job_id))
@@ -171,7 +171,7 @@ class Guard:
         units = (self._units.get(uid) for uid in uids)
         return [unit.job.job_id for unit in units if unit is not None and unit.job is not None]
 
-    async def _held(self, uid: str, states: Mapping[int, JobState]) -> bool:
+    async def _is_held(self, uid: str, states: Mapping[int, JobState]) -> bool:
         """Whether there is evidence that Slurm holds the pod's node for it."""
         unit = self._units.get(uid)
         if unit is None or unit.job is None:

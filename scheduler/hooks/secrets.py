@@ -95,10 +95,10 @@ def _read_if_changed(
     path: Path, known: Signature | None
 ) -> tuple[Signature | None, tuple[bytes, ...]] | None:
     found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
-    return None if found is None else (found[0], _checked(found[1]))
+    return None if found is None else (found[0], _secrets_in(found[1]))
 
 
-def _checked(raw: bytes) -> tuple[bytes, ...]:
+def _secrets_in(raw: bytes) -> tuple[bytes, ...]:
     lines = [line.strip() for line in raw.decode("ascii", "replace").splitlines()]
     found = [line for line in lines if line]
     good = all(len(line) >= SHORTEST and _TOKEN.fullmatch(line) for line in found)

@@ -45,13 +45,13 @@ def _of_connection(error: KubeError, server: str) -> Cause | None:
                 return Cause(
                     "tls_not_trusted",
                     f"the certificate of the API server {server} is not trusted: "
-                    f"{_words(it)}. The certificate authority of the kubeconfig "
+                    f"{_tls_text(it)}. The certificate authority of the kubeconfig "
                     "(certificate-authority-data) is another cluster's, or out of date",
                 )
             case ssl.SSLError():
                 return Cause(
                     "tls_not_spoken",
-                    f"{server} does not speak TLS ({_words(it)}): correct the "
+                    f"{server} does not speak TLS ({_tls_text(it)}): correct the "
                     "server of the kubeconfig",
                 )
             case socket.gaierror():
@@ -91,7 +91,7 @@ def _nothing_listens(error: OSError) -> bool:
     return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
-def _words(error: ssl.SSLError) -> str:
+def _tls_text(error: ssl.SSLError) -> str:
     """The text of a TLS error. aiohttp's errors have the library's class, but none of its
     attributes.
     """

@@ -29,8 +29,8 @@ def requests_of(pod: Pod) -> Amounts:
     said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
     resize = pod.condition("PodResizePending")
     return requested(
-        _asked(spec.containers, said),
-        _asked(spec.init_containers, said),
+        _container_requests(spec.containers, said),
+        _container_requests(spec.init_containers, said),
         whole={} if spec.resources is None else spec.resources.requests,
         overhead=spec.overhead,
         infeasible=resize is not None and resize.reason == "Infeasible",
@@ -79,7 +79,7 @@ def _claims(pod: Pod) -> Iterator[tuple[str, str]]:
             yield volume.name, f"{pod.metadata.name}-{volume.name}"
 
 
-def _asked(
+def _container_requests(
     containers: Iterable[Container], said: dict[str, ContainerStatus]
 ) -> Iterator[ContainerRequests]:
     for container in containers:

@@ -161,7 +161,7 @@ class Recorder:
     def _admit(self, key: _Key, entry: _Entry) -> None:
         """Add the Event to those that wait, unless its object has had too many."""
         budget = self._budgets[key.reason in self._important]
-        if budget.spend(key.uid, asyncio.get_running_loop().time()):
+        if budget.try_spend(key.uid, asyncio.get_running_loop().time()):
             self._put(key, entry)
         else:
             self._drop("object")

@@ -323,14 +323,14 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except _NEVER_SENT as error:
-        raise KubeUnreachable(_told(error)) from error
+        raise KubeUnreachable(_safe_error_text(error)) from error
     except _NOT_HTTP as error:
-        raise KubeGarbled(_told(error)) from error
+        raise KubeGarbled(_safe_error_text(error)) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise KubeInterrupted(_told(error)) from error
+        raise KubeInterrupted(_safe_error_text(error)) from error
 
 
-def _told(error: BaseException) -> str:
+def _safe_error_text(error: BaseException) -> str:
     """The error's text, fit for a log: YAML's messages quote the file, and URLs may have a
     password.
     """
@@ -451,7 +451,7 @@ def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
             with killed_with_us():
                 await loader.load_and_set(configuration)
         except _CONFIG_ERRORS as error:
-            raise CredentialsError(_told(error)) from error
+            raise CredentialsError(_safe_error_text(error)) from error
         return _authorization(configuration)
 
     return reload
@@ -477,4 +477,4 @@ def _config_errors(source: str) -> Iterator[None]:
     try:
         yield
     except _CONFIG_ERRORS as error:
-        raise KubeConfigError(f"{source}: {_told(error)}") from error
+        raise KubeConfigError(f"{source}: {_safe_error_text(error)}") from error

@@ -116,7 +116,7 @@ def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
     if sum(sizes.values()) > _SURELY_LARGE:
         return _too_large(sizes)
     where = (spec.affinity, spec.node_selector, spec.tolerations, spec.topology_spread_constraints)
-    words = _words(where)
+    words = _count_texts(where)
     if words > MOST_WORDS:
         part = "spec: what says where the pod may go (affinity, nodeSelector, tolerations, spread)"
         return Oversize(part, f"{words} keys and values", f"at most {MOST_WORDS}")
@@ -141,15 +141,15 @@ def _annotations(meta: ObjectMeta, prefixes: tuple[str, ...]) -> dict[str, str]:
     return {**found, **records}
 
 
-def _words(value: Any) -> int:
+def _count_texts(value: Any) -> int:
     """How many strings the value contains."""
     if isinstance(value, str):
         return 1 if value else 0
     if isinstance(value, dict):
         return 2 * len(value)
     if isinstance(value, msgspec.Struct):
-        return sum(_words(getattr(value, name)) for name in value.__struct_fields__)
-    return sum(map(_words, value)) if isinstance(value, tuple) else 0
+        return sum(_count_texts(getattr(value, name)) for name in value.__struct_fields__)
+    return sum(map(_count_texts, value)) if isinstance(value, tuple) else 0
 
 
 def weight(value: Any) -> int:

@@ -61,7 +61,7 @@ class _ComparisonAllowance:
         """Whether there is for the terms of one namespace."""
         return self.left and self._by_owner.get(owner, 0) < self._of_each
 
-    def spend(self, owner: str, items: int) -> None:
+    def charge(self, owner: str, items: int) -> None:
         """So many were compared."""
         self.spent += items
         self._by_owner[owner] = self._by_owner.get(owner, 0) + items
@@ -82,7 +82,7 @@ class Aversions:
         self._answers: OrderedDict[tuple[str, str], tuple[_Filed, ...]] = OrderedDict()
         self.compared = 0
 
-    def count(self, namespace: str, terms: Iterable[PodTerm], node: str, by: int) -> None:
+    def change_count(self, namespace: str, terms: Iterable[PodTerm], node: str, by: int) -> None:
         """So many more or fewer pods of a namespace with these terms are on a Node."""
         for term in terms:
             filed = self._terms.get((namespace, term)) or self._file(namespace, term)
@@ -147,8 +147,8 @@ class Aversions:
                 for filed in terms:
                     if not allowed.left_to(owner):
                         break
-                    allowed.spend(owner, filed.items)
+                    allowed.charge(owner, filed.items)
                     if filed.term.matches(namespace, labels):
-                        allowed.spend(owner, len(filed.nodes) // _NODES_AN_ITEM)
+                        allowed.charge(owner, len(filed.nodes) // _NODES_AN_ITEM)
                         yield filed
         self.compared += allowed.spent

@@ -175,7 +175,7 @@ class Nodes:
             return UNKNOWN
         found: dict[str, str] = {}
         told, hope, spent = _Told(), False, 0
-        targets, led = yield from self._looking_behind()
+        targets, led = yield from self._find_behind_in_steps()
         for name, target in targets.items():
             spent += items
             if spent >= _STEP_ITEMS:
@@ -196,7 +196,7 @@ class Nodes:
         ruled_out = dict(sorted(found.items())) if len(found) <= MOST_EXCLUDED else _NONE
         return Survey(ruled_out, "" if hope else told.text())
 
-    def _looking_behind(self) -> Generator[int, None, _Behind]:
+    def _find_behind_in_steps(self) -> Generator[int, None, _Behind]:
         """Find the Nodes behind Slurm's nodes, if that is not known; in steps, as `surveying`."""
         if self._behind is not None:
             return self._behind

@@ -82,7 +82,7 @@ class Coverage:
         for sure in (True, False):
             found = [uid for uid, it in standings.items() if _stands_in_way(it, sure=sure)]
             if found:
-                return self._told(unit, found, standings, sure=sure)
+                return self._in_way_of(unit, found, standings, sure=sure)
         return None
 
     def _counts(self, uid: str) -> bool:
@@ -130,7 +130,7 @@ class Coverage:
         unit = self._units.get(uid)
         return unit is not None and unit.job is not None
 
-    def _told(
+    def _in_way_of(
         self, unit: Unit, found: Collection[str], standings: dict[str, _Standing], *, sure: bool
     ) -> InWay:
         now = self._clock()
@@ -141,7 +141,7 @@ class Coverage:
         until = max(since + patience(self._leaves_in(uid, since)) for uid, since in known.items())
         since = min(known.values())
         return InWay(
-            self._called(found, namespace=unit.namespace),
+            self._public_name(found, namespace=unit.namespace),
             since=since,
             since_epoch=self._epoch() - (now - since),
             until=until,
@@ -157,7 +157,7 @@ class Coverage:
         now = datetime.fromtimestamp(self._epoch(), UTC)
         return (leaves_at - now).total_seconds() + self._clock() - since
 
-    def _called(self, uids: Collection[str], *, namespace: str) -> str:
+    def _public_name(self, uids: Collection[str], *, namespace: str) -> str:
         """By its name within its own namespace: others have no right to read it."""
         units = filter(None, map(self._units.get, uids))
         names = sorted(f"pod {it.name}" for it in units if it.namespace == namespace)

@@ -137,10 +137,10 @@ class NodeMap:
     def _ask(self, strategy: Strategy, node: str) -> Behind:
         match strategy.way:
             case Way.NAME:
-                return self._named(node, f"no Node has the name {node}")
+                return self._behind_if_there(node, f"no Node has the name {node}")
             case Way.FILE:
                 target = self._files[strategy].nodes.get(node, "")
-                return self._named(target, f"{strategy.key} has no line for it")
+                return self._behind_if_there(target, f"{strategy.key} has no line for it")
             case Way.COMMENT | Way.EXTRA | Way.INSTANCE_ID | Way.ADDRESS:
                 return self._by_record(strategy, node)
             case Way.LABEL | Way.ANNOTATION | Way.SLURMD_POD:
@@ -159,9 +159,11 @@ class NodeMap:
         }[strategy.way].strip()
         if strategy.way is Way.INSTANCE_ID and value in self._index(strategy):
             return self._only(self._index(strategy)[value], strategy, value)
-        return self._named(value, f"its {strategy.way} is {value[:64]!r}, which names no Node")
+        return self._behind_if_there(
+            value, f"its {strategy.way} is {value[:64]!r}, which names no Node"
+        )
 
-    def _named(self, target: str, otherwise: str) -> Behind:
+    def _behind_if_there(self, target: str, otherwise: str) -> Behind:
         if self._nodes is None:
             return Behind(target) if _NODE_NAME.fullmatch(target) else Behind("", otherwise)
         there = bool(target) and self._nodes.by_name(target) is not None
@@ -173,7 +175,7 @@ class NodeMap:
         if len(found) > 1:
             return Behind("", f"{strategy} has {value} on {len(found)} Nodes")
         (target,) = found
-        return self._named(target, f"{strategy} leads to {target}, which is no Node")
+        return self._behind_if_there(target, f"{strategy} leads to {target}, which is no Node")
 
     def _index(self, strategy: Strategy) -> Index:
         index = self._indices.get(strategy)

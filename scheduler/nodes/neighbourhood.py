@@ -75,7 +75,7 @@ class Neighbourhood:
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
         """The watch shows a pod otherwise than before."""
         for pod in filter(None, (old, new)):
-            self.forget(pod.uid)
+            self.withdraw(pod.uid)
         # In this order: what both of its states have in common stays as it is, and as old as it is.
         if new is not None:
             self._come(new)
@@ -86,11 +86,11 @@ class Neighbourhood:
         """The binding of a pod that the watch does not show is about to be sent: it counts from
         now on.
         """
-        self.forget(pod.uid)
+        self.withdraw(pod.uid)
         self._assumed[pod.uid] = pod
         self._come(pod)
 
-    def forget(self, uid: str) -> None:
+    def withdraw(self, uid: str) -> None:
         """It was not bound after all, or is gone."""
         pod = self._assumed.pop(uid, None)
         if pod is not None:
@@ -171,7 +171,7 @@ class Neighbourhood:
             self.counted += 1
             if _belongs(pod, crowd):
                 _add(nodes, pod.node, by)
-        self.aversions.count(pod.namespace, pod.shape.apart, pod.node, by)
+        self.aversions.change_count(pod.namespace, pod.shape.apart, pod.node, by)
 
 
 def _belongs(pod: Neighbour, crowd: Crowd) -> bool:

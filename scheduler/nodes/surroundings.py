@@ -184,7 +184,7 @@ class Surroundings:
         ready = found and (not holds_nodes or self._counted(demands))
         if ready and not outdated:
             return None
-        if self.surveyor.spend(self._items(demands)):
+        if self.surveyor.try_spend(self._items(demands)):
             for _ in self._survey_again(demands):
                 pass
             return None
@@ -225,7 +225,7 @@ class Surroundings:
         """Whoever was to be bound, and was not, or has ended, takes nothing."""
         for uid in self.around.assumed():
             if uid == asking or not self._takes(uid):
-                self.around.forget(uid)
+                self.around.withdraw(uid)
 
     def _takes(self, uid: str) -> bool:
         pod = self._own.get(uid)

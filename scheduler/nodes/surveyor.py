@@ -66,7 +66,7 @@ class Surveyor(Generic[K]):
         self._asked.set()
         return asked.since
 
-    def spend(self, items: int) -> bool:
+    def try_spend(self, items: int) -> bool:
         """Whether a comparison of so few items may be done at once, without waiting for its turn.
         All of these together get SLICE_ITEMS in each PAUSE_SECONDS.
         """

@@ -74,10 +74,10 @@ def _understood(path: Path, raw: object) -> Policy:
         document = Document.model_validate(raw)
     except ValidationError as error:
         first = (_fault(raw, part) for part in error.errors(include_url=False))
-        raise PolicyError(_told(path, first, count=error.error_count())) from None
+        raise PolicyError(_report(path, first, count=error.error_count())) from None
     policy, faults = compiled(document)
     if faults:
-        raise PolicyError(_told(path, faults, count=len(faults)))
+        raise PolicyError(_report(path, faults, count=len(faults)))
     policy.about(Subject(namespace=""))  # compiles its patterns here, and not before the first pod
     return policy
 
@@ -87,7 +87,7 @@ def _rules_in(raw: object) -> int:
     return len(rules) if isinstance(rules, list) else 0
 
 
-def _told(path: Path, faults: Iterable[str], *, count: int) -> str:
+def _report(path: Path, faults: Iterable[str], *, count: int) -> str:
     """The first faults, a line each, and how many more there are."""
     lines = [f"{path}: {clipped(fault, _FAULT_BYTES)}" for fault in islice(faults, MOST_FAULTS)]
     if count > MOST_FAULTS:

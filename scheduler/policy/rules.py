@@ -70,7 +70,7 @@ class Range:
         number = value.read
         if not isinstance(number, int):
             return False
-        return _bound(self.least, number) <= number <= _bound(self.most, number)
+        return _number_or(self.least, number) <= number <= _number_or(self.most, number)
 
     @property
     def text(self) -> str:
@@ -218,5 +218,5 @@ def _parts(value: Value) -> Sequence[str]:
     return [it.strip() for it in (str(value.read) if is_path else value.text).split(",")]
 
 
-def _bound(bound: Value | None, number: int) -> int:
+def _number_or(bound: Value | None, number: int) -> int:
     return bound.read if bound is not None and isinstance(bound.read, int) else number

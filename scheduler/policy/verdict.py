@@ -72,7 +72,7 @@ class _Case:
     ) -> None:
         self._ruling = ruling
         self._prefix = prefixes[0]
-        self._asked = _asked(annotations, prefixes)
+        self._requested_values = _requested_values(annotations, prefixes)
         self._settled: dict[str, str] = {}
         self._forced_user: Rule | None = None
         self.annotations = dict(annotations)
@@ -81,7 +81,7 @@ class _Case:
 
     def settle(self, field: str) -> None:
         """Decide about one field."""
-        asked = self._asked.get(field, {})
+        asked = self._requested_values.get(field, {})
         forced = self._ruling.forced.get(field)
         allowed = self._allowed(field)
         if forced is not None:
@@ -181,7 +181,9 @@ class _Case:
 _UNREADABLE: Final = object()
 
 
-def _asked(annotations: Mapping[str, str], prefixes: Sequence[str]) -> dict[str, dict[str, Value]]:
+def _requested_values(
+    annotations: Mapping[str, str], prefixes: Sequence[str]
+) -> dict[str, dict[str, Value]]:
     """What the pod asks for: keys and values under the scheduler's prefixes, by field."""
     found: dict[str, dict[str, Value]] = {}
     for prefix in dict.fromkeys(prefixes):

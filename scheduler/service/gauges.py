@@ -214,7 +214,7 @@ def _largest(found: Counter[tuple[str, str, str]]) -> Counter[tuple[str, ...]]:
     return shown
 
 
-def saw_start(
+def observe_start(
     metrics: Metrics, units: Units, *, old: Pod | None, new: Pod | None, now: float
 ) -> None:
     """Observe how long it took from the bind of a pod until the watch showed that its containers

@@ -13,7 +13,7 @@ from scheduler.nodes.presence import Presence
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.standby import Standby
 from scheduler.reconcile.workqueue import WorkQueue
-from scheduler.service.gauges import saw_start
+from scheduler.service.gauges import observe_start
 from scheduler.service.outside import Outside
 from scheduler.state.units import Units
 
@@ -62,7 +62,7 @@ class News:
         """One of our pods was added, changed or deleted."""
         self._presence.changed(old, new)
         pod = new or old
-        saw_start(self._metrics, self._units, old=old, new=new, now=self._clock())
+        observe_start(self._metrics, self._units, old=old, new=new, now=self._clock())
         if pod is not None:
             self._partings.saw(pod)
             if old is None and self._leads():

@@ -41,7 +41,7 @@ class SlurmLink:
             connections=settings.slurm_connections,
             retry=retry_policy(SlurmError, total_seconds=5.0),
             cluster=settings.slurm_cluster,
-            observe=self._called,
+            observe=self._observe_call,
             permit=permit,
         )
 
@@ -62,5 +62,5 @@ class SlurmLink:
         else:
             self._trouble.saw(self._causes.of(error))
 
-    def _called(self, call: Call) -> None:
+    def _observe_call(self, call: Call) -> None:
         self._metrics.slurm_call(call.operation, call.outcome, call.seconds)

@@ -65,13 +65,13 @@ class SlurmCauses:
     def of(self, error: SlurmError) -> Cause:
         """The cause of an error that does not concern a single job."""
         found = self._of_token(error) or self._of_connection(error) or self._of_answer(error)
-        return found or Cause("other", f"Slurm does not answer as it should: {_words(error)}")
+        return found or Cause("other", f"Slurm does not answer as it should: {_line(error)}")
 
     def _of_token(self, error: SlurmError) -> Cause | None:
         if isinstance(error, SlurmNoToken):
             return Cause(
                 "token_missing",
-                f"{_words(error)}: expected the token of a Slurm administrator there; {_RENEWING}",
+                f"{_line(error)}: expected the token of a Slurm administrator there; {_RENEWING}",
             )
         if not (isinstance(error, SlurmDenied) and error.authentication):
             return None
@@ -84,7 +84,7 @@ class SlurmCauses:
             )
         return Cause(
             "token_refused",
-            f"Slurm refuses the token of {self._token}, which has not expired: {_words(error)}. It "
+            f"Slurm refuses the token of {self._token}, which has not expired: {_line(error)}. It "
             "was signed with another key than AuthAltParameters=jwt_key= names, or slurmctld does "
             "not know its user",
         )
@@ -120,7 +120,7 @@ class SlurmCauses:
         return None
 
     def _of_answer(self, error: SlurmError) -> Cause | None:
-        words = _words(error)
+        words = _line(error)
         if isinstance(error, SlurmStranger):
             return Cause("other_cluster", f"{words}: correct {_BASE} or --slurm-cluster")
         if isinstance(error, SlurmBusy) and (error.error_number or not error.status):
@@ -199,7 +199,7 @@ def _has(error: SlurmError, kind: type | UnionType) -> bool:
     return any(isinstance(it, kind) for it in _chain(error))
 
 
-def _words(error: SlurmError) -> str:
+def _line(error: SlurmError) -> str:
     return " ".join(str(error).split())[:_LONGEST_WORDS]
 
 

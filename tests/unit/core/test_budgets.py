@@ -37,8 +37,8 @@ def test_burst_then_one_at_a_time() -> None:
 
 def test_rate_is_kept_and_saved_up_only_for_a_burst() -> None:
     budgets = Budgets[str](3, 0.5)
-    assert [budgets.spend("a", 100.0) for _ in range(4)] == [True, True, True, False]
-    assert [budgets.spend("a", 100.6) for _ in range(2)] == [True, False]
+    assert [budgets.try_spend("a", 100.0) for _ in range(4)] == [True, True, True, False]
+    assert [budgets.try_spend("a", 100.6) for _ in range(2)] == [True, False]
 
 
 def test_what_is_whole_again_is_forgotten_and_the_rest_is_bounded() -> None:

@@ -226,12 +226,12 @@ def test_terms_that_come_and_go_mean_the_pods_that_each_of_them_means(seed: int)
     for _ in range(200):
         if len(there) > rng.randint(0, 5):
             gone = there.pop(rng.randrange(len(there)))
-            aversions.count(*gone, -1)
+            aversions.change_count(*gone, -1)
         else:
             terms = tuple(_random_term(rng) for _ in range(rng.randint(0, 2)))
             come = rng.choice(("ns", "other")), terms, rng.choice(("n1", "n2"))
             there.append(come)
-            aversions.count(*come, 1)
+            aversions.change_count(*come, 1)
         namespace = rng.choice(("ns", "other", "third"))
         labels = packed({"app": rng.choice("ab"), "tier": rng.choice("xy")})
         expected = {

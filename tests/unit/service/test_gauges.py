@@ -17,7 +17,7 @@ from scheduler.kube.wire import ObjectMeta, Pod, PodStatus
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.workqueue import WorkQueue
-from scheduler.service.gauges import Gauges, saw_start
+from scheduler.service.gauges import Gauges, observe_start
 from scheduler.state.lingering import Remains
 from scheduler.state.said import Said
 from scheduler.state.seen import Seen
@@ -247,7 +247,7 @@ async def test_containers_that_start_are_observed_once(scene: Scene) -> None:
     unit.bindings.at = 10.0
     before, after = scene.pod("uid"), scene.pod("uid", phase="Running")
     for _ in range(2):
-        saw_start(scene.metrics, scene.units, old=before, new=after, now=12.5)
+        observe_start(scene.metrics, scene.units, old=before, new=after, now=12.5)
     assert scene.value("stage_seconds_sum", stage="started") == 2.5
     assert scene.value("stage_seconds_count", stage="started") == 1
 
@@ -255,12 +255,12 @@ async def test_containers_that_start_are_observed_once(scene: Scene) -> None:
 async def test_start_that_was_not_seen_to_happen_is_not_observed(scene: Scene) -> None:
     unit = scene.unit("uid")
     running, failed = scene.pod("uid", phase="Running"), scene.pod("uid", phase="Failed")
-    saw_start(scene.metrics, scene.units, old=scene.pod("uid"), new=running, now=12.5)
+    observe_start(scene.metrics, scene.units, old=scene.pod("uid"), new=running, now=12.5)
     unit.bindings.at = 10.0
-    saw_start(scene.metrics, scene.units, old=None, new=running, now=12.5)
+    observe_start(scene.metrics, scene.units, old=None, new=running, now=12.5)
     unit.bindings.at = 10.0
-    saw_start(scene.metrics, scene.units, old=scene.pod("uid"), new=failed, now=12.5)
-    saw_start(scene.metrics, scene.units, old=running, new=None, now=12.5)
+    observe_start(scene.metrics, scene.units, old=scene.pod("uid"), new=failed, now=12.5)
+    observe_start(scene.metrics, scene.units, old=running, new=None, now=12.5)
     assert scene.value("stage_seconds_count", stage="started") == 0
 
 

@@ -108,11 +108,11 @@ async def test_short_comparisons_at_once_have_the_same_budget():
         yield from ()
 
     surveyor = Surveyor(steps, on_ready=lambda _unit: None, clock=asyncio.get_running_loop().time)
-    assert surveyor.spend(SLICE_ITEMS)
-    assert not surveyor.spend(1)
+    assert surveyor.try_spend(SLICE_ITEMS)
+    assert not surveyor.try_spend(1)
     await asyncio.sleep(PAUSE_SECONDS / 2)
-    assert not surveyor.spend(SLICE_ITEMS)
-    assert surveyor.spend(SLICE_ITEMS // 2)
+    assert not surveyor.try_spend(SLICE_ITEMS)
+    assert surveyor.try_spend(SLICE_ITEMS // 2)
 
 
 async def test_comparison_that_fails_stops_no_other():
