@@ -1,7 +1,8 @@
-"""Which Slurm answers: each JSON answer names its cluster (`meta.slurm.cluster`, 24.11 and 26.05).
+"""Checks that the right Slurm answers: each JSON answer names its cluster (`meta.slurm.cluster`,
+24.11 and 26.05).
 
-An address can come to lead to another Slurm: a changed DNS record, a proxy, a copied setting. Its
-job ids are other jobs, and what it does not know says nothing about ours.
+An address may come to lead to another Slurm: by a changed DNS record, a proxy, or a copied setting.
+There our job ids belong to other jobs, and "no such job" proves nothing about ours.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _frames = msgspec.json.Decoder(_Frame)
 
 
 class ClusterCheck:
-    """`cluster` is the ClusterName that answers shall have; empty until the first one gives it."""
+    """`cluster` is the ClusterName that answers must have. If it is empty, the first answer sets
+    it.
+    """
 
     def __init__(self, cluster: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:
         self.cluster = cluster
@@ -41,7 +44,9 @@ class ClusterCheck:
         self._seen_at = float("-inf")
 
     def check(self, response: Response) -> None:
-        """Raises SlurmStranger for an answer of another Slurm; one that names none says nothing."""
+        """Raises SlurmStranger for an answer of another cluster. An answer without a cluster name
+        passes.
+        """
         frame = _frame(response)
         found = frame.meta.slurm.cluster
         if not found:
@@ -53,7 +58,9 @@ class ClusterCheck:
         self._seen_at = self._clock()
 
     def seen_within(self, seconds: float) -> bool:
-        """Whether the right one has answered so lately, or it is not known which that is."""
+        """Whether the right cluster has answered in the last `seconds`, or it is not known which
+        one that is.
+        """
         return not self.cluster or self._clock() - self._seen_at <= seconds
 
 
@@ -63,4 +70,4 @@ def _frame(response: Response) -> _Frame:
     try:
         return _frames.decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Frame()  # whoever reads it says what is wrong with it
+        return _Frame()  # the caller that decodes the body reports the error

@@ -1,8 +1,9 @@
-"""The required anti-affinity of pods that run: which Nodes it keeps another pod away from.
+"""The required anti-affinity of running pods: which Nodes it keeps another pod away from.
 
-Each look at a pod asks, and any user may run pods whose terms speak of all namespaces. So terms are
-filed by a label that they require, a pod is compared only with those that its labels may meet, and
-with so many of these that a look has a bound, whoever wrote them.
+Each look at a pod asks for this, and any user may run pods with terms about all namespaces. So
+terms are indexed by a label that they require, and a pod is compared only with the terms that its
+labels may match. The number of comparisons is limited, so that a look takes bounded time whoever
+wrote the terms.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from scheduler.core.effort import weight
 from scheduler.core.pod_affinity import PodTerm
 
 MOST_OWN: Final = 2048
-"""Items that one pod is compared with, of terms that speak of its own namespace alone: 0.3 ms. A
-term has as many items as it has texts (core.effort), and `_TERM_ITEMS`.
+"""Limit of items that one pod is compared with, for terms about its own namespace only; this many
+take 0.3 ms. A term has `_TERM_ITEMS` items and one for each text in it (core.effort).
 """
 MOST_OF_ANOTHER: Final = 64
-"""The same of one namespace's terms that speak of other namespaces too."""
+"""The same limit for one other namespace's terms about several namespaces."""
 MOST_OF_OTHERS: Final = 1024
-"""The same of those terms of all namespaces together."""
+"""The same limit for such terms of all namespaces together."""
 _TERM_ITEMS: Final = 3
-# A term that keeps the pod away has an item more for so many Nodes: each Node that is judged then
-# is looked for among them.
+# A term that matches the pod costs one more item for this many Nodes, because each Node that is
+# judged later is searched among them.
 _NODES_AN_ITEM: Final = 16
-# Answers that are kept until a term comes or goes: one look asks three times.
+# Answers are kept until a term is added or removed: one look asks three times.
 _REMEMBERED: Final = 64
 _ANYWHERE: Final = ""
 _ANY_LABEL: Final = ""
@@ -36,7 +37,7 @@ _ANY_LABEL: Final = ""
 
 @dataclass(eq=False, slots=True)
 class _Filed:
-    """A term that pods of one namespace have, and how many of them are on which Node."""
+    """A term of pods of one namespace, and how many of those pods are on each Node."""
 
     term: PodTerm
     items: int
@@ -45,7 +46,7 @@ class _Filed:
 
 
 class _ComparisonAllowance:
-    """How many items a pod is still compared with. The last term may take it beyond that."""
+    """How many items a pod may still be compared with. The last term may exceed the limit."""
 
     def __init__(self, of_each: int, of_all: int) -> None:
         self._of_each, self._of_all = of_each, of_all
@@ -54,36 +55,38 @@ class _ComparisonAllowance:
 
     @property
     def left(self) -> bool:
-        """Whether there is anything left."""
+        """Whether anything is left."""
         return self.spent < self._of_all
 
     def left_to(self, owner: str) -> bool:
-        """Whether there is for the terms of one namespace."""
+        """Whether anything is left for terms of this namespace."""
         return self.left and self._by_owner.get(owner, 0) < self._of_each
 
     def charge(self, owner: str, items: int) -> None:
-        """So many were compared."""
+        """Note that this many items were compared."""
         self.spent += items
         self._by_owner[owner] = self._by_owner.get(owner, 0) + items
 
 
 Repelling = Mapping[str, Sequence[AbstractSet[str]]]
-"""Nodes of pods that do not want a pod near, by the label of Nodes within which they do not."""
+"""Sets of Nodes whose pods repel a pod, by the Node label that says how far they do
+(topology key).
+"""
 
 
 class Aversions:
-    """The terms of the pods that run. `compared` counts the items that pods were compared with."""
+    """The terms of all running pods. `compared` counts the items that were compared."""
 
     def __init__(self) -> None:
         self._terms: dict[tuple[str, PodTerm], _Filed] = {}
-        # By the namespace that they speak of alone and a label that they require, and then by the
-        # namespace of the pods that have them; the oldest first.
+        # First by the namespace that the terms are only about and a label that they require, then
+        # by the namespace of the pods that have them; oldest first.
         self._files: dict[tuple[str, str], dict[str, dict[_Filed, None]]] = {}
         self._answers: OrderedDict[tuple[str, str], tuple[_Filed, ...]] = OrderedDict()
         self.compared = 0
 
     def change_count(self, namespace: str, terms: Iterable[PodTerm], node: str, by: int) -> None:
-        """So many more or fewer pods of a namespace with these terms are on a Node."""
+        """Add (or remove, if `by` is negative) pods of a namespace with these terms on a Node."""
         for term in terms:
             filed = self._terms.get((namespace, term)) or self._file(namespace, term)
             before = filed.nodes.get(node, 0)
@@ -96,7 +99,7 @@ class Aversions:
                 self._answers.clear()
 
     def repelling(self, namespace: str, labels: str) -> Repelling:
-        """The Nodes of pods whose terms mean a pod with these labels, packed."""
+        """The Nodes of pods whose terms match a pod with these labels (`packed`)."""
         found: dict[str, list[AbstractSet[str]]] = {}
         for it in self._against(namespace, labels):
             found.setdefault(it.term.topology_key, []).append(it.nodes.keys())
@@ -106,8 +109,8 @@ class Aversions:
         about = namespace if term.speaks_only_of(namespace) else _ANYWHERE
         required = () if term.selector is None else term.selector.required
         places = [(about, label) for label in required] or [(about, _ANY_LABEL)]
-        # What all have in common (`app=database`) distinguishes nobody: the label that fewest of
-        # the namespace's terms are filed by does (`instance=accounts`).
+        # A label that many terms require (`app=database`) selects badly. So a term is indexed by
+        # the label that fewest terms of the namespace are indexed by (`instance=accounts`).
         place = min(places, key=lambda it: len(self._files.get(it, {}).get(namespace, ())))
         filed = _Filed(term, weight(term) + _TERM_ITEMS, place)
         self._terms[namespace, term] = filed
@@ -139,7 +142,9 @@ class Aversions:
     def _within(
         self, about: str, namespace: str, labels: str, allowed: _ComparisonAllowance
     ) -> Iterator[_Filed]:
-        """Terms that require a label of the pod come before those that require none."""
+        """The matching terms: first those that require a label of the pod, then those that require
+        none.
+        """
         for label in (*labels.split("\n")[1:-1], _ANY_LABEL):
             for owner, terms in self._files.get((about, label), {}).items():
                 if not allowed.left:

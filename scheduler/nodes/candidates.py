@@ -1,4 +1,6 @@
-"""Kubernetes Nodes as a pod's wishes meet them: where it may go, and whether it can go anywhere."""
+"""Checks Kubernetes Nodes against a pod's requirements: where it may go, and whether it can
+at all.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import POWERED, SlurmNodes
 
 _MOST_SHOWN: Final = 3
-# Slurm keeps the list with each job. Of more nodes than this none is named beforehand, and those
-# that do not suit are learnt of one by one.
+# Slurm stores the list with each job. If more nodes than this are of no use, none is excluded in
+# advance, and each is found when Slurm offers it.
 MOST_EXCLUDED: Final = 1000
-# What a step of a survey may cost, in the items of the surveyor; what it costs to find the Node
-# behind one of Slurm's nodes, and to say why that is of no use.
+# The cost of one step of a survey, in the surveyor's items; of finding the Node behind one Slurm
+# node; and of wording why that Node is of no use.
 _STEP_ITEMS: Final = 1000
 _BEHIND_ITEMS: Final = 20
 _TELLING_ITEMS: Final = 20
@@ -31,8 +33,8 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Slurm nodes that are of no use to a pod, and why; empty where they are too many to be named.
-    `nowhere` says why none is of use, where that is so.
+    """Slurm nodes that are of no use to a pod, and why; empty if there are too many to name.
+    `nowhere` says why no node is of use; "" if some are.
     """
 
     ruled_out: Mapping[str, str]
@@ -40,25 +42,28 @@ class Survey:
 
 
 UNKNOWN: Final = Survey(_NONE, "")
-"""Rules nothing out."""
+"""A survey that rules nothing out."""
 
 
 Complaint = str | TooSmall | None
-"""Why a Node is of no use to a pod, as the rest of a sentence; empty or None where it is of use."""
+"""Why a Node is of no use to a pod, as the rest of a sentence; "" or None if it is of use."""
 
 
 class _Behind(NamedTuple):
-    """The Node behind each Slurm node, empty where that may be any, and how often it is one."""
+    """The Node behind each Slurm node ("" if it may be any), and how many Slurm nodes each Node is
+    behind.
+    """
 
     targets: dict[str, str]
     led: Counter[str]
 
 
 class Nodes:
-    """Reads the store of Nodes, which is None where they are not read: then nothing is checked.
+    """Reads the store of Nodes. It is None if we may not read Nodes; then nothing is checked.
 
-    `node_changed` is to be called with each change of a Node, `mapping_changed` with any other that
-    mappings rest on. `on_change` is called when a pod that could go nowhere may go somewhere.
+    The owner calls `node_changed` for each change of a Node, and `mapping_changed` for any other
+    change that mappings depend on. `on_change` is called when a pod that fitted nowhere may fit
+    now.
     """
 
     def __init__(
@@ -79,10 +84,12 @@ class Nodes:
         self._behind: _Behind | None = None
         self.topology = Topology(lambda: self.all_facts().values())
         self.edition = 0
-        """Another whenever Nodes, or what is behind Slurm's nodes, have changed."""
+        """Changes whenever Nodes change, or the mapping of Slurm's nodes to them."""
 
     def place(self, node: str, wishes: Wishes) -> Place | None:
-        """What is behind a Slurm node, for a pod of these wishes; None where `learn` must ask."""
+        """The Node behind a Slurm node, checked for a pod with these requirements. None if `learn`
+        must be called first.
+        """
         behind = self._map.alone_behind(node, fresh=True)
         if behind is None:
             return None
@@ -96,8 +103,8 @@ class Nodes:
         return Place(behind.target, unfit)
 
     def kube_node(self, node: str) -> str:
-        """The Kubernetes Node behind a Slurm node, or that last was: containers outlive the Node
-        object when that is deleted. Where none is known, the same name.
+        """The Kubernetes Node that is or was last behind a Slurm node: containers may outlive a
+        deleted Node object. If none is known, the Slurm node's own name.
         """
         behind = self._map.behind(node)
         if behind is not None and behind.target:
@@ -105,28 +112,28 @@ class Nodes:
         return self._former.get(node, node)
 
     def node_of(self, target: str, *, among: Iterable[str]) -> str | None:
-        """The Slurm node of a Kubernetes Node; as NodeMap.node_of."""
+        """The Slurm node of a Kubernetes Node; see NodeMap.node_of."""
         return self._map.node_of(target, among=among)
 
     def may_serve(self, node: str) -> bool:
-        """Whether a Slurm node leads to a Kubernetes Node, or may, as far as is known."""
+        """Whether there is a Kubernetes Node behind this Slurm node, or may be one."""
         behind = self._map.behind(node)
         return behind is None or bool(behind.target)
 
     def mapped(self) -> tuple[int, int]:
-        """How many of Slurm's nodes lead to a Kubernetes Node, and how many there are."""
+        """How many Slurm nodes have a Kubernetes Node behind them, and how many nodes there are."""
         names = [node.name for node in self._slurm.listed or ()]
         found = [self._map.behind(name) for name in names]
         return sum(it is not None and bool(it.target) for it in found), len(names)
 
     @property
     def unlisted(self) -> str:
-        """Why Slurm's nodes are not known yet; empty once they are."""
+        """Why Slurm's nodes are not known yet; "" once they are."""
         return "" if self._slurm.listed is not None else self._slurm.trouble or NO_ANSWER_YET
 
     @property
     def gpu_types(self) -> frozenset[str] | None:
-        """The types of GPUs that Slurm has; None where it has not told its nodes yet."""
+        """The types of GPUs that Slurm has; None until Slurm's nodes are known."""
         return self._slurm.gpu_types
 
     async def learn(self, nodes: Iterable[str]) -> None:
@@ -134,7 +141,7 @@ class Nodes:
         await self._slurm.learn(nodes)
 
     def do_without(self) -> None:
-        """Nodes turn out not to be readable: nothing is checked from now on."""
+        """We may not read Nodes, so nothing is checked from now on."""
         self._store = None
         self._facts = None
         self._map.do_without_nodes()
@@ -142,11 +149,11 @@ class Nodes:
 
     @property
     def read(self) -> bool:
-        """Whether Nodes are read, so that it can be checked whether a pod may go there."""
+        """Whether we read Nodes, and so can check whether a pod may go there."""
         return self._store is not None
 
     def facts(self, name: str) -> NodeFacts | None:
-        """The Kubernetes Node of that name."""
+        """The Kubernetes Node with this name; None if there is none or Nodes are not read."""
         found = None if self._store is None else self._store.by_name(name)
         return None if found is None else found.facts
 
@@ -157,19 +164,20 @@ class Nodes:
         return self._facts
 
     def follow(self, told: Callable[[str], None]) -> None:
-        """Have the name of each Node of which `all_facts` says something else from now on."""
+        """Call `told` with a Node's name whenever its facts change."""
         self._followers.append(told)
 
     @property
     def located(self) -> bool:
-        """Whether it is known already which Nodes are behind Slurm's nodes."""
+        """Whether the Nodes behind all Slurm nodes have been found already."""
         return self._behind is not None
 
     def surveying(
         self, complain: Callable[[NodeFacts], Complaint], *, items: int
     ) -> Generator[int, None, Survey]:
-        """What is behind each of Slurm's nodes, as somebody complains about it; an empty complaint
-        is none. In steps, which say how many items each took, where a complaint takes `items`.
+        """Check the Node behind each Slurm node with `complain`; an empty complaint means that the
+        pod can use it. Works in steps and yields how many items each took; one complaint takes
+        `items`.
         """
         if self._store is None or self._slurm.listed is None:
             return UNKNOWN
@@ -197,7 +205,7 @@ class Nodes:
         return Survey(ruled_out, "" if hope else told.text())
 
     def _find_behind_in_steps(self) -> Generator[int, None, _Behind]:
-        """Find the Nodes behind Slurm's nodes, if that is not known; in steps, as `surveying`."""
+        """Find the Nodes behind Slurm's nodes if they are not known; in steps, like `surveying`."""
         if self._behind is not None:
             return self._behind
         edition, found, spent = self.edition, _Behind({}, Counter()), 0
@@ -208,7 +216,7 @@ class Nodes:
                 spent = 0
             behind = self._map.behind(node.name)
             if behind is not None and not behind.target and POWERED.isdisjoint(node.states):
-                continue  # nothing is behind it, and nothing is about to be
+                continue  # no Node is behind it, and none will be soon
             target = "" if behind is None else behind.target
             found.targets[node.name] = target
             found.led[target] += 1
@@ -222,7 +230,7 @@ class Nodes:
         return f"is behind the Slurm nodes {' and '.join(sorted((node, other)))}" if other else ""
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node has come, gone or changed; heartbeats change nothing here."""
+        """A Node was added, removed or changed. Heartbeats have no effect here."""
         mapped = old is None or new is None or _tied(old) != _tied(new)
         if not mapped and old and new and old.facts == new.facts:
             return
@@ -234,7 +242,7 @@ class Nodes:
             self._changed()
 
     def mapping_changed(self) -> None:
-        """What is known of Slurm's nodes, of slurmd pods or of a map file is not what it was."""
+        """Slurm's nodes, slurmd pods or a map file have changed."""
         self._map.changed()
         self._behind = None
         self._changed()
@@ -244,7 +252,9 @@ class Nodes:
         self._on_change()
 
     def _keep(self, name: str, facts: NodeFacts | None) -> None:
-        """All Nodes are read once: 5000 of them take 25 ms, and mostly a single one changes."""
+        """Update one Node. To read all of them takes 25 ms for 5000, and mostly a single one
+        changes.
+        """
         if self._facts is None:
             return
         former = self._facts.pop(name, None)
@@ -256,14 +266,14 @@ class Nodes:
 
 
 def _tied(node: Node) -> tuple[object, ...]:
-    """What mappings rest on."""
+    """The parts of a Node that mappings depend on."""
     meta = node.metadata
     return meta.labels, meta.annotations, node.status.addresses, node.spec.provider_id
 
 
 class _Told:
-    """Complaints about Nodes, counted. Nodes that lack the same resource are one kind, told by the
-    one with the most of it: hardly two have the same amount of memory.
+    """Counts complaints about Nodes. All Nodes that have too little of a resource count as one
+    kind, shown with the largest amount, because hardly two have the same amount of memory.
     """
 
     def __init__(self) -> None:
@@ -272,7 +282,7 @@ class _Told:
         self._largest: dict[str, TooSmall] = {}
 
     def add(self, node: str, why: str | TooSmall) -> None:
-        """A Node behind several Slurm nodes counts once."""
+        """Count a complaint. A Node behind several Slurm nodes counts once."""
         if node in self._nodes:
             return
         self._nodes.add(node)
@@ -285,7 +295,7 @@ class _Told:
             self._largest[why.resource] = why
 
     def text(self) -> str:
-        """Nothing without any Node: they may be about to come."""
+        """The message for people; "" if there is no Node, because Nodes may still come."""
         total = len(self._nodes)
         if not total:
             return ""

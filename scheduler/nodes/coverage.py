@@ -1,8 +1,8 @@
-"""Whether another pod stands in the way of a binding: on the Node, and no job of it holds the Node.
+"""Whether another pod prevents a bind: it may run on the Node while no job of its own holds that.
 
-Asks nobody and waits for nothing: it goes by the pods that the watch has shown, and by what Slurm
-has told of their jobs since the job that is to be used was seen to run. A question costs as much as
-there are pods of ours on the Nodes that it is about.
+Sends no requests and waits for nothing: it uses the pods that the watch has shown, and what Slurm
+has said about their jobs since our job was seen to run. The cost of a question grows with our pods
+on the Nodes in question.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from scheduler.nodes.presence import Presence
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 
-# To a process that has just begun only the pod itself says who put it on its Node, and its author
-# can write that. It is believed so long, which is enough for pods whose job ended meanwhile.
+# To a process that has just started, only the pod itself says who bound it, and its author can
+# forge that. It is believed for this long, which is enough for pods whose job ended in the
+# meantime.
 CLAIM_SECONDS: Final = 300.0
 
 
@@ -29,11 +30,11 @@ class _Standing(Enum):
     UNCOVERED = auto()
     UNKNOWN = auto()
     STALE = auto()
-    """It was covered, and has not been asked about since the other job was seen to run."""
+    """It was covered, but Slurm was not asked about it since our job was seen to run."""
 
 
 class Coverage:
-    """Knows the pods of all units on a Node, and which of them have a job that holds it."""
+    """Knows the pods of all units on each Node, and which of them have a job that holds it."""
 
     def __init__(
         self,
@@ -57,11 +58,11 @@ class Coverage:
         self._claims_until = clock() + CLAIM_SECONDS
 
     def begin(self) -> None:
-        """This process leads from now on: what pods there are was another's work."""
+        """This process has begun to lead. The pods that exist were bound by another process."""
         self._claims_until = self._clock() + CLAIM_SECONDS
 
     def saw(self, unit: Unit) -> None:
-        """There is news of the unit, or may be: how it stands with its pod's Node is noted."""
+        """The unit may have changed: note whether its pod is covered on its Node."""
         node = self._presence.node_of(unit.key)
         job = unit.job
         if node is None:
@@ -71,7 +72,7 @@ class Coverage:
         self._standing(unit.key, asked_after=float("-inf"))
 
     def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
-        """Who is in the way of binding the unit's pod to these Nodes; None for nobody."""
+        """Which pods prevent binding the unit's pod to these Nodes; None if there are none."""
         runs_from = None if unit.job is None else unit.job.runs_from
         if runs_from is None:
             return None
@@ -86,8 +87,8 @@ class Coverage:
         return None
 
     def _counts(self, uid: str) -> bool:
-        """Whether we put the pod there, as far as can be known. One that its author put there, with
-        our marks on it, holds up nobody for long.
+        """Whether we bound the pod, as far as we know. A pod that its author bound himself, with
+        our annotations on it, delays others for a short time only.
         """
         return self._presence.is_proven(uid) or self._clock() < self._claims_until
 
@@ -116,11 +117,13 @@ class Coverage:
         if job.state.base not in self._holding:
             return _Standing.UNCOVERED
         if job.record is None or job.record.state.base not in self._holding:
-            return _Standing.UNKNOWN  # a look is about to tell where it runs
+            return _Standing.UNKNOWN  # the next look will tell where it runs
         return _Standing.COVERED if self._is_for(unit, job, node) else _Standing.UNCOVERED
 
     def _is_for(self, unit: Unit, job: Placeholder, node: str) -> bool:
-        """Whether it is our job for that unit, on that Node, by its last look."""
+        """Whether the last look showed that this is our job for that unit, and that it is on that
+        Node.
+        """
         record = job.record
         if record is None or node not in map(self._kube_node, record.nodes):
             return False
@@ -150,7 +153,7 @@ class Coverage:
         )
 
     def _leaves_in(self, uid: str, since: float) -> float:
-        """Seconds from `since` to when a pod that is being deleted has to be gone; 0 for others."""
+        """Seconds from `since` until a pod that is being deleted must be gone; 0 if it is not."""
         leaves_at = self._presence.leaves_at(uid)
         if leaves_at is None:
             return 0.0
@@ -158,7 +161,7 @@ class Coverage:
         return (leaves_at - now).total_seconds() + self._clock() - since
 
     def _public_name(self, uids: Collection[str], *, namespace: str) -> str:
-        """By its name within its own namespace: others have no right to read it."""
+        """The pod's name if it is in the same namespace; other pods' names must not be shown."""
         units = filter(None, map(self._units.get, uids))
         names = sorted(f"pod {it.name}" for it in units if it.namespace == namespace)
         return names[0] if names else "a pod of another namespace"

@@ -1,7 +1,7 @@
-"""How topology spread constraints divide the Nodes: kept for each template, and kept true.
+"""How topology spread constraints divide the Nodes: computed once for each pod template.
 
-With 5000 Nodes a division takes 20 ms, and some hundred where the pod's node affinity is long. So
-it is made in steps, and a Node that changes is put anew, instead of all of them.
+With 5000 Nodes a division takes 20 ms, or some hundred if the pod's node affinity is long. So it is
+computed in steps, and when a Node changes, only that Node is placed again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from scheduler.core.node_suitability import Wishes
 from scheduler.core.spread import Constraint, Domains
 from scheduler.nodes.candidates import Nodes
 
-# Divisions that are kept: up to 2 MB each with 5000 Nodes. Whoever asks for ever new ones has
-# others' made anew.
+# How many divisions are kept, of up to 2 MB each with 5000 Nodes. If somebody uses more templates,
+# others' divisions are computed again.
 _MOST: Final = 32
-# Nodes that are looked at in one step.
+# How many Nodes are looked at in one step.
 _STEP: Final = 50
 
 _Template = tuple[tuple[Constraint, ...], Wishes]
@@ -26,14 +26,14 @@ _Template = tuple[tuple[Constraint, ...], Wishes]
 
 @dataclass(slots=True)
 class _Division:
-    """`stale` has the names of the Nodes that must be looked at: all of them at first."""
+    """`stale` has the names of Nodes that must still be looked at: at first all of them."""
 
     domains: Domains
     stale: set[str]
 
 
 class Divisions:
-    """Domains by the constraints and the wishes of a template."""
+    """Divisions by a template's constraints and requirements."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -46,15 +46,15 @@ class Divisions:
         return not constraints or (found is not None and len(found.stale) <= _STEP)
 
     def of(self, constraints: tuple[Constraint, ...], wishes: Wishes) -> Domains:
-        """The division of all Nodes as they are now."""
+        """The division of all present Nodes."""
         found = self._division(constraints, wishes)
         for _ in self._look(found):
             pass
         return found.domains
 
     def dividing(self, constraints: tuple[Constraint, ...], wishes: Wishes) -> Iterator[int]:
-        """Make it in steps, which say how many Nodes each looked at. Nodes may come, go and change
-        between two steps.
+        """Compute the division in steps, and yield how many Nodes each step looked at. Nodes may be
+        added, removed and changed between two steps.
         """
         yield from self._look(self._division(constraints, wishes))
 

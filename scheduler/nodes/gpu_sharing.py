@@ -1,7 +1,7 @@
 """Who else may use the node of a pod with GPUs.
 
-Slurm gives a job devices by index, and the kubelet gives the pod devices of its own choice. On a
-node where only pods run that does no harm; beside a native job both might use the same GPU.
+Slurm allocates devices to a job by index, but the kubelet chooses the pod's devices itself. If only
+pods run on a node, that does no harm. Beside a native Slurm job, both might use the same GPU.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _SHARING: Final[Mapping[Setting, Sharing]] = {"user": Sharing.USER, "node": Shar
 
 
 class GpuSharing:
-    """What `--gpu-node-sharing` says, for nodes with a slurmd: native jobs run there."""
+    """Applies `--gpu-node-sharing` to nodes with a slurmd, where native jobs may run."""
 
     def __init__(self, setting: Setting, *, kinds: NodeKinds) -> None:
         self._sharing = _SHARING.get(setting)
         self._kinds = kinds
 
     async def of(self, request: JobRequest, *, node: str = "") -> Sharing | None:
-        """What the job asks for; an annotation of the pod wins, `"false"` too. Raises SlurmError
-        where Slurm must be asked about its nodes first, and does not answer.
+        """Which sharing the job asks for. An annotation of the pod wins, even `"false"`. Raises
+        SlurmError if Slurm must be asked about its nodes first and does not answer.
         """
         if "exclusive" in request.keys or not request.gpus or self._sharing is None:
             return request.exclusive

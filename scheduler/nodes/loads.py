@@ -1,7 +1,7 @@
-"""What is free on Slurm nodes now, for the few pods whose own job does not hold their node.
+"""What Slurm nodes hold now, for the few pods whose own job does not hold their node.
 
-Two requests for each node, and never more than a few a second in all: whoever comes when none is
-left to spend learns nothing, and asks again.
+A node takes two requests, and only a few nodes a second are read in all: a caller for whom no
+request is left gets None, and asks again.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Final
 
 from slurmapi import SlurmClient, SlurmNode
 
-# What is read once serves all pods of the node.
+# One answer serves all pods of the node for this long.
 _FRESH_SECONDS: Final = 5.0
 _PER_SECOND: Final = 8.0
 _MOST: Final = 1024
 
 
 class NodeLoads:
-    """Records of nodes that are no older than a few seconds."""
+    """Records of nodes that are at most a few seconds old."""
 
     def __init__(self, client: SlurmClient, *, clock: Callable[[], float]) -> None:
         self._client = client
@@ -27,7 +27,7 @@ class NodeLoads:
         self._next_at = float("-inf")
 
     async def of(self, name: str) -> SlurmNode | None:
-        """The node as it is; None where that is not known now. Raises SlurmError."""
+        """The node as it is now; None if that is not known now. Raises SlurmError."""
         now = self._clock()
         known = self._known.get(name)
         if known is not None and now - known[0] <= _FRESH_SECONDS:

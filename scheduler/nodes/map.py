@@ -1,8 +1,8 @@
-"""Which Kubernetes Node is behind a Slurm node, and the way back.
+"""Which Kubernetes Node is behind a Slurm node, and the other way round.
 
-Strategies are tried in order; the first that names exactly one Node wins. What reads Nodes or
-slurmd pods looks at their stores, what reads Slurm's records at `SlurmNodes`, which may have to be
-asked first. A Slurm node that nothing maps is never guessed.
+Strategies are tried in order, and the first that names exactly one Node wins. Some strategies read
+the stores of Nodes or slurmd pods, others Slurm's records (`SlurmNodes`), for which Slurm may have
+to be asked first. If no strategy maps a Slurm node, its Node is never guessed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from scheduler.nodes.records import AWAY, SlurmNodes
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 Index = Mapping[str, frozenset[str]]
-"""Names of Nodes by what stands on them."""
+"""Names of Nodes by the value that a strategy finds on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The Node behind a Slurm node; without a `target` `why` says what stood in the way."""
+    """The Node behind a Slurm node. Without a `target`, `why` says why there is none."""
 
     target: str
     why: str = ""
 
 
 class NodeMap:
-    """Maps in both directions. `nodes` is None where Nodes are not read: then a strategy's word is
-    taken for it that the Node exists. `changed` is to be called when any of the stores changes.
+    """Maps in both directions. `nodes` is None if we may not read Nodes; then the Node that a
+    strategy names is assumed to exist. The owner calls `changed` when any of the stores changes.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class NodeMap:
         self._back: Mapping[str, tuple[str, ...]] | None = None
 
     def changed(self) -> None:
-        """Something that mappings rest on is not what it was."""
+        """Something that mappings depend on has changed."""
         self._indices.clear()
         self._back = None
 
     def do_without_nodes(self) -> None:
-        """Nodes are not read."""
+        """We may not read Nodes."""
         self._nodes = None
         self.changed()
 
     def alone_behind(self, node: str, *, fresh: bool = False) -> Behind | None:
-        """As `behind`, and no Node where another Slurm node leads to the same one: Slurm counts its
-        resources twice, so that nobody may be bound there through either.
+        """Like `behind`, but without a Node if another Slurm node maps to the same one: Slurm would
+        count its resources twice, so nothing may be bound there through either.
         """
         found = self.behind(node, fresh=fresh)
         if found is None or not found.target:
@@ -79,15 +79,15 @@ class NodeMap:
         return Behind("", f"{why}: correct one of them")
 
     def rival(self, node: str, target: str) -> str:
-        """Another Slurm node that leads to the same Kubernetes Node, empty where there is none. One
-        that can start nothing keeps its old comment, and is in nobody's way.
+        """Another Slurm node that maps to the same Kubernetes Node; "" if there is none. One that
+        cannot start jobs does not count, since it may just have kept an old comment.
         """
         return next((it for it in self._usable(self._leading_to(target)) if it != node), "")
 
     def behind(self, node: str, *, fresh: bool = False) -> Behind | None:
-        """The Node behind a Slurm node, or None where Slurm must be asked about it first.
+        """The Node behind a Slurm node; None if Slurm must be asked about that node first.
 
-        `fresh` refuses what Slurm said too long ago to bind a pod on.
+        With `fresh`, a record of Slurm's that is too old for a bind counts as unknown.
         """
         told: list[str] = []
         for strategy in self._strategies:
@@ -100,9 +100,9 @@ class NodeMap:
         return Behind("", "maps to no Kubernetes Node: " + ", ".join(told))
 
     def node_of(self, target: str, *, among: Iterable[str] = ()) -> str | None:
-        """The Slurm node that a Kubernetes Node is behind, tried `among` these first.
+        """The Slurm node that this Kubernetes Node is behind; those in `among` are tried first.
 
-        Empty where there is none; None where Slurm must be asked first (for all nodes).
+        "" if there is none; None if Slurm must be asked first (for all nodes).
         """
         for node in (*among, target):
             behind = self.behind(node) if node else None
@@ -115,12 +115,12 @@ class NodeMap:
         return leading[0] if len(leading) == 1 else ""
 
     def _is_known(self, node: str) -> bool:
-        """Whether Slurm may have that node: the Node's own name is only a guess at it."""
+        """Whether Slurm may have this node; the Node's own name is only a guess."""
         listed = self._slurm.listed
         return listed is None or self._slurm.record(node) is not None
 
     def _leading_to(self, target: str) -> tuple[str, ...]:
-        """The Slurm nodes that lead to that Node, as far as they are listed."""
+        """The Slurm nodes that map to this Node, as far as Slurm's nodes are known."""
         if self._back is None:
             found: defaultdict[str, list[str]] = defaultdict(list)
             for node in self._slurm.listed or ():
@@ -197,7 +197,7 @@ class NodeMap:
 
 
 def _placed(pods: Joined[Pod]) -> Iterable[Pod]:
-    """Pods that run, or are about to; one that goes away has a successor soon."""
+    """Pods that run or are about to. One that is being deleted will soon have a successor."""
     for pod in pods:
         going = pod.metadata.deletion_timestamp is not None
         if pod.spec.node_name and not going and not pod.finished:

@@ -1,4 +1,6 @@
-"""The file that says which Kubernetes Node is behind a Slurm node, read again when it changes."""
+"""The file that says which Kubernetes Node is behind each Slurm node, read again when it
+changes.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,19 @@ from scheduler.config import strict_yaml
 log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS: Final = 5.0
-# Some hundred thousand lines.
+# Enough for some hundred thousand lines.
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class MapFileError(Exception):
-    """What is wrong with the file."""
+    """The file is wrong or cannot be read; the text says why."""
 
 
 class MapFile:
-    """YAML, `slurm-node: kubernetes-node`. Reads at once; raises MapFileError.
+    """YAML with lines `slurm-node: kubernetes-node`. Read when constructed; raises MapFileError.
 
-    A file that has become unreadable or wrong is logged, and what it said before still holds.
+    If the file becomes unreadable or wrong later, that is logged, and its former content stays in
+    force.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,14 +40,14 @@ class MapFile:
         self._take(_read_if_changed(path, None))
 
     async def follow(self, on_change: Callable[[], None]) -> None:
-        """Look every few seconds, for ever; end it by cancelling."""
+        """Look for changes every few seconds, for ever; cancel it to stop."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             if await self.look():
                 on_change()
 
     async def look(self) -> bool:
-        """Read it again; whether it says something else now."""
+        """Read the file again. Returns whether its content has changed."""
         try:
             read = await asyncio.to_thread(_read_if_changed, self._path, self._signature)
         except MapFileError as error:
@@ -73,7 +76,9 @@ class MapFile:
 def _read_if_changed(
     path: Path, known: Signature | None
 ) -> tuple[Signature | None, Mapping[str, str]] | None:
-    """Slurm node to Kubernetes Node; raises MapFileError naming the file and the entry."""
+    """The Kubernetes Node of each Slurm node. Raises MapFileError, which names the file and the
+    entry.
+    """
     try:
         found = read_if_changed(path, known, most_bytes=_MAX_BYTES)
     except OSError as error:

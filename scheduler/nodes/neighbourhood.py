@@ -1,8 +1,8 @@
-"""Which pods are on which Node, of whatever scheduler, and sums and counts of them.
+"""Which pods of all schedulers are on which Node, with sums and counts of them.
 
-The watch of all pods feeds it, and so do our own bindings until that watch shows them. What is
-asked for again and again is kept and changed with each pod that comes or goes: a look at a unit
-never goes through all pods, but for the first question about a crowd (core.pod_affinity.Crowd).
+Fed by the watch of all pods, and by our own bindings until that watch shows them. Answers that are
+needed again and again are kept and updated with each pod that comes or goes. So a look at a unit
+never goes through all pods, except for the first question about a crowd (core.pod_affinity.Crowd).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from scheduler.core.ports import HostPort
 from scheduler.kube.neighbours import Neighbour
 from scheduler.nodes.aversions import Aversions, Repelling
 
-# Crowds that are counted along; each pod that comes or goes is compared with each of them, and each
-# takes 0.1 MB where it has pods on 5000 Nodes. A user who asks for ever new ones has others'
-# counted anew, at 30 ms for 50 000 pods.
+# How many crowds are kept. Each pod that comes or goes is compared with each of them, and each
+# takes 0.1 MB if it has pods on 5000 Nodes. If a user asks for ever new crowds, others' are counted
+# again, which takes 30 ms for 50 000 pods.
 MOST_CROWDS: Final = 64
-# The same of texts that these crowds compare with one pod's labels, at a tenth of a microsecond
-# each: with both bounds an event of a pod costs at most 0.1 ms, whatever selectors users write.
+# Limit of texts in these crowds, which are compared with each pod's labels, at 0.1 µs each.
+# Together both limits keep an event of a pod below 0.1 ms, whatever selectors users write.
 MOST_TEXTS_COUNTED: Final = 512
-# Pods that are compared with a crowd in one step.
+# How many pods are compared with a crowd in one step.
 _STEP: Final = 128
 
 
@@ -37,20 +37,20 @@ class Load:
     used: dict[str, int] = field(default_factory=dict)
 
     def add(self, pod: Neighbour) -> None:
-        """One more."""
+        """Add a pod."""
         self.pods.append(pod)
         for name, amount in pod.shape.requests:
             self.used[name] = self.used.get(name, 0) + amount
 
     def remove(self, pod: Neighbour) -> None:
-        """One less."""
+        """Remove a pod."""
         self.pods = [it for it in self.pods if it is not pod]
         for name, amount in pod.shape.requests:
             self.used[name] -= amount
 
     @property
     def ports(self) -> list[HostPort]:
-        """The ports of the Node that they take."""
+        """The host ports that the pods use."""
         return [port for pod in self.pods for port in pod.shape.ports]
 
 
@@ -58,7 +58,7 @@ _EMPTY: Final = Load()
 
 
 class Neighbourhood:
-    """The pods on Nodes. `changes` counts all changes, `counted` the pods that were compared with
+    """The pods on Nodes. `changes` counts all changes, and `counted` the comparisons of a pod with
     a crowd.
     """
 
@@ -73,50 +73,52 @@ class Neighbourhood:
         self.counted = 0
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
-        """The watch shows a pod otherwise than before."""
+        """The watch shows a new state of a pod."""
         for pod in filter(None, (old, new)):
             self.withdraw(pod.uid)
-        # In this order: what both of its states have in common stays as it is, and as old as it is.
+        # The new state is added first, so that what both states have in common is not dropped and
+        # made anew.
         if new is not None:
             self._come(new)
         if old is not None:
             self._leave(old)
 
     def assume(self, pod: Neighbour) -> None:
-        """The binding of a pod that the watch does not show is about to be sent: it counts from
-        now on.
+        """Count a pod from now on: its binding is about to be sent, and the watch does not show it
+        yet.
         """
         self.withdraw(pod.uid)
         self._assumed[pod.uid] = pod
         self._come(pod)
 
     def withdraw(self, uid: str) -> None:
-        """It was not bound after all, or is gone."""
+        """Remove an assumed pod: it was not bound after all, or is gone."""
         pod = self._assumed.pop(uid, None)
         if pod is not None:
             self._leave(pod)
 
     def assumed(self) -> tuple[str, ...]:
-        """The pods whose bindings the watch does not show yet."""
+        """The uids of pods whose bindings the watch does not show yet."""
         return tuple(self._assumed)
 
     def load(self, node: str) -> Load:
-        """What is on a Node."""
+        """The pods on a Node."""
         return self._loads.get(node, _EMPTY)
 
     def count(self, crowd: Crowd) -> Mapping[str, int]:
-        """How many pods of a crowd are on which Node."""
+        """How many pods of a crowd are on each Node."""
         for _ in self.counting(crowd):
             pass
         return self._crowds[crowd]
 
     def counts(self, crowd: Crowd) -> bool:
-        """Whether this crowd is counted along, so that `count` answers at once."""
+        """Whether this crowd is counted already, so that `count` answers at once."""
         return crowd in self._crowds
 
     def counting(self, crowd: Crowd) -> Iterator[int]:
-        """Count a crowd in steps, and say of each how many texts it compared. Pods may come and go
-        between two steps: who has gone is taken away before it is counted, which comes to the same.
+        """Count a crowd in steps, and yield how many texts each step compared. Pods may come and go
+        between two steps. A pod that goes before it was counted is subtracted first, which gives
+        the same result.
         """
         if crowd not in self._crowds:
             found: dict[str, int] = {}
@@ -140,7 +142,7 @@ class Neighbourhood:
             yield len(part) * weight
 
     def _keep(self, crowd: Crowd, found: dict[str, int]) -> None:
-        """In place of those that were not asked about for longest."""
+        """Keep the count, in place of the crowds that were not asked about for longest."""
         if crowd not in self._crowds:
             self._texts += crowd_weight(crowd)
         self._crowds[crowd] = found
@@ -151,7 +153,7 @@ class Neighbourhood:
             self._texts -= crowd_weight(gone)
 
     def repelling(self, namespace: str, labels: str) -> Repelling:
-        """The Nodes of pods that do not want such a pod near."""
+        """The Nodes whose pods repel such a pod."""
         return self.aversions.repelling(namespace, labels)
 
     def _come(self, pod: Neighbour) -> None:

@@ -1,4 +1,4 @@
-"""Which of Slurm's nodes have a slurmd: those in state EXTERNAL have none, all others do."""
+"""Which Slurm nodes have a slurmd: nodes in state EXTERNAL have none, all others have one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final
 from scheduler.nodes.records import SlurmNodes
 from slurmapi import SlurmClient, SlurmNode
 
-# Kinds change with slurm.conf only. Counting 10 000 nodes takes some hundredths of a second, and
-# is not to be done for each submit.
+# Kinds change with slurm.conf only. To count 10 000 nodes takes a few hundredths of a second, which
+# is too long for each submit.
 _KEPT_SECONDS: Final = 60.0
 _DEFAULT_KEPT_SECONDS: Final = 300.0
-_ALL: Final = ""  # no partition is called so
+_ALL: Final = ""  # no partition has this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ _NEITHER: Final = Kinds()
 
 
 class NodeKinds:
-    """Counts nodes by kind. `may_serve` is false for a node that leads to no Kubernetes Node: no
+    """Counts nodes by kind. `may_serve` is false for a node with no Kubernetes Node behind it: no
     pod runs there, so its slurmd does not matter.
     """
 
@@ -58,10 +58,10 @@ class NodeKinds:
         self._asking = asyncio.Lock()
 
     async def of(self, partition: str | None = None, nodes: Collection[str] = ()) -> Kinds:
-        """The nodes that a job may get: `nodes` where it names some, else those of its partitions
-        (several are joined by commas), of the default one without a name.
+        """The nodes that a job may get: `nodes` if it names any, otherwise those of its partitions
+        (joined by commas), or of the default partition if it names none.
 
-        A partition that is unknown, or has no nodes yet, counts as all nodes. Raises SlurmError.
+        If a partition is unknown or has no nodes yet, all nodes are counted. Raises SlurmError.
         """
         await self._nodes.learn(())
         if nodes:
@@ -75,12 +75,12 @@ class NodeKinds:
         return found if found != _NEITHER else whole
 
     async def knows(self, partition: str) -> bool:
-        """Whether Slurm has told of nodes in each of these partitions. Raises SlurmError."""
+        """Whether Slurm has nodes in each of these partitions. Raises SlurmError."""
         await self._nodes.learn(())
         return self._count().keys() >= set(partition.split(","))
 
     def with_slurmd(self) -> int:
-        """How many of all nodes have a slurmd and may serve pods, as far as Slurm has told."""
+        """How many nodes have a slurmd and may serve pods, as far as Slurm has told."""
         return self._count().get(_ALL, _NEITHER).with_slurmd
 
     def _count(self) -> dict[str, Kinds]:
@@ -95,7 +95,9 @@ class NodeKinds:
         return self._counted
 
     def _kind(self, node: SlurmNode | None) -> Kinds:
-        """Of an unknown node the one that needs more care."""
+        """The kind of a node. An unknown node counts as one with a slurmd, which needs more
+        care.
+        """
         if node is None:
             return _SLURMD
         if "EXTERNAL" in node.states:

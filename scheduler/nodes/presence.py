@@ -1,4 +1,4 @@
-"""Where containers of our pods may run, by Node, and who waits for them to be gone."""
+"""Where containers of our pods may run, by Node, and who waits until they are gone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scheduler.kube.wire import Pod
 
 @dataclass(slots=True)
 class _Placed:
-    """A pod on a Node. `marked`: its annotations say that we put it there, or did at first; anybody
-    can write them. `proven`: we did, by our own binding or by a job of ours.
+    """A pod on a Node. `marked` says that its annotations claim that we bound it; anybody can write
+    them. `proven` says that we did, as shown by our own binding or by a job of ours.
     """
 
     node: str
@@ -27,11 +27,11 @@ class _Placed:
 
 
 class Presence:
-    """An index of the pods that are on a Node and have not finished, kept by the watch. A pod that
-    somebody else put there stays for good, so waiting for it would help nobody: it is left out. Its
-    annotations say who did, or, where its owner took them away, that Slurm has a job for it.
+    """An index of our pods that are on a Node and have not finished, fed by the watch. A pod that
+    somebody else bound stays as long as it likes, so nobody should wait for it: it is left out. Its
+    annotations tell who bound it; if its author removed them, a job of Slurm's for it does.
 
-    `binding` holds pod uid to Node of bindings that were sent and that the watch does not show yet:
+    `binding` maps pod uid to Node for bindings that were sent but that the watch does not show yet:
     such a pod may run there already.
     """
 
@@ -43,7 +43,7 @@ class Presence:
         self._waits: dict[str, set[asyncio.Event]] = defaultdict(set)
 
     def changed(self, old: Pod | None, new: Pod | None) -> None:
-        """The watch has shown a pod's newer state; `new` is None when it is gone."""
+        """The watch has shown a pod's newer state; `new` is None if it is gone."""
         pod = new or old
         if pod is None:
             return
@@ -67,38 +67,38 @@ class Presence:
         self._on[node].add(uid)
 
     def on(self, nodes: Iterable[str], *, has_job: Callable[[str], bool]) -> frozenset[str]:
-        """The uids of all pods of ours that may have containers on one of these Nodes."""
+        """The uids of all our pods that may have containers on one of these Nodes."""
         wanted = frozenset(nodes)
         present = {uid for node in wanted for uid in self._on.get(node, ())}
         found = {uid for uid in present if self._placed[uid].marked or has_job(uid)}
         return frozenset(found.union(uid for uid, it in self._binding.items() if it in wanted))
 
     def node_of(self, uid: str) -> str | None:
-        """The Node where containers of the pod may run."""
+        """The Node where containers of the pod may run; None if there is none."""
         placed = self._placed.get(uid)
         return self._binding.get(uid) if placed is None else placed.node
 
     def knows(self, uid: str) -> bool:
-        """Whether there is a pod of that uid, wherever it is."""
+        """Whether a pod with this uid exists, on any Node or none."""
         return uid in self._there
 
     def prove(self, uid: str) -> None:
-        """A job of ours has held that pod's Node for it."""
+        """A job of ours has held this pod's Node for it, which proves that we bound it."""
         if uid in self._placed:
             self._placed[uid].proven = True
 
     def is_proven(self, uid: str) -> bool:
-        """Whether it is more than the word of the pod's author that we put it on its Node."""
+        """Whether we have more than its annotations to show that we bound the pod."""
         placed = self._placed.get(uid)
         return uid in self._binding if placed is None else placed.proven
 
     def leaves_at(self, uid: str) -> datetime | None:
-        """When a pod that is being deleted has to be gone."""
+        """When a pod that is being deleted must be gone; None if it is not."""
         placed = self._placed.get(uid)
         return None if placed is None else placed.leaves_at
 
     def uncovered_since(self, uid: str, now: float) -> float:
-        """Since when no job is known to hold the pod's Node for it: now, if that is new."""
+        """Since when no job is known to hold the pod's Node for it; starts at `now`."""
         placed = self._placed.get(uid)
         if placed is None:
             return now
@@ -112,7 +112,7 @@ class Presence:
             self._placed[uid].uncovered_since = None
 
     async def one_leaves(self, uids: Iterable[str], *, seconds: float) -> None:
-        """Return when one of these pods has gone or finished, at the latest after `seconds`."""
+        """Return when one of these pods is gone or finished, or after `seconds`."""
         news = asyncio.Event()
         watched = tuple(uids)
         for uid in watched:

@@ -1,7 +1,7 @@
-"""What Slurm says of its nodes, remembered for as long as a decision may rest on it.
+"""Slurm's records of its nodes, kept for as long as a decision may rely on them.
 
-All nodes are listed now and then, whatever goes on; a single one is asked for when an allocation on
-it is to be used and what is known of it is too old. Neither grows with the pods that wait (I10).
+All nodes are listed every few minutes. A single node is read when an allocation on it is about to
+be used and its record is too old. Neither cost grows with the number of waiting pods (I10).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from slurmapi import SlurmClient, SlurmError, SlurmNode
 
 log = structlog.get_logger(__name__)
 
-# A binding rests on a record no older than this: an operator may have just moved a comment.
+# A bind relies on a record no older than this, since an operator may just have moved a comment.
 FRESH_SECONDS: Final = 30.0
 _LIST_SECONDS: Final = 300.0
-# Before the first list nothing is submitted: it is asked for again as often as a census is.
+# Before the first list nothing is submitted, so it is retried as often as a census.
 _FIRST_LIST_SECONDS: Final = 2.0
 _GPU: Final = "gpu"
-# States of nodes that are switched off, or on their way.
+# States of nodes that are switched off, or are being switched on or off.
 POWERED: Final = frozenset(
     {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "CLOUD"}
 )
-# States of nodes on which nothing can be started as they are.
+# States of nodes that cannot start anything now.
 AWAY: Final = frozenset({"DOWN", "FUTURE", "POWERED_DOWN"})
 _AGAIN_SECONDS: Final = 15.0
-# Records of nodes that no list shows any more are of no use for longer.
+# Records of nodes that are no longer in any list are dropped after this time.
 _KEPT_SECONDS: Final = 4 * _LIST_SECONDS
 
 
 class SlurmNodes:
-    """Node records by name. `on_change` is called after each list that told something new, and
-    before the first one when why there is none has changed.
+    """Node records by name. `on_change` is called after each list that shows a change, and, before
+    the first list, when the reason for its absence changes.
     """
 
     def __init__(
@@ -52,34 +52,36 @@ class SlurmNodes:
         self._gpu_types: frozenset[str] = frozenset()
         self.first_list = asyncio.Event()
         self.trouble = ""
-        """Why the last list failed; empty when it did not."""
+        """Why the last list failed; "" if it succeeded."""
 
     @property
     def listed(self) -> Collection[SlurmNode] | None:
-        """All nodes of the last list, None before the first."""
+        """All nodes of the last list; None before the first."""
         return None if self._listed is None else self._listed.values()
 
     @property
     def gpu_types(self) -> frozenset[str] | None:
-        """The types of GPUs that Slurm has, None before the first list. One that was there stays: a
-        pod that waits shall not be read as another for a node that goes and comes back.
+        """The types of GPUs that Slurm has; None before the first list. A type is never removed: a
+        waiting pod should not be read differently because a node goes and comes back.
         """
         return None if self._listed is None else self._gpu_types
 
     def knows(self, name: str, *, fresh: bool) -> bool:
-        """Whether `record` tells how things are; with `fresh`, how they are now."""
+        """Whether `record` has an answer; with `fresh`, a recent one."""
         known = self._records.get(name)
         if known is None:
             return False
         return not fresh or self._clock() - known[0] <= FRESH_SECONDS
 
     def record(self, name: str) -> SlurmNode | None:
-        """The node as last seen; None where Slurm does not know it, or was not asked."""
+        """The node as last seen; None if Slurm does not know it or was not asked."""
         known = self._records.get(name)
         return None if known is None else known[1]
 
     async def learn(self, names: Iterable[str]) -> None:
-        """Ask about these nodes, or about all where nothing is known yet. Raises SlurmError."""
+        """Read these nodes if their records are not fresh; all nodes if none is known. Raises
+        SlurmError.
+        """
         if self._listed is None:
             await self._list()
         for name in names:
@@ -94,7 +96,7 @@ class SlurmNodes:
             self._on_change()
 
     async def run(self) -> None:
-        """List now and then, for ever; end it by cancelling."""
+        """List all nodes regularly, for ever; cancel it to stop."""
         while True:
             try:
                 await self._list(again=True)
@@ -112,10 +114,10 @@ class SlurmNodes:
         log.warning("slurm nodes are not listed", error=why)
         self.trouble = why
         if self._listed is None:
-            self._on_change()  # pods that wait for the first list tell why
+            self._on_change()  # pods that wait for the first list show the reason
 
     async def _list(self, *, again: bool = False) -> None:
-        """Those who come while a list is under way take its answer."""
+        """List all nodes. Callers that come during a list wait for it and use its answer."""
         async with self._listing:
             if self._listed is not None and not again:
                 return
@@ -137,7 +139,7 @@ class SlurmNodes:
 
 
 def _mark(node: SlurmNode | None) -> tuple[object, ...]:
-    """What a mapping rests on, or the reading of pods, and not what changes with every job."""
+    """What mappings and the reading of pods depend on, without what changes with every job."""
     if node is None:
         return ()
     powered = node.states & (POWERED | AWAY)

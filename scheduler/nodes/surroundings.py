@@ -1,9 +1,9 @@
-"""Which Nodes a pod may go to, as a survey of all of them and of the pods there says.
+"""Which Nodes a pod may go to, from a survey of all Nodes and of the pods on them.
 
-It is asked before a job is submitted, so that Slurm leaves out what is of no use, for each template
-of pods and in turns of the event loop. Before each bind the one Node is looked at again: by
-`nodes.candidates` for what the Node itself says, and here for what others decide (room, ports,
-nearness, volumes).
+The survey is made before a job is submitted, so that the job excludes nodes that are of no use. It
+is made once for each pod template, in slices of the event loop's time. Before each bind the chosen
+Node is checked again: by `nodes.candidates` for its own properties, and here for what other objects
+decide (room, ports, affinity, volumes).
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ from scheduler.nodes.neighbourhood import Load, Neighbourhood
 from scheduler.nodes.surveyor import SLICE_ITEMS, Surveyor
 from scheduler.nodes.volumes import Reach, Volumes, out_of_reach
 
-# All Nodes are looked at anew for pods that ask for the same no more often than this. What has
-# changed meanwhile is found before the bind.
+# For pods with equal demands all Nodes are surveyed no more often than this. Later changes are
+# found by the check before the bind.
 SURVEY_SECONDS: Final = 1.0
-# Surveys of so many templates are kept, not of pods: those of one controller are the same. Each
-# takes a third of a MB where a thousand nodes are ruled out.
+# How many surveys are kept. They are kept for templates, not for pods: all pods of one controller
+# share one. Each takes a third of a MB if a thousand nodes are ruled out.
 _REMEMBERED: Final = 192
-# What a look at one Node costs besides the pod's wishes, in texts that are compared with labels: by
-# itself, and for each term and constraint.
+# The cost of checking one Node, in texts that are compared with labels: a fixed part, and a part
+# for each term and constraint. The pod's own requirements are added to it.
 _NODE_ITEMS: Final = 20
 _TERM_ITEMS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a pod asks of a Node and of the pods around: equal for pods of one template."""
+    """What a pod requires of a Node and of the pods around it; equal for all pods of one
+    template.
+    """
 
     namespace: str
     labels: str
@@ -60,22 +62,24 @@ class Demands:
 
     @property
     def special(self) -> bool:
-        """Whether other pods, their ports, or its own volumes decide where it may go."""
+        """Whether other pods, host ports or its volumes have a say in where it may go."""
         return bool(self.ports or self.near or self.apart or self.spread or self.reach)
 
     @property
     def plain(self) -> bool:
-        """Whether the Node alone decides: then it is left out whose pod it is."""
+        """Whether the Node's own properties alone decide. Then the pod's namespace and labels are
+        left out.
+        """
         return not self.namespace
 
     @property
     def too_much(self) -> str:
-        """What makes it too costly to compare; such a pod is refused."""
+        """What makes the pod too costly to compare, for which it is refused; "" if nothing does."""
         return too_much((*self.near, *self.apart), self.spread)
 
     @property
     def crowds(self) -> tuple[Crowd, ...]:
-        """All whose pods must be counted."""
+        """All crowds whose pods must be counted."""
         near = (Crowd(self.near),) if self.near else ()
         spread = (crowd_of(it, self.namespace) for it in self.spread)
         found = (*near, *(Crowd((it,)) for it in self.apart), *filter(None, spread))
@@ -83,13 +87,15 @@ class Demands:
 
     @property
     def node_items(self) -> int:
-        """What a look at one Node costs."""
+        """The cost of checking one Node."""
         terms = len((*self.near, *self.apart, *self.spread))
         return _NODE_ITEMS + _TERM_ITEMS * terms + wishes_weight(self.wishes)
 
 
 def demands_of(pod: Pod, reach: Reach = ()) -> Demands:
-    """As its spec and its labels say; `reach` is what its volumes say of Nodes."""
+    """The demands of a pod, by its spec and labels. `reach` is what its volumes require of
+    Nodes.
+    """
     return Demands(
         namespace=pod.metadata.namespace,
         labels=packed(pod.metadata.labels),
@@ -112,8 +118,8 @@ class _Kept:
 
 
 class Surroundings:
-    """Judges Nodes by the pods that are there. `seen` is what the watch of all pods shows, `own`
-    the pods that are served, `binding` the bindings that their watch does not show yet.
+    """Checks Nodes by the pods that are on them. `seen` has all pods as their watch shows them,
+    `own` the pods that we serve, and `binding` the bindings that our watch does not show yet.
     """
 
     def __init__(
@@ -143,17 +149,17 @@ class Surroundings:
 
     @property
     def readable(self) -> bool:
-        """Whether pods and Nodes are read; without them nothing is checked here."""
+        """Whether we read pods and Nodes. If not, nothing is checked here."""
         return self._readable and self._nodes.read
 
     def do_without(self) -> None:
-        """Pods of others turn out not to be readable."""
+        """We may not read other schedulers' pods."""
         self._readable = False
 
     def unfit(self, pod: Pod, target: str) -> Unfit | None:
-        """Why the pod cannot be bound to that Node now."""
+        """Why the pod cannot be bound to this Node now; None if it can."""
         if pod.metadata.uid in self._seen:
-            return None  # it is there already, as its own watch is about to show
+            return None  # it is there already, as our own watch will show soon
         node = self._nodes.facts(target)
         if node is None:
             return None
@@ -168,9 +174,10 @@ class Surroundings:
         return Unfit(why) if why else self._room(demands, node)
 
     def waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
-        """Since when the pod waits to be compared with Nodes and pods; None where it need not. To
-        be asked before anything else here: what takes long is begun by it. One that `holds_nodes`
-        is about to be checked against one of them, for which a plain one needs no comparison.
+        """Since when the pod waits to be compared with Nodes and pods; None if it need not wait.
+        Must be called before the other methods, because it starts long comparisons. With
+        `holds_nodes` the pod is about to be checked against its own node; a plain pod needs no
+        comparison for that.
         """
         if pod.metadata.uid in self._seen:
             return None
@@ -179,7 +186,7 @@ class Surroundings:
             return None
         kept = self._surveys.get(demands)
         outdated = kept is None or self._outdated(kept, self._clock())
-        # What was found before Slurm told its nodes serves no longer than until then.
+        # A result from before Slurm's nodes were known is of no use afterwards.
         found = kept is not None and not (outdated and kept.survey is UNKNOWN)
         ready = found and (not holds_nodes or self._counted(demands))
         if ready and not outdated:
@@ -188,20 +195,22 @@ class Surroundings:
             for _ in self._survey_again(demands):
                 pass
             return None
-        # What is kept serves until the next is there: it is checked again before the bind. Only a
-        # pod that could go nowhere has nothing that makes it look again.
+        # An old survey is good enough until the next is ready, because the bind is checked again.
+        # Only a pod that fits nowhere would not look again by itself, so it waits for the next one.
         serves = ready and kept is not None and not kept.survey.nowhere
         unit = "" if serves else pod.metadata.uid
         since = self.surveyor.ask(pod.metadata.namespace, demands, unit)
         return None if ready else since
 
     def survey(self, pod: Pod) -> Survey:
-        """Which of Slurm's nodes are of no use to the pod; none where it waits for the answer."""
+        """Which Slurm nodes are of no use to the pod; none while it waits for the survey."""
         kept = self._surveys.get(self._demands(pod))
         return UNKNOWN if kept is None else kept.survey
 
     def claim(self, pod: Pod, target: str) -> bool:
-        """Count the pod on the Node from now on, if it still fits: it is about to be bound."""
+        """Count the pod on the Node from now on, if it still fits, because it is about to
+        be bound.
+        """
         if not self.readable:
             return True
         if self.waits_since(pod, holds_nodes=True) is not None:
@@ -213,7 +222,7 @@ class Surroundings:
         return True
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
-        """To be called with each change that the watch of all pods shows."""
+        """Called with each change that the watch of all pods shows."""
         self.around.changed(old, new)
 
     def _outdated(self, kept: _Kept, now: float) -> bool:
@@ -222,7 +231,7 @@ class Surroundings:
         return kept.changes != self.around.changes and now - kept.at >= SURVEY_SECONDS
 
     def _settle(self, asking: str) -> None:
-        """Whoever was to be bound, and was not, or has ended, takes nothing."""
+        """Stop counting pods that were to be bound but were not, or that have finished."""
         for uid in self.around.assumed():
             if uid == asking or not self._takes(uid):
                 self.around.withdraw(uid)
@@ -234,7 +243,7 @@ class Surroundings:
         return bool(pod.spec.node_name) or uid in self._binding
 
     def _demands(self, pod: Pod) -> Demands:
-        """What the pod asks for; plain where neither other pods nor volumes decide."""
+        """What the pod requires; plain if neither other pods nor volumes have a say."""
         demands = demands_of(pod, self._volumes.reach(pod))
         if not self.readable or demands.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
@@ -247,7 +256,7 @@ class Surroundings:
         return known and all(map(self.around.counts, demands.crowds))
 
     def _items(self, demands: Demands) -> int:
-        """What a survey costs now."""
+        """What a survey would cost now."""
         missing = [it for it in demands.crowds if not self.around.counts(it)]
         pods = len(self._seen) * sum(map(crowd_weight, missing))
         looks = 1 + (not self._divisions.knows(demands.spread, demands.wishes))
@@ -255,8 +264,8 @@ class Surroundings:
         return pods + looks * len(self._nodes.all_facts()) * demands.node_items
 
     def _survey_again(self, demands: Demands) -> Iterator[int]:
-        """In steps, which say how many items each compared; none where another namespace's pod of
-        the same template has had it done.
+        """Make the survey in steps, and yield how many items each compared. There are no steps if
+        it was made in the meantime, for a pod of another namespace with the same template.
         """
         kept = self._surveys.get(demands)
         done = kept is not None and not self._outdated(kept, self._clock())
@@ -268,7 +277,8 @@ class Surroundings:
             for nodes in self._divisions.dividing(demands.spread, demands.wishes):
                 yield nodes * demands.node_items
         edition, changes, at = self._nodes.edition, self.around.changes, self._clock()
-        # A pause, so that what follows, and looks at all Nodes too, has a slice of its own.
+        # A pause, so that the next part, which looks at all Nodes too, starts with a slice of its
+        # own.
         yield SLICE_ITEMS if len(self._nodes.all_facts()) * demands.node_items > SLICE_ITEMS else 0
         survey = yield from self._look(demands)
         self._surveys[demands] = _Kept(survey, edition, changes, at)
@@ -290,7 +300,7 @@ class Surroundings:
         return (yield from self._nodes.surveying(complain, items=demands.node_items))
 
     def _judge(self, demands: Demands) -> Callable[[NodeFacts], str]:
-        """What is to be said of Nodes now, for nearness and evenness."""
+        """A function that returns what speaks against a Node now because of affinity and spread."""
         affinity = AffinityFilter(
             demands.near,
             demands.apart,
@@ -334,7 +344,9 @@ class Surroundings:
         return Unfit(why, passes=left is None, occupied=True)
 
     def _busy(self, demands: Demands, load: Load) -> Unfit | None:
-        """Whether a port of the Node that the pod wants is taken."""
+        """Why the Node is unfit because a host port that the pod wants is taken; None if
+        none is.
+        """
         if not demands.ports:
             return None
         for staying in (True, False):

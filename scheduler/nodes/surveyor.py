@@ -1,9 +1,9 @@
-"""Long comparisons of what a pod asks with all Nodes and pods: one at a time, in slices.
+"""Runs long comparisons of pods' requirements with all Nodes and pods: one at a time, in slices.
 
-With 5000 Nodes and 50 000 pods one comparison takes up to some hundred milliseconds, and a user can
-ask for a new one with each pod. All of them together get a share of the loop's time, the namespaces
-in turn, so that nobody's wishes and terms delay pods that are compared already, nor those of others
-by more than a turn.
+With 5000 Nodes and 50 000 pods one comparison takes up to a few hundred milliseconds, and a user
+can cause a new one with each pod. So all comparisons together get a share of the loop's time, and
+namespaces take turns. Nobody's requirements delay pods that are compared already, and they delay
+other namespaces by one turn at most.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ log = structlog.get_logger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 SLICE_ITEMS: Final = 10_000
-"""So many items are compared in one turn of the loop, and one step more: 3 ms (measured)."""
+"""Items that are compared in one turn of the loop (one step may exceed it): 3 ms (measured)."""
 PAUSE_SECONDS: Final = 0.02
-"""Between two slices the loop does other work so long: comparisons get a fifth of it."""
+"""How long the loop does other work between two slices: comparisons get a fifth of its time."""
 MOST_WAITING: Final = 128
-"""Comparisons of one namespace that wait, at a few KB each. Pods with further ones ask again."""
+"""How many comparisons of one namespace may wait, at a few KB each. Further pods ask again."""
 
 
 @dataclass(slots=True)
@@ -35,8 +35,8 @@ class _Request:
 
 
 class Surveyor(Generic[K]):
-    """`steps` does the work for a key and yields after each step how many items that took;
-    `on_ready` is called with each unit that has asked, when it is done.
+    """`steps` does the work for a key and yields how many items each step took. `on_ready` is
+    called for each unit that has asked, when the work is done.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class Surveyor(Generic[K]):
         """The items of the largest slice so far."""
 
     def ask(self, namespace: str, key: K, unit: str) -> float:
-        """Have it done in its turn; says since when it waits. Without a unit nobody is called."""
+        """Have the work done when its turn comes; returns since when it waits. Without a unit,
+        `on_ready` is not called.
+        """
         lane = self._lanes.setdefault(namespace, OrderedDict())
         if key not in lane and len(lane) >= MOST_WAITING:
             return float("-inf")
@@ -67,8 +69,8 @@ class Surveyor(Generic[K]):
         return asked.since
 
     def try_spend(self, items: int) -> bool:
-        """Whether a comparison of so few items may be done at once, without waiting for its turn.
-        All of these together get SLICE_ITEMS in each PAUSE_SECONDS.
+        """Whether a comparison of so few items may be made at once, out of turn. All of these
+        together get SLICE_ITEMS in each PAUSE_SECONDS.
         """
         now = self._clock()
         gained = (now - self._filled_at) * SLICE_ITEMS / PAUSE_SECONDS
@@ -79,7 +81,7 @@ class Surveyor(Generic[K]):
         return True
 
     async def run(self) -> None:
-        """Work for ever; end it by cancelling."""
+        """Work for ever; cancel it to stop."""
         while True:
             while self._lanes:
                 namespace, key = self._next()
@@ -89,7 +91,7 @@ class Surveyor(Generic[K]):
             await self._asked.wait()
 
     def _next(self) -> tuple[str, K]:
-        """The first of the namespace whose turn it is, which comes last afterwards."""
+        """The first key of the namespace whose turn it is; that namespace then goes to the end."""
         namespace = next(iter(self._lanes))
         self._lanes.move_to_end(namespace)
         return namespace, next(iter(self._lanes[namespace]))

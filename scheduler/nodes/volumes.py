@@ -12,7 +12,7 @@ from scheduler.kube.store import Store
 from scheduler.kube.wire import Claim, PersistentVolume, Pod
 
 Reach = tuple[tuple[str, tuple[Term, ...]], ...]
-"""Claims whose volumes cannot be reached from everywhere, and the terms that say from where."""
+"""Claims with volumes that not all Nodes can reach, and the terms that a Node must match."""
 
 _UNREAD: Final = (
     "a volume that needs no claim: this scheduler may not read PersistentVolumeClaims and "
@@ -26,8 +26,8 @@ _UNBOUND: Final = (
 
 
 class Volumes:
-    """Reads the store of volumes, and is told of claims, unless it is to do without. `changes`
-    counts what may be of use to a pod.
+    """Reads the store of volumes and is told of claims, if we may read both. `changes` counts
+    changes that may help a pod.
     """
 
     def __init__(self, volumes: Store[PersistentVolume]) -> None:
@@ -37,11 +37,11 @@ class Volumes:
         self._readable = True
 
     def do_without(self) -> None:
-        """Claims or volumes turn out not to be readable."""
+        """We may not read claims or volumes."""
         self._readable = False
 
     def claim_changed(self, old: Claim | None, new: Claim | None) -> None:
-        """To be called with each change of a claim."""
+        """Called with each change of a claim."""
         for claim in filter(None, (old, new)):
             meta = claim.metadata
             self._by_name.pop((meta.namespace, meta.name), None)
@@ -51,7 +51,7 @@ class Volumes:
             self.changes += 1
 
     def volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """To be called with each change of a volume."""
+        """Called with each change of a volume."""
         if old is None or new is None or old.terms != new.terms:
             self.changes += 1
 
@@ -60,7 +60,7 @@ class Volumes:
         return tuple(self._problems(pod))
 
     def reach(self, pod: Pod) -> Reach:
-        """Which Nodes can reach the pod's volumes, where not all can."""
+        """What the pod's volumes require of Nodes; empty if all Nodes can reach them."""
         if not self._readable:
             return ()
         found = ((name, self._volume(pod, name)) for _, name in claims_of(pod))
@@ -96,7 +96,7 @@ class Volumes:
 
 
 def out_of_reach(reach: Reach, node: NodeFacts) -> str:
-    """Why a volume cannot be reached from the Node, as the rest of a sentence."""
+    """Why the Node cannot reach a volume, as the rest of a sentence; "" if it can."""
     for claim, terms in reach:
         if not matches(terms, node):
             wanted = "; ".join(
