@@ -165,7 +165,7 @@ class EndingBrake:
             if pod.finished or pod.metadata.deletion_timestamp is not None:
                 continue
             uid = pod.metadata.uid
-            unit = self._units.get(uid)
+            unit = self._units.of_pod(uid)
             kind = (
                 "run"
                 if pod.spec.node_name or (unit is not None and unit.bindings.nodes)

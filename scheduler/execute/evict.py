@@ -78,13 +78,13 @@ class Evictor:
         lengthens one.
         """
         pod, now = action.pod, self._clock()
-        again_in = unit.eviction.hurried_at + _AGAIN_SECONDS - now
+        again_in = unit.eviction.hurried_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
         if again_in > 0:
             return again_in
         await self._kube.delete_pod(
             pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
         )
-        unit.eviction.hurried_at = now
+        unit.eviction.hurried_at[pod.uid] = now
         told = f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
         self._tell(unit, action.reason, told)
         log.warning(

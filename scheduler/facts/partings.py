@@ -18,7 +18,7 @@ class Partings:
 
     def saw(self, pod: Pod) -> None:
         """Remember how the pod ends, if it does: this may be the last that is seen of it."""
-        unit = self._units.get(pod.metadata.uid)
+        unit = self._units.of_pod(pod.metadata.uid)
         if unit is not None:
             unit.seen.outcome = outcome_of(pod) or unit.seen.outcome
             unit.seen.remains, unit.seen.orphaned = remains_of(pod), False

@@ -42,7 +42,7 @@ class Whereabouts:
     def unexplained(self) -> Unexplained:
         """The pods that run and have no job of which Slurm has shown that it is theirs."""
         running = [pod for pod in self._pods if pod.spec.node_name and not pod.finished]
-        units = {pod.metadata.uid: self._units.get(pod.metadata.uid) for pod in running}
+        units = {pod.metadata.uid: self._units.of_pod(pod.metadata.uid) for pod in running}
         return Unexplained(
             {
                 pod.metadata.uid: pod.metadata.creation_timestamp

@@ -111,7 +111,7 @@ class Guard:
 
     async def gone(self, uid: str, *, seconds: float) -> HandoverVerdict:
         """Wait, for `seconds` at most, until no container of the pod can run."""
-        unit = self._units.get(uid)
+        unit = self._units.of_pod(uid)
         if unit is not None and unit.job is not None:
             await self._look_now(unit.job.job_id)
 
@@ -164,30 +164,30 @@ class Guard:
         return frozenset(left - await self._stood_for(job_id))
 
     def _has_job(self, uid: str) -> bool:
-        unit = self._units.get(uid)
+        unit = self._units.of_pod(uid)
         return unit is not None and unit.job is not None
 
     def _jobs_of(self, uids: frozenset[str]) -> list[int]:
-        units = (self._units.get(uid) for uid in uids)
+        units = (self._units.of_pod(uid) for uid in uids)
         return [unit.job.job_id for unit in units if unit is not None and unit.job is not None]
 
     async def _is_held(self, uid: str, states: Mapping[int, JobState]) -> bool:
         """Whether there is evidence that Slurm holds the pod's node for it."""
-        unit = self._units.get(uid)
+        unit = self._units.of_pod(uid)
         if unit is None or unit.job is None:
             return False
         state = states.get(unit.job.job_id)
         if state is None or state.base not in self._holding:
             return False
-        return await self._holds(unit, unit.job)
+        return await self._holds(uid, unit, unit.job)
 
-    async def _holds(self, unit: Unit, job: Placeholder) -> bool:
+    async def _holds(self, uid: str, unit: Unit, job: Placeholder) -> bool:
         if job.record is None or not job.believed(self._units.believed_since(self._clock())):
             await look(self._client, unit, job, clock=self._clock)
         record = job.record
-        if record is None or not record.stands_for(unit.key, owner=self._owner):
+        if record is None or not record.stands_for(uid, owner=self._owner):
             return False
-        node = self._presence.node_of(unit.key)
+        node = self._presence.node_of(uid)
         return node is None or node in map(self._kube_node, record.nodes)
 
     async def _stood_for(self, job_id: int) -> frozenset[str]:
@@ -203,5 +203,5 @@ class Guard:
         return frozenset(tag.uids if tag is not None and ours else ())
 
     def _name(self, uid: str) -> str:
-        unit = self._units.get(uid)
+        unit = self._units.of_pod(uid)
         return uid if unit is None else f"{unit.namespace}/{unit.name}"

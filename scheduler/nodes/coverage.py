@@ -62,21 +62,23 @@ class Coverage:
         self._claims_until = self._clock() + CLAIM_SECONDS
 
     def saw(self, unit: Unit) -> None:
-        """The unit may have changed: note whether its pod is covered on its Node."""
-        node = self._presence.node_of(unit.key)
+        """The unit may have changed: note whether its pods are covered on their Nodes."""
         job = unit.job
-        if node is None:
-            return
-        if unit.seen.bound_by_us or (job is not None and self._is_for(unit, job, node)):
-            self._presence.prove(unit.key)
-        self._standing(unit.key, asked_after=float("-inf"))
+        for pod in unit.pods:
+            node = self._presence.node_of(pod.uid)
+            if node is None:
+                continue
+            if unit.seen.bound_by_us or (job is not None and self._is_for(pod.uid, job, node)):
+                self._presence.prove(pod.uid)
+            self._standing(pod.uid, asked_after=float("-inf"))
 
     def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
         """Which pods prevent binding the unit's pod to these Nodes; None if there are none."""
         runs_from = None if unit.job is None else unit.job.runs_from
         if runs_from is None:
             return None
-        here = self._presence.on(kube_nodes, has_job=self._has_job) - {unit.key}
+        here = self._presence.on(kube_nodes, has_job=self._has_job)
+        here -= {pod.uid for pod in unit.pods}
         standings = {
             uid: self._standing(uid, asked_after=runs_from) for uid in here if self._counts(uid)
         }
@@ -93,12 +95,12 @@ class Coverage:
         return self._presence.is_proven(uid) or self._clock() < self._claims_until
 
     def _standing(self, uid: str, *, asked_after: float) -> _Standing:
-        now, unit = self._clock(), self._units.get(uid)
+        now, unit = self._clock(), self._units.of_pod(uid)
         node = self._presence.node_of(uid)
         if unit is None or node is None or self._units.silent:
             self._presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
-        standing = self._by_job(unit, node)
+        standing = self._by_job(unit, uid, node)
         if standing is not _Standing.COVERED:
             self._presence.uncovered_since(uid, now)
             return standing
@@ -106,7 +108,7 @@ class Coverage:
         fresh = unit.job is not None and unit.job.asked_at >= asked_after
         return _Standing.COVERED if fresh else _Standing.STALE
 
-    def _by_job(self, unit: Unit, node: str) -> _Standing:
+    def _by_job(self, unit: Unit, uid: str, node: str) -> _Standing:
         job = unit.job
         if job is None:
             return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
@@ -118,19 +120,19 @@ class Coverage:
             return _Standing.UNCOVERED
         if job.record is None or job.record.state.base not in self._holding:
             return _Standing.UNKNOWN  # the next look will tell where it runs
-        return _Standing.COVERED if self._is_for(unit, job, node) else _Standing.UNCOVERED
+        return _Standing.COVERED if self._is_for(uid, job, node) else _Standing.UNCOVERED
 
-    def _is_for(self, unit: Unit, job: Placeholder, node: str) -> bool:
-        """Whether the last look showed that this is our job for that unit, and that it is on that
+    def _is_for(self, uid: str, job: Placeholder, node: str) -> bool:
+        """Whether the last look showed that this is our job for that pod, and that it is on that
         Node.
         """
         record = job.record
         if record is None or node not in map(self._kube_node, record.nodes):
             return False
-        return record.stands_for(unit.key, owner=self._owner)
+        return record.stands_for(uid, owner=self._owner)
 
     def _has_job(self, uid: str) -> bool:
-        unit = self._units.get(uid)
+        unit = self._units.of_pod(uid)
         return unit is not None and unit.job is not None
 
     def _in_way_of(
@@ -162,7 +164,7 @@ class Coverage:
 
     def _public_name(self, uids: Collection[str], *, namespace: str) -> str:
         """The pod's name if it is in the same namespace; other pods' names must not be shown."""
-        units = filter(None, map(self._units.get, uids))
+        units = filter(None, map(self._units.of_pod, uids))
         names = sorted(f"pod {it.name}" for it in units if it.namespace == namespace)
         return names[0] if names else "a pod of another namespace"
 

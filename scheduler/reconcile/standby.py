@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.gather import Look
-from scheduler.state.units import Units
+from scheduler.state.units import Unit, Units
 
 
 class Standby:
@@ -18,9 +18,13 @@ class Standby:
         self._look = look
         self._units = units
 
-    def follow(self, uid: str) -> None:
-        """The pod with this uid was added, changed or deleted."""
-        pod, unit = self._look.pod(uid), self._units.get(uid)
-        if unit is not None and (pod is None or unit.said.recorded != recorded_job(pod)):
-            self._units.remove(uid)
-        self._look.unit(uid)
+    def follow(self, key: str) -> None:
+        """A pod of the unit with this key was added, changed or deleted."""
+        unit = self._units.get(key)
+        if unit is not None and self._is_outdated(unit):
+            self._units.remove(key)
+        self._look.unit(key)
+
+    def _is_outdated(self, unit: Unit) -> bool:
+        pods = (self._look.pod(member.uid) for member in unit.pods)
+        return any(pod is None or unit.said.recorded != recorded_job(pod) for pod in pods)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from scheduler.core.endings import warned
 from scheduler.kube.wire import Pod
-from scheduler.state.units import Placeholder, Units
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 
 
@@ -45,25 +45,33 @@ class Urgency:
         """The pod's namespace, which takes turns with other namespaces of the same level. So a
         namespace with thousands of pods delays the first pod of another one by one pod.
         """
-        pod, unit = self._pods.get(key), self._units.get(key)
-        if pod is not None:
-            return pod.metadata.namespace
-        return "" if unit is None else unit.namespace
+        unit = self._units.get(key)
+        if unit is not None:
+            return unit.namespace
+        pod = self._pods.get(key)
+        return "" if pod is None else pod.metadata.namespace
 
     def __call__(self, key: str) -> Level:
         """The level of this key, from what is known now."""
-        unit, pod = self._units.get(key), self._pods.get(key)
-        if pod is None:
+        unit = self._units.get(key)
+        pods = self._pods_of(key, unit)
+        if not pods:
             return Level.REST if unit is None else Level.RELEASE
-        if pod.finished:
+        if all(pod.finished for pod in pods):
             return Level.REST if unit is None or unit.job is None else Level.RELEASE
+        placed = any(pod.spec.node_name for pod in pods)
         if unit is None:
             # A pod that already runs must be looked at once before we can follow its job.
-            return Level.URGENT if pod.spec.node_name else Level.NEW
-        bound = bool(pod.spec.node_name or unit.bindings.nodes)
+            return Level.URGENT if placed else Level.NEW
+        bound = placed or bool(unit.bindings.nodes)
         level = Level.NEW if unit.job is None else _of_job(unit.job, bound=bound)
-        going = pod.metadata.deletion_timestamp is not None
+        going = any(pod.metadata.deletion_timestamp is not None for pod in pods)
         return min(level, Level.RELEASE) if going else level
+
+    def _pods_of(self, key: str, unit: Unit | None) -> list[Pod]:
+        """The pods of the unit that still exist. Until there is a unit, the key is a pod's uid."""
+        uids = (key,) if unit is None else tuple(pod.uid for pod in unit.pods)
+        return [pod for uid in uids if (pod := self._pods.get(uid)) is not None]
 
 
 def _of_job(job: Placeholder, *, bound: bool) -> Level:

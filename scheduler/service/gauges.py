@@ -222,7 +222,7 @@ def observe_start(
     """
     if new is None or new.status.phase not in _STARTED:
         return
-    unit = units.get(new.metadata.uid)
+    unit = units.of_pod(new.metadata.uid)
     bound_at = None if unit is None else unit.bindings.started()
     if bound_at is not None and old is not None and old.status.phase not in _STARTED:
         metrics.stage_seconds.labels("started").observe(now - bound_at)

@@ -58,6 +58,9 @@ class News:
         elif self._standby is not None:
             self._standby.follow(key)
 
+    def _wake_unit_of(self, pod: Pod, cause: WakeCause) -> None:
+        self.wake(self._units.key_of(pod.metadata.uid), cause)
+
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """One of our pods was added, changed or deleted."""
         self._presence.changed(old, new)
@@ -68,7 +71,7 @@ class News:
             if old is None and self._leads():
                 self._owner_hints.see(pod)
             edit = old is not None and new is not None and edited(old, new)
-            self.wake(pod.metadata.uid, WakeCause.EDIT if edit else WakeCause.WATCH)
+            self._wake_unit_of(pod, WakeCause.EDIT if edit else WakeCause.WATCH)
 
     def nodes_changed(self, gpu_types: frozenset[str] | None) -> None:
         """Nodes have changed, so a pod that fitted no Node may fit one now. If the types of GPUs
@@ -80,9 +83,9 @@ class News:
             if read_anew or unit.job is None:
                 self.wake(unit.key, WakeCause.NODES)
 
-    def compared(self, key: str) -> None:
+    def compared(self, uid: str) -> None:
         """A pod that waited to be compared with the Nodes has been compared."""
-        self._queue.add(key, WakeCause.NODES)
+        self._queue.add(self._units.key_of(uid), WakeCause.NODES)
 
     def counted(self, key: str) -> None:
         """The census has found something out about this unit's job."""
@@ -100,7 +103,7 @@ class News:
         """Volumes or claims have changed, so pods that wait for a claim to be bound may go on."""
         for pod in self._pods:
             if not pod.spec.node_name and claims_of(pod):
-                self.wake(pod.metadata.uid, WakeCause.NODES)
+                self._wake_unit_of(pod, WakeCause.NODES)
 
     def namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide
@@ -109,13 +112,13 @@ class News:
         if new is not None:
             for pod in self._pods:
                 if pod.metadata.namespace == new.metadata.name and not pod.finished:
-                    self.wake(pod.metadata.uid, WakeCause.POLICY)
+                    self._wake_unit_of(pod, WakeCause.POLICY)
 
     def policy_changed(self) -> None:
         """Pods that were refused may be allowed now, and others may be refused."""
         for pod in self._pods:
             if not pod.finished:
-                self.wake(pod.metadata.uid, WakeCause.POLICY)
+                self._wake_unit_of(pod, WakeCause.POLICY)
 
     def kill_wait_changed(self) -> None:
         """KillWait has changed, and with it the longest grace period that a pod may have."""

@@ -261,7 +261,7 @@ class Census:
             return
         if job.state.ended or self._accounted_for(job.job_id):
             return  # it ended in the meantime, or its own submit has just recorded it
-        unit = self._units.get(tag.uids[0])
+        unit = self._units.of_pod(tag.uids[0])
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
         elif unit is None and tag.given_back and tag.uids[0] in self._known_uids:
@@ -309,7 +309,7 @@ class Census:
     def _adopt_ended(self, job: TaggedJob) -> None:
         """Adopt the last job of a running pod that names none, so that its end counts."""
         tag = job.tag
-        unit = None if tag is None else self._units.get(tag.uids[0])
+        unit = None if tag is None else self._units.of_pod(tag.uids[0])
         if (
             unit is not None
             and not unit.asked.submitting

@@ -11,7 +11,7 @@ class Eviction:
 
     sent_at: dict[str, float] = field(default_factory=dict)
     """When each pod was last deleted, by its uid."""
-    hurried_at: float = -1e9
-    """When the grace of its pod, which was being deleted already, was last shortened."""
+    hurried_at: dict[str, float] = field(default_factory=dict)
+    """When the grace of each pod that was being deleted already was last shortened, by its uid."""
     held_since: dict[str, float] = field(default_factory=dict)
     """Since when a PodDisruptionBudget has been asked about each pod that is to go."""

@@ -180,11 +180,11 @@ class Unit:
     refusals: Refusals = field(default_factory=Refusals)
     bindings: Bindings = field(default_factory=Bindings)
     eviction: Eviction = field(default_factory=Eviction)
+    pods: tuple[Member, ...] = ()
+    """Its pods, in the order of their ranks. A unit that is made without any is a single pod."""
 
-    @property
-    def pods(self) -> tuple[Member, ...]:
-        """Its pods, in the order of their ranks; today always one."""
-        return (Member(self.key, self.name),)
+    def __post_init__(self) -> None:
+        self.pods = self.pods or (Member(self.key, self.name),)
 
     def doubt(self, since: float) -> None:
         """Slurm may have a job for it that was never recorded."""
@@ -226,10 +226,11 @@ class Unit:
 
 
 class Units:
-    """Units by key, with an index of their job ids."""
+    """Units by key, with indexes of their pods and of their job ids."""
 
     def __init__(self) -> None:
         self._units: dict[str, Unit] = {}
+        self._by_pod: dict[str, Unit] = {}
         # Mostly one; a copy of a pod's manifest brings the annotation with its job id along.
         self._by_job: dict[int, tuple[str, ...]] = {}
         self.binding: dict[str, str] = {}
@@ -247,6 +248,17 @@ class Units:
         """The unit of that key."""
         return self._units.get(key)
 
+    def of_pod(self, uid: str) -> Unit | None:
+        """The unit that the pod of that uid belongs to."""
+        return self._by_pod.get(uid)
+
+    def key_of(self, uid: str) -> str:
+        """The key under which the pod of that uid is looked at: that of its unit, and its own uid
+        while it belongs to none.
+        """
+        unit = self._by_pod.get(uid)
+        return uid if unit is None else unit.key
+
     def believed_since(self, now: float) -> float | None:
         """From when on records are believed; None where all are that have been proven."""
         return now - FRESH_SECONDS if self.silent else None
@@ -254,6 +266,7 @@ class Units:
     def add(self, unit: Unit) -> Unit:
         """Remember a unit."""
         self._units[unit.key] = unit
+        self._by_pod |= {pod.uid: unit for pod in unit.pods}
         if unit.job is not None:
             self._hold(unit.job.job_id, unit.key)
         return unit
@@ -265,6 +278,8 @@ class Units:
             self.binding.pop(key, None)  # one that was sent when its unit had just gone
             return
         self.forget_bindings(unit)
+        for pod in unit.pods:
+            self._by_pod.pop(pod.uid, None)
         if unit.job is not None:
             self._let_go(unit.job.job_id, key)
 
@@ -276,6 +291,7 @@ class Units:
     def clear(self) -> None:
         """Forget all that is remembered of pods and jobs."""
         self._units.clear()
+        self._by_pod.clear()
         self._by_job.clear()
         self.binding.clear()
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import Owner
+from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.hooks.guard import HandoverAnswer
-from scheduler.state.units import Placeholder, Unit
+from scheduler.state.units import Member, Placeholder, Unit
 from slurmapi import BaseState, SlurmUnreachable
-from tests.unit.hooks.conftest import Scene, pod_on
+from tests.unit.hooks.conftest import OWNER, Scene, pod_on
 
 pytestmark = pytest.mark.looptime
 
@@ -31,6 +31,19 @@ async def test_empty_node_is_free_and_slurm_is_not_asked(scene):
 async def test_pod_whose_job_holds_its_share_of_the_node_is_in_nobodys_way(scene):
     scene.running_pod("a")
     assert (await cleared(scene)).answer is HandoverAnswer.FREE
+
+
+async def test_each_pod_of_a_unit_is_held_by_the_job_of_the_unit(scene):
+    tag = OwnerTag(VERSION, OWNER.cluster, OWNER.scheduler, "ns", "train", ("a", "b"))
+    job_id = scene.slurm.add(admin_comment=tag.encode())
+    scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"))
+    pods = (Member("a", "train-0"), Member("b", "train-1"))
+    scene.units.add(Unit("group", "ns", "train", 0.0, Placeholder(job_id), pods=pods))
+    scene.presence.changed(None, pod_on("n1", uid="a"))
+    scene.presence.changed(None, pod_on("n2", uid="b"))
+    assert (await cleared(scene, nodes=("n1", "n2"))).answer is HandoverAnswer.FREE
+    scene.slurm.end(job_id, BaseState.CANCELLED)
+    assert (await cleared(scene, nodes=("n2",))).answer is HandoverAnswer.BUSY
 
 
 async def test_job_that_runs_in_place_of_a_suspended_one_waits_until_its_pod_has_gone(scene):

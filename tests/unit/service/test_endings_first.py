@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.reconcile.controller import shifts
 from scheduler.reconcile.urgency import Level, Urgency
-from slurmapi import BaseState
+from scheduler.state.units import Member, Placeholder, Unit, Units
+from slurmapi import BaseState, JobState
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -135,6 +137,23 @@ def test_some_workers_are_kept_for_what_is_urgent(count: int) -> None:
     assert len(taken) == max(count, 3)
     assert {Level.URGENT, Level.RELEASE, Level.REST} == set(taken)
     assert taken.count(Level.REST) >= len(taken) // 3
+
+
+def test_unit_is_as_urgent_as_its_pods_together() -> None:
+    units, pods = Units(), dict[str, Pod]()
+    urgency = Urgency(units, pods)
+    members = (Member("a", "train-0"), Member("b", "train-1"))
+    job = Placeholder(7, state=JobState(BaseState.RUNNING))
+    units.add(Unit("group", "ns", "train", seen_at=0.0, job=job, pods=members))
+    assert urgency("group") is Level.RELEASE  # no pod is left
+    pods |= {uid: Pod(ObjectMeta(uid=uid, namespace="ns")) for uid in ("a", "b")}
+    assert urgency("group") is Level.URGENT  # to be bound
+    finished = PodStatus(phase="Succeeded")
+    pods["a"] = Pod(ObjectMeta(uid="a", namespace="ns"), PodSpec(node_name="n1"), finished)
+    assert urgency("group") is Level.REST  # the other pod still needs the job
+    pods["b"] = Pod(ObjectMeta(uid="b", namespace="ns"), PodSpec(node_name="n2"), finished)
+    assert urgency("group") is Level.RELEASE
+    assert urgency.tenant("group") == "ns"
 
 
 async def test_level_follows_what_is_known(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
-from scheduler.state.units import Placeholder, Unit, Units
+from scheduler.state.units import Member, Placeholder, Unit, Units
 from tests.unit.core.things import record
 
 
@@ -25,6 +25,34 @@ def test_removed_unit_is_not_followed():
     units.remove("a")
     units.remove("a")
     assert (len(units), units.job_ids(), units.by_job(7)) == (0, [], ())
+
+
+def test_unit_of_a_single_pod_is_found_by_its_uid():
+    units = Units()
+    added = units.add(unit("a"))
+    assert added.pods == (Member("a", "train"),)
+    assert units.of_pod("a") is added
+    assert units.key_of("a") == "a"
+
+
+def test_each_pod_of_a_unit_leads_to_it():
+    units = Units()
+    gang = Unit("group", "ns", "train", seen_at=0.0, pods=(Member("a", "t-0"), Member("b", "t-1")))
+    units.add(gang)
+    units.add(unit("c"))
+    assert [units.of_pod(uid) for uid in ("a", "b", "group")] == [gang, gang, None]
+    assert [units.key_of(uid) for uid in ("a", "b", "c", "d")] == ["group", "group", "c", "d"]
+
+
+def test_pods_of_a_removed_unit_lead_nowhere():
+    units = Units()
+    pods = (Member("a", "t-0"), Member("b", "t-1"))
+    units.add(Unit("group", "ns", "train", seen_at=0.0, pods=pods))
+    kept = units.add(unit("c"))
+    units.remove("group")
+    assert [units.of_pod(uid) for uid in ("a", "b", "c")] == [None, None, kept]
+    units.clear()
+    assert units.of_pod("c") is None
 
 
 def test_new_job_takes_the_place_of_the_old_one():
