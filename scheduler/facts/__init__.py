@@ -1,1 +1,1 @@
-"""From caches and memory to the facts of one unit, which are all that `decide` sees."""
+"""Collects the facts of one unit from caches and memory. `decide` sees nothing else."""

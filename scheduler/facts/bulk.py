@@ -1,8 +1,8 @@
-"""Whether a pod's spec holds more than is read of it: each look at the pod reads it again.
+"""Limits the lists in a pod's spec, because each look at the pod reads them again.
 
-The API server takes 1.5 MB of any of these lists. Measured beside 2000 pods on 200 Nodes, before
-there were bounds: 1000 terms of anti-affinity took the event loop 2.3 s, 1000 spread constraints
-2.4 s, 1000 ports of the Node 0.6 s.
+The API server accepts 1.5 MB of any of these lists. Measured before there were limits, with 2000
+pods on 200 Nodes: 1000 terms of anti-affinity blocked the event loop for 2.3 s, 1000 spread
+constraints for 2.4 s, and 1000 host ports for 0.6 s.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_LABELS: Final = 64
 """Entries of the nodeSelector."""
 MOST_NODE_TERMS: Final = 64
 MOST_NODE_EXPRESSIONS: Final = 64
-"""Expressions of the required node affinity, in all its terms: each is looked at for each Node."""
+"""Expressions in all terms of the required node affinity: each is evaluated for each Node."""
 MOST_NODE_WORDS: Final = 384
-"""Expressions and values of the required node affinity: a list of Nodes by name has its place."""
+"""Expressions and values of the required node affinity. A list of Nodes by name fits in."""
 _NONE: Final = PodAffinity()
 
 
@@ -40,7 +40,7 @@ class _Row(NamedTuple):
 
 
 def excess(pod: Pod) -> Problem | None:
-    """The first list of the spec that is too long; None where all can be read."""
+    """The problem with the first list of the spec that is too long; None if none is."""
     row = next((it for it in _rows(pod) if it.length > it.most), None)
     if row is None:
         return None
@@ -49,7 +49,7 @@ def excess(pod: Pod) -> Problem | None:
 
 
 def _rows(pod: Pod) -> Iterator[_Row]:
-    """Lengths of lists first: what is in them is counted only where they are short."""
+    """The lengths of lists come first: their contents are counted only if the lists are short."""
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     yield _Row("spec.containers", len(containers), "containers", MOST_CONTAINERS)

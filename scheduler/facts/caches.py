@@ -1,4 +1,4 @@
-"""What is known of the cluster, as whoever keeps it in step has last seen it."""
+"""What is known of the cluster: caches that others keep up to date."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scheduler.policy.rulebook import Rulebook
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """`doubt_pods` has all pods listed anew; `mapped` returns once the pods are known, and where a
-    Slurm node's pods would be.
+    """The caches. `doubt_pods` has all pods listed again. `mapped` returns when all pods are listed
+    and Slurm's nodes are mapped.
     """
 
     pods: Joined[Pod]

@@ -1,7 +1,8 @@
-"""What a pod's annotation says of its job is a claim: the pod's author can write it too.
+"""The job id in a pod's annotation is only a claim, because the pod's author can write it too.
 
-A claim costs its own unit one look. Until that has shown our tag for this very unit, nothing is
-done by it; one that Slurm refutes is the same as no annotation, so that the census has the word.
+A claim costs its own unit one look. Nothing is done because of it until the look has shown our tag
+for this very unit. If Slurm refutes the claim, it counts as a missing annotation, and the census
+decides.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit, Units
 
 BEFORE_US: Final = float("-inf")
-"""In doubt since then: a process before this one may have submitted for the unit."""
+"""A doubt from before our start: a former process may have submitted a job for the unit."""
 _LONGEST_JOB_ID: Final = len(str(2**32))
-# From here on slurmrestd takes no number for an id (422, error 9000, measured on 26.05.5 and
-# 24.11.5): NO_VAL of slurm.h, INFINITE above it, and one below.
+# slurmrestd accepts no id from this number on (422, error 9000, measured on 26.05.5 and 24.11.5):
+# one below NO_VAL of slurm.h, NO_VAL itself, and INFINITE.
 _NO_JOB_ID: Final = 2**32 - 3
 
 
 def recorded_job(pod: Pod) -> int | None:
-    """The job id in the pod's annotation; it is believed only after Slurm confirms it."""
+    """The job id in the pod's annotation; None if there is none. It is believed only after
+    a look.
+    """
     text = pod.metadata.annotations.get(JOB_ID, "")
     plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
     job_id = int(text) if plain else 0
@@ -29,13 +32,13 @@ def recorded_job(pod: Pod) -> int | None:
 
 
 def unweighed(unit: Unit) -> bool:
-    """Whether its claim is yet to be looked at, or what the look has shown yet to be weighed."""
+    """Whether the unit's claim must still be looked at, or the result of that look be weighed."""
     return unit.job is not None and unit.job.claimed
 
 
 def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
-    """Believe the claim of the unit where a look has proven it, and drop it where one has refuted
-    it. `covered` says that a job which nobody recorded would have been found by now.
+    """Believe the unit's claim if a look has proven it, and drop it if a look has refuted it.
+    `covered` says that a job that nobody recorded would have been found by now.
     """
     job = unit.job
     if job is None or not job.claimed:

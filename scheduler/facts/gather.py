@@ -1,4 +1,4 @@
-"""From the caches to the facts of one unit: what `decide` gets to see."""
+"""Collects the facts of one unit from the caches, for `decide`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NEW = frozenset({PodStage.GATED, PodStage.WAITING})
 
 
 class Look:
-    """Reads the caches and what is remembered, and says how things stand."""
+    """Reads the caches and the memory of units, and returns the present facts."""
 
     def __init__(
         self,
@@ -87,14 +87,16 @@ class Look:
         self._readings = Readings(_Parser(rules, caches.rulebook))
 
     def unit(self, key: str) -> Unit | None:
-        """The unit of that key; one that is new to us is made from its pod."""
+        """The unit with this key. If it is not known yet, it is made from its pod. None without a
+        pod.
+        """
         unit = self._units.get(key)
         pod = self._pods.get(key)
         if unit is not None or pod is None:
             return unit
         meta = pod.metadata
         if not self._rulebook.knows(meta.namespace):
-            return None  # the watch of Namespaces brings it up again
+            return None  # the watch of Namespaces wakes this key again
         job_id = recorded_job(pod)
         unit = Unit(
             key,
@@ -113,7 +115,7 @@ class Look:
         return self._units.add(unit)
 
     def facts(self, unit: Unit) -> UnitFacts:
-        """Everything known of the unit now."""
+        """Everything that is known of the unit now."""
         pod = self._pods.get(unit.key)
         if pod is not None:
             self._partings.saw(pod)
@@ -131,7 +133,7 @@ class Look:
         read = pod if bulky is None else None
         uncompared = self._uncompared(unit, read)
         survey = UNKNOWN if read is None or read.spec.node_name else self._surroundings.survey(read)
-        # What is refused is bound to no Node: whether it would fit there is not asked.
+        # A pod that is refused will not be bound, so we do not check whether it would fit.
         places = self._places(unit, read, compared=uncompared is None)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
@@ -173,7 +175,9 @@ class Look:
         )
 
     def _in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
-        """For a pod that waits; of one that is on a Node it is noted how it stands there."""
+        """What prevents a bind of a waiting pod. For a pod on a Node, its coverage is noted
+        instead.
+        """
         if pod is None:
             return None
         if pod.spec.node_name or unit.bindings.nodes:
@@ -182,15 +186,15 @@ class Look:
         return self._coverage.in_way(unit, [it.target for it in places.values() if it.target])
 
     def _unrecorded(self, unit: Unit) -> bool:
-        """Where the pod takes no annotation now, its binding brings it along, and a census finds
-        the job until then.
+        """Whether the job's id must still be written on the pod. If the API server has just refused
+        that, the answer is no: the Binding will write it, and until then a census finds the job.
         """
         if unit.job is None or self._clock() < unit.refusals.write.until:
             return False
         return unit.job.job_id != unit.said.recorded
 
     def use_kill_wait(self, seconds: int | None) -> None:
-        """Judge grace periods by this KillWait from now on, and none where it is not known."""
+        """Judge grace periods by this KillWait from now on; with None, judge none."""
         self._judges_grace = seconds is not None
         if seconds is not None:
             self._rules = replace(self._rules, kill_wait_seconds=seconds)
@@ -212,7 +216,7 @@ class Look:
         return replace(unit.seen.tenure, until=until, lost_young=young)
 
     def _lingers_until(self, unit: Unit) -> float:
-        """The pod is gone: until when what it left may run."""
+        """For a pod that is gone: until when its containers may still run."""
         remains = unit.seen.remains
         if remains is None and unit.seen.orphaned and unit.job is not None and unit.job.record:
             remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)
@@ -229,11 +233,11 @@ class Look:
         return longest_grace(self._rules)
 
     def pod(self, uid: str) -> Pod | None:
-        """The pod of that uid, as last seen."""
+        """The pod with this uid, as last seen."""
         return self._pods.get(uid)
 
     def claim(self, uid: str, target: str) -> bool:
-        """Whether the pod still fits on that Node, which is kept for it then."""
+        """Whether the pod still fits on this Node. If it does, its place is reserved."""
         pod = self._pods.get(uid)
         return pod is None or self._surroundings.claim(pod, target)
 
@@ -247,8 +251,8 @@ class Look:
         return {node: place for node, place in places.items() if place is not None}
 
     def _place(self, node: str, pod: Pod | None, *, compared: bool) -> Place | None:
-        """As its own wishes say first, and then the pods that are there, once the pod is compared
-        with them.
+        """The Node behind this Slurm node, checked against the pod's own requirements and, once
+        they have been compared, against the pods that are there.
         """
         place = self._nodes.place(node, _NO_WISHES if pod is None else pod.spec.wishes)
         if place is None or place.unfit is not None or pod is None or pod.spec.node_name:
@@ -297,7 +301,8 @@ class Look:
         if bulky is not None and not pod.spec.node_name:
             return (bulky,), (), ()
         edition = self._rulebook.edition(pod.metadata.namespace)
-        # The grace of a pod that runs was accepted: its node is asked for anew all the same.
+        # The grace of a running pod was accepted before, so it must not prevent asking for its node
+        # again.
         judged = self._judges_grace and not pod.spec.node_name
         types = self._gpu_types(unit)
         spec = _Spec(pod, edition, grace_counts=judged, gpu_types=types)
@@ -306,7 +311,7 @@ class Look:
     def _required(
         self, pod: Pod, request: JobRequest | tuple[Problem, ...], remarks: tuple[Remark, ...]
     ) -> tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]:
-        """With what the pod requires and nobody would honour."""
+        """The request and remarks, with requirements that nobody would honour added as problems."""
         if isinstance(request, JobRequest):
             remarks = (*remarks, *uncharged(request, self._slurmctld.accounting_storage))
         problems, passed = self._requirements.judge(pod)
@@ -316,15 +321,16 @@ class Look:
         return request, (*remarks, *passed)
 
     def _gpu_types(self, unit: Unit) -> frozenset[str] | None:
-        """Those that Slurm has, and the one that the unit's own job was asked for: where its nodes
-        are away while we start, a job that waits for them shall not be taken for another.
+        """The types of GPUs that Slurm has, and the one that the unit's own job was submitted with.
+        Otherwise, if the nodes with this type are away while we start, the waiting job would seem
+        to be for something else.
         """
         known = self._nodes.gpu_types
         record = None if unit.job is None else unit.job.record
         if known is None or record is None:
             return known
         own = types_of(record.gres.replace("gres/", ""), name="gpu")
-        # Nearly always there is nothing to add.
+        # Nearly always there is nothing to add, so ownership is checked only if there is.
         return known if own <= known or not self._owned(unit, record) else known | own
 
     def _owned(self, unit: Unit, record: TaggedJob) -> bool:
@@ -332,14 +338,14 @@ class Look:
 
 
 def _nodes_of_job(unit: Unit) -> tuple[str, ...]:
-    """The nodes that its job holds."""
+    """The nodes that the unit's job holds."""
     record = None if unit.job is None else unit.job.record
     return () if record is None else record.nodes
 
 
 def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
-    """When its time is over, where nothing is known of any job of it: the kubelet says when it
-    began, and the pod how long it may run.
+    """When the pod's time is over, if nothing is known of any job of it: the kubelet says when it
+    started, and its request how long it may run.
     """
     began = pod.status.start_time
     if began is None or request.time_limit_minutes is None:
@@ -348,7 +354,9 @@ def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:
-    """How far the pod has come; `bound` when a binding was made that the watch may not show yet."""
+    """How far the pod has come. `bound` says that a binding was made that the watch may not show
+    yet.
+    """
     if pod.finished:
         return PodStage.FINISHED
     going = pod.metadata.deletion_timestamp is not None
@@ -360,7 +368,7 @@ def stage_of(pod: Pod, *, bound: bool) -> PodStage:
 
 
 def _last_condition(pod: Pod) -> tuple[str, str]:
-    """What a former process told last, so that it is not told again."""
+    """What a former process wrote last, so that it is not written again."""
     scheduled = pod.condition("PodScheduled")
     return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
 
@@ -375,11 +383,11 @@ def _placed_by_us(pod: Pod, unit: Unit) -> bool:
 
 
 _Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...], tuple[Problem, ...]]
-"""What a pod asks for; what is to be said of that; why a pod that runs would be refused now."""
+"""What a pod asks for; remarks about that; and why a running pod would be refused now."""
 
 
 class _Spec:
-    """A pod's part that the parser reads; two of one pod with one key are read the same."""
+    """The part of a pod that the parser reads. If two have the same key, they are read the same."""
 
     __slots__ = ("gpu_types", "grace_counts", "key", "pod")
 
@@ -394,8 +402,8 @@ class _Spec:
         self.pod = pod
         self.grace_counts = grace_counts
         self.gpu_types = gpu_types
-        # Grace is immutable; annotations are not, but ours change them often. Resources change by
-        # pods/resize, selector and affinity while a scheduling gate holds the pod.
+        # The grace period is immutable. Annotations change often, but mostly ours. Resources change
+        # by pods/resize, selector and affinity while a scheduling gate holds the pod.
         spec = pod.spec
         self.key: Hashable = (
             edition,
@@ -418,12 +426,14 @@ def _resource_key(spec: PodSpec) -> Hashable:
 
 
 def _ours(found: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What its author asks for; what is under no prefix of ours is not kept (`kube/slim.py`)."""
+    """The annotations that the author writes. Others than those with our prefixes are not kept
+    (`kube/slim.py`).
+    """
     return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]
 
 
 class _Parser:
-    """`annotations.parse` for a pod as Kubernetes sends it, by the site's policy."""
+    """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied."""
 
     def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
         self._rules = rules
@@ -467,7 +477,7 @@ class _Parser:
 
 
 def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] | None:
-    """The terms of which one must match, None where the pod has no such affinity."""
+    """The terms of which one must match; None if the pod has no such affinity."""
     of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
     required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
     if not required:

@@ -1,4 +1,4 @@
-"""How a pod ended, in a few words for Slurm's users: what stands in its job's comment."""
+"""How a pod ended, in a few words for Slurm's users: the text for its job's comment."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 from scheduler.kube.wire import ContainerStatus, Pod, StateTerminated
 
-# What the kubelet calls every exit with a code but 0: the code itself says more.
+# The kubelet's reason for every exit with a code above 0; the code itself says more.
 _PLAIN = frozenset({"", "Completed", "Error"})
 
 
 def outcome_of(pod: Pod) -> str:
-    """As in "pod Failed: container main exit 137 OOMKilled"; empty while nothing ends it.
+    """A text such as "pod Failed: container main exit 137 OOMKilled"; "" while nothing ends the
+    pod.
 
-    A kubelet calls Failed, too, a pod whose containers a deletion has ended.
+    The kubelet reports Failed for a deleted pod too, so a deletion is checked first.
     """
     if pod.metadata.deletion_timestamp is None:
         return _with_details(f"pod {pod.status.phase}", pod) if pod.finished else ""

@@ -10,14 +10,14 @@ from scheduler.state.units import Units
 
 
 class Partings:
-    """Asked to look at each pod whenever it has changed."""
+    """Called for each pod whenever it has changed."""
 
     def __init__(self, units: Units, successors: Successors) -> None:
         self._units = units
         self._successors = successors
 
     def saw(self, pod: Pod) -> None:
-        """Remember how the pod ends, if it does: this may be the last that is seen of it."""
+        """Remember how the pod ends, if it does: it may not be seen again."""
         unit = self._units.of_pod(pod.metadata.uid)
         if unit is not None:
             unit.seen.outcome = outcome_of(pod) or unit.seen.outcome

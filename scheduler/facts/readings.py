@@ -1,5 +1,5 @@
-"""What pods ask for, read once for each version of a pod that matters, and kept for the last one
-alone: a pod that is edited for ever costs no more memory than any other.
+"""Caches what pods ask for. Only the last reading of each pod is kept, so a pod that is edited
+again and again takes no more memory than any other.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
 MOST_READINGS: Final = 16_384
-"""Pods whose reading is kept; of more, those not asked for longest are read again each time."""
+"""How many readings are kept. If there are more pods, those not asked for longest are read
+again.
+"""
 
 
 class Readable(Protocol):
-    """Something to be read, and what its reading depends on."""
+    """Something that can be read, with the key that its reading depends on."""
 
     @property
     def key(self) -> Hashable:
-        """Equal where the reading is the same."""
+        """Two readings are the same if their keys are equal."""
         ...
 
 
@@ -37,10 +39,11 @@ class Readings(Generic[S, T]):
         return len(self._kept)
 
     def of(self, uid: str, spec: S) -> T:
-        """What is read of it."""
+        """The reading of `spec`."""
         kept = self._kept.pop(uid, None)
         reading = kept[1] if kept is not None and kept[0] == spec.key else self._read(spec)
-        # The newer key in any case, lest the texts of an old version of the pod be kept by it.
+        # Always keep the newer key, because the former one holds texts of an old version of the
+        # pod.
         self._kept[uid] = spec.key, reading
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)

@@ -1,4 +1,6 @@
-"""What a pod requires and nobody would honour: refused in words, unless the site lets it pass."""
+"""Requirements of a pod that nobody would honour: refused with a message, or allowed by the
+site.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ _HUGE: Final = "hugepages-"
 
 
 class Requirements:
-    """Says which requirements of a pod cannot be honoured. `ignored` are those of which the site
-    has said that they need not be; a rule of the policy may say so of some pods.
+    """Tells which requirements of a pod cannot be honoured. `ignored` are those that the site
+    allows for all pods; a rule of the policy may allow them for some pods.
     """
 
     def __init__(
@@ -58,9 +60,9 @@ class Requirements:
         self._devices = devices
 
     def judge(self, pod: Pod) -> tuple[tuple[Problem, ...], tuple[Remark, ...]]:
-        """Why the pod is refused, and what is passed over knowingly."""
+        """Why the pod is refused, and remarks about requirements that are ignored."""
         costly = too_much((*near_of(pod), *apart_of(pod)), spread_of(pod))
-        if costly:  # nothing that the site may let pass: it is others who would pay
+        if costly:  # the site cannot allow this, because others would pay for it
             return (Problem("spec.affinity, topologySpreadConstraints", costly, _FEWER),), ()
         found = tuple(self._unmet(pod))
         if not found:
@@ -92,7 +94,9 @@ class Requirements:
         yield from self._about_nodes(pod)
 
     def _about_nodes(self, pod: Pod) -> Iterator[tuple[Ignorable, Problem]]:
-        """Ports, and resources that Slurm does not count, are a matter of what is there."""
+        """Host ports, and resources that Slurm does not count, depend on the other pods of the
+        Node.
+        """
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             where = f"spec.containers[{container.name}]"
             for port in container.ports:

@@ -1,8 +1,8 @@
-"""Notices pods that ended too soon, and tells of a new one how long it waits for that (succession).
+"""Notices pods that ended too soon, and makes their successors wait.
 
-What counts is how the end came about, as the pod itself says: Failed, or a disruption such as those
-by Slurm. Nobody waits because a person or a controller has deleted a pod, or because one succeeded.
-Nothing of it outlives the process: a next one begins to count anew.
+Only the pod's own report counts: it Failed, or was disrupted, for instance by Slurm. Nobody waits
+because a person or a controller deleted a pod, or because a pod succeeded. None of this outlives
+the process: the next one starts to count again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
 
-# StatefulSets and DaemonSets say so which edition of their template a pod is of; of a Deployment
-# each edition has a ReplicaSet of its own.
+# For StatefulSets and DaemonSets this label identifies the revision of the pod's template. A
+# Deployment has a ReplicaSet for each revision.
 _REVISION: Final = "controller-revision-hash"
 
 
 class Successors:
-    """Keeps the succession of pods in step with what is seen of them."""
+    """Notes in the succession what is seen of pods."""
 
     def __init__(self, *, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._succession = Succession()
@@ -43,7 +43,7 @@ class Successors:
         self._clock = clock
 
     def saw(self, unit: Unit, pod: Pod) -> None:
-        """The pod may have ended, and too soon: once it counts."""
+        """The pod may have ended too soon; this counts once for each pod."""
         if unit.seen.over:
             return
         how = _disrupted(pod) or _failed(pod)
@@ -57,7 +57,7 @@ class Successors:
             self._note(unit, controller, how)
 
     def take(self, pod: Pod) -> Forerunner | None:
-        """In whose place this new pod comes, None where in that of none that ended too soon."""
+        """The pod that ended too soon and that this new pod replaces; None if there is none."""
         controller = _controller_of(pod)
         return None if controller is None else self._succession.take(controller, self._clock())
 
@@ -111,6 +111,6 @@ def _disrupted(pod: Pod) -> str:
 
 
 def _failed(pod: Pod) -> str:
-    """A deletion, too, makes a kubelet call a pod Failed."""
+    """How the pod failed. A kubelet reports Failed for a deleted pod too, which does not count."""
     failed = pod.status.phase == "Failed" and pod.metadata.deletion_timestamp is None
     return outcome_of(pod) if failed else ""

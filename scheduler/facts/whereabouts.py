@@ -1,4 +1,4 @@
-"""On which Slurm node a pod runs, and which pods run without a job that is known to be theirs."""
+"""On which Slurm node a pod runs, and which pods run without a job that is proven to be theirs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.state.units import Unit, Units
 
 
 class Whereabouts:
-    """By what the watch shows, and what this process has written that it does not show yet."""
+    """Uses what the watch shows, and what this process has written that it does not show yet."""
 
     def __init__(self, *, pods: Joined[Pod], units: Units, nodes: Nodes) -> None:
         self._pods = pods
@@ -20,10 +20,10 @@ class Whereabouts:
         self._nodes = nodes
 
     def node(self, pod: Pod, unit: Unit) -> str:
-        """The Slurm node of a bound pod. What an annotation says counts only as far as the mapping
-        agrees: the pod's author can write it too.
+        """The Slurm node of a bound pod. Its annotation is used only if the mapping agrees, because
+        the pod's author can write it too.
         """
-        # What this process has written counts where the watch does not show it yet.
+        # A binding of this process counts even before the watch shows it.
         target = pod.spec.node_name or unit.bindings.nodes.get(pod.metadata.uid, "")
         if not target:
             return ""
@@ -33,14 +33,14 @@ class Whereabouts:
         return self._nodes.node_of(target, among=among) or ""
 
     def slurm_node(self, unit: Unit) -> str:
-        """The Slurm node behind the Node of a unit's pod; empty where it has none, or that is not
+        """The Slurm node behind the Node of a unit's pod; "" if the pod has none or it is not
         known.
         """
         pod = self._pods.get(unit.key)
         return "" if pod is None else self.node(pod, unit)
 
     def unexplained(self) -> Unexplained:
-        """The pods that run and have no job of which Slurm has shown that it is theirs."""
+        """Running pods without a job that Slurm has shown to be theirs."""
         running = [pod for pod in self._pods if pod.spec.node_name and not pod.finished]
         units = {pod.metadata.uid: self._units.of_pod(pod.metadata.uid) for pod in running}
         return Unexplained(

@@ -1,1 +1,1 @@
-"""What the process remembers of each unit; all of it can be found out again."""
+"""What the process remembers of each unit. All of it can be found out again."""

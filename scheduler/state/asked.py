@@ -1,4 +1,4 @@
-"""What was asked of Slurm for a unit, beside the job itself."""
+"""What was asked of Slurm for a unit, besides the job itself."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ class Asked:
     """Written by `execute`, which asks."""
 
     submitting: bool = False
-    """A submit is under way, with all that belongs to it: its job is no leftover."""
+    """A submit is under way, and until it is recorded its job is not a leftover."""
     judged_by: int | None = None
-    """The version of the policy by which its job was asked for or updated last; None where a former
-    process did."""
+    """The version of the policy that the job was submitted or last updated with; None if a former
+    process did that.
+    """
     tried_at: float | None = None
-    """When this process first asked for a job for it, and then when it bound it; None before."""
+    """When this process first submitted a job for the unit, later when it bound the pod; None
+    before.
+    """
     exclusions: Exclusions = field(default_factory=Exclusions)
-    """The nodes it asks not to get."""
+    """The nodes that its jobs must avoid."""

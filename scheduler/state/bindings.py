@@ -12,13 +12,13 @@ class Bindings:
     nodes: dict[str, str] = field(default_factory=dict)
     """Pod uid to Node of bindings that were made, until the watch shows them."""
     at: float = 0.0
-    """When this process bound it, until its containers have started."""
+    """When this process bound the pod; 0 once its containers have started."""
     unfit_since: float | None = None
-    """Since when the Node of its allocation does not suit it, as the pod was told."""
+    """Since when the allocated Node does not suit the pod, as the pod was told; None if it does."""
 
     def started(self) -> float | None:
-        """When it was bound, at the first news that its containers have started; None afterwards,
-        and where another process bound it.
+        """When the pod was bound, if this is the first news that its containers have started. None
+        later, or if another process bound it.
         """
         at, self.at = self.at, 0.0
         return at or None

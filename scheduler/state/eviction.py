@@ -1,4 +1,4 @@
-"""How far the ending of a unit's pods has come, where Slurm has taken their resources."""
+"""How far the ending of a unit's pods has come, if Slurm has taken their resources."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class Eviction:
     """Written by `execute`, which evicts."""
 
     sent_at: dict[str, float] = field(default_factory=dict)
-    """When each pod was last deleted, by its uid."""
+    """When the deletion of each pod was last sent, by uid."""
     hurried_at: dict[str, float] = field(default_factory=dict)
     """When the grace of each pod that was being deleted already was last shortened, by its uid."""
     held_since: dict[str, float] = field(default_factory=dict)
-    """Since when a PodDisruptionBudget has been asked about each pod that is to go."""
+    """Since when a PodDisruptionBudget has been asked about each pod, by uid."""

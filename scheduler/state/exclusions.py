@@ -1,7 +1,7 @@
-"""Slurm nodes that one unit was given and could not use: it asks for others for a while.
+"""Slurm nodes that one unit got but could not use, and avoids for a while.
 
-Each further time on the same node doubles the pause. Nothing here outlives the process: a next one
-learns again, at the price of one allocation that is given back.
+Each repetition on the same node doubles the time. None of this outlives the process: the next one
+learns it again, at the price of one allocation that it gives back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scheduler.core.backoff import doubled
 
 _FIRST_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 3600.0
-# Who was refused by so many nodes has trouble of another kind; the oldest are asked for again.
+# A unit that fails on so many nodes has another problem; it may then get the oldest ones again.
 _MOST: Final = 64
 
 
@@ -26,12 +26,12 @@ class _Exclusion:
 
 @dataclass(slots=True)
 class Exclusions:
-    """The nodes one unit stays away from."""
+    """The nodes that one unit avoids."""
 
     _by_node: dict[str, _Exclusion] = field(default_factory=dict)
 
     def add(self, node: str, why: str, *, now: float) -> float:
-        """Stay away from the node; gives the seconds for which."""
+        """Avoid the node for a while; returns for how many seconds."""
         former = self._by_node.pop(node, None)
         times = 0 if former is None else former.times + 1
         seconds = doubled(_FIRST_SECONDS, times, longest_seconds=_LONGEST_SECONDS)
@@ -41,10 +41,10 @@ class Exclusions:
         return seconds
 
     def active(self, now: float) -> dict[str, str]:
-        """Node and reason of those that still hold."""
+        """The nodes that must be avoided now, each with the reason."""
         return {node: it.why for node, it in self._by_node.items() if now < it.until}
 
     def lift(self, now: float) -> None:
-        """All nodes may be had again; how often each failed is remembered."""
+        """Allow all nodes again, but remember how often each has failed."""
         for exclusion in self._by_node.values():
             exclusion.until = min(exclusion.until, now)

@@ -11,16 +11,17 @@ from scheduler.core.refused_bind import RefusedBind
 
 @dataclass(slots=True)
 class Refusals:
-    """Written by `execute`, which asks; `facts` reads what is over."""
+    """Written by `execute`, which asks; `facts` reads the pauses."""
 
     submit: Refused[JobRequest] = NEVER
-    """Refusals by Slurm and early ends of jobs in a row. What is submitted after an edit of what
-    was refused waits for nothing."""
+    """Refused submits and early ends of jobs, counted together. An edit of the refused request may
+    be submitted without a pause.
+    """
     update: Refused[JobRequest] = NEVER
-    """`why` says what of the request was not taken."""
+    """The refused edit; `why` says which parts Slurm did not accept."""
     readmit: Refused[str] = NEVER
-    """By the digest of the excluded nodes: they may be all it has."""
+    """A refused change of excluded nodes, by their digest, since the list may be long."""
     write: Refused[None] = NEVER
-    """What the API server refuses to have written on the pod."""
+    """A write on the pod that the API server refused."""
     bind: RefusedBind | None = None
-    """What the API server said last, until it lets the pod be bound."""
+    """The API server's last refusal to bind the pod; None after it has been bound."""

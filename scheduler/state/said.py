@@ -10,19 +10,21 @@ from scheduler.core.reasons import Reason
 
 @dataclass(slots=True)
 class Said:
-    """Written by `execute`, which writes on the pod; `facts` makes it of what a new pod shows."""
+    """Written by `execute`, which writes on the pod. `facts` creates it from what a new pod
+    shows.
+    """
 
     condition: tuple[str, str] = ("", "")
     """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
     reason: str = ""
-    """Our own reason of what was last written, whatever stands in the condition for it."""
+    """Our own reason of the last condition, even if the site has another written in its place."""
     at: float = -1e9
     cause: str = ""
     warned: dict[Reason, str] = field(default_factory=dict)
-    """What was last warned of, by its reason."""
+    """The last message for each reason."""
     remarks: tuple[Remark, ...] = ()
-    """What was said of its request last."""
+    """The last remarks about the pod's request."""
     recorded: int | None = None
     """The job id on the pod, as last written or first seen."""
     ends_at: str | None = None
-    """What was last written on the pod about its end, None where nothing was."""
+    """The end that was last written on the pod; None if none was written."""

@@ -12,29 +12,31 @@ from slurmapi.model import SlurmNode
 
 @dataclass(slots=True)
 class Seen:
-    """Written by `facts`, which reads the caches; `slurm` makes it for a job without a pod."""
+    """Written by `facts`, which reads the caches. `slurm` creates it for a job without a pod."""
 
     runs: bool = False
-    """Whether its pod was on a Node when it was first seen."""
+    """Whether its pod was on a Node already when it was first seen."""
     forerunner: Forerunner | None = None
-    """In whose place its pod came, where that one ended too soon."""
+    """The pod that ended too soon and that this unit's pod replaces; None if there is none."""
     bound_by_us: bool = False
-    """Whether a look at its job has ever shown that its pod got the node from Slurm."""
+    """Whether a look at its job has ever proven that Slurm gave the pod its node."""
     tenure: Tenure = field(default_factory=Tenure)
-    """What is known of the time that Slurm gave its pod, whatever job holds the node now."""
+    """The time that Slurm gave the pod, whichever job holds the node now."""
     over: bool = False
     """Whether the end of its pod has been noticed."""
     outcome: str = ""
-    """How its pod ended, as last seen of it."""
+    """How its pod ended, as last seen."""
     remains: Remains | None = None
-    """What its pod left on its Node, where its containers may still run."""
+    """What its pod left on its Node, if containers may still run there."""
     orphaned: bool = False
-    """Whether its job was found, and its pod was gone before this process saw it."""
+    """Whether its job was found after its pod had gone unseen."""
 
     def asked_anew(self, *, tries: int, now: float) -> None:
-        """So many jobs have been asked for in the place of lost ones; the last waits since now."""
+        """So many jobs have been submitted in place of lost ones; the last one is pinned and waits
+        since `now`.
+        """
         self.tenure = replace(self.tenure, tries=tries, pinned_since=now)
 
     def weighed(self, node: SlurmNode, *, now: float) -> None:
-        """This is the record of the Slurm node on which its pod is."""
+        """Note the record of the Slurm node on which the pod runs."""
         self.tenure = replace(self.tenure, node=node, node_at=now)

@@ -18,14 +18,14 @@ from scheduler.state.said import Said
 from scheduler.state.seen import Seen
 from slurmapi.model import BaseState, JobState
 
-# Slurm's times are whole seconds: of two that are cut off the difference is off by less than one.
+# Slurm truncates times to whole seconds, so a difference of two is wrong by less than one.
 _SECOND: Final = 1.0
 
 
 @dataclass(slots=True)
 class Placeholder:
-    """The job of a unit. `state` is kept by the pulse, `record` by full looks: written by `slurm`,
-    and by others as far as its methods say.
+    """The job of a unit. The pulse updates `state`, and full looks update `record`. Written by
+    `slurm`; others use its methods.
     """
 
     job_id: int
@@ -33,45 +33,56 @@ class Placeholder:
     record: TaggedJob | None = None
     record_at: float = 0.0
     proven: bool = False
-    """Whether the record was read since Slurm last failed to answer: a slurmctld that comes back
-    from a crash may have given the id to another job (measured)."""
+    """Whether the record was read after Slurm's last failure to answer. A slurmctld that comes back
+    from a crash may have given the id to another job (measured).
+    """
     looked_at: float = 0.0
-    """When it was last looked at in full, with or without an answer."""
+    """When a full look was last tried, answered or not."""
     seen_live: bool = False
-    """Whether this process has seen it before its end."""
+    """Whether this process has seen the job before it ended."""
     claimed: bool = False
-    """Whether only the pod's annotation names the job, which its author can write; over when a look
-    has shown our tag for this very unit."""
+    """Whether only the pod's annotation names the job, which the pod's author can write. False once
+    a look has shown our tag for this very unit.
+    """
     refuted: bool = False
-    """Whether Slurm knows no such job as the one that is claimed, or does not let it be read, or
-    is not asked since its namespace names too many."""
+    """Whether the claim counts as false: Slurm knows no such job or does not show it, or Slurm is
+    not asked because the namespace names too many.
+    """
     lived_at: float | None = None
-    """When Slurm last said that it had not ended."""
+    """When Slurm last said that the job had not ended."""
     missed_at: float | None = None
-    """When Slurm first did not know it."""
+    """When Slurm first did not know the job."""
     missing: int = 0
-    """Answers in a row that did not know the job; how many are evidence says `core/doubt.py`."""
+    """How many answers in a row did not know the job. `core/doubt.py` says how many are
+    evidence.
+    """
     cancelled_at: float | None = None
     submitted_at: float = 0.0
     made_as: str = ""
-    """Its name, where the answer to our own submit has named its id; it came at `submitted_at`."""
+    """Its name, if the answer to our own submit gave us its id; that answer came at
+    `submitted_at`.
+    """
     submit_time: int | None = None
-    """When Slurm says that it was submitted, in seconds of the epoch by Slurm's clock; set where a
-    look has shown that this is the very job of our submit."""
+    """When the job was submitted, in Unix seconds by Slurm's clock. Set when a look has shown that
+    this is the very job of our submit.
+    """
     allocated_at: float = 0.0
     running_since: float = 0.0
-    """When a full look first saw it run; 0 where none has since it last did not."""
+    """When a full look first saw it run; 0 if it does not run, or no look has shown that it
+    does.
+    """
     doubted_at: float = float("-inf")
-    """When its record was last put in doubt: an answer to what was asked before proves nothing."""
+    """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
-    """When the last question was sent whose answer told its state."""
+    """When the last request was sent whose answer showed its state."""
     runs_from: float | None = None
-    """From when on it is known to run: what was asked of other jobs before that may be over since.
-    Where one answer told of both, that is when its question was sent."""
+    """Since when it is known to run. What was asked about other jobs before that may be outdated.
+    If one answer shows both jobs, this is when its request was sent.
+    """
 
     def saw(self, record: TaggedJob, *, asked: float, at: float, told_at: float) -> None:
-        """Take what a full look has shown: it was asked for at `asked`, the answer came at
-        `told_at`, and what it says is taken to be as old as `at`.
+        """Store the result of a full look: it was requested at `asked`, the answer came at
+        `told_at`, and its content counts as being as old as `at`.
         """
         if self._started_anew(record):
             self.runs_from = None
@@ -88,11 +99,11 @@ class Placeholder:
             self.lived_at = at
 
     def doubt(self, now: float) -> None:
-        """What its record says may be true of another job by now."""
+        """The record may describe another job by now, because ids can be reused."""
         self.proven, self.doubted_at = False, now
 
     def read_again(self) -> None:
-        """Have the next pass look at it."""
+        """Have the next pass look at the job."""
         self.proven = False
 
     def believe(self) -> None:
@@ -100,22 +111,22 @@ class Placeholder:
         self.claimed = False
 
     def refute(self) -> None:
-        """What the pod claims is not asked about: it is as good as no claim."""
+        """The claim is not checked, and counts as false."""
         self.refuted = True
 
     def wrote(self, record: TaggedJob) -> None:
-        """This is its record, with what was written on it since the look."""
+        """Store the record with what we have written to the job since the look."""
         self.record = record
 
     def was_cancelled(self, now: float) -> None:
-        """Slurm has taken our cancel."""
+        """Slurm has accepted our cancel."""
         self.cancelled_at = now
 
     def _is_the_one_made(self, record: TaggedJob, asked: float) -> bool:
-        """Whether it is the job of our own submit, whatever tag it bears: an id is given out again
-        only to jobs that come later. How long ago it was submitted Slurm tells by its own clock, to
-        the second, and how long ago that answer came we know by ours: no clock is compared with
-        another one.
+        """Whether this is the job of our own submit, whatever its tag says. If its id has been
+        reused, the other job was submitted later. Slurm tells, by its own clock and in whole
+        seconds, how long ago the job was submitted; we know by our clock how long ago the answer
+        came. So no two clocks are compared.
         """
         now, submitted = record.told_at, record.submit_time
         if not self.made_as or record.name != self.made_as or now is None or submitted is None:
@@ -123,14 +134,14 @@ class Placeholder:
         return now - submitted >= asked - self.submitted_at - _SECOND
 
     def _started_anew(self, record: TaggedJob) -> bool:
-        """Whether it was requeued between two looks of which each saw it run."""
+        """Whether it was requeued between two looks that both saw it run."""
         former = self.record
         if former is None or former.state.base is not BaseState.RUNNING:
             return False
         return (former.start_time, former.nodes) != (record.start_time, record.nodes)
 
     def lost_within(self, seconds: float) -> bool:
-        """Whether Slurm missed it so soon after it lived."""
+        """Whether Slurm did not know it any more within so many seconds of being alive."""
         if self.missed_at is None or self.lived_at is None:
             return False
         return self.missed_at - self.lived_at < seconds
@@ -143,7 +154,7 @@ class Placeholder:
             self.runs_from = since
 
     def believed(self, since: float | None) -> bool:
-        """Whether the record may be acted upon; `since` as Units.believed_since tells it."""
+        """Whether the record may be acted upon; for `since` see Units.believed_since."""
         return self.proven and (since is None or self.record_at >= since)
 
 
@@ -156,8 +167,8 @@ class Member(NamedTuple):
 
 @dataclass(slots=True)
 class Unit:
-    """One unit, known by its key: of a single pod that is the uid, and the name is the pod's. Each
-    part is written by one room, as it says.
+    """One unit, identified by its key. For a single pod the key is the pod's uid, and the name is
+    the pod's. Each part is written by one room, as its docstring says.
     """
 
     key: str
@@ -166,14 +177,15 @@ class Unit:
     seen_at: float
     job: Placeholder | None = None
     doubt_since: float | None = None
-    """Since when Slurm may have a job for it that was never recorded; a census that began later
-    settles it."""
+    """Since when Slurm may have a job for the unit that was never recorded. A census that began
+    later settles it.
+    """
     others_job: int | None = None
-    """The job that its pod named last, where Slurm showed that it is another's."""
+    """The job that its pod named last, if Slurm showed that it belongs to somebody else."""
     given_back: frozenset[int] = frozenset()
-    """Jobs it has let go of that are not cancelled yet, since Slurm did not take the cancel."""
+    """Jobs that it has let go of and that still run, because Slurm did not accept the cancel."""
     waiting: bool = True
-    """Whether news of the job would be acted upon soon: a pod waits for it, or is gone."""
+    """Whether news of the job matters soon: a pod waits for it, or is gone."""
     seen: Seen = field(default_factory=Seen)
     said: Said = field(default_factory=Said)
     asked: Asked = field(default_factory=Asked)
@@ -191,20 +203,20 @@ class Unit:
         self.doubt_since = since
 
     def settle(self) -> None:
-        """Slurm has no such job."""
+        """Slurm has no unrecorded job for it."""
         self.doubt_since = None
 
     def leave(self, job_id: int) -> None:
-        """It has let go of that job, which is still to be cancelled."""
+        """The unit has let go of this job, which must still be cancelled."""
         self.given_back |= {job_id}
 
     def is_rid_of(self, job_ids: Iterable[int]) -> None:
-        """These are over."""
+        """These jobs have ended."""
         self.given_back = self.given_back.difference(job_ids)
 
     def job_facts(self, *, looked_through: bool = True, since: float | None = None) -> JobFacts:
-        """The placeholder as `decide` sees it; `looked_through` says that a census is done. Records
-        from before `since` are not believed.
+        """The placeholder as `decide` sees it. `looked_through` says that a census is complete.
+        Records from before `since` are left out.
         """
         job = self.job
         if job is None:
@@ -231,12 +243,12 @@ class Units:
     def __init__(self) -> None:
         self._units: dict[str, Unit] = {}
         self._by_pod: dict[str, Unit] = {}
-        # Mostly one; a copy of a pod's manifest brings the annotation with its job id along.
+        # Mostly one unit. A copy of a pod's manifest has the same job id in its annotation.
         self._by_job: dict[int, tuple[str, ...]] = {}
         self.binding: dict[str, str] = {}
-        """Pod uid to Node of bindings that were sent and that the watch does not show yet."""
+        """Pod uid to Node of bindings that were sent but that the watch does not show yet."""
         self.silent = False
-        """Whether Slurm did not answer the last pulse, so that a crash might go unseen."""
+        """Whether Slurm did not answer the last pulse, so that a restart may go unnoticed."""
 
     def __len__(self) -> int:
         return len(self._units)
@@ -245,7 +257,7 @@ class Units:
         return iter(tuple(self._units.values()))
 
     def get(self, key: str) -> Unit | None:
-        """The unit of that key."""
+        """The unit with this key."""
         return self._units.get(key)
 
     def of_pod(self, uid: str) -> Unit | None:
@@ -260,11 +272,11 @@ class Units:
         return uid if unit is None else unit.key
 
     def believed_since(self, now: float) -> float | None:
-        """From when on records are believed; None where all are that have been proven."""
+        """Records older than this are not believed; None if all proven ones are."""
         return now - FRESH_SECONDS if self.silent else None
 
     def add(self, unit: Unit) -> Unit:
-        """Remember a unit."""
+        """Add a unit."""
         self._units[unit.key] = unit
         self._by_pod |= {pod.uid: unit for pod in unit.pods}
         if unit.job is not None:
@@ -275,7 +287,7 @@ class Units:
         """Forget a unit and its job."""
         unit = self._units.pop(key, None)
         if unit is None:
-            self.binding.pop(key, None)  # one that was sent when its unit had just gone
+            self.binding.pop(key, None)  # it may have been sent after the unit was removed
             return
         self.forget_bindings(unit)
         for pod in unit.pods:
@@ -284,12 +296,12 @@ class Units:
             self._let_go(unit.job.job_id, key)
 
     def forget_bindings(self, unit: Unit) -> None:
-        """None is under way any more for its pods."""
+        """Forget the bindings under way for the unit's pods."""
         for pod in unit.pods:
             self.binding.pop(pod.uid, None)
 
     def clear(self) -> None:
-        """Forget all that is remembered of pods and jobs."""
+        """Forget everything about pods and jobs."""
         self._units.clear()
         self._by_pod.clear()
         self._by_job.clear()
@@ -307,16 +319,18 @@ class Units:
             self._hold(job.job_id, unit.key)
 
     def refute(self, unit: Unit, *, others: int | None, doubt_since: float | None) -> None:
-        """The job that its pod names is not its own: `others` where it is another's."""
+        """The job that its pod names does not belong to the unit. `others` is its id if somebody
+        else owns it.
+        """
         self.set_job(unit, None)
         unit.others_job, unit.doubt_since = others, doubt_since
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:
-        """The units that say they hold this job; where several do, all but one err."""
+        """The units that hold this job or claim to. If there are several, at most one is right."""
         return tuple(self._units[key] for key in self._by_job.get(job_id, ()))
 
     def job_ids(self) -> list[int]:
-        """The ids of all placeholders that are followed."""
+        """The ids of all placeholders."""
         return list(self._by_job)
 
     def _hold(self, job_id: int, key: str) -> None:
