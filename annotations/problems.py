@@ -23,8 +23,8 @@ class Problem:
         """One sentence for people: `known_as` if there is one, field, value (shortened, control
         characters escaped), and what is expected.
         """
-        told = f"{self.field} is {_quoted(self.value)}; expected {self.expected}"
-        return f"{self.known_as}: {told}" if self.known_as else told
+        text = f"{self.field} is {_quoted(self.value)}; expected {self.expected}"
+        return f"{self.known_as}: {text}" if self.known_as else text
 
 
 class NotAcceptableError(ValueError):

@@ -121,11 +121,11 @@ async def _one(world: World, case: Case, number: int) -> float:
     await asyncio.sleep(_PULSE_SECONDS * random.random())
     await case.act(world, pod, job)
     began = await _when(world, job.job_id, case.changed)
-    told = await _told(world, name)
+    noticed = await _noticed(world, name)
     await world.gone(name)
     await world.job_ended(job.job_id)
     await _tidy(world)
-    return told - began
+    return noticed - began
 
 
 async def _back(world: World, number: int) -> float:
@@ -149,7 +149,7 @@ async def _when(world: World, job_id: int, holds: Changed) -> float:
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _told(world: World, name: str) -> float:
+async def _noticed(world: World, name: str) -> float:
     async with asyncio.timeout(_LONGEST_SECONDS):
         while True:
             for seen in world.history.of(name):

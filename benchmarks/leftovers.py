@@ -113,7 +113,7 @@ class Cost:
         self.began = time.monotonic()
         self.cpu = {name: cpu_seconds(self.rig.pid(name)) for name in _SERVERS}
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         """Seconds, and CPU seconds and resident MiB of each server."""
         parts = [f"{time.monotonic() - self.began:8.2f} s"]
         for name, before in self.cpu.items():
@@ -132,7 +132,7 @@ async def _measured(rig: SlurmRig, name: str, work: Callable[[], Awaitable[objec
     cost = Cost(rig)
     await work()
     seconds = time.monotonic() - cost.began
-    print(f"{name:24}{cost.told()}", flush=True)
+    print(f"{name:24}{cost.as_text()}", flush=True)
     return seconds
 
 

@@ -94,13 +94,13 @@ def _add_trials(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     sandbox.add_arguments(embedded)
     embedded.set_defaults(command=_sandbox, parser=embedded)
-    told = commands.add_parser(
+    demo = commands.add_parser(
         "demo",
         help="see pods go through Slurm, in half a minute",
         description="Play a story on the sandbox, with the real scheduler in a process of its "
         "own, and check that every promise is kept (exit status 0).",
     )
-    told.set_defaults(command=_demo, parser=told)
+    demo.set_defaults(command=_demo, parser=demo)
 
 
 def _run(arguments: argparse.Namespace) -> int:

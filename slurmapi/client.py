@@ -237,7 +237,7 @@ class SlurmClient:
                     f"job {made.job_id} was made in spite of an error and is not cancelled: {made}",
                     job_id=made.job_id,
                 ) from made
-            raise made.told from None
+            raise made.error from None
         except SlurmStranger as stranger:
             await self._take_back(stranger)
             raise
@@ -365,9 +365,9 @@ class SlurmClient:
 class _MadeInSpite(SlurmInvalid):
     """Errors AND a job id: the job was made and may run (measured: a bad flag, error 9207)."""
 
-    def __init__(self, told: SlurmError, *, job_id: int) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, error: SlurmError, *, job_id: int) -> None:
+        super().__init__(str(error))
+        self.error = error
         self.job_id = job_id
 
 
@@ -445,13 +445,15 @@ def _updated(response: Response) -> None:
 def _cancelled(job_ids: Sequence[int], response: Response) -> dict[int, SlurmError]:
     answer = wire.decode(response, answers.KillAnswer)
     overall = wire.failure(response, answer)
-    told = answer.numbers()
-    if overall is not None and not told and not isinstance(overall, SlurmNoSuchJob):
+    numbers = answer.numbers()
+    if overall is not None and not numbers and not isinstance(overall, SlurmNoSuchJob):
         raise _link_lost(overall)
-    untold = (0, "") if overall is None else (getattr(overall, "error_number", 0), str(overall))
+    overall_number = (
+        (0, "") if overall is None else (getattr(overall, "error_number", 0), str(overall))
+    )
     failures: dict[int, SlurmError] = {}
     for job_id in job_ids:
-        number, text = told.get(job_id, untold)
+        number, text = numbers.get(job_id, overall_number)
         if number not in _GONE:
             failures[job_id] = refusal(number, status=response.status, description=text)
     return failures

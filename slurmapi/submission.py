@@ -182,9 +182,9 @@ def problem(name: str, value: object) -> str | None:
 
 def _problems(job: JobSubmission) -> Iterator[str]:
     for name in _RULES:
-        told = problem(name, getattr(job, name))
-        if told is not None:
-            yield told
+        found = problem(name, getattr(job, name))
+        if found is not None:
+            yield found
     yield from _script_problems(job)
 
 

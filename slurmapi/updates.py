@@ -105,11 +105,11 @@ def _problems(update: JobUpdate) -> Iterator[str]:
         value = getattr(update, name)
         if value is None or (name == "reservation" and value == ""):
             continue
-        told = (
+        found = (
             _range(name, value) if name in _RANGES else problem(_SUBMITTED.get(name, name), value)
         )
-        if told is not None:
-            yield told
+        if found is not None:
+            yield found
     if update.priority_reset and update.priority is not None:
         yield "priority_reset: there is a priority to set"
 

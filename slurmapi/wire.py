@@ -113,9 +113,9 @@ def decode(response: Response, kind: type[A]) -> A:
 
 def failure(response: Response, answer: Answer) -> SlurmError | None:
     """The error in an answer: by its `errors` whatever the status is, otherwise by the status."""
-    told = answer.refusal(response.status)
-    if told is not None or response.ok:
-        return told
+    refusal = answer.refusal(response.status)
+    if refusal is not None or response.ok:
+        return refusal
     return refusal_by_status(
         response.status, text="no explanation", retry_after=response.retry_after
     )

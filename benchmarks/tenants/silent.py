@@ -54,8 +54,8 @@ class SilentProcess:
     async def end(self) -> Mapping[str, int]:
         """How many connections there were, by the name of the face."""
         async with asyncio.timeout(_END_SECONDS):
-            told, _errors = await self._process.communicate(b"")  # which closes its input
-        counts: dict[str, int] = json.loads(told)
+            output, _errors = await self._process.communicate(b"")  # which closes its input
+        counts: dict[str, int] = json.loads(output)
         return counts
 
 

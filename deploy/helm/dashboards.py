@@ -15,7 +15,7 @@ _HERE: Final = 'instance=~"$instance"'
 USERS: Final = Dashboard(
     name="users",
     title="Slurm pods: where they wait and why",
-    told="For those whose pods Slurm places: how many wait, for what, and how long it takes.",
+    info="For those whose pods Slurm places: how many wait, for what, and how long it takes.",
     variables=(("namespace", f"label_values({_P}namespace_units, pod_namespace)"),),
     rows=(
         Row(
@@ -28,7 +28,7 @@ USERS: Final = Dashboard(
                 stat(
                     "Have no Slurm job yet",
                     f'sum({_P}namespace_units{{{_MINE},state=~"none|in_doubt"}}) or vector(0)',
-                    told="Refused, gated, or about to be submitted.",
+                    info="Refused, gated, or about to be submitted.",
                 ),
                 stat(
                     "Have their nodes",
@@ -39,7 +39,7 @@ USERS: Final = Dashboard(
                     f"histogram_quantile(0.5, sum by (le) (rate("
                     f'{_P}stage_seconds_bucket{{stage="allocated"}}[1h])))',
                     unit="s",
-                    told="Median of all pods of all namespaces that got nodes in the last hour.",
+                    info="Median of all pods of all namespaces that got nodes in the last hour.",
                 ),
                 stat(
                     "Typical time from nodes to start",
@@ -47,12 +47,12 @@ USERS: Final = Dashboard(
                     '{stage=~"bound|started"}[1h])) / '
                     f'sum(rate({_P}stage_seconds_count{{stage="bound"}}[1h]))',
                     unit="s",
-                    told="Mean of the last hour: images are pulled in this time.",
+                    info="Mean of the last hour: images are pulled in this time.",
                 ),
                 stat(
                     "Slurm answers",
                     f"max({_P}ready)",
-                    told="1 when the scheduler can work; nothing starts while it is 0.",
+                    info="1 when the scheduler can work; nothing starts while it is 0.",
                     limits=((None, "red"), (1, "green")),
                 ),
             ),
@@ -70,7 +70,7 @@ USERS: Final = Dashboard(
                     ),
                     stacked=True,
                     width=12,
-                    told="Slurm's reasons are explained in docs/pending.md, the scheduler's own in "
+                    info="Slurm's reasons are explained in docs/pending.md, the scheduler's own in "
                     "docs/events.md. `kubectl describe pod` tells more of each.",
                 ),
                 Panel(
@@ -99,7 +99,7 @@ USERS: Final = Dashboard(
                         ),
                     ),
                     width=12,
-                    told="Of all namespaces. The reasons are explained in docs/events.md.",
+                    info="Of all namespaces. The reasons are explained in docs/events.md.",
                 ),
             ),
         ),
@@ -118,7 +118,7 @@ USERS: Final = Dashboard(
                     unit="s",
                     stacked=True,
                     width=12,
-                    told="submitted: until Slurm has the job; allocated: in Slurm's queue; bound: "
+                    info="submitted: until Slurm has the job; allocated: in Slurm's queue; bound: "
                     "until the pod has its Node; started: until its containers run.",
                 ),
                 Panel(
@@ -145,7 +145,7 @@ _WRONG: Final = ((None, "green"), (1.0, "red"))
 OPERATORS: Final = Dashboard(
     name="operators",
     title="slurm-pod-scheduler: operation",
-    told="Health, latency and errors of the scheduler, and of both APIs it stands on.",
+    info="Health, latency and errors of the scheduler, and of both APIs it stands on.",
     variables=(("instance", f"label_values({_P}build_info, instance)"),),
     rows=(
         Row(
@@ -162,7 +162,7 @@ OPERATORS: Final = Dashboard(
                     "Oldest watch",
                     f"max(time() - {_P}kube_watch_last_event_timestamp_seconds{{{_HERE}}})",
                     unit="s",
-                    told="An idle watch says something each minute.",
+                    info="An idle watch says something each minute.",
                     limits=((None, "green"), (120.0, "red")),
                 ),
                 stat(
@@ -182,7 +182,7 @@ OPERATORS: Final = Dashboard(
                     (Query(f"max by (instance) ({_P}leader{{{_HERE}}})", "{{instance}}"),),
                     width=6,
                     height=5,
-                    told="Of several schedulers one: the others are at 0.",
+                    info="Of several schedulers one: the others are at 0.",
                 ),
                 Panel(
                     "What runs",
@@ -202,7 +202,7 @@ OPERATORS: Final = Dashboard(
                     kind="table",
                     width=9,
                     height=5,
-                    told="What to do about each is in docs/runbooks.md.",
+                    info="What to do about each is in docs/runbooks.md.",
                 ),
             ),
         ),
@@ -246,7 +246,7 @@ OPERATORS: Final = Dashboard(
                             "engaged: pods that {{pods}}",
                         ),
                     ),
-                    told="So many would end at once because of Slurm that each waits for a later "
+                    info="So many would end at once because of Slurm that each waits for a later "
                     "look: docs/operations.md, The brake.",
                 ),
                 rate("Actions", f"{_P}actions_total", "action", selector=_HERE),
@@ -309,7 +309,7 @@ OPERATORS: Final = Dashboard(
                     f"{_P}hook_seconds_count",
                     "answer",
                     selector=f'{_HERE},hook="guard"',
-                    told="busy: a pod has not left a node that Slurm has given to the next job.",
+                    info="busy: a pod has not left a node that Slurm has given to the next job.",
                 ),
                 quantiles("How long hooks waited", f"{_P}hook_seconds", "hook", selector=_HERE),
             ),
@@ -349,7 +349,7 @@ OPERATORS: Final = Dashboard(
                     f"{_P}loop_stalls_total",
                     "cause",
                     selector=_HERE,
-                    told="busy: it computed for over 50 ms; waiting: it got no CPU.",
+                    info="busy: it computed for over 50 ms; waiting: it got no CPU.",
                 ),
                 Panel(
                     "CPU",
@@ -377,7 +377,7 @@ OPERATORS: Final = Dashboard(
                     "Looks at Slurm",
                     (Query(f"max({_P}pulse_interval_seconds{{{_HERE}}})", "interval"),),
                     unit="s",
-                    told="It grows when Slurm is slow and when nobody waits.",
+                    info="It grows when Slurm is slow and when nobody waits.",
                 ),
             ),
         ),

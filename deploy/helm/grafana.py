@@ -30,7 +30,7 @@ class Panel:
     queries: tuple[Query, ...]
     kind: str = "timeseries"
     unit: str = "short"
-    told: str = ""
+    info: str = ""
     width: int = 8
     height: int = 8
     stacked: bool = False
@@ -51,33 +51,33 @@ class Dashboard:
 
     name: str
     title: str
-    told: str
+    info: str
     rows: tuple[Row, ...]
     variables: tuple[tuple[str, str], ...]
 
 
-def stat(title: str, expr: str, *, unit: str = "short", told: str = "", **more: Any) -> Panel:
+def stat(title: str, expr: str, *, unit: str = "short", info: str = "", **more: Any) -> Panel:
     """One number that is so now."""
     return Panel(
-        title, (Query(expr),), kind="stat", unit=unit, told=told, width=4, height=4, **more
+        title, (Query(expr),), kind="stat", unit=unit, info=info, width=4, height=4, **more
     )
 
 
-def quantiles(title: str, histogram: str, by: str, *, selector: str = "", told: str = "") -> Panel:
+def quantiles(title: str, histogram: str, by: str, *, selector: str = "", info: str = "") -> Panel:
     """The median and the slow end of a histogram, for each value of a label."""
     rate = f"sum by (le, {by}) (rate({histogram}_bucket{{{selector}}}[$__rate_interval]))"
     queries = tuple(
         Query(f"histogram_quantile({q}, {rate})", f"p{round(q * 100)} {{{{{by}}}}}")
         for q in (0.5, 0.99)
     )
-    return Panel(title, queries, unit="s", told=told)
+    return Panel(title, queries, unit="s", info=info)
 
 
-def rate(title: str, counter: str, by: str, *, selector: str = "", told: str = "") -> Panel:
+def rate(title: str, counter: str, by: str, *, selector: str = "", info: str = "") -> Panel:
     """How often a second something happens, for each value of one label or several."""
     expr = f"sum by ({by}) (rate({counter}{{{selector}}}[$__rate_interval]))"
     legend = " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
-    return Panel(title, (Query(expr, legend),), unit="ops", told=told)
+    return Panel(title, (Query(expr, legend),), unit="ops", info=info)
 
 
 def rendered(dashboard: Dashboard) -> str:
@@ -89,7 +89,7 @@ def _dashboard(it: Dashboard) -> Json:
     return {
         "uid": f"slurm-pod-scheduler-{it.name}",
         "title": it.title,
-        "description": it.told,
+        "description": it.info,
         "tags": ["slurm-pod-scheduler"],
         "schemaVersion": _SCHEMA,
         "editable": True,
@@ -163,7 +163,7 @@ def _panel(it: Panel, number: int, place: Json) -> Json:
         "id": number,
         "type": it.kind,
         "title": it.title,
-        "description": it.told,
+        "description": it.info,
         "datasource": _SOURCE,
         "gridPos": place,
         "targets": [_target(it, query, chr(ord("A") + n)) for n, query in enumerate(it.queries)],

@@ -47,19 +47,21 @@ def comments(text: str) -> dict[Keys, str]:
     return found
 
 
-def leaves(values: Mapping[str, Any], told: Mapping[Keys, str]) -> dict[Keys, Any]:
+def leaves(values: Mapping[str, Any], descriptions: Mapping[Keys, str]) -> dict[Keys, Any]:
     """The default of each value that has a comment of its own."""
-    return {path: _at(values, path) for path in told}
+    return {path: _at(values, path) for path in descriptions}
 
 
-def described(schema: dict[str, Any], told: Mapping[Keys, str], path: Keys = ()) -> dict[str, Any]:
+def described(
+    schema: dict[str, Any], descriptions: Mapping[Keys, str], path: Keys = ()
+) -> dict[str, Any]:
     """The schema with these descriptions, in place of its own."""
     found = dict(schema)
-    if path in told:
-        found = {"description": told[path]} | found | {"description": told[path]}
+    if path in descriptions:
+        found = {"description": descriptions[path]} | found | {"description": descriptions[path]}
     if "properties" in schema:
         found["properties"] = {
-            name: described(part, told, (*path, name))
+            name: described(part, descriptions, (*path, name))
             for name, part in schema["properties"].items()
         }
     return found
@@ -68,17 +70,17 @@ def described(schema: dict[str, Any], told: Mapping[Keys, str], path: Keys = ())
 def table() -> str:
     """All values as a Markdown table."""
     text = VALUES.read_text(encoding="utf-8")
-    told = comments(text)
+    descriptions = comments(text)
     flags = {path: flag for flag, path in yaml.safe_load(FLAGS.read_text("utf-8")).items()}
     rows = [_HEAD, ("---",) * len(_HEAD)]
-    for path, default in leaves(yaml.safe_load(text), told).items():
+    for path, default in leaves(yaml.safe_load(text), descriptions).items():
         flag = flags.get(".".join(path[1:]))
         rows.append(
             (
                 f"`{'.'.join(path)}`",
                 f"`{json.dumps(default, ensure_ascii=False)}`",
                 f"`--{flag}`" if flag else "",
-                told[path].replace("|", "\\|"),
+                descriptions[path].replace("|", "\\|"),
             )
         )
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -86,8 +88,8 @@ def table() -> str:
 
 def rendered_schema() -> str:
     """values.schema.json with the descriptions that values.yaml has now."""
-    told = comments(VALUES.read_text(encoding="utf-8"))
-    schema = described(json.loads(SCHEMA.read_text(encoding="utf-8")), told)
+    descriptions = comments(VALUES.read_text(encoding="utf-8"))
+    schema = described(json.loads(SCHEMA.read_text(encoding="utf-8")), descriptions)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

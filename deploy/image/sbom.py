@@ -36,9 +36,9 @@ def packages() -> list[dict[str, Any]]:
     """What dpkg has installed; nothing in a base without it."""
     if shutil.which("dpkg-query") is None:
         return []
-    told = subprocess.run(_PACKAGES, check=True, capture_output=True, text=True)
+    listed = subprocess.run(_PACKAGES, check=True, capture_output=True, text=True)
     system = platform.freedesktop_os_release()
-    rows = (line.split("\t") for line in told.stdout.splitlines())
+    rows = (line.split("\t") for line in listed.stdout.splitlines())
     return [
         component("library", name, version, purl=deb(name, version, architecture, system))
         for name, version, architecture in rows

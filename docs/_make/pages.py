@@ -90,7 +90,7 @@ def metrics_table() -> str:
 def events_table() -> str:
     """All reasons as a Markdown table."""
     rows = (
-        (f"`{reason}`", it.kind, it.condition and f"`{it.condition}`", it.told, it.remedy)
+        (f"`{reason}`", it.kind, it.condition and f"`{it.condition}`", it.meaning, it.remedy)
         for reason, it in MEANINGS.items()
     )
     return _table(("Reason", "Event type", "Condition", "Meaning", "What to do"), rows)

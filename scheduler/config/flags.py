@@ -109,8 +109,8 @@ def _flag_name(name: str) -> str:
 def _help(field: FieldInfo) -> str:
     default = _default(field)
     notes = [_limits(field), "" if default == "none" else f"default: {default}"]
-    told = "; ".join(filter(None, notes))
-    return f"{field.description} ({told})" if told else field.description or ""
+    remarks = "; ".join(filter(None, notes))
+    return f"{field.description} ({remarks})" if remarks else field.description or ""
 
 
 def _form(name: str, field: FieldInfo) -> str:
@@ -233,8 +233,8 @@ def _problem(error: Any, given: Mapping[str, _Given]) -> str:
     if error["type"] in {"extra_forbidden", "invalid_key"}:
         return _no_such(where, str(key), map(_flag_name, Settings.model_fields))
     value = given[key].value if key in given else error["input"]
-    told = "" if _secret(key) else f"{redacted(repr(value))}: "
-    return f"{where}: {told}{_expected(error, key)}"
+    shown = "" if _secret(key) else f"{redacted(repr(value))}: "
+    return f"{where}: {shown}{_expected(error, key)}"
 
 
 def _secret(key: str) -> bool:
@@ -248,6 +248,8 @@ def _no_such(where: str, name: str, known: Iterable[str]) -> str:
 def _expected(error: Any, key: str) -> str:
     """What would be accepted. Limits of a duration get the unit s."""
     field = Settings.model_fields.get(str(key).replace("-", "_"))
-    told = expected(error)
+    accepted = expected(error)
     limited = error["type"].startswith(("greater_than", "less_than"))
-    return f"{told}s" if limited and field is not None and DURATION in field.metadata else told
+    return (
+        f"{accepted}s" if limited and field is not None and DURATION in field.metadata else accepted
+    )

@@ -141,9 +141,9 @@ def fitness(wishes: Wishes, node: NodeFacts) -> Unfit | None:
 
 def unsuitable(wishes: Wishes, node: NodeFacts) -> Unfit | None:
     """The part of `fitness` that stays as it is until somebody changes the Node or the pod."""
-    told = _mismatch(wishes, node)
-    if told:
-        return Unfit(told)
+    failed = _mismatch(wishes, node)
+    if failed:
+        return Unfit(failed)
     taint = _first_taint(wishes, node, passing=False)
     return None if taint is None else _tainted(taint, passes=False)
 
@@ -219,9 +219,9 @@ def _label(node: NodeFacts, key: str) -> str:
 
 def _failed(terms: tuple[Term, ...], node: NodeFacts) -> str:
     """For each of the first terms, the first of its expressions that does not hold."""
-    told = [_first_failed(term, node) for term in terms[:_MOST_SHOWN]]
+    failed = [_first_failed(term, node) for term in terms[:_MOST_SHOWN]]
     more = [f"and {len(terms) - _MOST_SHOWN} more terms"] if len(terms) > _MOST_SHOWN else []
-    return "; ".join([*told, *more]) or "no terms, which match nothing"
+    return "; ".join([*failed, *more]) or "no terms, which match nothing"
 
 
 def _first_failed(term: Term, node: NodeFacts) -> str:

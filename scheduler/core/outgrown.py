@@ -25,15 +25,17 @@ def outgrown(record: TaggedJob, request: JobRequest, *, pods: int) -> str:
     """
     held = _tres(record.tres_allocated)
     cpus, memory = held.get("cpu"), held.get("mem")
-    told = []
+    grown_by = []
     if cpus is not None and request.cpus * pods > cpus:
-        told.append(f"{request.cpus} CPUs and its Slurm job {record.job_id} holds {cpus / pods:g}")
+        grown_by.append(
+            f"{request.cpus} CPUs and its Slurm job {record.job_id} holds {cpus / pods:g}"
+        )
     if memory is not None and request.memory_mib * pods > memory * _ROUNDING:
-        told.append(
+        grown_by.append(
             f"{request.memory_mib} MiB of memory and its Slurm job {record.job_id} holds "
             f"{memory / pods:.0f} MiB"
         )
-    return ", ".join(told) if told and _was_resized(record, request) else ""
+    return ", ".join(grown_by) if grown_by and _was_resized(record, request) else ""
 
 
 def _was_resized(record: TaggedJob, request: JobRequest) -> bool:

@@ -319,10 +319,10 @@ def _mirrored(record: Job) -> str:
     reason, said = record.state_reason, record.state_description
     if not said:
         return reason
-    told = said if said.startswith(reason) else f"{reason}, {said}"
-    if len(told) <= _LONGEST_DESCRIPTION:
-        return told
-    return told[: _LONGEST_DESCRIPTION - 3] + "..."
+    text = said if said.startswith(reason) else f"{reason}, {said}"
+    if len(text) <= _LONGEST_DESCRIPTION:
+        return text
+    return text[: _LONGEST_DESCRIPTION - 3] + "..."
 
 
 def _details(record: Job) -> Iterator[str]:

@@ -71,7 +71,7 @@ class Meaning:
 
     kind: Kind
     condition: Literal["", "PodScheduled", "DisruptionTarget"]
-    told: str
+    meaning: str
     remedy: str
 
 

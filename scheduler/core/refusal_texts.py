@@ -12,14 +12,14 @@ from scheduler.core.edits import called
 def _annotation(*fields: str) -> Callable[[JobRequest], str]:
     """The annotations that fill those fields with their values; all of them where none is set."""
 
-    def told(request: JobRequest) -> str:
+    def field_text(request: JobRequest) -> str:
         values = {called(name, request): _value(request, name) for name in fields}
         given = {key: value for key, value in values.items() if value is not None}
         if not given:
             return " and ".join(f"{key} is not set" for key in values)
         return " and ".join(f"{key} is {value!r}" for key, value in given.items())
 
-    return told
+    return field_text
 
 
 def _value(request: JobRequest, name: str) -> object:
@@ -29,8 +29,8 @@ def _value(request: JobRequest, name: str) -> object:
 
 def _timeout(request: JobRequest) -> str:
     minutes = request.time_limit_minutes
-    told = "is not set" if minutes is None else f"comes to {minutes} minutes"
-    text = f"{called('time_limit_minutes', request)} {told}"
+    set_to = "is not set" if minutes is None else f"comes to {minutes} minutes"
+    text = f"{called('time_limit_minutes', request)} {set_to}"
     moments = [name for name in ("begin", "deadline") if getattr(request, name) is not None]
     return " and ".join([text, _annotation(*moments)(request)] if moments else [text])
 

@@ -52,8 +52,8 @@ def regain(
     if not bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
     if facts.tenure.tries >= MOST_TRIES:
-        told = f"{why}, and {MOST_TRIES} jobs were asked for on {bound[0].node} in its place"
-        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, told)
+        message = f"{why}, and {MOST_TRIES} jobs were asked for on {bound[0].node} in its place"
+        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     if facts.refused:
         why = f"{why}. {_REFUSED_NOW} ({_listed(facts.refused)}), and it is asked for as it was"
     submit = Submit(
@@ -88,23 +88,23 @@ def still_waits(
         return (Inspect(record.job_id), Again(SOON_SECONDS))  # what holds it may be its own job
     where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
     if short:
-        told = f"{where} and others have its place: {short}"
+        message = f"{where} and others have its place: {short}"
         evicted = (
-            Evict(pod, Reason.PLACEHOLDER_LOST, told, evidence=Evidence.TAKEN) for pod in bound
+            Evict(pod, Reason.PLACEHOLDER_LOST, message, evidence=Evidence.TAKEN) for pod in bound
         )
         return (*evicted, Again(SOON_SECONDS))
     if record.state_reason == "Resources" and waited >= RESOURCES_SECONDS:
-        told = f"{where}, and Slurm says for {waited:.0f} s that resources are missing there"
-        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, told)
+        message = f"{where}, and Slurm says for {waited:.0f} s that resources are missing there"
+        return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     return (Again(PINNED_SECONDS),)
 
 
 def _gives_up(
-    facts: UnitFacts, bound: tuple[PodFacts, ...], reason: Reason, told: str
+    facts: UnitFacts, bound: tuple[PodFacts, ...], reason: Reason, message: str
 ) -> tuple[Action, ...]:
     """No record says that another job is there, so the brake may slow it."""
     needs = facts.request if isinstance(facts.request, JobRequest) else None
-    evicted = (Evict(pod, reason, told, evidence=Evidence.ABSENCE, needs=needs) for pod in bound)
+    evicted = (Evict(pod, reason, message, evidence=Evidence.ABSENCE, needs=needs) for pod in bound)
     return (*evicted, Again(SOON_SECONDS))
 
 
@@ -118,8 +118,8 @@ def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
 
 def _not_asked_for(facts: UnitFacts, why: str) -> Action:
     problems = facts.refused if isinstance(facts.request, JobRequest) else facts.request
-    told = f"The pod runs without a Slurm job: {why}. None is asked for: {_listed(problems)}"
-    return Warn(Reason.PLACEHOLDER_LOST, told)
+    message = f"The pod runs without a Slurm job: {why}. None is asked for: {_listed(problems)}"
+    return Warn(Reason.PLACEHOLDER_LOST, message)
 
 
 def _listed(problems: tuple[Problem, ...]) -> str:

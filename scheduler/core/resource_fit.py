@@ -76,8 +76,8 @@ def shortage(
         if amount
     ]
     free = _amount_text(name, max(has - used, 0))
-    told = f"has {free} of {total} {what} free, the pod requests {_amount_text(name, asked)}"
-    return "; ".join([told, *whose])
+    text = f"has {free} of {total} {what} free, the pod requests {_amount_text(name, asked)}"
+    return "; ".join([text, *whose])
 
 
 def _label(name: str) -> str:

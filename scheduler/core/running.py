@@ -83,10 +83,10 @@ def _guard(
         return (LookForTwins(), Again(SOON_SECONDS))
     if record.state.ended:
         ending = ending_of(record.state)
-        told = sentence(record, ending)
+        message = sentence(record, ending)
         if ending.kept:
-            return regain(facts, bound, now, why=told)
-        return (*(_evict(facts, pod, ending.reason, told) for pod in bound), Again(SOON_SECONDS))
+            return regain(facts, bound, now, why=message)
+        return (*(_evict(facts, pod, ending.reason, message) for pod in bound), Again(SOON_SECONDS))
     if facts.unrecorded:
         return (Record(job.job_id), Again(0.0))
     match record.state.base:
@@ -95,16 +95,16 @@ def _guard(
         case BaseState.RUNNING:
             return _running(facts, bound, record, job, now)
         case BaseState.SUSPENDED if facts.evict_suspended:
-            told = f"Slurm has suspended job {job.job_id}"
-            evicted = (_evict(facts, pod, Reason.SUSPENDED, told) for pod in bound)
+            message = f"Slurm has suspended job {job.job_id}"
+            evicted = (_evict(facts, pod, Reason.SUSPENDED, message) for pod in bound)
             return (*evicted, Again(SOON_SECONDS))
         case _:
             return (Again(SLOW_LOOK_SECONDS),)  # suspended and kept; unknown ends nothing
 
 
-def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, told: str) -> Evict:
+def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evict:
     needs = facts.request if isinstance(facts.request, JobRequest) else None
-    return Evict(pod, reason, told, needs=needs)
+    return Evict(pod, reason, message, needs=needs)
 
 
 def _pending_again(
@@ -144,8 +144,8 @@ def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:
     if not isinstance(facts.request, JobRequest):
         return ()
     grown = outgrown(record, facts.request, pods=len(facts.pods))
-    told = f"The pod was resized while it ran: it asks for {grown}"
-    return (Warn(Reason.RESIZED_BEYOND_JOB, told),) if grown else ()
+    message = f"The pod was resized while it ran: it asks for {grown}"
+    return (Warn(Reason.RESIZED_BEYOND_JOB, message),) if grown else ()
 
 
 def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
@@ -153,10 +153,10 @@ def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tu
     they asked for.
     """
     left = seconds_left(record, epoch=facts.epoch)
-    told = warning(record, left)
+    message = warning(record, left)
     return (
         *(
-            Evict(pod, Reason.PREEMPTED, told, left if left < pod.grace_seconds else None)
+            Evict(pod, Reason.PREEMPTED, message, left if left < pod.grace_seconds else None)
             for pod in bound
         ),
         Again(SOON_SECONDS),
@@ -170,5 +170,5 @@ def _requeued(record: TaggedJob) -> bool:
 
 
 def _evict_requeued(bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
-    told = f"Slurm job {record.job_id} was requeued and has lost its node"
-    return (*(Evict(pod, Reason.REQUEUED, told) for pod in bound), Again(SOON_SECONDS))
+    message = f"Slurm job {record.job_id} was requeued and has lost its node"
+    return (*(Evict(pod, Reason.REQUEUED, message) for pod in bound), Again(SOON_SECONDS))

@@ -39,13 +39,13 @@ class PodController:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forerunner:
     """The last of `times` pods in a row that ended too soon. What comes in its place asks for no
-    job before `until`; `told` says why.
+    job before `until`; `message` says why.
     """
 
     times: int
     noted_at: float
     until: float
-    told: str
+    message: str
 
 
 def pause_seconds(times: int) -> float:

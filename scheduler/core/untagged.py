@@ -36,12 +36,12 @@ def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return ()
     holds = record.state.base is not BaseState.PENDING
     if facts.any_runs and holds:
-        told = (
+        message = (
             f"The AdminComment of Slurm job {job.job_id} was changed by somebody else. The job is "
             "kept while the pod runs, but the pod will not follow its end: give the job back the "
             "AdminComment that the scheduler wrote, or recreate the pod"
         )
-        return (Warn(Reason.PLACEHOLDER_LOST, told), Again(SLOW_LOOK_SECONDS))
+        return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))
     if now < facts.lingers_until and holds:
         return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
     unseen = not facts.pods

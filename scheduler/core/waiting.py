@@ -121,8 +121,8 @@ def _held_back(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> tupl
 
 def _unlisted(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
     """What is asked for now would be taken back as an edit, or for Nodes that do not fit."""
-    told = f"Slurm's nodes cannot be listed: {facts.unlisted}"
-    tell = (Tell(pod, Reason.SLURM_UNAVAILABLE, told) for pod in pods)
+    message = f"Slurm's nodes cannot be listed: {facts.unlisted}"
+    tell = (Tell(pod, Reason.SLURM_UNAVAILABLE, message) for pod in pods)
     return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
@@ -176,9 +176,9 @@ def _follow(
         case BaseState.SUSPENDED | BaseState.UNKNOWN:
             if job.record is None:
                 return (Inspect(job.job_id), Again(SOON_SECONDS))
-            told = f"Slurm job {job.job_id} is {job.state}"
+            message = f"Slurm job {job.job_id} is {job.state}"
             return (
-                *(Tell(pod, Reason.SLURM_PENDING, told) for pod in pods),
+                *(Tell(pod, Reason.SLURM_PENDING, message) for pod in pods),
                 Again(SLOW_LOOK_SECONDS),
             )
         case (
@@ -317,8 +317,8 @@ def _beside(
     if facts.any_runs or now < way.until:
         return (Again(SOON_SECONDS),)
     held = f"Slurm job {record.job_id} has {','.join(record.nodes)}, {way}"
-    told = f"{held}: the allocation is given back, and asked for elsewhere"
-    tell = (Tell(pod, Reason.NODE_UNAVAILABLE, told) for pod in pods)
+    message = f"{held}: the allocation is given back, and asked for elsewhere"
+    tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
     exclude = (Exclude(node, str(way)) for node in record.nodes)
     return (*tell, *exclude, *_give_back(record.job_id, f"it holds a node {way}"), Again(0.0))
 
@@ -388,21 +388,21 @@ def _unfit(
     passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
     patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
     if (passes and patient) or facts.any_runs:
-        told = f"{what}: the pod is bound once that changes"
-        return (*_unavailable(pods, job, told), Again(SOON_SECONDS))
-    told = f"{what}: the allocation is given back, and asked for elsewhere"
+        message = f"{what}: the pod is bound once that changes"
+        return (*_unavailable(pods, job, message), Again(SOON_SECONDS))
+    message = f"{what}: the allocation is given back, and asked for elsewhere"
     exclude = (Exclude(node, text) for node, text in why.items())
     since = f"{what} for over {UNFIT_SECONDS:.0f} s" if passes else what
     return (
-        *_unavailable(pods, job, told),
+        *_unavailable(pods, job, message),
         *exclude,
         *_give_back(job.job_id, since),
         Again(0.0),
     )
 
 
-def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, told: str) -> tuple[Action, ...]:
-    message = f"Slurm job {job.job_id} is allocated, but {told}"
+def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, rest: str) -> tuple[Action, ...]:
+    message = f"Slurm job {job.job_id} is allocated, but {rest}"
     return tuple(Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
 
 
@@ -420,10 +420,10 @@ def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action
     if not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
     ending = ending_of(job.record.state)
-    told = sentence(job.record, ending)
+    message = sentence(job.record, ending)
     if ending.again or _was_given_back(job.record):
-        return (DropJob(job.job_id, told), Again(0.0))
-    return (*(Evict(pod, ending.reason, told) for pod in pods), Again(SOON_SECONDS))
+        return (DropJob(job.job_id, message), Again(0.0))
+    return (*(Evict(pod, ending.reason, message) for pod in pods), Again(SOON_SECONDS))
 
 
 def _was_given_back(record: TaggedJob) -> bool:

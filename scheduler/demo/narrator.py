@@ -65,9 +65,9 @@ def pod_news(old: Pod | None, new: Pod | None) -> Iterator[str]:
     name = new.metadata.name
     if old is None:
         yield f"{name} created"
-    for told in (_waits, _binding_text, _disrupted, _leaves, _runs):
-        now = told(new)
-        if now and (old is None or told(old) != now):
+    for describe in (_waits, _binding_text, _disrupted, _leaves, _runs):
+        now = describe(new)
+        if now and (old is None or describe(old) != now):
             yield f"{name} {now}"
 
 

@@ -86,7 +86,7 @@ class Stage:
             if pod.metadata.name.startswith(prefix) and pod.metadata.deletion_timestamp is None
         )
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """What the pods without a Node are told about their scheduling."""
         conditions = (pod.condition("PodScheduled") for pod in self.pods if not pod.spec.node_name)
         return [condition.message for condition in conditions if condition is not None]

@@ -80,7 +80,7 @@ async def _preempt(stage: Stage, alice: SlurmClient) -> int:
         "the new trainer pod says why it waits",
         lambda: (
             stage.phases("trainer") == ["Pending", *["Running"] * (_REPLICAS - 1)]
-            and any(_REASON in message for message in stage.told())
+            and any(_REASON in message for message in stage.messages())
         ),
         seconds=_STEP_SECONDS,
     )

@@ -65,7 +65,7 @@ class Election(Protocol):
     def role(self) -> str:
         """Who leads, in words; empty if there is nothing to say."""
 
-    def told(self) -> tuple[ObjectRef, str] | None:
+    def leader_event(self) -> tuple[ObjectRef, str] | None:
         """The object and the text of the Event which says that this process leads; None if there is
         no such Event.
         """
@@ -97,7 +97,7 @@ class Alone:
         """Empty: there is no other process."""
         return ""
 
-    def told(self) -> None:
+    def leader_event(self) -> None:
         """None: there is no Lease that an Event could be about."""
 
 
@@ -148,7 +148,7 @@ class Elector:
             return f"leads: {self.identity}"
         return f"stands by, {self._candidate.holder or 'nobody'} leads"
 
-    def told(self) -> tuple[ObjectRef, str]:
+    def leader_event(self) -> tuple[ObjectRef, str]:
         """The Event of client-go, with the reason LeaderElection."""
         return self._store.ref, f"{self.identity} became leader"
 
@@ -180,11 +180,11 @@ class Elector:
             log.info("lease released", lease=self._name)
 
     async def _acquire(self) -> None:
-        told = ""
+        leader = ""
         while not await self._try(self._timing.renew / 2):
-            if self._candidate.holder != told:
-                told = self._candidate.holder
-                log.info("standing by", lease=self._name, leader=told)
+            if self._candidate.holder != leader:
+                leader = self._candidate.holder
+                log.info("standing by", lease=self._name, leader=leader)
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:

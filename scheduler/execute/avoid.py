@@ -84,11 +84,11 @@ class Avoidance:
     def _refused(self, unit: Unit, action: Readmit, error: SlurmRefused) -> None:
         former = unit.refusals.readmit
         unit.refusals.readmit = former.again(action.digest, _PAUSES, now=self._clock())
-        told = (
+        message = (
             f"Slurm job {action.job_id} keeps the nodes it was not to get, though others suit the "
             f"pod by now: {error.description}"
         )
-        self._warn(unit, Reason.UPDATE_REFUSED, told)
+        self._warn(unit, Reason.UPDATE_REFUSED, message)
         self._metrics.actions.labels("readmit", "refused").inc()
         log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
 

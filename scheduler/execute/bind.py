@@ -84,11 +84,11 @@ class Binder:
         now = self._clock()
         refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
         unit.refusals.bind = refused
-        told = (
+        message = (
             f"The API server refuses to bind the pod to {action.target}: {why}. It is tried again; "
             f"Slurm job {action.job_id} is given back after {KEPT_SECONDS:.0f} s of this"
         )
-        self._teller.warn(unit, Reason.BIND_REFUSED, told)
+        self._teller.warn(unit, Reason.BIND_REFUSED, message)
         log.warning(
             "binding refused",
             namespace=unit.namespace,
@@ -96,7 +96,7 @@ class Binder:
             job_id=action.job_id,
             why=why,
         )
-        await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, told)
+        await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, message)
         return refused.wait(action.job_id, now)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
@@ -158,8 +158,8 @@ class Binder:
 
 
 def _bound_with(action: Bind) -> dict[str, str]:
-    told = {JOB_ID: str(action.job_id), NODES: action.node}
-    return told | ({ENDS_AT: action.ends_at} if action.ends_at else {})
+    annotations = {JOB_ID: str(action.job_id), NODES: action.node}
+    return annotations | ({ENDS_AT: action.ends_at} if action.ends_at else {})
 
 
 def _job_text(action: Bind) -> str:

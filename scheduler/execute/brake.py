@@ -90,8 +90,8 @@ class EndingBrake:
     @property
     def trouble(self) -> str:
         """What to tell people about the brake; "" while no pod is held."""
-        told = [f"{self.held(kind)} that {kind}" for kind in _KINDS if self.held(kind)]
-        return f"the brake holds the ending of pods: {', '.join(told)}" if told else ""
+        kinds = [f"{self.held(kind)} that {kind}" for kind in _KINDS if self.held(kind)]
+        return f"the brake holds the ending of pods: {', '.join(kinds)}" if kinds else ""
 
     async def run(self) -> None:
         """Notice, for ever, when pods are no longer held. Cancel it to stop."""
@@ -190,26 +190,28 @@ class EndingBrake:
         if held and kind not in self._engaged:
             self._engaged.add(kind)
             self._metrics.brake_engaged.labels(kind).inc()
-            told = (
+            message = (
                 f"Within {self._limits.window_seconds:.0f} s Slurm would end over "
                 f"{self._limits.minimum} pods that {kind}, and over {self._limits.share:.0%} of "
                 f"all {among}: each is held for {self._limits.pause_seconds:.0f} s, and goes only "
                 "if a later look at Slurm confirms its end"
             )
-            self._warn(Reason.BRAKE_ENGAGED, told)
+            self._warn(Reason.BRAKE_ENGAGED, message)
             log.error("brake engaged", pods=kind, among=among, pause_s=self._limits.pause_seconds)
         elif not held and kind in self._engaged:
             self._engaged.discard(kind)
-            told = f"Of the pods that {kind} none is held any longer: each has gone, or is to stay"
-            self._warn(Reason.BRAKE_RELEASED, told)
+            message = (
+                f"Of the pods that {kind} none is held any longer: each has gone, or is to stay"
+            )
+            self._warn(Reason.BRAKE_RELEASED, message)
             log.warning("brake released", pods=kind)
 
     def _tell_held(self, unit: Unit, action: Evict, kind: str) -> None:
-        told = (
+        message = (
             f"{action.message}, and so would many pods that {kind}: this one stays until a look "
             f"{self._limits.pause_seconds:.0f} s later confirms it"
         )
-        self._tell(unit, Reason.BRAKE_ENGAGED, told)
+        self._tell(unit, Reason.BRAKE_ENGAGED, message)
 
 
 def _may_have_a_job(pod: Pod) -> bool:

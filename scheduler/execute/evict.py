@@ -85,10 +85,16 @@ class Evictor:
             pod.namespace, pod.name, pod.uid, grace_seconds=action.grace_seconds
         )
         unit.eviction.hurried_at[pod.uid] = now
-        told = f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
-        self._tell(unit, action.reason, told)
+        message = (
+            f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
+        )
+        self._tell(unit, action.reason, message)
         log.warning(
-            "pod hurried", namespace=pod.namespace, pod=pod.name, reason=action.reason, message=told
+            "pod hurried",
+            namespace=pod.namespace,
+            pod=pod.name,
+            reason=action.reason,
+            message=message,
         )
         return _AGAIN_SECONDS
 
@@ -117,10 +123,10 @@ class Evictor:
 
     def _say_held(self, unit: Unit, action: Evict, left: float) -> None:
         if left == self._budget_seconds:  # the first time
-            told = (
+            message = (
                 f"{action.message}; a PodDisruptionBudget holds the pod, for {left:.0f} s at most"
             )
-            self._tell(unit, action.reason, told)
+            self._tell(unit, action.reason, message)
 
     async def _delete(self, unit: Unit, action: Evict, *, asked: bool) -> None:
         """Delete the pod. If the Eviction API has just done that (`asked`), only put our condition

@@ -154,18 +154,21 @@ class Submitter:
 
     async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
         """Write the job's id on the pod, and for a waiting pod its condition in the same patch."""
-        told = self._teller.not_scheduled(
+        condition = self._teller.not_scheduled(
             Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending"
         )
         taken = await self._teller.patch(
             unit,
-            conditions=() if action.node else (told,),
+            conditions=() if action.node else (condition,),
             annotations={JOB_ID: str(job.job_id)},
         )
         if not taken:
             return
         # said.at is not set, so that the pending reason may follow at once.
-        unit.said.condition, unit.said.reason = (told.reason, told.message), Reason.SLURM_PENDING
+        unit.said.condition, unit.said.reason = (
+            (condition.reason, condition.message),
+            Reason.SLURM_PENDING,
+        )
         unit.said.recorded = job.job_id
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
@@ -200,8 +203,8 @@ class Submitter:
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
         until = self._clock() + seconds
         unit.refusals.submit = unit.refusals.submit.whatever(until=until)
-        told = f"Slurm takes no jobs now: {self._gate.why}"
-        await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, told)
+        message = f"Slurm takes no jobs now: {self._gate.why}"
+        await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, message)
         return seconds
 
 

@@ -96,8 +96,8 @@ class Teller:
         KubeError.
         """
         message = problems_text(action.problems)
-        told = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
-        if unit.said.condition == (told.reason, told.message):
+        condition = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
+        if unit.said.condition == (condition.reason, condition.message):
             return None
         early = self._early(unit, Reason.SCHEDULING_FAILED)
         if early > 0:
@@ -175,18 +175,18 @@ class Teller:
             self.event(unit, reason, message)
         if reason == Reason.SLURM_UNAVAILABLE and not message.endswith(NO_ANSWER_YET):
             self._outage(unit, message)
-        told = self.not_scheduled(reason, message)
-        if unit.said.condition == (told.reason, told.message):
+        condition = self.not_scheduled(reason, message)
+        if unit.said.condition == (condition.reason, condition.message):
             return None
         early = self._early(unit, reason)
         if early > 0:
             return early
         job_id = None if unit.job is None else unit.job.job_id
         annotations = {} if job_id is None else {JOB_ID: str(job_id)}
-        if not await self.patch(unit, conditions=(told,), annotations=annotations):
+        if not await self.patch(unit, conditions=(condition,), annotations=annotations):
             return max(0.0, unit.refusals.write.until - now)
         unit.said.recorded = job_id or unit.said.recorded
-        unit.said.condition, unit.said.reason = (told.reason, told.message), reason
+        unit.said.condition, unit.said.reason = (condition.reason, condition.message), reason
         unit.said.at = now
         return None
 

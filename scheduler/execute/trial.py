@@ -41,7 +41,9 @@ class Trial:
         asked.
         """
         job = await self._tried(unit, request)
-        return {name: told for name, told in (("account", job.account), ("qos", job.qos)) if told}
+        return {
+            name: value for name, value in (("account", job.account), ("qos", job.qos)) if value
+        }
 
     async def _tried(self, unit: Unit, request: JobRequest) -> Job:
         choice = await self._modes.choose(request.partition, request.required_nodes)

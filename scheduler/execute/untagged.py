@@ -69,18 +69,18 @@ class Untagged:
         return job if same and not job.state.ended else None
 
     async def _tell(self, unit: Unit, job_id: int, pause: float) -> None:
-        told = (
+        message = (
             f"Slurm job {job_id} was submitted for the pod and cancelled again: its AdminComment, "
             "by which the scheduler knows its jobs, is not what was submitted. Most likely a "
             "job_submit plugin of Slurm (JobSubmitPlugins in slurm.conf) sets admin_comment: have "
             f"it leave that of this scheduler's jobs as it is. Tried again in {pause:.0f} s"
         )
         self._metrics.actions.labels("submit", "untagged").inc()
-        self._teller.event(unit, Reason.SLURM_REJECTED, told)
+        self._teller.event(unit, Reason.SLURM_REJECTED, message)
         log.warning(
             "job without its owner tag cancelled",
             namespace=unit.namespace,
             pod=unit.name,
             job_id=job_id,
         )
-        await self._teller.tell_waiting(unit, Reason.SLURM_REJECTED, told)
+        await self._teller.tell_waiting(unit, Reason.SLURM_REJECTED, message)

@@ -177,12 +177,12 @@ class Updater:
             now = ", ".join(_now(name, action.request) for name in outcome.taken)
             odd = "; ".join(differences(record, action.request))
             shown = f" (but {odd})" if odd and not outcome.refused else ""
-            told = f"Slurm job {record.job_id} was updated: {now}{shown}"
-            self._tell(unit, Reason.PLACEHOLDER_UPDATED, told)
+            message = f"Slurm job {record.job_id} was updated: {now}{shown}"
+            self._tell(unit, Reason.PLACEHOLDER_UPDATED, message)
         if outcome.refused:
             why = _refusals(action.request, outcome.refused)
-            told = f"Slurm job {record.job_id} keeps what it was asked for: {why}"
-            self._tell(unit, Reason.UPDATE_REFUSED, told)
+            message = f"Slurm job {record.job_id} keeps what it was asked for: {why}"
+            self._tell(unit, Reason.UPDATE_REFUSED, message)
         log.info(
             "placeholder updated",
             namespace=unit.namespace,

@@ -151,7 +151,7 @@ class Look:
             in_way=self._in_way(unit, pod, places),
             submit_at=0.0 if corrected else refusals.submit.until,
             held_until=0.0 if forerunner is None else forerunner.until,
-            held_why="" if forerunner is None else forerunner.told,
+            held_why="" if forerunner is None else forerunner.message,
             update_at=refusals.update.until if edit_refused else 0.0,
             readmit_at=refusals.readmit.until,
             readmit_refused=refusals.readmit.request or "",

@@ -70,7 +70,7 @@ class Successors:
             times=times,
             noted_at=now,
             until=now + pause,
-            told=_wait_message(
+            message=_wait_message(
                 controller, times, how=f"{unit.name}: {how}", until=time.time() + pause
             ),
         )

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from slurmapi import JobState, SlurmError
 
 Ask = Callable[[list[int]], Awaitable[Mapping[int, JobState]]]
-_Told = Mapping[int, JobState] | SlurmError
+_Answer = Mapping[int, JobState] | SlurmError
 
 
 @dataclass(slots=True)
 class _Batch:
     job_ids: set[int] = field(default_factory=set)
-    told: asyncio.Future[_Told] = field(
+    answer: asyncio.Future[_Answer] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -48,15 +48,15 @@ class FreshStates:
         batch = self._next
         batch.job_ids.update(job_ids)
         self._asked.set()
-        told = await asyncio.shield(batch.told)
-        if isinstance(told, SlurmError):
-            raise told
-        return told
+        answer = await asyncio.shield(batch.answer)
+        if isinstance(answer, SlurmError):
+            raise answer
+        return answer
 
     async def _serve(self, batch: _Batch) -> None:
-        told: _Told
+        answer: _Answer
         try:
-            told = await self._ask(sorted(batch.job_ids))
+            answer = await self._ask(sorted(batch.job_ids))
         except SlurmError as error:
-            told = error
-        batch.told.set_result(told)
+            answer = error
+        batch.answer.set_result(answer)

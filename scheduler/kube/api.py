@@ -329,5 +329,5 @@ def _about_uid(error: KubeRefused) -> bool:
     """Whether the refusal says that the pod has another uid. For a binding the server says "UID in
     precondition", for a deletion "the UID in the precondition" (measured).
     """
-    told = error.message
-    return "metadata.uid" in told or ("UID in" in told and "precondition" in told)
+    message = error.message
+    return "metadata.uid" in message or ("UID in" in message and "precondition" in message)

@@ -78,8 +78,8 @@ def _of_connection(error: KubeError, server: str) -> Cause | None:
 
 def _of_answer(error: KubeError, server: str) -> Cause:
     if isinstance(error, KubeGarbled):
-        told = f"what answers at {server} is no Kubernetes API server ({error})"
-        return Cause("no_api_server", f"{told}: correct the server of the kubeconfig")
+        text = f"what answers at {server} is no Kubernetes API server ({error})"
+        return Cause("no_api_server", f"{text}: correct the server of the kubeconfig")
     return Cause("other", f"the API server {server} does not answer as it should: {error}")
 
 

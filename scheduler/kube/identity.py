@@ -61,10 +61,10 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
         uid = await _answered(partial(api.get_namespace_uid, namespace))
         if uid is not None:
             return uid
-    told = f"namespaces {_SYSTEM} and {own} cannot" if own else f"namespace {_SYSTEM} cannot"
+    unreadable = f"namespaces {_SYSTEM} and {own} cannot" if own else f"namespace {_SYSTEM} cannot"
     raise ClusterIdError(
-        f"--cluster-id: '': {told} be read, so give this cluster a name that no other cluster on "
-        "the same Slurm has"
+        f"--cluster-id: '': {unreadable} be read, so give this cluster a name that no other "
+        "cluster on the same Slurm has"
     )
 
 

@@ -30,8 +30,8 @@ class KubeLink:
 
     def not_ready(self, *, after_seconds: float = 0.0) -> list[str]:
         """What is wrong, if it has been wrong for so many seconds."""
-        told = self._trouble.text
-        return [told] if told and self._trouble.seconds >= after_seconds else []
+        text = self._trouble.text
+        return [text] if text and self._trouble.seconds >= after_seconds else []
 
 
 class Standing:

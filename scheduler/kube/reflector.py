@@ -416,7 +416,7 @@ class Reflector(Generic[T]):
         failures = self._statistics.failures
         failures[error.outcome] = failures.get(error.outcome, 0) + 1
         seconds = max(self._backoff.next(), error.retry_after or 0.0)
-        told = {
+        details = {
             "reflector": self.name,
             "doing": doing,
             "outcome": error.outcome,
@@ -424,9 +424,9 @@ class Reflector(Generic[T]):
             "pause_s": round(seconds, 3),
         }
         if isinstance(error, KubeUnreachable | Unauthorized):
-            log.debug("kubernetes is away", **told)  # which is told once for all, by the session
+            log.debug("kubernetes is away", **details)  # which is told once for all, by the session
         else:
-            log.warning("kubernetes watch interrupted", **told)
+            log.warning("kubernetes watch interrupted", **details)
         await asyncio.sleep(seconds)
 
 

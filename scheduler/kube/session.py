@@ -363,8 +363,8 @@ def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
     """A 404 from something else than the API server, such as a gateway without this path. Only the
     API server's own answer says that an object does not exist.
     """
-    told = f"{response.reason}, and not in the words of the Kubernetes API"
-    return KubeRefused(response.status, message=told)
+    message = f"{response.reason}, and not in the words of the Kubernetes API"
+    return KubeRefused(response.status, message=message)
 
 
 def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | None:

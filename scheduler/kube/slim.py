@@ -184,19 +184,19 @@ def _bare(spec: PodSpec) -> PodSpec:
 
 
 def _status(status: PodStatus) -> PodStatus:
-    told = {it.type: it for it in status.conditions if it.type in _CONDITIONS}
+    conditions = {it.type: it for it in status.conditions if it.type in _CONDITIONS}
     return replace(
         status,
         reason=clipped(status.reason),
         message="",
-        conditions=tuple(map(_condition, told.values())),
+        conditions=tuple(map(_condition, conditions.values())),
         container_statuses=_statuses(status.container_statuses),
         init_container_statuses=_statuses(status.init_container_statuses),
     )
 
 
-def _condition(told: PodCondition) -> PodCondition:
-    return replace(told, reason=clipped(told.reason), message=clipped(told.message))
+def _condition(condition: PodCondition) -> PodCondition:
+    return replace(condition, reason=clipped(condition.reason), message=clipped(condition.message))
 
 
 def _statuses(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:

@@ -163,9 +163,9 @@ class Nodes:
             self._facts = {it.metadata.name: it.facts for it in self._store or ()}
         return self._facts
 
-    def follow(self, told: Callable[[str], None]) -> None:
+    def follow(self, on_change: Callable[[str], None]) -> None:
         """Call `told` with a Node's name whenever its facts change."""
-        self._followers.append(told)
+        self._followers.append(on_change)
 
     @property
     def located(self) -> bool:
@@ -182,7 +182,7 @@ class Nodes:
         if self._store is None or self._slurm.listed is None:
             return UNKNOWN
         found: dict[str, str] = {}
-        told, hope, spent = _Told(), False, 0
+        complaints, hope, spent = _Complaints(), False, 0
         targets, led = yield from self._find_behind_in_steps()
         for name, target in targets.items():
             spent += items
@@ -196,13 +196,13 @@ class Nodes:
                 hope = True
                 continue
             if not hope:
-                told.add(node.name, why)
+                complaints.add(node.name, why)
             if len(found) <= MOST_EXCLUDED:
                 found[name] = f"Kubernetes Node {node.name} {why}"
                 spent += _TELLING_ITEMS
         yield spent
         ruled_out = dict(sorted(found.items())) if len(found) <= MOST_EXCLUDED else _NONE
-        return Survey(ruled_out, "" if hope else told.text())
+        return Survey(ruled_out, "" if hope else complaints.text())
 
     def _find_behind_in_steps(self) -> Generator[int, None, _Behind]:
         """Find the Nodes behind Slurm's nodes if they are not known; in steps, like `surveying`."""
@@ -261,8 +261,8 @@ class Nodes:
         if facts is not None:
             self._facts[name] = facts
         self.topology.changed(former, facts)
-        for told in self._followers:
-            told(name)
+        for follower in self._followers:
+            follower(name)
 
 
 def _tied(node: Node) -> tuple[object, ...]:
@@ -271,7 +271,7 @@ def _tied(node: Node) -> tuple[object, ...]:
     return meta.labels, meta.annotations, node.status.addresses, node.spec.provider_id
 
 
-class _Told:
+class _Complaints:
     """Counts complaints about Nodes. All Nodes that have too little of a resource count as one
     kind, shown with the largest amount, because hardly two have the same amount of memory.
     """
@@ -304,8 +304,8 @@ class _Told:
         most = counted.most_common(_MOST_SHOWN)
         left = total - sum(count for _, count in most)
         more = [f"{left} for other reasons"] if left else []
-        told = "; ".join([*(_of_many(why, count) for why, count in most), *more])
-        return f"None of the {total} Kubernetes Nodes can take the pod: {told}"
+        reasons = "; ".join([*(_of_many(why, count) for why, count in most), *more])
+        return f"None of the {total} Kubernetes Nodes can take the pod: {reasons}"
 
 
 def _of_many(why: str | TooSmall, count: int) -> str:

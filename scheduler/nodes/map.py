@@ -89,15 +89,15 @@ class NodeMap:
 
         With `fresh`, a record of Slurm's that is too old for a bind counts as unknown.
         """
-        told: list[str] = []
+        reasons: list[str] = []
         for strategy in self._strategies:
             if strategy.way in OF_SLURM and not self._slurm.knows(node, fresh=fresh):
                 return None
             found = self._ask(strategy, node)
             if found.target:
                 return found
-            told.append(found.why)
-        return Behind("", "maps to no Kubernetes Node: " + ", ".join(told))
+            reasons.append(found.why)
+        return Behind("", "maps to no Kubernetes Node: " + ", ".join(reasons))
 
     def node_of(self, target: str, *, among: Iterable[str] = ()) -> str | None:
         """The Slurm node that this Kubernetes Node is behind; those in `among` are tried first.

@@ -34,7 +34,7 @@ class MapFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._told = ""
+        self._logged_error = ""
         self._signature: Signature | None = None
         self.nodes: Mapping[str, str] = {}
         self._take(_read_if_changed(path, None))
@@ -54,7 +54,7 @@ class MapFile:
             self._signature = None
             self._complain(str(error))
             return False
-        self._told = ""
+        self._logged_error = ""
         return self._take(read)
 
     def _take(self, read: tuple[Signature | None, Mapping[str, str]] | None) -> bool:
@@ -68,9 +68,9 @@ class MapFile:
         return True
 
     def _complain(self, error: str) -> None:
-        if error != self._told:
+        if error != self._logged_error:
             log.error("node map cannot be read, the former one holds", error=error)
-        self._told = error
+        self._logged_error = error
 
 
 def _read_if_changed(

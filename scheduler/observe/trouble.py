@@ -84,11 +84,11 @@ class Trouble:
         self._cause = cause
 
     def _warn(self, cause: Cause) -> None:
-        told = {"cause": cause.name, "why": cause.text, "for_s": round(self.seconds)}
+        details = {"cause": cause.name, "why": cause.text, "for_s": round(self.seconds)}
         if self._server == "slurm":
-            log.warning("slurm does not answer", **told)
+            log.warning("slurm does not answer", **details)
         else:
-            log.warning("the kubernetes API server does not answer", **told)
+            log.warning("the kubernetes API server does not answer", **details)
 
     def _inform(self, seconds: float) -> None:
         if self._server == "slurm":

@@ -119,12 +119,12 @@ def _fault(raw: object, error: Any) -> str:
 def _where(raw: object, location: tuple[str | int, ...]) -> str:
     """The rule by its name where it has one, then the keys that lead to the fault."""
     keys = list(location)
-    told = ""
+    rule = ""
     if len(keys) > 1 and keys[0] == "rules" and isinstance(keys[1], int):
-        told = f"rule {_name(raw, keys[1])}"
+        rule = f"rule {_name(raw, keys[1])}"
         keys = keys[2:]
     path = "".join(f"[{it}]" if isinstance(it, int) else f".{_key(it)}" for it in keys).lstrip(".")
-    return f"{told}: {path}" if told and path else told or path
+    return f"{rule}: {path}" if rule and path else rule or path
 
 
 def _key(text: str) -> str:

@@ -170,8 +170,8 @@ class _Case:
         self._refuse(f"{self._prefix}{name}", NOT_SET, text, rule)
 
     def _refuse(self, key: str, value: str, expected: str, rule: Rule) -> None:
-        told = f"{expected} (policy rule {rule.name!r})"
-        self.problems.append(Refusal(key, value, told, rule=rule.name))
+        text = f"{expected} (policy rule {rule.name!r})"
+        self.problems.append(Refusal(key, value, text, rule=rule.name))
 
     def _set(self, value: Value) -> None:
         self.annotations[f"{self._prefix}{value.name}"] = value.text

@@ -242,8 +242,8 @@ class App:
             self._memory.queue.add(pod.metadata.uid, WakeCause.START)
             self._memory.owner_hints.see(pod)
         self._parts.watch.hurry()
-        if told := self._election.told():
-            about, text = told
+        if event := self._election.leader_event():
+            about, text = event
             self._recorder.record(about, type="Normal", reason="LeaderElection", message=text)
 
     def not_ready(self) -> list[str]:

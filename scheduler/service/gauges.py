@@ -169,9 +169,9 @@ def standing(unit: Unit) -> tuple[str, str]:
     state = _state(unit.job_facts())
     if state == "pending":
         return state, _pending_reason(unit)
-    told = unit.said.reason or unit.said.condition[0]
-    waits = unit.waiting and told in MEANINGS and told != Reason.SLURM_PENDING
-    return state, str(told) if waits else ""
+    reason = unit.said.reason or unit.said.condition[0]
+    waits = unit.waiting and reason in MEANINGS and reason != Reason.SLURM_PENDING
+    return state, str(reason) if waits else ""
 
 
 def _pending_reason(unit: Unit) -> str:

@@ -37,13 +37,13 @@ class Boots:
         if now - self._asked_at < _EVERY_SECONDS:
             return False
         self._asked_at = now
-        conf = await told_conf(self._client)
+        conf = await conf_if_shown(self._client)
         boot = None if conf is None else conf.boot_time
         before, self._boot = self._boot, boot or self._boot
         return None not in {before, boot} and before != boot
 
 
-async def told_conf(client: SlurmClient) -> SlurmConfig | None:
+async def conf_if_shown(client: SlurmClient) -> SlurmConfig | None:
     """Some settings of slurm.conf; None if Slurm, or a gateway before it, does not show them, or if
     they cannot be read. Nothing may depend on them, because a site may allow that path to nobody.
     Raises SlurmError if Slurm cannot be asked.

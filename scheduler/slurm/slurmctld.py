@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.reasons import Reason
-from scheduler.slurm.boots import told_conf
+from scheduler.slurm.boots import conf_if_shown
 from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 
 log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ class Slurmctld:
             ping = await self._client.ping()
             if not ping.responding:
                 raise SlurmUnreachable(ping.status)
-            conf = await told_conf(self._client)
+            conf = await conf_if_shown(self._client)
             self._note_boot(conf)
             self._note_age(None if conf is None else conf.min_job_age)
             self.prolog = None if conf is None else conf.prolog_slurmctld
@@ -111,9 +111,9 @@ class Slurmctld:
         former, self.min_job_age = self.min_job_age, seconds
         if seconds is None or seconds == former or seconds >= LEAST_JOB_AGE:
             return
-        told = (
+        message = (
             f"Slurm's MinJobAge is {seconds} s: set it to at least {LEAST_JOB_AGE} s, else Slurm "
             "forgets how a job ended before that is read, and its pod runs on"
         )
-        self._warn(Reason.MIN_JOB_AGE_SHORT, told)
+        self._warn(Reason.MIN_JOB_AGE_SHORT, message)
         log.warning("slurm's MinJobAge is too short", seconds=seconds, least=LEAST_JOB_AGE)

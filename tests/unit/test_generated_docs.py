@@ -53,7 +53,7 @@ def test_table_of_metrics_has_a_row_for_each_and_every_label_a_meaning():
 
 def test_every_reason_has_a_meaning_and_a_remedy():
     assert set(MEANINGS) == set(Reason)
-    assert all(it.told.endswith(".") and it.remedy.endswith(".") for it in MEANINGS.values())
+    assert all(it.meaning.endswith(".") and it.remedy.endswith(".") for it in MEANINGS.values())
 
 
 def test_reasons_are_words_that_kubernetes_accepts():

@@ -27,10 +27,10 @@ def check_policy(resource: Resource, body: Body) -> None:
         return
     for rule in (body.get("spec") or {}).get("validations") or ():
         if rule.get("expression") != _NEVER:
-            told = f"Invalid value: {rule.get('expression')!r}: the sandbox knows only {_NEVER!r}"
+            text = f"Invalid value: {rule.get('expression')!r}: the sandbox knows only {_NEVER!r}"
             name = str(body["metadata"].get("name", ""))
             field = "spec.validations.expression"
-            raise invalid(resource.kind, name, [(field, told)], group=resource.group)
+            raise invalid(resource.kind, name, [(field, text)], group=resource.group)
 
 
 def admit(model: KubeModel, target: Target, method: str) -> None:

@@ -181,8 +181,8 @@ def namespace_ends(resource: str, name: str, namespace: str, *, group: str = "")
             "field": "metadata.namespace",
         }
     ]
-    told = f"{_qualified(resource, group)} {_quoted(name)} is forbidden: {why}"
-    return ApiError(403, "Forbidden", told, details=details)
+    message = f"{_qualified(resource, group)} {_quoted(name)} is forbidden: {why}"
+    return ApiError(403, "Forbidden", message, details=details)
 
 
 def method_not_allowed() -> ApiError:

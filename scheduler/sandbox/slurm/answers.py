@@ -85,8 +85,10 @@ class Frame:
         return Answer(http_status(first.number, self._release), body, text=first.text)
 
     def _encode(self, data: Wire, errors: list[Wire], warnings: Sequence[Warned]) -> bytes:
-        told = [{"description": w.description, "source": w.source} for w in warnings]
-        return msgspec.json.encode({**data, "meta": self._meta, "errors": errors, "warnings": told})
+        described = [{"description": w.description, "source": w.source} for w in warnings]
+        return msgspec.json.encode(
+            {**data, "meta": self._meta, "errors": errors, "warnings": described}
+        )
 
 
 def _error(fault: SlurmError, operation: Operation, about: object) -> Wire:

@@ -19,7 +19,7 @@ CONTROLLERS = st.builds(PodController, st.sampled_from("abc"), st.sampled_from([
 
 
 def early(times: int = 1, *, at: float = 0.0) -> Forerunner:
-    return Forerunner(times=times, noted_at=at, until=at + pause_seconds(times), told="why")
+    return Forerunner(times=times, noted_at=at, until=at + pause_seconds(times), message="why")
 
 
 def test_pauses_are_those_of_a_crashing_container():
