@@ -40,7 +40,9 @@ from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.census import Census
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
 from scheduler.state.lingering import is_dead, remains_by
+from scheduler.state.member import Member
 from scheduler.state.said import Said
+from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 
 _NO_WISHES = Wishes()
@@ -97,7 +99,7 @@ class Look:
         meta = pod.metadata
         if not self._rulebook.knows(meta.namespace):
             return None  # the watch of Namespaces wakes this key again
-        job_id = recorded_job(pod)
+        job_id, runs = recorded_job(pod), bool(pod.spec.node_name) and not pod.finished
         unit = Unit(
             key,
             meta.namespace,
@@ -105,10 +107,10 @@ class Look:
             seen_at=self._clock(),
             job=None if job_id is None else Placeholder(job_id, claimed=True),
             said=Said(condition=_last_condition(pod), recorded=job_id),
+            pods=(Member(key, meta.name, SeenOfPod(runs=runs)),),
         )
         if stage_of(pod, bound=False) in _NEW:
             unit.seen.forerunner = self._successors.take(pod)
-        runs = unit.seen.runs = bool(pod.spec.node_name) and not pod.finished
         found = pod.finished or self._census.covers(meta.creation_timestamp, runs=runs)
         if job_id is None and not found:
             unit.doubt(BEFORE_US)
@@ -122,7 +124,7 @@ class Look:
         else:
             self._readings.forget(unit.key)
         created = None if pod is None else pod.metadata.creation_timestamp
-        covered = self._census.covers(created, runs=unit.seen.runs)
+        covered = self._census.covers(created, runs=unit.came_running)
         weigh(unit, self._units, owner=self._owner, covered=covered)
         bulky = None if pod is None or pod.spec.node_name else excess(pod)
         request, remarks, refused = ((), (), ()) if pod is None else self._read(pod, unit, bulky)
@@ -166,7 +168,7 @@ class Look:
             unrecorded=self._unrecorded(unit),
             unjudged=not self._rulebook.knows(unit.namespace),
             remarks=remarks,
-            outcome=unit.seen.outcome or ("pod gone" if pod is None else ""),
+            outcome=unit.outcome or ("pod gone" if pod is None else ""),
             epoch=time.time(),
             evict_suspended=self._evict_suspended,
             tenure=self._tenure(unit, pod, request),
@@ -216,14 +218,17 @@ class Look:
         return replace(unit.seen.tenure, until=until, lost_young=young)
 
     def _lingers_until(self, unit: Unit) -> float:
-        """For a pod that is gone: until when its containers may still run."""
-        remains = unit.seen.remains
+        """For pods that are gone: until when their containers may still run."""
+        return max(self._leaves_remains_until(unit, pod) for pod in unit.pods)
+
+    def _leaves_remains_until(self, unit: Unit, pod: Member) -> float:
+        remains = pod.seen.remains
         if remains is None and unit.seen.orphaned and unit.job is not None and unit.job.record:
             remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)
         if remains is None:
             return 0.0
         if remains.gone_at is None:
-            remains = unit.seen.remains = replace(remains, gone_at=self._clock())
+            remains = pod.seen.remains = replace(remains, gone_at=self._clock())
         dead = self._nodes.read and is_dead(self._nodes.facts(remains.node))
         return 0.0 if dead else remains.until
 
@@ -289,10 +294,11 @@ class Look:
 
     def _bound_by_us(self, pod: Pod | None, unit: Unit) -> bool:
         record = None if unit.job is None else unit.job.record
-        if pod is not None and record is not None and not unit.seen.bound_by_us:
-            node = self._whereabouts.node(pod, unit)
-            unit.seen.bound_by_us = proves_binding(record, unit.key, owner=self._owner, node=node)
-        return unit.seen.bound_by_us
+        if pod is not None and record is not None and not unit.bound_by_us:
+            uid, node = pod.metadata.uid, self._whereabouts.node(pod, unit)
+            proven = proves_binding(record, uid, owner=self._owner, node=node)
+            unit.pod(uid).seen.bound_by_us = proven
+        return unit.bound_by_us
 
     def _read(self, pod: Pod, unit: Unit, bulky: Problem | None) -> _Reading:
         large = pod.oversize

@@ -18,8 +18,10 @@ class Partings:
 
     def saw(self, pod: Pod) -> None:
         """Remember how the pod ends, if it does: it may not be seen again."""
-        unit = self._units.of_pod(pod.metadata.uid)
+        uid = pod.metadata.uid
+        unit = self._units.of_pod(uid)
         if unit is not None:
-            unit.seen.outcome = outcome_of(pod) or unit.seen.outcome
-            unit.seen.remains, unit.seen.orphaned = remains_of(pod), False
+            seen = unit.pod(uid).seen
+            seen.outcome = outcome_of(pod) or seen.outcome
+            seen.remains, unit.seen.orphaned = remains_of(pod), False
             self._successors.saw(unit, pod)

@@ -44,12 +44,13 @@ class Successors:
 
     def saw(self, unit: Unit, pod: Pod) -> None:
         """The pod may have ended too soon; this counts once for each pod."""
-        if unit.seen.over:
+        seen = unit.pod(pod.metadata.uid).seen
+        if seen.over:
             return
         how = _disrupted(pod) or _failed(pod)
         if not how:
             return
-        unit.seen.over = True
+        seen.over = True
         controller = _controller_of(pod)
         tried_at = unit.asked.tried_at
         early = tried_at is not None and self._clock() - tried_at < TOO_SOON_SECONDS

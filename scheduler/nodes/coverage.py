@@ -68,7 +68,7 @@ class Coverage:
             node = self._presence.node_of(pod.uid)
             if node is None:
                 continue
-            if unit.seen.bound_by_us or (job is not None and self._is_for(pod.uid, job, node)):
+            if pod.seen.bound_by_us or (job is not None and self._is_for(pod.uid, job, node)):
                 self._presence.prove(pod.uid)
             self._standing(pod.uid, asked_after=float("-inf"))
 

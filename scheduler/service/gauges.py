@@ -142,8 +142,9 @@ class Gauges:
         return {(unit.key, job_id) for job_id in jobs}
 
     def _lingers(self, unit: Unit) -> bool:
-        """Whether containers of the unit's pod may still run although the pod object is gone."""
-        return unit.seen.remains is not None and self._clock() < unit.seen.remains.until
+        """Whether containers of the unit's pods may still run although the pod objects are gone."""
+        remains = (pod.seen.remains for pod in unit.pods)
+        return any(it is not None and self._clock() < it.until for it in remains)
 
     def _show(self, found: Counter[tuple[str, str, str]]) -> None:
         whole: Counter[tuple[str, ...]] = Counter()

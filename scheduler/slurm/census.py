@@ -180,7 +180,7 @@ class Census:
         """
         for unit in self._units:
             since = unit.doubt_since
-            if unit.seen.runs and not self._ended.done:
+            if unit.came_running and not self._ended.done:
                 continue
             if since is not None and since < began and covered(self._created(unit.key)):
                 unit.settle()

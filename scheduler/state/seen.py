@@ -1,4 +1,4 @@
-"""What has been seen of the pod of a unit, and what its job's records say about the pod."""
+"""What has been seen of a unit and of its pods, and what its job's records say about them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from slurmapi.model import SlurmNode
 
 
 @dataclass(slots=True)
-class Seen:
-    """Written by `facts`, which reads the caches. `slurm` creates it for a job without a pod."""
+class SeenOfPod:
+    """What concerns one pod. Written by `facts`, which reads the caches."""
 
     runs: bool = False
-    """Whether its pod was on a Node already when it was first seen."""
+    """Whether the pod was on a Node already when it was first seen."""
+    bound_by_us: bool = False
+    """Whether a look at the job has ever proven that Slurm gave the pod its node."""
+    over: bool = False
+    """Whether the end of the pod has been noticed."""
+    outcome: str = ""
+    """How the pod ended, as last seen."""
+    remains: Remains | None = None
+    """What the pod left on its Node, if containers may still run there."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What concerns the unit as a whole. Written by `facts`, which reads the caches. `slurm`
+    creates it for a job without a pod.
+    """
+
     forerunner: Forerunner | None = None
     """The pod that ended too soon and that this unit's pod replaces; None if there is none."""
-    bound_by_us: bool = False
-    """Whether a look at its job has ever proven that Slurm gave the pod its node."""
     tenure: Tenure = field(default_factory=Tenure)
     """The time that Slurm gave the pod, whichever job holds the node now."""
-    over: bool = False
-    """Whether the end of its pod has been noticed."""
-    outcome: str = ""
-    """How its pod ended, as last seen."""
-    remains: Remains | None = None
-    """What its pod left on its Node, if containers may still run there."""
     orphaned: bool = False
     """Whether its job was found after its pod had gone unseen."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
@@ -13,6 +13,7 @@ from scheduler.core.tagged import TaggedJob
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction
+from scheduler.state.member import Member
 from scheduler.state.refusals import Refusals
 from scheduler.state.said import Said
 from scheduler.state.seen import Seen
@@ -158,13 +159,6 @@ class Placeholder:
         return self.proven and (since is None or self.record_at >= since)
 
 
-class Member(NamedTuple):
-    """One pod of a unit, in the unit's namespace."""
-
-    uid: str
-    name: str
-
-
 @dataclass(slots=True)
 class Unit:
     """One unit, identified by its key. For a single pod the key is the pod's uid, and the name is
@@ -197,6 +191,28 @@ class Unit:
 
     def __post_init__(self) -> None:
         self.pods = self.pods or (Member(self.key, self.name),)
+
+    def pod(self, uid: str) -> Member:
+        """The unit's pod with this uid. Raises KeyError if it has none."""
+        for pod in self.pods:
+            if pod.uid == uid:
+                return pod
+        raise KeyError(uid)
+
+    @property
+    def came_running(self) -> bool:
+        """Whether any of its pods was on a Node already when it was first seen."""
+        return any(pod.seen.runs for pod in self.pods)
+
+    @property
+    def bound_by_us(self) -> bool:
+        """Whether looks at its job have proven that Slurm gave each of its pods a node."""
+        return all(pod.seen.bound_by_us for pod in self.pods)
+
+    @property
+    def outcome(self) -> str:
+        """How a pod of the unit ended, by the first in the order of ranks; empty if none has."""
+        return next((pod.seen.outcome for pod in self.pods if pod.seen.outcome), "")
 
     def doubt(self, since: float) -> None:
         """Slurm may have a job for it that was never recorded."""

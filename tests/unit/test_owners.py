@@ -15,7 +15,7 @@ from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction
 from scheduler.state.refusals import Refusals
 from scheduler.state.said import Said
-from scheduler.state.seen import Seen
+from scheduler.state.seen import Seen, SeenOfPod
 from scheduler.state.units import Placeholder, Unit
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -24,6 +24,7 @@ _STATE: Final = _ROOT / "scheduler" / "state"
 _OWNER: Final[dict[type[Any], str]] = {
     Placeholder: "slurm",
     Seen: "facts",
+    SeenOfPod: "facts",
     Said: "execute",
     Asked: "execute",
     Refusals: "execute",
@@ -149,6 +150,8 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
         ("facts", "unit.said.reason = ''"),
         ("slurm", "unit.seen.orphaned = True"),
         ("slurm", "seen = unit.seen; seen.orphaned = True"),
+        ("execute", "unit.pods[0].seen.outcome = ''"),
+        ("reconcile", "unit.pods = ()"),
         ("service", "unit.bindings.at = 0.0"),
         ("execute", "unit.job = None"),
         ("execute", "unit.doubt_since = None"),
@@ -214,6 +217,8 @@ def test_callers_of_each_method_that_writes_are_named() -> None:
 
 def test_each_part_of_a_unit_has_an_owner() -> None:
     unit = Unit("key", "ns", "name", seen_at=0.0)
+    pod = unit.pods[0]
     parts = {type(getattr(unit, field.name)) for field in fields(unit)}
+    parts |= {type(getattr(pod, field.name)) for field in fields(pod)}
     ours = {it for it in parts if it.__module__.startswith("scheduler.state")}
     assert ours | {Placeholder} == set(_OWNER)

@@ -8,7 +8,8 @@ import pytest
 
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.hooks.guard import HandoverAnswer
-from scheduler.state.units import Member, Placeholder, Unit
+from scheduler.state.member import Member
+from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.hooks.conftest import OWNER, Scene, pod_on
 

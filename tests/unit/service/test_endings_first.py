@@ -9,7 +9,8 @@ import pytest
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.reconcile.controller import shifts
 from scheduler.reconcile.urgency import Level, Urgency
-from scheduler.state.units import Member, Placeholder, Unit, Units
+from scheduler.state.member import Member
+from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service

@@ -71,10 +71,10 @@ class Churn:
             while alive and alive[0][0] <= self.now:
                 gone = alive.popleft()[1]
                 self.pace.forget(gone)
-                gone.seen.over = True
+                gone.pods[0].seen.over = True
             while due and due[0][0] <= self.now:
                 _, order, unit = heappop(due)
-                again = 0.0 if unit.seen.over else await self.look(unit)
+                again = 0.0 if unit.pods[0].seen.over else await self.look(unit)
                 if again:
                     heappush(due, (again, order, unit))
 

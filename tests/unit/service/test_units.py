@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
-from scheduler.state.units import Member, Placeholder, Unit, Units
+from scheduler.state.member import Member
+from scheduler.state.units import Placeholder, Unit, Units
 from tests.unit.core.things import record
 
 
@@ -124,3 +127,16 @@ def test_bindings_of_all_pods_go_with_their_unit():
     units.remove("a")
     units.remove("late")
     assert units.binding == {"other": "n2"}
+
+
+def test_what_was_seen_of_its_pods_adds_up():
+    pods = (Member("a", "t-0"), Member("b", "t-1"))
+    gang = Unit("group", "ns", "train", seen_at=0.0, pods=pods)
+    assert (gang.came_running, gang.bound_by_us, gang.outcome) == (False, False, "")
+    gang.pod("b").seen.runs = gang.pod("b").seen.bound_by_us = True
+    gang.pod("b").seen.outcome = "pod Failed"
+    assert (gang.came_running, gang.bound_by_us, gang.outcome) == (True, False, "pod Failed")
+    gang.pod("a").seen.bound_by_us = True
+    assert gang.bound_by_us
+    with pytest.raises(KeyError):
+        gang.pod("group")

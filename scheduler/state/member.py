@@ -1,0 +1,16 @@
+"""One pod of a unit, and what is remembered of this pod alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.state.seen import SeenOfPod
+
+
+@dataclass(slots=True)
+class Member:
+    """A pod in the unit's namespace. Each part is written by one room, as it says."""
+
+    uid: str
+    name: str
+    seen: SeenOfPod = field(default_factory=SeenOfPod)
