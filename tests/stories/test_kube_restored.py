@@ -47,7 +47,7 @@ async def test_older_backup_harms_no_pod_that_is_in_it(
 
     await cluster.restore_kubernetes(tmp_path / "backup")
     assert await asyncio.to_thread(world.scheduler.ended, seconds=_NOTICED_SECONDS) == 1
-    assert "was restored from a backup" in world.scheduler.log_tail()
+    assert "was restored from a backup" in world.scheduler.log.read_text(encoding="utf-8")
     await asyncio.to_thread(world.scheduler.start)
 
     bound = await world.bound("late")
