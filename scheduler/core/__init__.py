@@ -1,1 +1,3 @@
-"""Pure: what is known of a unit goes in, what shall be done comes out. No await, clock, network."""
+"""Pure decisions: from what is known of a unit to what shall be done. No await, clock or
+network.
+"""

@@ -1,4 +1,4 @@
-"""What may be done about a unit. Actions are data; `scheduler.execute` carries them out."""
+"""What can be done about a unit. Actions are data; `scheduler.execute` carries them out."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from scheduler.core.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Make the placeholder. `node` pins it to where the pod already runs, and `why` says what
-    became of the former one; `replaces` is a job of ours that the new one takes the place of,
-    cancelled once the new one is recorded. `excluded` are Slurm nodes it must not get, and why.
-    `first` puts it before all others in the queue.
+    """Submit the placeholder. `node` pins it to the node where the pod already runs, and `why` says
+    what became of the former job. `replaces` is a job of ours whose place the new one takes; it is
+    cancelled once the new one is recorded. `excluded` are Slurm nodes that the job must not get,
+    with reasons. `first` puts it ahead of all others in the queue.
     """
 
     request: JobRequest
     node: str = ""
     first: bool = False
-    why: str = field(default="", compare=False)  # is told, and changes nothing
+    why: str = field(default="", compare=False)  # only for messages
     replaces: int | None = None
     excluded: tuple[tuple[str, str], ...] = ()
     minutes: int | None = None
-    """Its time limit, where that is not what the request says."""
+    """Its time limit, if it differs from the request's."""
     until: int = 0
-    """When the pod's time is over, in seconds of the epoch; 0 where that is not known."""
+    """When the pod's time is over, in Unix seconds; 0 if not known."""
     tries: int = 0
-    """How many jobs have been asked for in the place of lost ones, this one included."""
+    """How many jobs have been submitted in place of lost ones, including this one."""
     grace_seconds: int | None = None
-    """What its pods have to stop."""
+    """How many seconds its pods have to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weigh:
-    """Read how much of that Slurm node is allocated."""
+    """Read how much of this Slurm node is allocated."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Have the pending job take these fields of the request, which were edited on the pod."""
+    """Change these fields of the pending job to the request's values, because the pod was
+    edited.
+    """
 
     job_id: int
     request: JobRequest
@@ -53,22 +55,22 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Look at the whole job record once."""
+    """Look at the full record of the job once."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Write on the pod which job is its own: it was found, or its record failed."""
+    """Write the job's id on the pod: the job was found, or writing its id failed before."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookForTwins:
-    """Have Slurm's jobs looked through for placeholders that were never recorded. `tell` the pod
-    where that cannot be done: not one that runs, or that says already why it waits.
+    """Have Slurm's jobs searched for placeholders that were never recorded. With `tell`, the pod is
+    told if that is not possible. Pods that run, or that already say why they wait, are not told.
     """
 
     tell: bool = False
@@ -76,17 +78,18 @@ class LookForTwins:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Ask Slurm about these nodes, or for a list of all, to tell which Nodes are behind them."""
+    """Ask Slurm about these nodes, or for a list of all, to find the Nodes behind them."""
 
     nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod to `target`, the Kubernetes Node behind the Slurm node its placeholder holds.
+    """Bind the pod to `target`, the Kubernetes Node behind the Slurm node that its placeholder
+    holds.
 
-    `restarts` is how often the job had been requeued by then, which the job says before the pod can
-    run.
+    `restarts` is how often the job has been requeued so far, which is noted on the job before the
+    pod can run.
     """
 
     pod: PodFacts
@@ -95,12 +98,12 @@ class Bind:
     target: str
     restarts: int = 0
     ends_at: str = ""
-    """Until when the job may run, in RFC 3339; empty for as long as it likes."""
+    """When the job reaches its time limit, in RFC 3339; "" if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteEnd:
-    """Write on the pod until when its job may run, in RFC 3339; empty for as long as it likes."""
+    """Write on the pod when its job reaches its time limit, in RFC 3339; "" if it has none."""
 
     pod: PodFacts
     ends_at: str
@@ -108,7 +111,7 @@ class NoteEnd:
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
-    """Ask for other nodes than this one for a while: the pod could not use it."""
+    """Have the unit's jobs avoid this node for a while, because the pod could not use it."""
 
     node: str
     why: str
@@ -116,22 +119,22 @@ class Exclude:
 
 @dataclass(frozen=True, slots=True)
 class Readmit:
-    """The job waits, and the nodes it must not get are others now: have Slurm know."""
+    """Change the excluded nodes of a waiting job, because other nodes suit the pod now."""
 
     job_id: int
     excluded: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """Tells these nodes from others, in 16 bytes however many they are."""
+        """Identifies this set of nodes by 8 bytes, however many there are."""
         text = "\n".join(self.excluded).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End the placeholder, after noting on it how its pod ended, where that is known. `unseen`: no
-    list or watch shows the pod, which is no proof that it is gone.
+    """Cancel the placeholder, after writing the pod's outcome into it if that is known. `unseen`
+    says that no list or watch shows the pod, which does not prove that it is gone.
     """
 
     job_id: int
@@ -142,9 +145,9 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """End a job of our own submit that bears no owner tag, known by its id, its name and the time
-    of its submit by Slurm's clock, in seconds of the epoch; tell the pod, and wait long before the
-    next one. `unseen` as in Cancel.
+    """Cancel a job of our own submit that has no owner tag. It is recognised by its id, its name
+    and the time of its submit by Slurm's clock, in Unix seconds. The pod is told, and the next
+    submit waits for long. For `unseen` see Cancel.
     """
 
     job_id: int
@@ -155,7 +158,7 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """The job is of no use to a pod that waits: have the pod let go of it. A new one follows."""
+    """The job is of no use to a waiting pod: let the pod forget it. A new job follows."""
 
     job_id: int
     why: str
@@ -165,8 +168,8 @@ class DropJob:
 class Evict:
     """Delete the pod, after saying why: Slurm has taken its resources, or is about to.
 
-    `grace_seconds` is what is left of the time Slurm gives; None leaves the pod its own grace.
-    `needs` is what the pod has of its node.
+    `grace_seconds` is what is left of the time that Slurm gives; None leaves the pod its own grace
+    period. `needs` are the resources that the pod uses on its node.
     """
 
     pod: PodFacts
@@ -179,8 +182,8 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Hurry:
-    """Delete a pod that is being deleted once more, with a shorter grace than it was given: its
-    job no longer holds its node.
+    """Delete a pod that is being deleted once more, with a shorter grace period, because its job no
+    longer holds its node.
     """
 
     pod: PodFacts
@@ -191,7 +194,7 @@ class Hurry:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Tell the owner all that is wrong; final for this pod object."""
+    """Tell the owner all problems of the pod. This is final unless the pod is edited."""
 
     pod: PodFacts
     problems: tuple[Problem, ...]
@@ -199,8 +202,8 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Mirror on the pod why it waits. `cause`, Slurm's own word for it, is worth an Event when it
-    changes; the message holds numbers that change all the time.
+    """Show on the pod why it waits. `cause` is Slurm's own word; an Event is recorded when it
+    changes, but not when numbers in the message change.
     """
 
     pod: PodFacts
@@ -211,7 +214,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Tell the owner of something that no condition is for: an Event, once for each message."""
+    """Tell the owner something that no condition is for, as an Event, once for each message."""
 
     reason: Reason
     message: str
@@ -219,14 +222,14 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Look again after so many seconds, if nothing else brings the unit up before."""
+    """Look again after so many seconds, if nothing else wakes the unit before."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The unit has no pods and no job: drop what is remembered of it."""
+    """The unit has no pods and no job: forget it."""
 
 
 Action = (

@@ -1,9 +1,9 @@
-"""The brake (I7): when too many pods would end by weak evidence, each waits for a later look.
+"""The brake (I7): if too many pods would end by weak evidence, each waits for a later look.
 
-What may be one mistake of Slurm's (lost nodes, an old state that came back) is not to end a site's
-work in one pass. Only weak evidence comes here (`core.evidence`): what is strong is neither counted
-nor slowed. Nothing is decided about a single pod: its own evidence is for `decide` to judge, before
-the pause and anew after it.
+What may be a single mistake of Slurm's (lost nodes, or an old state that came back) must not end a
+site's work in one pass. Only weak evidence comes here (`core.evidence`); strong evidence is neither
+counted nor delayed. The brake does not judge a single pod's evidence: `decide` does that, before
+the pause and again after it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-# A pod that is held is asked about again so often; one that is not has ended, or is to stay.
+# A held pod is asked about this often. If that stops, the pod has ended or stays.
 ASK_SECONDS: Final = 5.0
 _UNASKED_SECONDS: Final = 30.0
-# What is past is forgotten so often, lest ten thousand pods be gone through for each of them.
+# Old entries are dropped only this often; otherwise ten thousand pods would cause ten thousand
+# searches.
 _FORGET_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeLimits:
-    """More than `minimum` pods, and more than `share` of all, within `window_seconds` are held for
-    `pause_seconds` each. A share of 1 never brakes.
+    """If more than `minimum` pods and more than `share` of all would end within `window_seconds`,
+    each is held for `pause_seconds`. A share of 1 never holds any.
     """
 
     share: float = 0.25
@@ -33,9 +34,9 @@ class BrakeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The pods at one moment, by uid. `all` could be ended by Slurm; `doomed`, a part of them, are
-    about to be, by weak evidence of the last pulse; `boot` tells one start of Slurm's controller
-    from another.
+    """The pods at one moment, by uid. `all` are those that Slurm could end. `doomed` are those of
+    them that are about to end by weak evidence of the last pulse. `boot` distinguishes one start of
+    slurmctld from another.
     """
 
     all: AbstractSet[str]
@@ -50,14 +51,14 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Not yet: ask again after so many seconds."""
+    """The pod may not be ended yet: ask again after so many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """The pause is over: what was seen before does not count, ask with a look that is newer."""
+    """The pause is over. Ask again with a newer look; what was seen before does not count."""
 
 
 Answer = Go | Hold | LookAgain
@@ -72,18 +73,20 @@ class _Held:
 
 @dataclass(slots=True)
 class Brake:
-    """One kind of pods, those that run or those that wait. Times are seconds of one clock."""
+    """The brake for one kind of pods: those that run, or those that wait. Times are seconds of one
+    clock.
+    """
 
     limits: BrakeLimits
     _held: dict[str, _Held] = field(default_factory=dict)
     _ended: dict[str, float] = field(default_factory=dict)
-    """Let go of without a pause, and when."""
+    """When pods were let go without a pause, by uid."""
     _confirmed: dict[str, float] = field(default_factory=dict)
-    """Let go of after it: these do not count again."""
+    """When pods were let go after a pause, by uid. They do not count again."""
     _forgot_at: float = float("-inf")
 
     def ask(self, uid: str, scene: Scene, *, seen_at: float, now: float) -> Answer:
-        """Whether the pod may be ended, by evidence that was seen then."""
+        """Whether the pod may be ended, by evidence that was read at `seen_at`."""
         self._forget(now)
         if uid in self._ended or uid in self._confirmed:
             return Go()
@@ -100,7 +103,7 @@ class Brake:
         return self._confirm(uid, held, seen_at=seen_at, now=now)
 
     def let_go(self, uid: str) -> None:
-        """The pod goes after all, by better evidence: it is not held, and does not count."""
+        """The pod is ended by better evidence: it is not held any more and does not count."""
         self._held.pop(uid, None)
 
     def counted(self, now: float) -> int:

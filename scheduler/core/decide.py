@@ -1,8 +1,9 @@
-"""The heart: every combination of pods and placeholder has an answer here.
+"""The central decision: every combination of pods and placeholder has an answer here.
 
-Three questions in order. Is no pod left that could run? Then the placeholder goes. Does a pod run?
-Then its placeholder is kept, and the pod goes only on positive evidence that Slurm has ended it.
-Else a pod waits for a Node, and gets the one its placeholder holds.
+It asks three questions in order. Can none of the pods run any more? Then the placeholder is
+cancelled. Does a pod run? Then its placeholder is kept, and the pod is ended only on positive
+evidence that Slurm has ended the job. Otherwise a pod waits for a Node, and gets the one that its
+placeholder holds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
 
 def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """What to do about a unit, in order. Total: raises nothing for any facts."""
+    """What to do about a unit, in order. Total: it never raises, whatever the facts."""
     if isinstance(facts.job, Tracked) and untagged(facts):
         return give_up(facts, facts.job, now)
     if not any(pod.stage in RUNS | _WANTS for pod in facts.pods):
@@ -51,7 +52,7 @@ def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 
 
 def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """No pod can run any more: nothing may be left in Slurm."""
+    """No pod can run any more, so nothing may be left in Slurm."""
     match facts.job:
         case NoJob():
             return (Forget(),)
@@ -68,13 +69,13 @@ def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 
 def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if job.claimed and job.record is None:
-        # Finished pods may be thousands: the pulse asks for 1000 of them at once, and wakes each.
+        # There may be thousands of finished pods. The pulse asks for 1000 at once, and wakes each.
         if job.state is None:
             return (Again(SLOW_LOOK_SECONDS),)
         if job.state.ended:
             return (Forget(),)
     if job.record is None:
-        return (Inspect(job.job_id), Again(SOON_SECONDS))  # only what is proven ours is cancelled
+        return (Inspect(job.job_id), Again(SOON_SECONDS))  # cancel only what is proven to be ours
     if not facts.owns(job.record):
         return (Forget(),)
     if job.record.state.ended or (job.state is not None and job.state.ended):

@@ -1,7 +1,7 @@
-"""Pods that are being deleted while Slurm no longer holds their node: they leave soon.
+"""Pods that are being deleted while Slurm no longer holds their node: they must leave soon.
 
-A deletion may come with any grace, `kubectl delete --grace-period=86400` for instance. Until the
-containers have stopped, nobody else can use what Slurm has given away.
+A deletion may have any grace period, such as `kubectl delete --grace-period=86400`. Until the
+containers have stopped, nobody else can use what Slurm has given to the next job.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from slurmapi.model import BaseState
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Why the node is not the pod's any more. Where Slurm warns before it takes the node, `given`
-    is the whole time it gives, and `left` what is left of that.
+    """Why the pod has lost its node. If Slurm warns before it takes the node, `given` is the whole
+    time that it gives in seconds, and `left` what remains of it.
     """
 
     reason: Reason
@@ -30,7 +30,7 @@ class _Taken:
 
 
 def hurry(facts: UnitFacts) -> tuple[Action, ...]:
-    """Shorten each grace that is longer than fits. Nothing else is done about a pod that goes."""
+    """Shorten each grace period that is too long. Nothing else is done about a departing pod."""
     leaving = tuple(pod for pod in facts.pods if _leaves(pod))
     job = facts.job
     if not leaving or not isinstance(job, Tracked) or not _may_be_taken(job):
@@ -47,14 +47,16 @@ def hurry(facts: UnitFacts) -> tuple[Action, ...]:
 
 
 def _leaves(pod: PodFacts) -> bool:
-    """With a grace that can be shortened: one second is the least that is no force."""
+    """Whether the pod is being deleted with a grace period that can be shortened. The least is one
+    second, because zero would be a forced deletion.
+    """
     grace = pod.deletion_grace_seconds
     return pod.stage is PodStage.DEPARTING and pod.placed_by_us and grace is not None and grace > 1
 
 
 def _may_be_taken(job: Tracked) -> bool:
-    """Whether the last pulse or look shows more than a job that runs. A pod that leaves while its
-    job runs costs Slurm no look.
+    """Whether the last pulse or look shows anything but a plainly running job. A pod that leaves
+    while its job runs costs Slurm no look.
     """
     if job.state is None:
         return False
@@ -91,8 +93,8 @@ def _shortened(
 
 
 def _fits(facts: UnitFacts, pod: PodFacts, slurm_gives: int | None) -> int:
-    """The pod's own grace, which was judged before it got its job, or less where Slurm gives less.
-    It does not depend on when it is asked for, so that a grace is shortened once.
+    """The pod's own grace period, which was checked before it got its job, or less if Slurm gives
+    less. It does not depend on the present time, so that a grace period is shortened only once.
     """
     limits = (pod.grace_seconds, facts.longest_grace, slurm_gives)
     return max(1, min(limit for limit in limits if limit is not None))

@@ -1,8 +1,8 @@
 """How often Slurm must say that it knows no such job before the job counts as gone (I6).
 
-One answer may come from a slurmctld that is just starting, or from before the job was made. What
-says it first only raises a doubt, mostly a list of states that lacks the job; each look at that one
-job which says the same counts one more. An answer that shows the job begins anew.
+One such answer may come from a slurmctld that is just starting, or from before the job was created.
+The first one, mostly a list of states without the job, only raises a doubt. Each look at that job
+with the same result adds one to the count, and an answer that shows the job resets it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 from typing import Final
 
 FIRST: Final = 1
-"""The count after the first such answer: a doubt, by which no pod and no job is touched."""
+"""The count after the first such answer: a doubt, because of which nothing is done to pods
+or jobs.
+"""
 ENOUGH: Final = 3
-"""The count at which the job is gone: the first answer and two looks that confirm it."""
+"""The count at which the job counts as gone: the first answer and two looks that confirm it."""
 
 
 def is_gone(count: int) -> bool:
-    """Whether so many answers in a row prove that Slurm does not know the job any more."""
+    """Whether so many such answers in a row prove that Slurm no longer knows the job."""
     return count >= ENOUGH
 
 
 def wants_another(count: int) -> bool:
-    """Whether there is a doubt that another look at the job has to settle."""
+    """Whether another look at the job is needed to settle the doubt."""
     return FIRST <= count < ENOUGH

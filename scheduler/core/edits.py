@@ -1,7 +1,7 @@
-"""What was changed on a pod that waits, and what of it its pending job can take.
+"""What was edited on a waiting pod, and which of those edits its pending job can take.
 
-The owner tag of a job remembers what it was asked for, a digest for each field. So any process sees
-an edit, it is carried out once, and what an operator changes in Slurm is not fought.
+The job's owner tag has a digest of each field that the job was submitted with. So any process
+notices an edit, it is carried out once, and changes by an operator in Slurm are left alone.
 """
 
 from __future__ import annotations
@@ -20,46 +20,51 @@ from annotations.node_list import NodeNames
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import Job
 
-# What Slurm takes of a pending job (measured on 26.05.5 and 24.11.5, external and batch jobs).
+# The fields that Slurm lets us change on a pending job (measured on 26.05.5 and 24.11.5, external
+# and batch jobs).
 IN_PLACE: Final = frozenset(
     {
         *("partition", "account", "qos", "reservation", "comment", "time_limit_minutes"),
         *("priority", "nice", "hold"),
     }
 )
-# What a job is charged to. Of an operator, as we are, Slurm takes it for a pending job unseen, so
-# that it is to be judged before.
+# What a job is charged to. For an operator like us Slurm accepts any value on a pending job without
+# a check, so it is checked by a trial before.
 CHARGED: Final = frozenset({"account", "qos"})
-# The others have a default of the site's that we do not know, so that they cannot be taken away.
+# The other fields have a site default that we do not know, so they cannot be removed.
 _REMOVABLE: Final = CHARGED | {"reservation", "comment", "priority", "nice", "hold"}
 _DIGEST_BYTES: Final = 4
-# No field has this digest: whatever the pod asks for by then is an edit.
+# No value has this digest, so the field counts as edited in any case.
 _UNSETTLED: Final = "?"
-# Of two that fill one field the first is SUNK's.
+# If two annotations fill one field, SUNK's is the first.
 _KEYS: Final = {definition.field: definition.key for definition in reversed(DEFINITIONS)}
-# What a request asks for, and not what it says about itself.
+# The fields that ask for something, without those that only describe the request.
 _FIELDS: Final = tuple(field for field in fields(JobRequest) if field.compare)
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Fields of JobRequest: those to be updated `in_place`, and those that need a job `anew`."""
+    """Edited fields of JobRequest: those to be updated `in_place`, and those that need a new job
+    (`anew`).
+    """
 
     in_place: tuple[str, ...] = ()
     anew: tuple[str, ...] = ()
 
 
-# A request may be some 20 KB of texts.
+# Bounded, because a request may have some 20 KB of text.
 @lru_cache(maxsize=512)
 def digests(request: JobRequest) -> Mapping[str, str]:
-    """A short digest of each field that is not at its default; not to be changed."""
+    """A short digest of each field that differs from its default. The result must not be
+    changed.
+    """
     return {name: _digest(value) for name, value in _fields_set(request)}
 
 
 def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
     """How the request differs from what the job was last asked for.
 
-    A tag of a version without digests tells nothing, and its job is left as it is.
+    Tags of old versions have no digests; such a job counts as not edited.
     """
     tag = record.tag
     if tag is None or not tag.asked:
@@ -74,7 +79,7 @@ def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
 
 
 def asks_the_same(before: Mapping[str, str], request: JobRequest) -> bool:
-    """Whether the request is the one that these digests were made of."""
+    """Whether these digests were made from an equal request."""
     return not _changed(before, request)
 
 
@@ -89,7 +94,9 @@ def _changed(before: Mapping[str, str], request: JobRequest) -> list[str]:
 
 
 def _was_spelled_otherwise(name: str, before: Mapping[str, str], request: JobRequest) -> bool:
-    """Versions up to 8810b89 made the digest of a path as its author had written it."""
+    """Whether only the spelling of the path differs: versions up to 8810b89 made the digest from
+    the path as its author wrote it.
+    """
     path = request.working_directory
     if name != "working_directory" or path is None:
         return False
@@ -100,29 +107,31 @@ def _was_spelled_otherwise(name: str, before: Mapping[str, str], request: JobReq
 def asked_after(
     before: Mapping[str, str], request: JobRequest, taken: tuple[str, ...]
 ) -> dict[str, str]:
-    """The digests of a job that has taken these fields of the request."""
+    """The digests after the job has taken these fields of the request."""
     now = digests(request)
     kept = {name: digest for name, digest in before.items() if name not in taken}
     return kept | {name: now[name] for name in taken if name in now}
 
 
 def asked_meanwhile(before: Mapping[str, str], changed: tuple[str, ...]) -> dict[str, str]:
-    """The digests of a job of which these fields are about to be changed. Until one was taken,
-    nobody can tell what the job was asked for last.
+    """The digests while these fields are being changed: until an update is confirmed, nobody can
+    tell what the job was last asked for.
     """
     return {**before, **dict.fromkeys(changed, _UNSETTLED)}
 
 
 def called(name: str, request: JobRequest) -> str:
-    """The annotation that the pod has for a field, or could have; or what the field is about."""
+    """The annotation for this field that the pod has or could have; otherwise what the field is
+    about.
+    """
     key = _KEYS.get(name)
     otherwise = f"{PREFIX}{key}" if key is not None else f"{name} (the pod's resources)"
     return request.keys.get(name, otherwise)
 
 
 def differences(record: Job, request: JobRequest) -> Iterator[str]:
-    """Where Slurm shows something else than the pod asks for: it has ignored it, a plugin of the
-    site or an operator has changed it.
+    """Where Slurm shows something else than the pod asks for: Slurm ignored it, or a plugin or an
+    operator changed it.
     """
     for name, shown in _recorded_values(record).items():
         wanted = getattr(request, name)
@@ -140,7 +149,7 @@ def _recorded_values(record: Job) -> dict[str, object]:
 
 
 def _plain(name: str, value: object) -> object:
-    """Slurm sorts the names of partitions, and has those of accounts and QoS in small letters."""
+    """A form to compare: Slurm sorts the names of partitions, and lower-cases accounts and QoS."""
     text = str(value or "").casefold()
     return frozenset(text.split(",")) if name == "partition" else text
 
@@ -156,6 +165,6 @@ def _fields_set(request: JobRequest) -> Iterator[tuple[str, object]]:
 
 
 def _digest(value: object) -> str:
-    # By the names and not by how they are written, as the versions did that kept them as a tuple.
+    # From the expanded names and not from their spelling, as versions did that stored a tuple.
     plain = tuple(value) if isinstance(value, NodeNames) else value
     return hashlib.blake2s(msgspec.json.encode(plain), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,6 +1,6 @@
-"""What it costs to compare a pod's terms and constraints with other pods, and how much it may ask.
+"""The cost of comparing a pod's terms and constraints with other pods, and its limits.
 
-The unit is a text that is looked for in the labels of a pod: a tenth of a microsecond.
+The unit is one text that is searched in a pod's labels: a tenth of a microsecond.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from scheduler.core.pod_affinity import Crowd, PodTerm
 from scheduler.core.spread import Constraint
 
 MOST_TERMS: Final = 8
-"""Required terms and constraints of one pod, all kinds together."""
+"""Limit for required terms and constraints of all kinds together, for one pod."""
 MOST_CONSTRAINTS: Final = 4
-"""Constraints among them: each has the Nodes of its pods gone through before each bind, 0.7 ms for
-5000.
+"""Limit for constraints among them: for each, the Nodes of its pods are gone through before each
+bind, which takes 0.7 ms for 5000 Nodes.
 """
 MOST_TEXTS: Final = 64
-"""Labels, values and namespaces in them, together: each is looked for in every pod's labels. The
-API server takes a megabyte of them.
+"""Limit for the labels, values and namespaces in them together: each is searched in every pod's
+labels. The API server accepts a megabyte of them.
 """
-# The API server takes any number of terms. Of any pod, be it another scheduler's that is on a Node
-# already, no more than this is read; one of ours that has more is refused.
+# The API server accepts any number of terms. Of any pod, even another scheduler's, no more terms
+# than this are read; a pod of ours with more is refused.
 MOST_TERMS_READ: Final = 16
 MOST_WORDS_READ: Final = 256
-"""Namespaces, expressions and values of one term: each may be compared with each pod that waits."""
+"""Limit for namespaces, expressions and values in one term, each of which may be compared with each
+waiting pod.
+"""
 
 _AFFINITY_TEXTS: Final = 10
 _EXPRESSION_TEXTS: Final = 6
@@ -35,19 +37,19 @@ _TOLERATION_TEXTS: Final = 2
 
 
 def weight(term: PodTerm) -> int:
-    """How many texts are compared for one pod."""
+    """How many texts are compared for each pod."""
     namespaces = len(term.namespaces) + _texts(term.namespace_selector)
     return 1 + _texts(term.selector) + namespaces
 
 
 def crowd_weight(crowd: Crowd) -> int:
-    """How many texts are compared for one pod."""
+    """How many texts are compared for each pod."""
     return sum(map(weight, crowd.terms))
 
 
 def wishes_weight(wishes: Wishes) -> int:
-    """What it costs to compare what a pod wishes with one Node, as if it were texts: node affinity
-    takes as long as ten, each expression of it six, a value a quarter, and a toleration two.
+    """The cost of comparing a pod's requirements with one Node, in texts: node affinity costs ten,
+    each of its expressions six, a value a quarter, and a toleration two.
     """
     found = [
         it for term in wishes.terms or () for it in (*term.match_expressions, *term.match_fields)
@@ -58,7 +60,7 @@ def wishes_weight(wishes: Wishes) -> int:
 
 
 def too_much(terms: Iterable[PodTerm], constraints: Iterable[Constraint]) -> str:
-    """What one pod has too much of, as it was given; empty where it is within bounds."""
+    """What a pod has too much of, in words; "" if it is within the limits."""
     spread = [2 + _texts(it.selector) for it in constraints]
     weights = [*map(weight, terms), *spread]
     if len(weights) > MOST_TERMS:

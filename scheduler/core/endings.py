@@ -1,4 +1,4 @@
-"""What the end of a placeholder means for a pod, by Slurm's final state."""
+"""What each final state of a placeholder means for its pod."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from slurmapi.model import BaseState, Job, JobState
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """`reason` goes into the DisruptionTarget condition and the Event, `cause` into a sentence.
+    """`reason` is used in the DisruptionTarget condition and the Event, `cause` in a sentence.
 
-    `again` says that the end is not meant for the pod: one that was never bound gets a new job.
-    `kept` says that only the placeholder's own process has died: a pod that runs is healthy, and
-    its node is asked for anew.
+    `again` says that the end does not concern the pod: a pod that was never bound gets a new job.
+    `kept` says that only the placeholder's own process has died: a running pod is healthy, and its
+    node is asked for again.
     """
 
     reason: Reason
@@ -40,37 +40,40 @@ _ENDINGS: Final = {
 
 
 def ending_of(state: JobState) -> Ending:
-    """The meaning of a final state; raises KeyError for one that is none."""
+    """The meaning of a final state. Raises KeyError for any other state."""
     return _ENDINGS[state.base]
 
 
-# A flag of a job that is sent a signal, as the one that comes with GraceTime (measured: it lasts
-# ten seconds on a node without a slurmd, and goes unseen on one with it).
+# The flag of a job that is being sent a signal, such as the warning at the start of GraceTime.
+# Measured: without a slurmd it lasts ten seconds; with one it is gone too soon to be seen.
 SIGNALING: Final = "SIGNALING"
 
 
 def hinted(pulse: JobState, record: Job) -> bool:
-    """Whether the pulse shows a signal that may be the warning, and the last look does not."""
+    """Whether the pulse shows a signal that may be the warning, and the last look did not
+    show it.
+    """
     return SIGNALING in pulse.flags - record.state.flags and record.preempt_time is None
 
 
 def warned(record: Job) -> bool:
-    """Whether Slurm has chosen this running job to make room, and gives it GraceTime to leave. What
-    came before its start was about a former run: a job may have been requeued since.
+    """Whether Slurm is preempting this running job and gives it GraceTime to leave. A preempt_time
+    before its start is about a former run, because the job may have been requeued since.
     """
     if record.state.base is not BaseState.RUNNING or record.end_time is None:
         return False
     return record.preempt_time is not None and record.preempt_time >= (record.start_time or 0)
 
 
-# slurmctld ends a warned job at its next check of time limits (measured: up to 30 s late). One that
-# runs so long after its end does so by a clock of ours that is wrong.
+# slurmctld ends a warned job at its next check of time limits (measured: up to 30 s late). If a job
+# seems to run this long after its end, our clock must be wrong.
 _LATEST_SECONDS: Final = 120
 
 
 def seconds_left(record: Job, *, epoch: float) -> int:
-    """What is left of the GraceTime of a job that was warned: 1 s to all of it, however far the
-    two clocks are apart, and all where ours cannot be right. Zero would be no grace but force.
+    """How many seconds of a warned job's GraceTime are left: at least 1 and at most all of it,
+    however much the clocks differ; all of it if our clock must be wrong. Zero would be a forced
+    deletion.
     """
     if record.preempt_time is None or record.end_time is None:
         return 1
@@ -80,11 +83,13 @@ def seconds_left(record: Job, *, epoch: float) -> int:
 
 
 def warning(record: Job, left: int) -> str:
-    """For people: what is about to happen to which job."""
+    """The sentence for people that says which job Slurm is about to end."""
     return f"Slurm is preempting job {record.job_id}, which ends in {left} s (GraceTime)"
 
 
 def sentence(job: Job, ending: Ending) -> str:
-    """For people: what happened to which job, with Slurm's own words where it gives them."""
+    """The sentence for people that says what happened to which job, in Slurm's own words if it
+    gives any.
+    """
     said = f", reason {job.state_reason}" if job.state_reason not in {"", "None"} else ""
     return f"Slurm job {job.job_id} {ending.cause} (state {job.state}{said})"

@@ -1,7 +1,7 @@
 """What is known of one unit, and of the Slurm job that stands for it, at one moment.
 
-A unit is what gets ONE Slurm job: one pod, or later the pods of one gang, in rank order.
-All times are seconds of one monotonic clock.
+A unit is what gets ONE Slurm job: one pod, or later the pods of one gang in rank order. All times
+are seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from slurmapi.model import JobState
 
 @unique
 class PodStage(StrEnum):
-    """How far a pod has come; exactly one holds."""
+    """How far a pod has come. Each pod is in exactly one stage."""
 
     GATED = "gated"
-    """Unbound, and its scheduling gates say not yet."""
+    """Unbound, and held back by its scheduling gates."""
     WAITING = "waiting"
-    """Unbound, and wants a Node."""
+    """Unbound, and waits for a Node."""
     WITHDRAWN = "withdrawn"
-    """Unbound, and no longer wanted: no container of it can start."""
+    """Unbound and being deleted: none of its containers can start."""
     BOUND = "bound"
     """On a Node: its containers may run."""
     DEPARTING = "departing"
@@ -45,9 +45,9 @@ RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """One pod. `node` is the Slurm node behind the Kubernetes Node it is bound to, empty where that
-    is not known; `placed_by_us` is false where somebody else gave it its Node. `grace_seconds` is
-    its own.
+    """One pod. `node` is the Slurm node behind the Node that it is bound to, "" if not known.
+    `placed_by_us` is false if somebody else bound it. `grace_seconds` is the pod's own grace
+    period.
     """
 
     uid: str
@@ -58,14 +58,14 @@ class PodFacts:
     placed_by_us: bool = True
     grace_seconds: int = 30
     ends_at: str = ""
-    """Until when its job may run, as its annotation says."""
+    """When its job reaches its time limit, as its annotation says."""
     deletion_grace_seconds: int | None = None
-    """The grace of the deletion that is under way, None where there is none."""
+    """The grace period of the deletion under way; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something about what a pod asks for that its owner is told once."""
+    """A remark about a pod's request, which its owner is told once."""
 
     reason: Reason
     message: str
@@ -73,51 +73,55 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class NoJob:
-    """Slurm has nothing for this unit, as far as we know, and we know all we asked for."""
+    """Slurm has no job for this unit, as far as we know, and no answer is outstanding."""
 
     others_job: int | None = None
-    """A job that its pod names and that is another's."""
+    """The job that its pod names, if that belongs to somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """There may be a job that was never recorded: a submit of unknown outcome, or of a former
-    process. Nothing is submitted until Slurm's jobs have been looked through.
+    """There may be a job that was never recorded: from a submit with unknown outcome, or by a
+    former process. Nothing is submitted until Slurm's jobs have been searched.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracked:
-    """A job we know the id of.
+    """A job whose id we know.
 
-    `state` is the last pulse, None before the first. `record` is the last full look, made at
-    `record_at`, None where there is none since Slurm last failed to answer. `cancelled_at` is when
-    Slurm last took our cancel of it.
+    `state` is from the last pulse, None before the first. `record` is from the last full look, at
+    `record_at`; None if there was no look since Slurm last failed to answer. `cancelled_at` is when
+    Slurm last accepted our cancel.
     """
 
     job_id: int
     claimed: bool = False
-    """Whether nothing but the pod's annotation says that the job is the unit's."""
+    """Whether only the pod's annotation says that the job belongs to the unit."""
     state: JobState | None = None
     record: TaggedJob | None = None
     record_at: float = 0.0
     cancelled_at: float | None = None
     made_as: str = ""
-    """The name of the job where Slurm's answer to our own submit has named its id; else empty."""
+    """The job's name, if Slurm's answer to our own submit gave us its id; otherwise ""."""
     submit_time: int | None = None
-    """When Slurm says that this very job was submitted; None where no look has shown it yet."""
+    """When this very job was submitted, as Slurm says; None if no look has shown it yet."""
     running_since: float = 0.0
-    """When a full look first saw it run; 0 where none has since it last did not."""
+    """When a full look first saw it run; 0 if it does not run, or no look has shown that it
+    does.
+    """
     settled: bool = True
-    """Whether its end is the unit's own: this process saw the job live, or has looked through
-    Slurm's jobs. A former process may have asked for another one, and not come to record it."""
+    """Whether the end of this job counts for the unit: this process saw the job alive, or has
+    searched all jobs. Otherwise a former process may have submitted another job without recording
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Slurm no longer lists the job. `confirmed`: it also said error 2017 twice, or that the id
-    is another's job now, while the controller answered. `claimed`: nothing but the pod's annotation
-    ever named it.
+    """Slurm no longer lists the job. `confirmed` says that two looks got error 2017, or found
+    another job with this id, while the controller answered. `claimed` says that only the pod's
+    annotation ever named the job.
     """
 
     job_id: int
@@ -130,8 +134,8 @@ JobFacts = NoJob | InDoubt | Tracked | Vanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFacts:
-    """All that `decide` may look at. `nodes` says what is behind the allocation, by Slurm node; of
-    one that it lacks Slurm must be asked first.
+    """Everything that `decide` may use. `nodes` has the Node behind each allocated Slurm node; for
+    a node that is missing there, Slurm must be asked first.
     """
 
     key: str
@@ -141,69 +145,71 @@ class UnitFacts:
     job: JobFacts
     nodes: Mapping[str, Place]
     refused: tuple[Problem, ...] = ()
-    """Why the site's policy would refuse the request now, of a pod that runs."""
+    """For a running pod: why the site's policy would refuse its request now."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """The digests of what its last known job was asked for (`core.edits`), by that job's tag; only
-    where `refused` raises the question.
+    """The digests of what its last known job was asked for (`core.edits`), from that job's tag.
+    Only filled in if `refused` is not empty.
     """
     submit_at: float = 0.0
-    """Not before this time may a job be submitted (backoff after a refusal or an early end)."""
+    """No job may be submitted before this time (pause after a refusal or an early end)."""
     held_until: float = 0.0
-    """Not before this time is its first job asked for, as `held_why` says."""
+    """The first job is not submitted before this time; `held_why` says why."""
     held_why: str = ""
     uncompared_since: float | None = None
-    """Since when it waits to be compared with Nodes and pods; None where it is, or need not be."""
+    """Since when it waits to be compared with Nodes and pods; None if it need not wait."""
     update_at: float = 0.0
-    """Not before this time is the job updated (backoff after Slurm refused this very request)."""
+    """The job is not updated before this time (pause after Slurm refused this very request)."""
     readmit_at: float = 0.0
-    """Not before this time is Slurm asked again to take the exclusions of `readmit_refused`."""
+    """Slurm is not asked before this time to accept the exclusions of `readmit_refused` again."""
     readmit_refused: str = ""
-    """The digest of the excluded nodes that Slurm did not let the job have last; empty for none."""
+    """The digest of the excluded nodes that Slurm last refused to set; "" if none."""
     untaken: str = ""
-    """What Slurm did not take of this very request, and why."""
+    """What Slurm did not accept of this very request, and why."""
     unfit_since: float | None = None
-    """Since when the allocated Node has not been fit."""
+    """Since when the allocated Node has not suited the pod."""
     unlisted: str = ""
-    """Why Slurm has not told its nodes yet, empty where it has. Until then the node of a pod may
-    still be found, none is ruled out, and which GPUs there are is not known: what the request asks
-    for may be something else soon."""
+    """Why Slurm's nodes are not known yet; "" if they are. Until then a pod's node may still be
+    found, no node is ruled out, and GPU types are unknown, so the request may soon be read
+    differently.
+    """
     in_way: InWay | None = None
-    """Another pod on the allocated Nodes that no job holds them for, or may not."""
+    """Another pod on the allocated Nodes whose job does not hold them, or may not."""
     refused_bind: RefusedBind | None = None
-    """What the API server says, where it does not let the pod be bound."""
+    """The API server's refusal to bind the pod, if there was one."""
     excluded: Mapping[str, str] = field(default_factory=dict)
-    """Slurm nodes that its job must not get, and why."""
+    """Slurm nodes that its job must not get, with reasons."""
     nowhere: str = ""
-    """Why no Kubernetes Node can take the pod, where that is so."""
+    """Why no Kubernetes Node can take the pod; "" if some can."""
     bound_by_us: bool = False
-    """Whether a job of ours has shown that the pod got its node from Slurm (`core.proof`)."""
+    """Whether a job of ours has proven that Slurm gave the pod its node (`core.proof`)."""
     unrecorded: bool = False
-    """Whether the pod does not name the job, so that a next process would not know it."""
+    """Whether the pod does not name the job, so that the next process would not know it."""
     unjudged: bool = False
-    """Whether it is not known yet which rules of the site speak of the pod."""
+    """Whether it is not known yet which rules of the site apply to the pod."""
     remarks: tuple[Remark, ...] = ()
-    """What is to be said of the request; it changes nothing about what is done."""
+    """Remarks about the request; they have no effect on what is done."""
     outcome: str = ""
-    """How the pod ended, as far as it was seen; empty where none has."""
+    """How the pod ended, as far as it was seen; "" if it has not."""
     epoch: float = 0.0
-    """The same moment in seconds of the epoch, which Slurm's own times are in."""
+    """The same moment in Unix seconds, which Slurm's own times use."""
     evict_suspended: bool = True
-    """Whether a pod goes when Slurm suspends its job (a policy of the site)."""
+    """Whether a pod must go if Slurm suspends its job (a policy of the site)."""
     tenure: Tenure = field(default_factory=Tenure)
     lingers_until: float = 0.0
-    """Until then containers of a pod that is gone may still run."""
+    """Until when containers of a pod that is gone may still run."""
     longest_grace: int | None = None
-    """The longest grace that ends before Slurm stops waiting for a job (KillWait); None where the
-    handover guard waits for any grace, or KillWait is not known."""
+    """The longest grace period that ends before Slurm stops waiting for a job (KillWait). None if
+    the handover guard waits for any grace period, or KillWait is not known.
+    """
 
     @property
     def grace_seconds(self) -> int:
-        """What all of its pods have to stop."""
+        """How many seconds all of its pods have to stop."""
         return max(pod.grace_seconds for pod in self.pods)
 
     @property
     def any_runs(self) -> bool:
-        """Whether containers of some pod may run."""
+        """Whether containers of any pod may run."""
         return any(pod.stage in RUNS for pod in self.pods)
 
     def owns(self, record: TaggedJob) -> bool:

@@ -1,4 +1,4 @@
-"""What the `gres` of a Slurm node says: "gpu:h100:8(S:0-1),nic:2"."""
+"""Reads the `gres` of a Slurm node, such as "gpu:h100:8(S:0-1),nic:2"."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 _SOCKETS: Final = re.compile(r"\([^)]*\)")
 _COUNT: Final = re.compile(r"\d+[A-Za-z]*")
 _NO_CONSUME: Final = "no_consume"
-# What `slurmapi` lets a job ask for: without a letter it could be meant as a count.
+# The types that `slurmapi` lets a job ask for. Without a letter, a type could be read as a count.
 _TYPE: Final = re.compile(r"[\w.-]*[A-Za-z][\w.-]*", re.ASCII)
 
 
 def types_of(gres: str, *, name: str) -> frozenset[str]:
-    """The types that a node has of the gres of that name, as far as jobs can be asked for them;
-    empty where it has them without a type.
+    """The types that a node has of the gres of this name, if jobs can ask for them. Empty if the
+    node's gres has no type.
 
-    An entry is name[:type][:no_consume]:count (slurm.conf(5), Gres), with the sockets behind it.
+    An entry is name[:type][:no_consume]:count (slurm.conf(5), Gres), followed by the sockets.
     """
     found = set()
     for entry in _SOCKETS.sub("", gres).split(","):
@@ -29,7 +29,7 @@ def types_of(gres: str, *, name: str) -> frozenset[str]:
 
 
 def count_of(gres: str, wanted: str) -> int:
-    """How many a node has of "gpu" or "gpu:h100", by what `gres` or `gres_used` says of it."""
+    """How many of "gpu" or "gpu:h100" a node has, according to its `gres` or `gres_used`."""
     found = 0
     for entry in _SOCKETS.sub("", gres).split(","):
         parts = entry.strip().split(":")

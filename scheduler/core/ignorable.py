@@ -1,4 +1,4 @@
-"""What pods may require that cannot always be honoured, by the words of settings and policies."""
+"""Names, for settings and policies, of pod requirements that cannot always be honoured."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Another pod on the allocated Node whose containers may run though no job holds the Node for it.
+"""Another pod on the allocated Node whose containers may run although no job of its own holds the
+Node.
 
-No pod is bound beside one (I12): Slurm has given to the next job what the other still uses.
+No pod is bound beside it (I12): Slurm has given to the next job what that pod still uses.
 """
 
 from __future__ import annotations
@@ -11,22 +12,24 @@ from typing import Final
 
 from scheduler.core.intervals import FRESH_SECONDS, HANDOVER_SECONDS, UNFIT_SECONDS
 
-# Until the next pulse tells of the other pod's job.
+# Until the next pulse shows the state of the other pod's job.
 ASK_AGAIN_SECONDS: Final = 0.25
 
 
 def patience(seconds_to_leave: float) -> float:
-    """How long an allocation is kept for a pod that leaves in so many seconds, or does not: as long
-    as for an unfit Node at least. Nobody uses those resources meanwhile, so it has an end.
+    """For how many seconds an allocation is kept for a pod that leaves within `seconds_to_leave`:
+    at least as long as for an unfit Node. It is limited, because nobody uses those resources in the
+    meantime.
     """
     return min(max(UNFIT_SECONDS, seconds_to_leave), HANDOVER_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class InWay:
-    """`pod` is what the other pod is called to this one's owner, `more` how many there are besides.
-    `since` is when that was noticed, `since_epoch` the same in seconds of the epoch. The allocation
-    is kept until `until`. Not `sure`: Slurm has not yet told of the other pod's job.
+    """`pod` is the other pod's name as this pod's owner may see it, and `more` how many others
+    there are. `since` is when this was noticed, and `since_epoch` the same in Unix seconds. The
+    allocation is kept until `until`. If not `sure`, Slurm has not shown yet whether the other pod's
+    job holds the Node.
     """
 
     pod: str
@@ -41,7 +44,7 @@ class InWay:
         return not self.sure and now - self.since < FRESH_SECONDS
 
     def __str__(self) -> str:
-        """As the rest of a sentence that begins with the node."""
+        """The rest of a sentence that begins with the node's name."""
         others = f" and {self.more} more" if self.more else ""
         if not self.sure:
             return f"where Slurm has not told yet whether a job holds it for {self.pod}{others}"

@@ -1,8 +1,8 @@
-"""Labels of a pod as one short text, and selectors that search it.
+"""A pod's labels as one short text, and selectors that search it.
 
-Fifty thousand pods have labels, and a selector is asked about each of them: one text a pod is a
-fifth of the size of a dictionary, and a search in it takes a tenth of a microsecond. Keys and
-values of labels hold neither `=` nor a line break.
+A selector may be compared with fifty thousand pods. One text for each pod takes a fifth of the
+memory of a dictionary, and a search in it takes a tenth of a microsecond. Keys and values of labels
+contain neither `=` nor a line break.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 
 from scheduler.core.node_suitability import Requirement
 
-# What one pod's labels may take here. The API server takes a megabyte of them.
+# The most that one pod's labels may take here; the API server accepts a megabyte.
 LONGEST_LABELS: Final = 4096
 
 _Check = tuple[tuple[str, ...], bool]
-"""Texts, and whether one of them must be among the labels, or none."""
+"""Texts, and whether one of them must be among the labels (True) or none may be (False)."""
 
 
 def packed(labels: Mapping[str, str]) -> str:
-    """The labels, sorted, a line each; of more than fit the first ones."""
+    """The labels, sorted, one on each line. If they are too long, only the first ones."""
     lines = "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
     if len(lines) > LONGEST_LABELS:
         lines = lines[: lines.rfind("\n", 0, LONGEST_LABELS) + 1]
@@ -30,8 +30,8 @@ def packed(labels: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A label selector: all of its requirements must hold. None in place of a selector selects
-    nothing, and one without requirements everything.
+    """A label selector: all of its requirements must match. A selector without requirements matches
+    everything; None in place of a selector matches nothing.
     """
 
     requirements: tuple[Requirement, ...] = ()
@@ -41,7 +41,7 @@ class Selector:
         object.__setattr__(self, "_checks", tuple(map(_check, self.requirements)))
 
     def matches(self, labels: str) -> bool:
-        """Whether labels, packed, meet it."""
+        """Whether these labels (`packed`) match."""
         for texts, wanted in self._checks:
             for text in texts:
                 if text in labels:
@@ -56,33 +56,37 @@ class Selector:
 
     @property
     def words(self) -> int:
-        """How many requirements and values it has: each may be searched for in each pod."""
+        """How many requirements and values it has, each of which may be searched for in
+        each pod.
+        """
         return sum(1 + len(it.values) for it in self.requirements)
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Labels that all it matches have, as lines of packed labels."""
+        """Labels that every pod that it matches has, as lines of packed labels."""
         found = (it for it in self.requirements if it.operator == "In" and len(it.values) == 1)
         return tuple(f"{it.key}={it.values[0]}" for it in found)
 
     @property
     def keys(self) -> frozenset[str]:
-        """The labels it speaks of."""
+        """The label keys that it mentions."""
         return frozenset(it.key for it in self.requirements)
 
 
 def selector(
     match_labels: Mapping[str, str], expressions: Iterable[Requirement], *also: tuple[str, str]
 ) -> Selector:
-    """A selector as the API writes it; `also` are labels that must have this value besides."""
+    """A selector as the API writes it. `also` are labels that must have these values in
+    addition.
+    """
     equal = {*match_labels.items(), *also}
     wanted = [Requirement(key, "In", (value,)) for key, value in sorted(equal)]
     return Selector((*wanted, *expressions))
 
 
 def _check(requirement: Requirement) -> _Check:
-    """As in a metav1.LabelSelector: a label that is absent meets NotIn. Other operators do not
-    pass the API server, and nothing meets them.
+    """As in a metav1.LabelSelector: a missing label matches NotIn. The API server accepts no other
+    operators, and nothing matches them.
     """
     key = requirement.key
     values = tuple(f"\n{key}={value}\n" for value in requirement.values)

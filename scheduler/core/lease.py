@@ -1,5 +1,5 @@
-"""Who leads, by client-go's rules, as data: what one process knows of the lease, and what it may
-conclude. No await, no clock: times are seconds of the caller's own clock, which must also count
+"""Who leads, by client-go's rules, as pure data: what one process knows of the lease, and what it
+may conclude. No await, no clock. Times are seconds of the caller's own clock, which must also count
 while the machine sleeps. Clocks of two processes are never compared.
 """
 
@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 _NEVER: Final = float("-inf")
-# client-go's: after waiting for the renew deadline another try must still be possible.
+# client-go's value: the renew deadline must leave time for one more try.
 JITTER_FACTOR: Final = 1.2
-# Of the lease; for what is on its way, and for two clocks of which one runs fast.
+# A share of the lease, reserved for requests on their way and for two clocks that run at different
+# speeds.
 _MARGIN: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds: how long others leave the lease alone, after how long without a renewal its holder
-    gives up, and the pause between two tries.
+    """Seconds: how long others respect the lease, after how long without a renewal its holder gives
+    up, and the pause between two tries.
     """
 
     lease: float
@@ -27,14 +28,14 @@ class Timing:
 
     @property
     def valid(self) -> float:
-        """How long after a renewal was asked for its holder may write."""
+        """For how many seconds after a renewal was requested its holder may write."""
         return self.lease * (1.0 - _MARGIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """What stands in the lease; nobody holds it where `holder` is empty. Times are not in it: they
-    are of another's clock.
+    """The content of the lease. If `holder` is "", nobody holds it. Its times are left out, because
+    they are of another process's clock.
     """
 
     holder: str
@@ -51,8 +52,8 @@ class Observed:
 
 
 class Candidate:
-    """One process' view. What it sees goes into `saw`; `claim` says what it may write; that it was
-    written goes into `won`.
+    """One process's view. The caller reports what it reads with `saw`, asks `claim` what it may
+    write, and reports a successful write with `won`.
     """
 
     def __init__(self, identity: str, timing: Timing) -> None:
@@ -63,18 +64,19 @@ class Candidate:
         self.valid_until = _NEVER
         """Until when this process may write: nobody else can have the lease before."""
         self.renew_by = _NEVER
-        """When it has to give up, if it has not renewed the lease before."""
+        """When this process must give up, unless it renews the lease before."""
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen; empty where nobody did."""
+        """Who held the lease when it was last seen; "" if nobody did."""
         return "" if self._seen is None else self._seen.record.holder
 
     def saw(self, observed: Observed | None, *, now: float) -> None:
-        """The lease as it was read at `now` or a little before; None where there is none.
+        """The lease as it was read at `now` or a little before; None if there is none.
 
-        The time of another's lease begins when a new version of it is first seen here, which is
-        never before its holder asked for it. A lease that was deleted is the holder's all the same.
+        The time of another's lease starts when this process first sees a new version of it, which
+        is never before its holder requested it. A deleted lease still counts as its holder's until
+        its time is over.
         """
         known, self._seen = self._seen, observed
         if observed is None:
@@ -88,8 +90,8 @@ class Candidate:
             self.valid_until = self.renew_by = _NEVER
 
     def claim(self, *, now: float) -> LeaseRecord | None:
-        """What to write over the version seen last (or anew, where there was none); None while the
-        lease may be another's.
+        """The record to write over the version seen last, or as a new object if there was none.
+        None while another process may hold the lease.
         """
         if now < self._others_until:
             return None
@@ -100,17 +102,17 @@ class Candidate:
         return LeaseRecord(holder=self.identity, seconds=seconds, transitions=transitions)
 
     def won(self, observed: Observed, *, asked_at: float) -> None:
-        """Our own record was written; `asked_at` is from before its request was sent."""
+        """Our record was written. `asked_at` is a time before its request was sent."""
         self._seen, self._others_until = observed, _NEVER
         self.valid_until = asked_at + self._timing.valid
         self.renew_by = asked_at + self._timing.renew
 
     def release(self) -> LeaseRecord | None:
-        """What to write so that another may lead at once; None where the lease is not ours. From
-        now on this process may not.
+        """The record to write so that another process can lead at once; None if the lease is not
+        ours. From now on this process may not write.
         """
         self.valid_until = self.renew_by = _NEVER
         if self._seen is None or self.holder != self.identity:
             return None
-        # client-go's words for it: a second, and nobody
+        # as client-go does: no holder, and one second
         return LeaseRecord(holder="", seconds=1.0, transitions=self._seen.record.transitions)

@@ -1,4 +1,4 @@
-"""How a Slurm node finds its Kubernetes Node: the strategies a site may name, in order."""
+"""The strategies that a site can name to find the Kubernetes Node behind a Slurm node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @unique
 class Way(StrEnum):
-    """What ties the two together."""
+    """What connects the two."""
 
     NAME = "name"
     """Both have the same name."""
@@ -21,20 +21,20 @@ class Way(StrEnum):
     INSTANCE_ID = "instance-id"
     """The Slurm node's instance id is the Node's name, or the last part of its providerID."""
     LABEL = "label"
-    """A label of the Node holds the Slurm node's name."""
+    """A label of the Node has the Slurm node's name."""
     ANNOTATION = "annotation"
-    """An annotation of the Node holds the Slurm node's name."""
+    """An annotation of the Node has the Slurm node's name."""
     SLURMD_POD = "slurmd-pod"
-    """A slurmd runs in a pod with the Slurm node's name, or hostname, on the Node."""
+    """The Node runs a slurmd pod whose name or hostname is the Slurm node's name."""
     ADDRESS = "address"
     """The Slurm node's NodeAddr is an InternalIP of the Node."""
     FILE = "file"
-    """A file says so."""
+    """A file lists them."""
 
 
-# What is told by Slurm's own record of a node.
+# The ways that need Slurm's own record of a node.
 OF_SLURM: Final = frozenset({Way.COMMENT, Way.EXTRA, Way.INSTANCE_ID, Way.ADDRESS})
-# What cannot be told without reading Nodes.
+# The ways that need read access to Nodes.
 OF_NODES: Final = frozenset({Way.LABEL, Way.ANNOTATION, Way.ADDRESS})
 
 SLURMD_PODS: Final = "app.kubernetes.io/name=slurmd"
@@ -49,7 +49,7 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One way, and its key: a label, an annotation, a path or a selector of pods."""
+    """One way with its key: a label, an annotation, a path, or a selector of pods."""
 
     way: Way
     key: str = ""
@@ -61,7 +61,7 @@ class Strategy:
 
     @classmethod
     def parse(cls, text: str) -> Strategy:
-        """From a setting; raises ValueError that says what is accepted."""
+        """Parse a setting. Raises ValueError, which says what is accepted."""
         word, _, key = text.strip().partition(":")
         try:
             way = Way(word)
@@ -73,7 +73,7 @@ class Strategy:
 
 
 def _slurmd_pods(key: str) -> Strategy:
-    """Several requirements of a selector are joined by `&`, since commas part the strategies."""
+    """Requirements of a selector are joined by `&`, because commas separate the strategies."""
     namespace, colon, selector = key.partition(":") if ":" in key else ("", "", key)
     if colon and not _NAMESPACE.fullmatch(namespace):
         raise ValueError(f"{key!r}: {namespace!r} is no namespace; expected NAMESPACE:SELECTOR")

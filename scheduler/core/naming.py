@@ -1,7 +1,7 @@
 """Who owns a placeholder, and what it is called.
 
-A job id alone is no identity, since slurmctld gives ids out again after a crash (measured). A
-placeholder is ours when its `admin_comment`, which only Slurm administrators can write, says so.
+A job id alone identifies no job, because slurmctld reuses ids after a crash (measured). A
+placeholder is ours if its `admin_comment`, which only Slurm administrators can write, says so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-# Annotations that we write ourselves.
+# The annotations that we write ourselves have this prefix.
 OWN_PREFIX = "slurm-pod-scheduler/"
 JOB_ID = f"{OWN_PREFIX}job-id"
 NODES = f"{OWN_PREFIX}nodes"
@@ -29,16 +29,15 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
-    `node` is set when the job was asked for on that very node, for a pod that already runs there,
-    `outcome` when the pod has ended and the job is about to. `restarts` counts how often the job
-    had been requeued when its pods were bound: any more of them have taken the nodes away. It
-    stands here and not on the pod, whose owner could write anything. `given_back` is set when its
-    unit has let go of the job, which is about to be cancelled: its end says nothing about the pod.
-    `tries` and `until` are of a job that was asked for in the
-    place of a lost one: how many there were, and when the pod's time is over.
-    `grace` is what the pods have to stop, in seconds; None in a tag of an older version.
-    `asked` has a digest of each
-    field that the job was last asked for (`core.edits`); none in a tag of an older version.
+    `node` is set if the job was pinned to that node for a pod that already ran there. `outcome` is
+    set when the pod has ended and the job is about to be cancelled. `restarts` is how often the job
+    had been requeued when its pods were bound; a higher count shows that they have lost their
+    nodes. (On the pod itself its owner could write any number.) `given_back` is set when the unit
+    has let go of the job, so that its end says nothing about the pod. `tries` and `until` belong to
+    a job in place of a lost one: how many such jobs there were, and when the pod's time is over, in
+    Unix seconds. `grace` is how many seconds the pods have to stop. `asked` has a digest of each
+    field that the job was last asked for (`core.edits`). Tags of older versions have no `grace` and
+    no `asked`.
     """
 
     v: int
@@ -58,11 +57,11 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def owner(self) -> Owner:
-        """Whose it is."""
+        """The scheduler that the job belongs to."""
         return Owner(self.cluster, self.scheduler)
 
     def encode(self, **changes: Any) -> str:
-        """Compact JSON, with these fields changed."""
+        """The tag as compact JSON, with these fields changed."""
         return msgspec.json.encode(msgspec.structs.replace(self, **changes)).decode()
 
 
@@ -70,7 +69,7 @@ _decoder = msgspec.json.Decoder(OwnerTag)
 
 
 def read_tag(admin_comment: str) -> OwnerTag | None:
-    """The tag, or None for anything that is not one of this version."""
+    """The tag; None if the text is not a tag of this version."""
     try:
         tag = _decoder.decode(admin_comment)
     except msgspec.MsgspecError:
@@ -79,5 +78,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
 
 
 def job_name(namespace: str, name: str, uid: str) -> str:
-    """Readable in squeue and unique per pod uid: `<namespace>.<name>.<first 8 of uid>`."""
+    """A name that is readable in squeue and unique for a pod uid: `<namespace>.<name>.<first 8 of
+    uid>`.
+    """
     return f"{namespace}.{name}.{uid[:8]}"

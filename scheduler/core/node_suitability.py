@@ -1,8 +1,8 @@
-"""May this pod go to that Node? One pure function, with kube-scheduler's rules, that says why not.
+"""Whether a pod may go to a Node, by kube-scheduler's rules, and if not, why not. Pure.
 
-The structs are the API's own shapes (`scheduler.kube.wire` decodes into them). One rule is stricter
-than kube-scheduler's: a Node that is not ready or is cordoned is refused whatever a pod tolerates,
-since a blanket toleration is no wish for a dead Node.
+The structs have the API's own shapes (`scheduler.kube.wire` decodes into them). One rule is
+stricter than kube-scheduler's: a Node that is not ready or is cordoned is refused whatever the pod
+tolerates, because a blanket toleration does not mean that a dead Node is wanted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 
 import msgspec
 
-# The kubelet and the node controller take these away by themselves once the cause has passed.
+# The kubelet and the node controller remove such taints themselves once the cause is gone.
 _PASSING_PREFIXES: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _LASTING_TAINTS: Final = frozenset(
     {"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown"}
 )
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 _NODE_NAME: Final = "metadata.name"
-# Label values: what is none makes kube-scheduler drop the whole term.
+# Valid label values. For any other value kube-scheduler ignores the whole term.
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-# Go's ParseInt, base 10.
+# The syntax of Go's ParseInt, base 10.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LONGEST_INTEGER: Final = 20
 _MOST_SHOWN: Final = 3
@@ -44,7 +44,9 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
-    """The taints a pod puts up with; an empty key with `Exists`, and an empty effect, mean all."""
+    """Taints that a pod tolerates. An empty key with `Exists` means all keys, an empty effect all
+    effects.
+    """
 
     key: str = ""
     operator: str = ""
@@ -68,7 +70,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Expressions that must all hold; a term without any matches nothing."""
+    """Expressions that must all match; a term without any matches nothing."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -76,10 +78,10 @@ class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a pod says of the Nodes it may go to.
+    """What a pod requires of its Node.
 
-    `selector` holds labels, sorted. `terms` is its required node affinity, of which one term must
-    match; None where it has none.
+    `selector` has labels, sorted. `terms` is its required node affinity, of which one term must
+    match; None if it has none.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -89,7 +91,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """A Kubernetes Node, as far as it matters here."""
+    """What matters here of a Kubernetes Node."""
 
     name: str
     labels: Mapping[str, str]
@@ -97,14 +99,15 @@ class NodeFacts:
     ready: bool = True
     unschedulable: bool = False
     allocatable: Mapping[str, int] = field(default_factory=dict)
-    """What pods may request of it together, in the units of `core.requests`."""
+    """How much pods may request of it together, in the units of `core.requests`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
     """Why a pod may not go to a Node, as the rest of a sentence that begins with the Node's name.
 
-    `passes`: waiting for a short time may help. `occupied`: other pods there have what it wants.
+    `passes` says that waiting for a short time may help, and `occupied` that other pods there have
+    what this pod wants.
     """
 
     why: str
@@ -117,9 +120,9 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is behind a Slurm node: the Kubernetes Node `target`, and why the pod cannot go there.
+    """The Kubernetes Node `target` behind a Slurm node, and why the pod cannot go there.
 
-    Without a target `unfit` says why nothing is behind it.
+    Without a target, `unfit` says why there is no Node.
     """
 
     target: str
@@ -127,7 +130,7 @@ class Place:
 
 
 def fitness(wishes: Wishes, node: NodeFacts) -> Unfit | None:
-    """None where the pod may go to the Node. What no waiting can help against is told first."""
+    """None if the pod may go to the Node. Reasons that waiting cannot cure are checked first."""
     lasting = unsuitable(wishes, node)
     if lasting is not None:
         return lasting
@@ -140,7 +143,7 @@ def fitness(wishes: Wishes, node: NodeFacts) -> Unfit | None:
 
 
 def unsuitable(wishes: Wishes, node: NodeFacts) -> Unfit | None:
-    """The part of `fitness` that stays as it is until somebody changes the Node or the pod."""
+    """The part of `fitness` that stays until somebody changes the Node or the pod."""
     failed = _mismatch(wishes, node)
     if failed:
         return Unfit(failed)
@@ -178,7 +181,7 @@ def selects(wishes: Wishes, node: NodeFacts) -> bool:
 
 
 def tolerates_all(wishes: Wishes, node: NodeFacts) -> bool:
-    """Whether the pod tolerates each taint of the Node that keeps pods off it."""
+    """Whether the pod tolerates every taint that keeps pods off the Node."""
     return all(
         any(tolerates(toleration, taint) for toleration in wishes.tolerations)
         for taint in node.taints
@@ -203,7 +206,7 @@ def _tainted(taint: Taint, *, passes: bool) -> Unfit:
 
 
 def _mismatch(wishes: Wishes, node: NodeFacts) -> str:
-    """Which label or expression it is, or nothing."""
+    """Which label or expression does not match; "" if all do."""
     for key, value in wishes.selector:
         if node.labels.get(key) != value:
             return f"has {_label(node, key)}, and the pod's nodeSelector wants {key}={value}"
@@ -218,7 +221,7 @@ def _label(node: NodeFacts, key: str) -> str:
 
 
 def _failed(terms: tuple[Term, ...], node: NodeFacts) -> str:
-    """For each of the first terms, the first of its expressions that does not hold."""
+    """For each of the first terms, its first expression that does not match."""
     failed = [_first_failed(term, node) for term in terms[:_MOST_SHOWN]]
     more = [f"and {len(terms) - _MOST_SHOWN} more terms"] if len(terms) > _MOST_SHOWN else []
     return "; ".join([*failed, *more]) or "no terms, which match nothing"
@@ -243,7 +246,7 @@ def _term_matches(term: Term, node: NodeFacts) -> bool:
 
 
 def _label_holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """What is malformed holds nowhere, as in kube-scheduler, not even as NotIn."""
+    """As in kube-scheduler, a malformed expression matches nothing, not even with NotIn."""
     rule = _RULES.get(requirement.operator)
     return rule is not None and rule(labels.get(requirement.key), requirement.values)
 
@@ -256,7 +259,8 @@ def _not_among(value: str | None, values: tuple[str, ...]) -> bool:
     return value not in values and bool(values) and _are_labels(values)
 
 
-# Of more expressions than one pod may have: each of them is looked at for one Node after the other.
+# Larger than the number of expressions that one pod may have, because each is evaluated for one
+# Node after the other.
 @lru_cache(maxsize=128)
 def _are_labels(values: tuple[str, ...]) -> bool:
     return all(_LABEL_VALUE.fullmatch(value) for value in values)
@@ -281,7 +285,7 @@ _RULES: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
 
 
 def _field_holds(requirement: Requirement, name: str) -> bool:
-    """The one field Nodes are chosen by is their name; another has no value anywhere."""
+    """The only field that Nodes can be selected by is their name; any other is empty everywhere."""
     if len(requirement.values) != 1:
         return False
     value = name if requirement.key == _NODE_NAME else ""
@@ -302,7 +306,7 @@ def _compares(value: str, operator: str, bound: str) -> bool:
 
 
 def _integer(text: str) -> int | None:
-    """A whole number of 64 bits."""
+    """The 64-bit integer, as Go would parse it; None if it is not one."""
     return None if len(text) > _LONGEST_INTEGER else _parsed(text)
 
 

@@ -1,7 +1,7 @@
-"""A pod that was resized (pods/resize) beyond what its job holds.
+"""Pods that were resized (pods/resize) beyond what their job holds.
 
-A pending job follows like after any edit. One that has started cannot grow: before the bind it is
-given back, and of a pod that runs its owner is told.
+A pending job is updated as after any edit. A started job cannot grow: before the bind it is given
+back, and the owner of a running pod is told.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from scheduler.core.edits import digests
 from scheduler.core.tagged import TaggedJob
 
 _MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
-# Slurm writes memory with two decimals of its unit.
+# Slurm writes memory rounded to two decimals of its unit.
 _ROUNDING: Final = 1.01
 _RESIZED: Final = ("cpus", "memory_mib")
 
 
 def outgrown(record: TaggedJob, request: JobRequest, *, pods: int) -> str:
-    """What the pod asks for and its job does not hold, empty where that is nothing.
+    """What the pod asks for beyond what its job holds; "" if nothing.
 
-    A job that Slurm gave less than it was asked for is not meant: the tag says what was asked.
+    A job that got less than it was submitted with does not count: the tag says what was asked for.
     """
     held = _tres(record.tres_allocated)
     cpus, memory = held.get("cpu"), held.get("mem")
@@ -47,7 +47,7 @@ def _was_resized(record: TaggedJob, request: JobRequest) -> bool:
 
 
 def _tres(text: str) -> dict[str, float]:
-    """CPUs, and memory in MiB, of `cpu=4,mem=1.50G,node=1`."""
+    """CPUs, and memory in MiB, from a text such as `cpu=4,mem=1.50G,node=1`."""
     pairs = (part.partition("=") for part in text.split(","))
     return {name: _number(value) for name, _, value in pairs if name in {"cpu", "mem"}}
 

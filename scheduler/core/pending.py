@@ -1,7 +1,7 @@
-"""The one table of Slurm's pending reasons: what each means to a pod's owner, and what would help.
+"""The table of Slurm's pending reasons: what each means to a pod's owner, and what would help.
 
 Names are those of job_state_reason.c, 24.11 to 26.05; squeue(1), JOB REASON CODES, describes them.
-`make docs` draws docs/pending.md from it. A reason that is not here is mirrored verbatim.
+`make docs` generates docs/pending.md from it. A reason that is not in the table is shown verbatim.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final
 
 from slurmapi.model import BaseState, Job
 
-# Slurm names nodes by the thousand here; a condition is no place for them.
+# Slurm may list thousands of nodes here, which are too many for a condition.
 _LONGEST_DESCRIPTION: Final = 300
-# Jobs without a time limit are expected to run for 365 days: a start behind one says nothing.
+# Jobs without a time limit count as 365 days long, so a start behind one means nothing.
 _NO_FORECAST_SECONDS: Final = 364 * 86400
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """A sentence on what keeps the job from starting, and one on what to do about it."""
+    """One sentence that says what keeps the job from starting, and one that says what to do."""
 
     meaning: str
     remedy: str
@@ -202,12 +202,12 @@ _WHAT: Final = re.compile(
 
 
 def why(reason: str) -> Why | None:
-    """What the reason means; None for one that is not known."""
+    """What the reason means; None if it is unknown."""
     return REASONS.get(reason) or _limit(reason)
 
 
 def _limit(reason: str) -> Why | None:
-    """The families of limits: Slurm has one reason for each resource of each kind of limit."""
+    """The families of limits: Slurm has a reason for each resource of each kind of limit."""
     per_account = _PER_ACCOUNT.fullmatch(reason)
     if per_account is not None:
         what = _resource_name(per_account["what"])
@@ -226,7 +226,7 @@ def _limit(reason: str) -> Why | None:
 
 
 def label(reason: str) -> str:
-    """The reason as one of LABELS: each family of limits is one label."""
+    """The reason as one of LABELS. Each family of limits shares one label."""
     if reason in LABELS:
         return reason
     if _PER_ACCOUNT.fullmatch(reason):
@@ -269,7 +269,7 @@ _LIMITS: Final = {
 
 UNSAID: Final = "None"
 OTHER: Final = "Other"
-"""A reason of a Slurm newer than this table."""
+"""A reason that this table does not know, of a newer Slurm."""
 _FAMILY_LABELS: Final = frozenset(
     {
         *("QOSGrp", "QOSMaxPerUser", "QOSMaxPerJob", "QOSMin", "MaxPerAccount"),
@@ -277,7 +277,7 @@ _FAMILY_LABELS: Final = frozenset(
     }
 )
 LABELS: Final = frozenset({UNSAID, *REASONS, *_FAMILY_LABELS, OTHER})
-"""All that `label` says: a closed set, fit for a metric."""
+"""All values that `label` returns: a closed set, fit for a metric."""
 
 STUCK: Final = frozenset(
     {
@@ -290,14 +290,16 @@ STUCK: Final = frozenset(
         *("QOSMaxPerJob", "QOSMin", "AssocMaxPerJob", "AssocMin"),
     }
 )
-"""Labels of what waiting does not mend: somebody must change the pod, Slurm's rules or a state."""
+"""Labels of reasons that waiting does not cure: somebody must change the pod, Slurm's rules, or the
+state of something.
+"""
 
 
 def pending_text(job_id: int, record: Job | None) -> str:
     """Slurm's reason and numbers in its own words, then what they mean and what would help.
 
-    `record` is the last full look; only the fact is told without one, with one from before the job
-    was pending, and where Slurm has not looked at the job yet.
+    `record` is the last full look. The text says only that the job is pending if there is no
+    record, if it is from before the job was pending, or if it has no reason yet.
     """
     if record is None or record.state.base is not BaseState.PENDING or not reasoned(record):
         return f"Slurm job {job_id} is pending"
@@ -310,12 +312,14 @@ def pending_text(job_id: int, record: Job | None) -> str:
 
 
 def reasoned(record: Job) -> bool:
-    """Whether Slurm says why the job waits: it does once the job's turn has come."""
+    """Whether Slurm gives a reason; it does once it has considered the job."""
     return record.state_reason not in {"", "None"}
 
 
 def _mirrored(record: Job) -> str:
-    """Slurm may describe its reason further, with or without the reason's name in front."""
+    """Slurm's reason, with its further description if there is one; that may begin with the
+    reason.
+    """
     reason, said = record.state_reason, record.state_description
     if not said:
         return reason
@@ -336,10 +340,11 @@ def _details(record: Job) -> Iterator[str]:
 
 
 def expected_start(record: Job) -> int | None:
-    """Epoch seconds of the start that Slurm expects of a pending job, where that says something.
+    """When Slurm expects to start a pending job, in Unix seconds; None if its forecast means
+    nothing.
 
-    The backfill scheduler writes it, for the jobs it plans. Behind a job without a time limit it is
-    a year away (measured on 26.05.5 and 24.11.5).
+    The backfill scheduler sets it for the jobs that it plans. Behind a job without a time limit it
+    is a year away (measured on 26.05.5 and 24.11.5).
     """
     start, submitted = record.start_time, record.submit_time
     if not start or submitted is None or record.state.base is not BaseState.PENDING:

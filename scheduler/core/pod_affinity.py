@@ -1,6 +1,7 @@
-"""Required pod affinity and anti-affinity, by kube-scheduler's rules, and that of pods that run.
+"""Required pod affinity and anti-affinity of a pod and of those that run, by kube-scheduler's
+rules.
 
-Pods are not looked at one by one here: who counts them says on which Nodes how many of a crowd are.
+This module does not go through pods: the caller counts how many pods of a crowd are on each Node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scheduler.core.labels import Selector, packed
 from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.topology import Near, Topology
 
-# The one label that a Namespace is known by without being read: the API server sets it.
+# The only label of a Namespace that is known without reading it: the API server sets it.
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _READ: Final = frozenset({_NAMESPACE_NAME})
 
@@ -27,7 +28,7 @@ def _labels_of(namespace: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """Pods by namespace and label, and the label of Nodes within which they count as near.
+    """Pods by namespace and label, and the Node label whose value says what is near.
 
     `namespaces` are names; `namespace_selector` adds those whose labels match.
     """
@@ -39,22 +40,26 @@ class PodTerm:
 
     @property
     def readable(self) -> bool:
-        """Whether it can be told which namespaces it means: their other labels are not read."""
+        """Whether we can tell which namespaces it means, since we do not read their other
+        labels.
+        """
         found = self.namespace_selector
         return found is None or found.keys <= _READ
 
     @property
     def words(self) -> int:
-        """How much of it there is to be compared with each pod."""
+        """How many texts must be compared with each pod."""
         selectors = filter(None, (self.selector, self.namespace_selector))
         return len(self.namespaces) + sum(it.words for it in selectors)
 
     def speaks_only_of(self, namespace: str) -> bool:
-        """Whether it means pods of this namespace and of no other."""
+        """Whether it means pods of this namespace only."""
         return self.namespace_selector is None and self.namespaces == (namespace,)
 
     def matches(self, namespace: str, labels: str) -> bool:
-        """Whether a pod with these labels, packed, is meant. A namespace that cannot be told is."""
+        """Whether it means a pod with these labels (`packed`). If we cannot tell for a namespace,
+        it does.
+        """
         if self.selector is None or not self.selector.matches(labels):
             return False
         return self._means(namespace)
@@ -75,13 +80,15 @@ class PodTerm:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The pods that match all of these terms; `staying` leaves out those that are being deleted."""
+    """The pods that match all of these terms. With `staying`, those that are being deleted do not
+    count.
+    """
 
     terms: tuple[PodTerm, ...]
     staying: bool = False
 
     def holds(self, namespace: str, labels: str) -> bool:
-        """Whether a pod is one of them."""
+        """Whether a pod belongs to the crowd."""
         for term in self.terms:  # noqa: SIM110 - a generator would take as long as all the rest
             if not term.matches(namespace, labels):
                 return False
@@ -89,14 +96,14 @@ class Crowd:
 
 
 Counted = Callable[[Crowd], Mapping[str, int]]
-"""How many pods of a crowd are on which Node, by the Node's name."""
+"""How many pods of a crowd are on each Node, by the Node's name."""
 
 
 class AffinityFilter:
-    """What the affinity of one pod, and the anti-affinity of those that run, say of Nodes now.
+    """Checks Nodes by the affinity of one pod and the anti-affinity of running pods.
 
-    `repelling` has the Nodes of pods that do not want this one near, by the label of Nodes that
-    says what is near. Nothing is gone through before a Node is asked about.
+    `repelling` has the Nodes whose pods repel this one, by topology key. Nothing is searched before
+    the first Node is checked.
     """
 
     def __init__(
@@ -120,7 +127,7 @@ class AffinityFilter:
         self._repelling = [Near(key, groups, topology) for key, groups in repelling.items()]
 
     def complaint(self, node: NodeFacts) -> str:
-        """Why the pod cannot go there, as the rest of a sentence; empty where it can."""
+        """Why the pod cannot go there, as the rest of a sentence; "" if it can."""
         return self._lonely(node) or self._crowded(node) or self._unwelcome(node)
 
     def _lonely(self, node: NodeFacts) -> str:
@@ -136,7 +143,7 @@ class AffinityFilter:
 
     @cached_property
     def _first(self) -> bool:
-        """The first pod of a group that wants to be together may begin anywhere."""
+        """Whether the pod is the first of a group that wants to be together; it may go anywhere."""
         if any(there.anywhere() for _, there in self._near):
             return False
         return self._together.holds(self._namespace, self._labels)

@@ -1,4 +1,4 @@
-"""Ports of a Node that pods take: which of them exclude each other, by kube-scheduler's rules."""
+"""Host ports of pods: which of them exclude each other, by kube-scheduler's rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ANY: Final = "0.0.0.0"  # noqa: S104 - a value that pods have, nothing listens 
 
 
 class HostPort(NamedTuple):
-    """A port of the Node; the default address is all of them."""
+    """A port of the Node; the default address means all addresses."""
 
     port: int
     protocol: str = "TCP"
@@ -20,19 +20,19 @@ class HostPort(NamedTuple):
         return f"{self.port}/{self.protocol}{at}"
 
     def excludes(self, other: HostPort) -> bool:
-        """Whether two pods on one Node cannot have both."""
+        """Whether two pods on one Node cannot have these two ports."""
         if (self.port, self.protocol) != (other.port, other.protocol):
             return False
         return self.address == other.address or _ANY in {self.address, other.address}
 
 
 def host_port(port: int, protocol: str, address: str) -> HostPort:
-    """As the API writes it, where what is empty has a default."""
+    """The port as the API writes it; empty values get their defaults."""
     return HostPort(port, protocol or "TCP", address or _ANY)
 
 
 def taken(wanted: Collection[HostPort], used: Collection[HostPort]) -> HostPort | None:
-    """The first wanted port that what is used excludes. Both may be long."""
+    """The first wanted port that a used one excludes; None if none is. Both lists may be long."""
     numbers = {(it.port, it.protocol) for it in wanted}
     rivals = [it for it in used if (it.port, it.protocol) in numbers]
     return next((it for it in wanted if any(it.excludes(other) for other in rivals)), None)

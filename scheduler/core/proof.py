@@ -1,6 +1,6 @@
-"""Whether this scheduler has bound a pod, by what the pod's author cannot write.
+"""Whether this scheduler has bound a pod, shown by something that the pod's author cannot write.
 
-`spec.nodeName` and our annotations prove nothing: anybody who creates a pod may set them.
+`spec.nodeName` and our annotations prove nothing: anybody who creates a pod can set them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from scheduler.core.tagged import TaggedJob
 
 
 def proves_binding(record: TaggedJob, uid: str, *, owner: Owner, node: str) -> bool:
-    """Whether a job, live or ended, shows that the pod got `node`, a Slurm node, from Slurm.
+    """Whether a job, live or ended, proves that Slurm gave the pod the Slurm node `node`.
 
-    Our own job shows it that was asked for while the pod had no Node, since only a binding can have
-    given it one later, and so does a job that Slurm has started on that very node.
+    Our own job proves it if it was submitted while the pod had no Node, because only a Binding can
+    have given it one later. It also does if Slurm has started it on that very node.
     """
     if record.tag is None or not record.stands_for(uid, owner=owner):
         return False

@@ -1,6 +1,6 @@
-"""The one table of reasons: what a pod's Events and conditions may say, and what to do about it.
+"""The table of reasons: what a pod's Events and conditions may say, and what to do about it.
 
-`make docs` draws docs/events.md from it. A reason is stable: people alert on it.
+`make docs` generates docs/events.md from it. Reasons never change, because people alert on them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reason(StrEnum):
     MIN_JOB_AGE_SHORT = "MinJobAgeShort"
 
 
-# Events that must not wait for others: what became of a pod, and what concerns all of them.
+# Events that must not wait behind others: what became of a pod, and what concerns all pods.
 IMPORTANT: Final = frozenset(
     {
         *(Reason.SCHEDULED, Reason.SCHEDULING_FAILED, Reason.PREEMPTED, Reason.TIME_LIMIT),
@@ -67,7 +67,7 @@ IMPORTANT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`kind` is the Event's type; `condition` the type of the condition that bears the reason."""
+    """`kind` is the Event's type; `condition` is the type of the condition that has the reason."""
 
     kind: Kind
     condition: Literal["", "PodScheduled", "DisruptionTarget"]
@@ -76,7 +76,7 @@ class Meaning:
 
 
 NO_ANSWER_YET: Final = "no answer yet"
-"""Of the first moments of a process; that is no outage."""
+"""The text for the first moments of a process, which are no outage."""
 
 _EVICTED: Final = "The pod is deleted with its own grace period"
 

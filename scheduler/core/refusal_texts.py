@@ -1,4 +1,4 @@
-"""What Slurm's refusal of a job means for the pod's owner: which field, which value, what to do."""
+"""Explains Slurm's refusal of a job to the pod's owner: which field, which value, what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from scheduler.core.edits import called
 
 
 def _annotation(*fields: str) -> Callable[[JobRequest], str]:
-    """The annotations that fill those fields with their values; all of them where none is set."""
+    """Names the annotations that fill these fields, with their values; all of them if none
+    is set.
+    """
 
     def field_text(request: JobRequest) -> str:
         values = {called(name, request): _value(request, name) for name in fields}
@@ -51,9 +53,9 @@ def _limited(request: JobRequest) -> str:
     return "; ".join(asked)
 
 
-# Numbers of slurm_errno.h; which of them a submit is answered with was measured on 26.05 and 24.11.
+# Error numbers of slurm_errno.h. Which of them a submit can get was measured on 26.05 and 24.11.
 _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
-    # slurmrestd leaves out what the plugin has said (measured on both).
+    # slurmrestd leaves out the plugin's own message (measured on both).
     -1: (
         lambda _request: "a job_submit plugin of this Slurm cluster has refused it",
         "ask the Slurm operators what it wants (job_submit.lua, and slurmctld's log)",
@@ -102,7 +104,7 @@ _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
 
 
 def refusal_text(request: JobRequest, *, error_number: int, description: str) -> str:
-    """One message: Slurm's words, the field and value they are about, and what would help."""
+    """One message: Slurm's words, the field and value that they are about, and what would help."""
     meaning = _MEANINGS.get(error_number)
     if meaning is None:
         return f"Slurm refused the job: {description}; ask the Slurm operators"

@@ -1,6 +1,6 @@
-"""A binding that the API server refuses: how long the allocation is kept, when it is tried again.
+"""A Binding that the API server refuses: how long to keep the allocation, and when to try again.
 
-An admission policy, a webhook or a quota says no to this pod, whatever Slurm holds for it.
+An admission policy, a webhook or a quota rejects the pod, although Slurm holds a node for it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# The allocation is given back after this long: nobody else can use it meanwhile.
+# The allocation is given back after this time, because nobody else can use it in the meantime.
 KEPT_SECONDS: Final = 60.0
 _FIRST_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
@@ -16,8 +16,8 @@ _LONGEST_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RefusedBind:
-    """`why` is what the server says. `since` is the first refusal in a row, whatever job it was
-    for; `job_id` is the job of the last one.
+    """`why` is what the server says. `since` is the time of the first refusal in a row, whichever
+    job it was for; `job_id` is the job of the last one.
     """
 
     job_id: int
@@ -28,20 +28,20 @@ class RefusedBind:
 
     @classmethod
     def after(cls, former: RefusedBind | None, *, job_id: int, why: str, now: float) -> RefusedBind:
-        """One refusal more."""
+        """Count one more refusal."""
         if former is None:
             return cls(job_id, why, since=now, again_at=now + _FIRST_SECONDS)
         pause = min(2 * former.pause, _LONGEST_SECONDS)
         return cls(job_id, why, since=former.since, again_at=now + pause, pause=pause)
 
     def is_over(self, job_id: int, now: float) -> bool:
-        """Whether that job is to be given back. Each new job is tried once, however long it has
-        been so.
+        """Whether this job must be given back. Each new job is tried once, however long the
+        refusals have lasted.
         """
         return self.job_id == job_id and now - self.since >= KEPT_SECONDS
 
     def wait(self, job_id: int, now: float) -> float:
-        """The seconds until the next try for that job; the first one waits for nothing."""
+        """Seconds until the next try for this job. Its first try need not wait."""
         if self.job_id != job_id:
             return 0.0
         return max(0.0, min(self.again_at, self.since + KEPT_SECONDS) - now)

@@ -1,4 +1,4 @@
-"""A pod runs, and no job holds its node: the node is asked for anew, or the pod goes."""
+"""A running pod has no job that holds its node: a new job is asked for, or the pod must go."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import Job
 
 PINNED_SECONDS: Final = 30.0
-"""A job that waits for its pod's own node is given so long before it is asked who holds that: Slurm
-looks through its queue at least as often (bf_interval)."""
+"""For how long a job that is pinned to its pod's node may wait before we ask who holds that node.
+Slurm looks through its queue at least that often (bf_interval).
+"""
 RESOURCES_SECONDS: Final = 120.0
-"""And so long where Slurm says that resources are missing, and the node's record does not show
-which (cores of a socket, a whole node)."""
+"""The same if Slurm says that resources are missing but the node's record does not show which
+(cores of a socket, or a whole node).
+"""
 WEIGHED_SECONDS: Final = 10.0
-"""So old may the record of the node be that this rests on."""
+"""The greatest age of the node's record for this decision."""
 _AGAIN_SECONDS: Final = 5.0
 _REFUSED_NOW: Final = "The policy would refuse the pod now"
 
@@ -36,7 +38,7 @@ def regain(
     replaces: int | None = None,
     lost_by_slurm: bool = False,
 ) -> tuple[Action, ...]:
-    """The pod is healthy and Slurm does not know of it: ask for the very node it runs on, for what
+    """The pod is healthy but has no job: submit one for the very node that it runs on, and for what
     is left of its time.
     """
     if facts.unjudged:
@@ -50,7 +52,7 @@ def regain(
     if facts.unlisted:
         return (Locate(), Again(0.0))
     if not bound[0].node:
-        return (Again(SLOW_LOOK_SECONDS),)  # a placeholder elsewhere would hold nothing for it
+        return (Again(SLOW_LOOK_SECONDS),)  # a job on another node would be of no use to it
     if facts.tenure.tries >= MOST_TRIES:
         message = f"{why}, and {MOST_TRIES} jobs were asked for on {bound[0].node} in its place"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
@@ -59,7 +61,8 @@ def regain(
     submit = Submit(
         facts.request,
         node=bound[0].node,
-        # What the pod's author alone says of its node earns nothing, nor does a job that ended.
+        # Priority is only for pods that Slurm itself has placed and lost. Neither an author's
+        # annotation nor a job that ended normally earns it.
         first=facts.bound_by_us and lost_by_slurm and facts.tenure.tries < FIRST_TRIES,
         why=why,
         replaces=replaces,
@@ -74,8 +77,8 @@ def regain(
 def still_waits(
     facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: Job, now: float
 ) -> tuple[Action, ...]:
-    """The job that was asked for on the pod's node waits in Slurm's queue. A pinned job is never
-    refused: where another job holds the node, both would compute there for as long as they like.
+    """The pinned job that replaces a lost one waits in Slurm's queue. Slurm never refuses a pinned
+    job, so if another job holds the node, both would compute there without end.
     """
     tenure, request = facts.tenure, facts.request
     waited = 0.0 if tenure.pinned_since is None else now - tenure.pinned_since
@@ -85,7 +88,10 @@ def still_waits(
         return (Weigh(bound[0].node), Again(_AGAIN_SECONDS))
     short = lacks(tenure.node, request) if isinstance(request, JobRequest) else ""
     if short and job.record_at <= tenure.node_at:
-        return (Inspect(record.job_id), Again(SOON_SECONDS))  # what holds it may be its own job
+        return (
+            Inspect(record.job_id),
+            Again(SOON_SECONDS),
+        )  # perhaps our own job has started there
     where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
     if short:
         message = f"{where} and others have its place: {short}"
@@ -102,16 +108,19 @@ def still_waits(
 def _gives_up(
     facts: UnitFacts, bound: tuple[PodFacts, ...], reason: Reason, message: str
 ) -> tuple[Action, ...]:
-    """No record says that another job is there, so the brake may slow it."""
+    """Evict the pods. No record shows another job there, so this is weak evidence and the brake may
+    delay it.
+    """
     needs = facts.request if isinstance(facts.request, JobRequest) else None
     evicted = (Evict(pod, reason, message, evidence=Evidence.ABSENCE, needs=needs) for pod in bound)
     return (*evicted, Again(SOON_SECONDS))
 
 
 def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
-    """A policy is about asking, and the pod runs by what was accepted. But annotations of a running
-    pod can be edited: what the policy refuses now must be what the lost job was asked for, by its
-    tag, which only administrators write.
+    """Whether the request was accepted before. A policy applies when a job is asked for, and a
+    running pod keeps what was accepted then. But its annotations can be edited, so a request that
+    the policy refuses now must equal what the lost job was asked for, by its tag, which only
+    administrators can write.
     """
     return not facts.refused or asks_the_same(facts.accepted, request)
 

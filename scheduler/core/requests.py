@@ -1,7 +1,7 @@
 """What a pod takes of a Node, counted as kube-scheduler's NodeResourcesFit counts it.
 
-CPU in thousandths, the rest in whole units, each pod's sum rounded up. What the API server has
-defaulted is not defaulted again: limits do not stand in for requests here.
+CPU is in thousandths, everything else in whole units, and each pod's sum is rounded up. The API
+server has already set the defaults, so limits do not replace missing requests here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from annotations.quantity import NANOS, divide_up, parse_quantity
 
 Amounts = tuple[tuple[str, int], ...]
-"""Resource and amount, sorted: the same for all pods of a template, and kept once."""
+"""Resources and amounts, sorted. All pods of a template share one value."""
 
 Given = Mapping[str, object]
 """Quantities by resource, as the API writes them."""
@@ -25,15 +25,15 @@ _MILLI: Final = NANOS // 1000
 _HUGE_PAGES: Final = "hugepages-"
 _OF_PODS: Final = frozenset({CPU, "memory"})
 _PLAIN: Final = frozenset({CPU, "memory", "ephemeral-storage"})
-# A resource that is counted is one of these, or has a domain in its name.
+# Resources are counted if they have one of these prefixes or a domain in their name.
 _COUNTED: Final = (_HUGE_PAGES, "attachable-volumes-")
 _NONE: Final[Given] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequests:
-    """A container. `actuated` and `allocated` are what the kubelet says of one that was resized;
-    `actuated` is None where it says nothing.
+    """A container. `actuated` and `allocated` are the kubelet's report on a container that was
+    resized; `actuated` is None if there is no report.
     """
 
     requests: Given
@@ -50,8 +50,8 @@ def requested(
     overhead: Given = _NONE,
     infeasible: bool = False,
 ) -> Amounts:
-    """What the pod takes. `whole` is what it asks for as a whole (pod-level resources);
-    `infeasible` says that its Node refuses the resize.
+    """The amounts that the pod takes. `whole` is what the pod requests as a whole (pod-level
+    resources). `infeasible` says that its Node refuses the resize.
     """
     needed: dict[str, int] = {}
     for container in containers:
@@ -68,29 +68,30 @@ def requested(
 
 
 def is_counted(name: str) -> bool:
-    """Whether kube-scheduler weighs that resource against a Node's allocatable."""
+    """Whether kube-scheduler compares this resource with a Node's allocatable."""
     return name in _PLAIN or "/" in name or name.startswith(_COUNTED)
 
 
 def is_extended(name: str) -> bool:
-    """Whether it is a resource of some device plugin."""
+    """Whether it is an extended resource, of a device plugin."""
     domain, slash, _ = name.partition("/")
     return bool(slash) and not domain.endswith("kubernetes.io")
 
 
 def allocatable(given: Given) -> dict[str, int]:
-    """A Node's amounts, in the units of `requested`."""
+    """A Node's amounts, in the same units as `requested`."""
     return {name: _rounded(name, amount) for name, amount in _read(given).items()}
 
 
 def _with_init(
     needed: dict[str, int], containers: Iterable[ContainerRequests], *, infeasible: bool
 ) -> None:
-    """Each init container runs beside the sidecars that were started before it."""
+    """Add init containers: each runs together with the sidecars that were started before it."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
-        # What a container does not ask for is as it was: sidecars only become more.
+        # Resources that a container does not ask for need no new maximum, because sidecars only add
+        # to them.
         if container.restartable:
             asked = _effective(container, infeasible=infeasible)
             _add(needed, asked)
@@ -129,7 +130,7 @@ def _read(given: Given) -> dict[str, int]:
 
 @lru_cache(maxsize=4096)
 def _amount(text: str) -> int:
-    """What is no quantity has not passed the API server."""
+    """The amount of a quantity; 0 for an invalid one, which the API server would not accept."""
     try:
         return parse_quantity(text)
     except ValueError:

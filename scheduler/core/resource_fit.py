@@ -1,4 +1,6 @@
-"""Whether a pod's requests fit what the other pods leave of a Node, and by how much they do not."""
+"""Whether a pod's requests fit into what other pods leave of a Node, and if not, what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ _BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 def short_of(
     requests: Amounts, *, there: Mapping[str, int], used: Mapping[str, int], pods: int
 ) -> str | None:
-    """The first resource that the Node lacks; None where all fits. `there` is its allocatable,
-    `used` and `pods` are the sums of the pods on it.
+    """The first resource that the Node lacks; None if everything fits. `there` is its allocatable;
+    `used` and `pods` are sums over the pods on it.
     """
     if pods + 1 > there.get(PODS, 0):
         return PODS
@@ -28,8 +30,8 @@ def short_of(
 
 @dataclass(frozen=True, slots=True)
 class TooSmall:
-    """A Node never has enough of a resource for a pod; as the rest of a sentence, like all that is
-    said of a Node.
+    """A Node that can never have enough of a resource for the pod. As a text it is the rest of a
+    sentence that begins with the Node's name.
     """
 
     resource: str
@@ -40,13 +42,13 @@ class TooSmall:
         return shortage(self.resource, asked=self.asked, has=self.has)
 
     def of_many(self, count: int) -> str:
-        """The same of so many Nodes, of which this one is the largest."""
+        """The same about `count` Nodes, of which this one is the largest."""
         return f"{count} {'is' if count == 1 else 'are'} too small: the largest {self}"
 
 
 def too_small(requests: Amounts, node: NodeFacts) -> TooSmall | None:
-    """Which resource the Node never has enough of; None where it does, or where its kubelet has not
-    said yet what it has.
+    """The resource that the Node can never have enough of; None if there is none, or if its kubelet
+    has not reported its resources yet.
     """
     if not node.allocatable:
         return None
@@ -60,8 +62,8 @@ def too_small(requests: Amounts, node: NodeFacts) -> TooSmall | None:
 def shortage(
     name: str, *, asked: int, has: int, used: int = 0, foreign: int = 0, leaving: int = 0
 ) -> str:
-    """What is lacking, as the rest of a sentence that begins with the Node's name. `foreign` of
-    what is used is requested by pods of other schedulers, and `leaving` by pods that are being
+    """What is missing, as the rest of a sentence that begins with the Node's name. Of the amount in
+    use, `foreign` is requested by other schedulers' pods, and `leaving` by pods that are being
     deleted.
     """
     total, what = _amount_text(name, has), _label(name)

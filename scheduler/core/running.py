@@ -1,4 +1,4 @@
-"""A pod runs: its placeholder is kept, and the pod goes only on positive evidence of its end."""
+"""A pod runs: its placeholder is kept, and the pod is ended only on positive evidence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ from slurmapi.model import BaseState, Job
 
 
 def keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """A pod runs, or may. The placeholder of one that departs already is left alone."""
+    """Decide about a pod that runs, or may run. If it is departing already, its placeholder is left
+    alone.
+    """
     bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
     if not bound:
         return hurry(facts)
@@ -68,16 +70,14 @@ def keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 def _guard(
     facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    """A pod runs and its placeholder's id is known: does it still hold the node?"""
+    """The running pod's job is known by its id: check whether it still holds the node."""
     record = job.record
     if job.state is None or record is None or record.state.base is not job.state.base:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if hinted(job.state, record):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not facts.owns(record):
-        why = (
-            f"job {job.job_id} is another's now"  # Slurm gives an id again only by losing its state
-        )
+        why = f"job {job.job_id} is another's now"  # Slurm reuses an id only after losing its state
         return regain(facts, bound, now, why=why, lost_by_slurm=not job.claimed)
     if record.state.ended and not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
@@ -99,7 +99,7 @@ def _guard(
             evicted = (_evict(facts, pod, Reason.SUSPENDED, message) for pod in bound)
             return (*evicted, Again(SOON_SECONDS))
         case _:
-            return (Again(SLOW_LOOK_SECONDS),)  # suspended and kept; unknown ends nothing
+            return (Again(SLOW_LOOK_SECONDS),)  # suspended and kept; unknown does not end a pod
 
 
 def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evict:
@@ -115,7 +115,8 @@ def _pending_again(
     tag = record.tag
     if tag is not None and tag.node and tag.node == bound[0].node:
         return still_waits(facts, bound, job, record, now)
-    # A crash of slurmctld forgets that a job was started (measured): Slurm would start it anywhere.
+    # After a crash slurmctld forgets that a job was started (measured), and would start it on any
+    # node.
     why = f"Slurm has forgotten that job {record.job_id} was started"
     return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
 
@@ -149,8 +150,8 @@ def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:
 
 
 def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:
-    """The warning before a preemption: the pods get what is left of the time, and no more than
-    they asked for.
+    """Evict the pods because Slurm announces a preemption. They get the time that is left, but no
+    more than their own grace period.
     """
     left = seconds_left(record, epoch=facts.epoch)
     message = warning(record, left)
@@ -164,7 +165,7 @@ def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tu
 
 
 def _requeued(record: TaggedJob) -> bool:
-    """Whether it was since its pods were bound, by what Slurm itself says of both."""
+    """Whether the job was requeued since its pods were bound, by Slurm's count at both times."""
     tag = record.tag
     return record.restart_count > (0 if tag is None else tag.restarts)
 

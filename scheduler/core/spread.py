@@ -13,7 +13,7 @@ from scheduler.core.pod_affinity import Counted, Crowd, PodTerm
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """How uneven the pods that `selector` means may be over the values of a label of Nodes.
+    """How unevenly the pods that `selector` matches may be spread over the values of a Node label.
 
     `by_affinity` and `by_taints` say whether Nodes that the pod cannot go to are left out.
     """
@@ -27,9 +27,9 @@ class Constraint:
 
 
 class Domains:
-    """The values that the constraints of one pod distinguish, and which Node counts for which.
+    """The values that one pod's constraints distinguish, and the value that each Node counts for.
 
-    Each Node is to be `put` once, and again when it has come, gone or changed.
+    `put` must be called once for each Node, and again when a Node was added, removed or changed.
     """
 
     def __init__(self, constraints: tuple[Constraint, ...], wishes: Wishes) -> None:
@@ -38,10 +38,10 @@ class Domains:
         self._keys = frozenset(it.topology_key for it in constraints)
         self._nodes: list[dict[str, int]] = [{} for _ in constraints]
         self.by_node: list[dict[str, str]] = [{} for _ in constraints]
-        """For each constraint the value that a Node counts for, by the Node's name."""
+        """For each constraint, the value that each Node counts for, by the Node's name."""
 
     def put(self, name: str, node: NodeFacts | None) -> None:
-        """A Node is like this now; None where it is gone."""
+        """Set a Node's present state; None if it is gone."""
         counts = () if node is None else self._counting(node)
         for number, (by_node, nodes) in enumerate(zip(self.by_node, self._nodes, strict=True)):
             former = by_node.pop(name, None)
@@ -55,11 +55,11 @@ class Domains:
                 nodes[value] = nodes.get(value, 0) + 1
 
     def values(self, number: int) -> AbstractSet[str]:
-        """The values that a constraint distinguishes."""
+        """The values that this constraint distinguishes."""
         return self._nodes[number].keys()
 
     def _counting(self, node: NodeFacts) -> Container[int]:
-        """The constraints for which the Node counts."""
+        """The numbers of the constraints that the Node counts for."""
         if not self._keys <= node.labels.keys():
             return ()
         kinds = {(it.by_affinity, it.by_taints) for it in self._constraints}
@@ -72,7 +72,7 @@ class Domains:
 
 
 class Spread:
-    """What the constraints of one pod say of Nodes now."""
+    """Checks Nodes by the constraints of one pod."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Spread:
             self._least.append(min(there.values()) if enough else 0)
 
     def complaint(self, node: NodeFacts) -> str:
-        """Why the pod cannot go there, as the rest of a sentence; empty where it can."""
+        """Why the pod cannot go there, as the rest of a sentence; "" if it can."""
         for number, constraint in enumerate(self._constraints):
             key = constraint.topology_key
             value = node.labels.get(key)
@@ -122,7 +122,7 @@ def _included(by_affinity: bool, by_taints: bool, wishes: Wishes, node: NodeFact
 
 
 def crowd_of(constraint: Constraint, namespace: str) -> Crowd | None:
-    """The pods that count; kube-scheduler counts none for a selector without requirements."""
+    """The pods to count; kube-scheduler counts none if the selector has no requirements."""
     if constraint.selector is None or not constraint.selector.requirements:
         return None
     return Crowd((PodTerm("", constraint.selector, (namespace,)),), staying=True)

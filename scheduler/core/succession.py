@@ -1,11 +1,11 @@
-"""When pods of one controller end too soon, each in the place of the one before, the next waits.
+"""If pods of one controller end too soon one after the other, the next one has to wait.
 
-A controller makes it at once, however often that has failed, and each would cost Slurm a job. So
-its job is held back as a kubelet holds back a container that crashes: not at all after the first
-early end, then for 10 s, twice as long each time, and five minutes at most.
+A controller replaces a failed pod at once, however often it fails, and each new pod would cost
+Slurm a job. So its job is held back as a kubelet holds back a crashing container: not at all after
+the first early end, then for 10 s, and twice as long each time, up to five minutes.
 
-One early end holds back one pod and no more. Whatever a bad pod does, the good ones of its
-controller wait for nothing, nor does what is added to them; what lives for a minute is no bad one.
+One early end holds back exactly one pod. Healthy pods of the same controller, and pods that are
+added, do not wait. A pod that lives for a minute does not count as ended too soon.
 """
 
 from __future__ import annotations
@@ -16,29 +16,31 @@ from typing import Final
 
 from scheduler.core.backoff import doubled
 
-# What has been on its Node for so long has not failed at once, and jobs that come one a minute are
-# no flood.
+# A pod that was on its Node for this long did not fail at once, and one job a minute is no flood.
 TOO_SOON_SECONDS: Final = 60.0
-# Those of CrashLoopBackOff.
+# The values of CrashLoopBackOff.
 _FIRST_SECONDS: Final = 10.0
 _LONGEST_SECONDS: Final = 300.0
-# A controller that waits by itself makes the next pod late, a batch Job after ten minutes.
+# Some controllers wait themselves before they make the next pod; a batch Job waits up to ten
+# minutes.
 KEPT_SECONDS: Final = 900.0
 MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PodController:
-    """Who makes the pods; where they bear a `revision` of its template, another one begins anew."""
+    """The controller of pods. If its pods have a `revision` of their template, a new revision
+    starts again.
+    """
 
     uid: str
     revision: str = ""
-    called: str = field(default="", compare=False)  # is told, and changes nothing
+    called: str = field(default="", compare=False)  # only for messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forerunner:
-    """The last of `times` pods in a row that ended too soon. What comes in its place asks for no
+    """The last of `times` pods in a row that ended too soon. The pod that replaces it submits no
     job before `until`; `message` says why.
     """
 
@@ -49,14 +51,14 @@ class Forerunner:
 
 
 def pause_seconds(times: int) -> float:
-    """How long the next one waits after so many early ends in a row."""
+    """How long the next pod waits after so many early ends in a row."""
     if times < 2:
         return 0.0
     return doubled(_FIRST_SECONDS, times - 2, longest_seconds=_LONGEST_SECONDS)
 
 
 class Succession:
-    """The pods that ended too soon and have no successor yet. All times are of one clock."""
+    """Pods that ended too soon and have not been replaced yet. All times are of one clock."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, tuple[PodController, Forerunner]] = OrderedDict()
@@ -67,7 +69,7 @@ class Succession:
         return len(self._open)
 
     def note(self, controller: PodController, forerunner: Forerunner) -> None:
-        """A pod has ended too soon. Of very many the oldest are forgotten."""
+        """A pod has ended too soon. If there are too many, the oldest are forgotten."""
         self._forget(forerunner.noted_at - KEPT_SECONDS)
         if len(self._open) >= MOST:
             self._pop(self._oldest()[0])
@@ -76,7 +78,7 @@ class Succession:
         self._by_controller.setdefault(controller, deque()).append(self._notes)
 
     def take(self, controller: PodController, now: float) -> Forerunner | None:
-        """In whose place a new pod of the controller comes, None where in that of none."""
+        """The pod that a new pod of this controller replaces; None if there is none."""
         self._forget(now - KEPT_SECONDS)
         return self._pop(controller) if controller in self._by_controller else None
 

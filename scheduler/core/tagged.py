@@ -13,19 +13,19 @@ _COPIED: Final = tuple(it.name for it in fields(Job))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedJob(Job):
-    """A record and the tag in its `admin_comment`. The tag follows from the comment, also where
-    `dataclasses.replace` changes it, so the two never disagree.
+    """A record and the tag in its `admin_comment`. The tag is always decoded from the comment, even
+    after `dataclasses.replace`, so the two never disagree.
     """
 
     tag: OwnerTag | None = field(init=False, compare=False, repr=False)
-    """None where the comment is not a tag of this version."""
+    """None if the comment is not a tag of this version."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tag", read_tag(self.admin_comment))
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """The record that has just arrived, with its tag."""
+        """A record that has just arrived, with its tag."""
         return cls(**{name: getattr(job, name) for name in _COPIED})
 
     def stands_for(self, uid: str, *, owner: Owner) -> bool:

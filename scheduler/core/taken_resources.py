@@ -1,4 +1,4 @@
-"""Whether what a pod runs on has been given to other jobs, by the record of its Slurm node."""
+"""Whether other jobs have got what a pod uses, according to the record of its Slurm node."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from slurmapi.model import SlurmNode
 
 
 def lacks(node: SlurmNode, request: JobRequest) -> str:
-    """What others hold of the node that the pod needs, for people; empty where there is room.
+    """Which resources of the pod other jobs hold on this node, in words for people; "" if there is
+    room.
 
-    Only for a pod whose own job holds nothing there, not even while it is COMPLETING.
+    Only valid for a pod whose own job holds nothing there, not even while it is COMPLETING.
     """
     return "; ".join(_shortages(node, request))
 

@@ -1,7 +1,7 @@
-"""What is remembered of the time that Slurm gave a pod, while one job takes the place of another.
+"""The time that Slurm gave a pod, remembered while one job replaces another.
 
-A job that replaces a lost one gets what was left of the time and no more: a user who kills the
-script of each placeholder gains nothing. All of it comes from records of our own jobs, which only
+A job that replaces a lost one gets the remaining time and no more, so a user gains nothing by
+killing each placeholder's script. All of it comes from records of our own jobs, which only
 administrators can write, or from the kubelet.
 """
 
@@ -16,39 +16,40 @@ from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, SlurmNode
 
 MOST_TRIES: Final = 5
-"""So often a pod's node is asked for anew before the pod goes: each costs Slurm a job."""
+"""How often a pod's node is asked for again before the pod must go: each try costs Slurm a job."""
 FIRST_TRIES: Final = 3
-"""So many of these come before all other jobs in the queue."""
+"""How many of these jobs go ahead of all others in the queue."""
 STEADY_SECONDS: Final = 3600.0
-"""A job that has run for so long is no failed try: then the count begins anew."""
+"""A job that has run for this long was no failed try, so the count starts again."""
 _SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenure:
-    """`until` is when the pod's time is over, in seconds of the epoch, None where it has no end or
-    nothing is known. `tries` counts the jobs that were asked for in the place of lost ones.
+    """`until` is when the pod's time is over, in Unix seconds; None if it has no end or nothing is
+    known. `tries` counts the jobs that were submitted in place of lost ones.
     """
 
     until: float | None = None
     tries: int = 0
     pinned_since: float | None = None
-    """Since when a job waits for the very node of its pod."""
+    """Since when a job that is pinned to the pod's node waits."""
     lost_young: bool = False
-    """Whether the job was missed less than MinJobAge after it lived: Slurm itself has lost it,
-    since it remembers a job that has ended for so long."""
+    """Whether Slurm itself has lost the job: it was missed less than MinJobAge after it lived, and
+    Slurm remembers ended jobs at least that long.
+    """
     node: SlurmNode | None = None
     """The record of the pod's Slurm node, as read at `node_at`."""
     node_at: float = 0.0
     source: TaggedJob | None = None
-    """The record that was learnt from last."""
+    """The job's record that this was last updated from."""
 
     def minutes(self, epoch: float) -> int | None:
-        """What is left of the time, for a new job; None where that is not known."""
+        """The remaining time in minutes, for a new job; None if not known."""
         return None if self.until is None else max(1, math.ceil((self.until - epoch) / _SECONDS))
 
     def is_over(self, epoch: float) -> bool:
-        """Whether nothing is left of it."""
+        """Whether the time is over."""
         return self.until is not None and epoch >= self.until
 
 
@@ -68,8 +69,9 @@ def learnt(tenure: Tenure, record: TaggedJob, *, now: float, epoch: float) -> Te
 
 
 def _until(record: Job, tag: OwnerTag) -> float | None:
-    """By the job's own start and limit, which an operator may have changed. A limit is in whole
-    minutes, so one that was made from what was left may end a little later than that.
+    """The end by the job's own start and limit, which an operator may have changed. Limits are
+    whole minutes, so a job that was submitted for the remaining time may end a little later than
+    that.
     """
     if not record.start_time or record.time_limit_minutes is None or not _has_started(record):
         return tag.until or None
@@ -79,7 +81,7 @@ def _until(record: Job, tag: OwnerTag) -> float | None:
 
 
 def _has_started(record: Job) -> bool:
-    """The start time of a job that waits is only expected."""
+    """Whether the job has started; the start time of a waiting job is only a forecast."""
     return record.state.base is not BaseState.PENDING
 
 

@@ -1,4 +1,4 @@
-"""Which Nodes share the value of a label: a zone, a rack, a host."""
+"""Which Nodes share the value of a label, such as a zone, a rack or a host."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NOBODY: Final[AbstractSet[str]] = frozenset()
 
 
 class Topology:
-    """Names of Nodes by the values of their labels. `nodes` reads all Nodes; it is called once for
-    each label that is asked about, and `changed` keeps the answer true from then on.
+    """Names of Nodes by the values of their labels. `nodes` returns all Nodes; it is called once
+    for each label that is asked about, and `changed` keeps the answer up to date.
 
     Ask only about labels that some Node has: users choose the topology keys of their pods, and each
     label that is asked about is remembered.
@@ -28,11 +28,11 @@ class Topology:
         return self._values(key).get(value, _NOBODY)
 
     def holds_any(self, key: str, names: AbstractSet[str]) -> bool:
-        """Whether one of these Nodes has the label."""
+        """Whether any of these Nodes has the label."""
         return not all(map(names.isdisjoint, self._values(key).values()))
 
     def changed(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
-        """A Node has come, gone or changed."""
+        """A Node was added, removed or changed."""
         for key, found in self._by_label.items():
             if old is not None:
                 _remove(found, old.labels.get(key), old.name)
@@ -60,7 +60,7 @@ class Near:
         self._known: dict[str, bool] = {}
 
     def holds(self, node: NodeFacts) -> bool:
-        """Whether this Node is near; one without the label is near to none."""
+        """Whether this Node is near. A Node without the label never is."""
         value = node.labels.get(self.key)
         if value is None:
             return False
@@ -71,7 +71,7 @@ class Near:
         return known
 
     def anywhere(self) -> bool:
-        """Whether any Node is near. Ask only where some Node has the label."""
+        """Whether any Node is near. Ask only if some Node has the label."""
         return any(self._topology.holds_any(self.key, it) for it in self._groups)
 
 

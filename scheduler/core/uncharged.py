@@ -1,4 +1,4 @@
-"""An account or a QoS that Slurm keeps no books of: it checks neither, and charges nobody."""
+"""Accounts and QoS without an accounting database: Slurm does not check them and charges nobody."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ _SLURMDBD: Final = "accounting_storage/slurmdbd"
 
 
 def uncharged(request: JobRequest, storage: str | None) -> tuple[Remark, ...]:
-    """What is to be said of the request; `storage` is Slurm's AccountingStorageType, None where it
-    is not known.
-    """
+    """Remarks about the request. `storage` is Slurm's AccountingStorageType; None if not known."""
     if storage is None or storage == _SLURMDBD:
         return ()
     asked = [name for name in ("account", "qos") if getattr(request, name) is not None]

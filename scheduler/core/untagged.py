@@ -1,7 +1,7 @@
-"""A job that we have made, and whose owner tag something has taken away.
+"""A job that we have submitted but that has lost its owner tag.
 
-A job_submit plugin of a site may set the admin_comment of every job, where our tag stands. Without
-it nothing tells after a restart whose the job is, so it is given up while this process still knows.
+A site's job_submit plugin may set the admin_comment of every job, where our tag is. Without the tag
+nobody knows after a restart whose job it is, so it is given up while this process still knows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from slurmapi.model import BaseState
 
 
 def untagged(facts: UnitFacts) -> bool:
-    """Whether the job is the very one that Slurm's answer to our own submit has named, by its id,
-    its name and the time of its submit, and bears no tag of ours.
+    """Whether this is the very job of our own submit, by its id, name and submit time, but without
+    our tag.
     """
     job = facts.job
     if not isinstance(job, Tracked) or job.record is None or job.record.state.ended:
@@ -28,8 +28,8 @@ def untagged(facts: UnitFacts) -> bool:
 
 
 def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
-    """End it at once, and ask for no other one soon; but what a pod runs on stays while it runs,
-    and while containers of one that is gone may.
+    """Cancel the job at once, and do not submit another one soon. But a job whose pod runs is kept,
+    and so is one whose pod is gone but may still have running containers.
     """
     record = job.record
     if record is None or job.submit_time is None:

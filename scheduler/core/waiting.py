@@ -1,4 +1,4 @@
-"""A pod waits for a Node: what to do until its placeholder holds one, and what with that one."""
+"""A pod waits for a Node: what to do until its placeholder holds one, and what to do then."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _UNCOMPARED: Final = (
 
 
 def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """A pod waits for a Node."""
+    """Decide about a pod that waits for a Node."""
     pods = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if not pods or facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
@@ -98,14 +98,15 @@ def _begin(
 
 
 def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
-    """No Node can take the pod, so that a job would only hold what nobody can use."""
-    # One Event however often the counts in the message change.
+    """No Node can take the pod, so a job would only hold resources that nobody can use."""
+    # The cause is constant, so that there is one Event however often the counts in the message
+    # change.
     tell = (Tell(pod, Reason.NO_NODE_FITS, facts.nowhere, cause=_NO_NODE) for pod in pods)
     return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
 def _uncompared(since: float, pods: tuple[PodFacts, ...], now: float) -> tuple[Action, ...]:
-    """Mostly this is over before anybody has read it: only what lasts is said."""
+    """The comparison is mostly over before anybody reads about it, so only a long wait is told."""
     if now - since < _UNCOMPARED_SECONDS:
         return (Again(SOON_SECONDS),)
     tell = (Tell(pod, Reason.NODES_NOT_COMPARED, _UNCOMPARED) for pod in pods)
@@ -113,21 +114,23 @@ def _uncompared(since: float, pods: tuple[PodFacts, ...], now: float) -> tuple[A
 
 
 def _held_back(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> tuple[Action, ...]:
-    """Those before it ended too soon, and it would most likely do the same."""
+    """The pods that it replaces ended too soon, and it would most likely do the same."""
     reason = Reason.CONTROLLER_BACK_OFF
     tell = (Tell(pod, reason, facts.held_why, cause=reason) for pod in pods)
     return (*tell, Again(min(facts.held_until - now, SLOW_LOOK_SECONDS)))
 
 
 def _unlisted(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
-    """What is asked for now would be taken back as an edit, or for Nodes that do not fit."""
+    """Nothing is submitted before Slurm's nodes are known: such a job would soon be replaced
+    because of an edit, or get a node that does not fit.
+    """
     message = f"Slurm's nodes cannot be listed: {facts.unlisted}"
     tell = (Tell(pod, Reason.SLURM_UNAVAILABLE, message) for pod in pods)
     return (*tell, Again(SLOW_LOOK_SECONDS))
 
 
 def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
-    """The pod was changed into something unacceptable after its placeholder was submitted."""
+    """The pod was edited into something unacceptable after its placeholder was submitted."""
     match facts.job:
         case NoJob():
             return ()
@@ -150,8 +153,8 @@ def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
 
 
 def _give_back(job_id: int, why: str) -> tuple[Action, ...]:
-    """The pod lets go of the job before it is cancelled: should we die in between, a census finds
-    the job, whereas a cancelled job on a waiting pod would look like somebody's scancel.
+    """Let the pod forget the job before it is cancelled. If we die in between, a census finds the
+    job; but a cancelled job on a waiting pod would look like a scancel by somebody else.
     """
     return (DropJob(job_id, why), Cancel(job_id, why))
 
@@ -159,7 +162,7 @@ def _give_back(job_id: int, why: str) -> tuple[Action, ...]:
 def _follow(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    """A pod waits, and its placeholder is somewhere between queued and over."""
+    """A pod waits, and its placeholder is known: decide by the job's state."""
     if job.state is None:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if job.record is not None and not facts.owns(job.record):
@@ -222,7 +225,7 @@ def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) ->
         message = ". ".join([message, *odd])
     cause = record.state_reason if record is not None else ""
     tell = tuple(Tell(pod, Reason.SLURM_PENDING, message, cause) for pod in pods)
-    # A job that its pod makes depend on others waits for them, and not behind a twin.
+    # If the pod itself asks for a dependency, its job waits for that and not for a twin.
     behind = cause == "Dependency" and not (
         isinstance(facts.request, JobRequest) and facts.request.dependency
     )
@@ -231,8 +234,8 @@ def _tell_pending(facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked) ->
 
 
 def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
-    """Only right after a look, so that the pace of those looks is the pace of the updates. What a
-    former process has ruled out stays so until Slurm has told its nodes (`_wait`).
+    """Update the excluded nodes, but only right after a look, so that updates are as rare as looks.
+    Nodes that a former process has excluded stay so until Slurm's nodes are known (`_wait`).
     """
     record = job.record
     if record is None or not isinstance(facts.request, JobRequest):
@@ -242,7 +245,7 @@ def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if facts.uncompared_since is not None:
         return ()
     request = facts.request
-    ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses both at once
+    ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses a node in both lists
     wanted = tuple(sorted({*request.excluded_nodes, *ours}))
     if set(wanted) == set(record.excluded_nodes):
         return ()
@@ -255,7 +258,7 @@ def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
 def allocated(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
-    """Slurm has started the job: bind the pods to what it holds, or say why not."""
+    """Slurm has started the job: bind the pods to the Nodes behind its nodes, or say why not."""
     held_up = _held_up(facts, job, now)
     if held_up:
         return (*(Tell(pod, Reason.SLURM_PENDING, held_up) for pod in pods), Again(SOON_SECONDS))
@@ -311,7 +314,7 @@ def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
 def _beside(
     facts: UnitFacts, pods: tuple[PodFacts, ...], record: Job, way: InWay, now: float
 ) -> tuple[Action, ...]:
-    """Another pod still uses what the job holds, and has been waited for long enough."""
+    """Another pod still uses what the job holds: wait for it, or give the allocation back."""
     if way.is_young(now):
         return (Again(ASK_AGAIN_SECONDS),)
     if facts.any_runs or now < way.until:
@@ -324,10 +327,10 @@ def _beside(
 
 
 def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
-    """What a job that Slurm has started waits for, empty where that is for a look to say.
+    """What a started job waits for; "" if the next look must tell.
 
-    The pulse tells when a node is ready, and the watch when a pod is gone: however many wait so,
-    Slurm is not asked about each of them again and again (I10).
+    The pulse shows when a node is ready, and the watch when a pod is gone. So however many pods
+    wait, Slurm is not asked about each of them again and again (I10).
     """
     record = job.record
     if record is None or record.state.base is not BaseState.RUNNING:
@@ -338,7 +341,7 @@ def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
     if record.state.configuring and _configuring(job):
         return f"{held}, which is being made ready"
     way = facts.in_way
-    # A pod that stops there holds its ports and its share of the Node as long as it stops, and it
+    # A pod that is stopping holds its ports and its share of the Node until it has stopped, and it
     # may not be marked as leaving yet.
     found = (place.unfit for place in facts.nodes.values())
     unfit = any(it is not None and not it.occupied for it in found)
@@ -369,7 +372,7 @@ def _configuring(job: Tracked) -> bool:
 
 
 def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
-    """Pod uid to node, rank by rank; None where there are not as many nodes as pods."""
+    """Pod uid to node, rank by rank; None if the numbers of nodes and pods differ."""
     if len(pods) != len(nodes):
         return None
     return {pod.uid: node for pod, node in zip(pods, nodes, strict=True)}
@@ -382,7 +385,7 @@ def _unfit(
     unfit: dict[str, Place],
     now: float,
 ) -> tuple[Action, ...]:
-    """An allocation that cannot be used: waited for where that can help, else given back."""
+    """An allocation that the pod cannot use: wait if that can help, otherwise give it back."""
     why = {node: _complaint(node, place) for node, place in unfit.items()}
     what = "; ".join(why.values())
     passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
@@ -407,7 +410,7 @@ def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, rest: str) -> tuple[A
 
 
 def _complaint(node: str, place: Place) -> str:
-    """Both names, where they differ."""
+    """The names of Node and Slurm node, if they differ, and the complaint."""
     if not place.target:
         return f"Slurm node {node} {place.unfit}"
     behind = "" if place.target == node else f" (Slurm node {node})"
@@ -427,5 +430,5 @@ def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action
 
 
 def _was_given_back(record: TaggedJob) -> bool:
-    """Whether it was us who ended the job, and not because of the pod."""
+    """Whether we have ended the job ourselves, and not because of the pod."""
     return record.tag is not None and record.tag.given_back
