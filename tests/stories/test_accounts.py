@@ -17,7 +17,11 @@ from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.world import World
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.xdist_group("accounts")]
+pytestmark = [
+    pytest.mark.live_on("26.05"),
+    pytest.mark.timeout(150),
+    pytest.mark.xdist_group("accounts"),
+]
 
 _CPUS: Final = 2
 
@@ -91,7 +95,6 @@ async def test_pod_at_a_limit_is_told_so_and_runs_once_it_is_raised(
 
 
 @pytest.mark.slow
-@pytest.mark.live_on("26.05")
 async def test_unknown_account_is_told_and_its_making_is_noticed(world: World) -> None:
     await world.create(slurm={"account": world.namespace})
     event = await world.event("SlurmRejected")
@@ -105,7 +108,6 @@ async def test_unknown_account_is_told_and_its_making_is_noticed(world: World) -
 
 
 @pytest.mark.slow
-@pytest.mark.live_on("26.05")
 async def test_qos_that_is_not_allowed_is_told_and_its_permission_is_noticed(world: World) -> None:
     await world.accounts.set_account(world.namespace)
     await world.accounts.set_qos(world.namespace)
@@ -120,7 +122,6 @@ async def test_qos_that_is_not_allowed_is_told_and_its_permission_is_noticed(wor
     assert job.raw["qos"] == world.namespace
 
 
-@pytest.mark.live_on("26.05")
 async def test_edited_account_and_qos_stand_on_the_job_which_keeps_its_place(
     world: World,
 ) -> None:
@@ -142,7 +143,6 @@ async def test_edited_account_and_qos_stand_on_the_job_which_keeps_its_place(
 
 
 @pytest.mark.slow
-@pytest.mark.live_on("26.05")
 async def test_edit_gets_no_qos_that_a_new_pod_would_be_refused(world: World) -> None:
     """Slurm lets an operator, as the scheduler is, put any QoS on a pending job (measured)."""
     await world.accounts.set_account(world.namespace)
