@@ -1,1 +1,1 @@
-"""What the libraries and the service all stand on; knows neither Kubernetes nor Slurm."""
+"""Helpers that the libraries and the service share. They know neither Kubernetes nor Slurm."""

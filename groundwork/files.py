@@ -1,4 +1,4 @@
-"""Reads files that somebody renews, again when they may have changed."""
+"""Reads files that are renewed by others, again whenever they may have changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Final
 _RACY_SECONDS: Final = 2.0
 
 Signature = tuple[int, int, int]
-"""Time, inode and size: a renewal changes one of them, be it by writing, renaming or a link."""
+"""Time, inode and size. A renewal changes at least one of them, whether it writes, renames or
+links.
+"""
 
 
 def signature_of(stat: os.stat_result) -> Signature | None:

@@ -1,8 +1,8 @@
-"""The one policy by which requests are repeated, to whichever server.
+"""The one retry policy for requests to any server.
 
-Only for idempotent calls inside an adapter: a few tries within a few seconds. The long game, the
-requeue of a key, is the work queue's. Tenacity's own defaults retry without pause and without end,
-do not obey Retry-After, and wrap the error; this policy does none of that.
+Only for idempotent calls inside an adapter: a few tries within a few seconds. Longer retries are
+the work queue's, which adds the key again. Tenacity's own defaults retry without pause and without
+end, ignore Retry-After, and wrap the error; this policy does none of that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RetryPolicy(Protocol):
 
 
 async def once(call: Callable[[], Awaitable[T]], /) -> T:
-    """The policy of a caller that does its own repeating: the call, one time."""
+    """The policy of a caller that repeats by itself: call once."""
     return await call()
 
 
@@ -37,11 +37,11 @@ def retry_policy(
     first_seconds: float = 0.1,
     longest_seconds: float = 2.0,
 ) -> RetryPolicy:
-    """Retries for the given error types, each only when its `retryable` is true.
+    """A policy that retries errors of these types whose `retryable` is true.
 
-    Waits are full-jitter exponential, and never shorter than the error's `retry_after` seconds. A
-    try is not begun when the wait before it would overrun `total_seconds`; the last error is then
-    raised as it is. One try is not cut short: deadlines of requests belong to the requests.
+    Pauses are exponential with full jitter, and never shorter than the error's `retry_after`
+    seconds. If the next pause would exceed `total_seconds`, the last error is raised unchanged. A
+    try is never interrupted: requests have their own deadlines.
     """
 
     def worth_it(error: BaseException) -> bool:
@@ -70,7 +70,7 @@ def retry_policy(
 
 
 class _PoliteWait(wait_base):
-    """Full jitter, and at least what the server asked for."""
+    """Full jitter, but at least the pause that the server asked for."""
 
     def __init__(self, first: float, longest: float) -> None:
         self._jitter = tenacity.wait_random_exponential(multiplier=first, max=longest)

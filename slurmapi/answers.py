@@ -1,4 +1,4 @@
-"""What the answer to each call holds, as far as it is read, translated into the data of `model`."""
+"""The answer to each call: the fields that are read, translated into the data of `model`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SubmitAnswer(Answer, frozen=True):
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The warnings, and the message of a site's job_submit plugin."""
+        """The warnings, and the message of the site's job_submit plugin."""
         user_message = self.job_submit_user_msg
         return (*self.remarks, user_message[:MAX_SHOWN]) if user_message else self.remarks
 
@@ -89,7 +89,7 @@ class JobsAnswer(Answer, frozen=True):
     last_update: Number = None
 
     def job(self, job_id: int) -> Job:
-        """The record of that id; raises SlurmGarbled if it is missing."""
+        """The record with this id. Raises SlurmGarbled if it is missing."""
         for record in self.jobs or ():
             if integer(record.job_id) == job_id:
                 return _job(record, job_id, told_at=time_of(self.last_update))
@@ -114,10 +114,10 @@ class StatesAnswer(Answer, frozen=True):
     jobs: list[_StateRecord] | None = None
 
     def states(self) -> dict[int, JobState]:
-        """State by job id. Raises SlurmGarbled if there is no list, because that is not an empty
-        list. An id that is written as part of an array or of a heterogeneous job ("12_3", "12+1")
-        counts for its leading job, unless that one is listed itself: no job that was mentioned may
-        seem to be absent.
+        """State by job id. Raises SlurmGarbled if the list is missing, which does not mean that it
+        is empty. An id of an array task or of a part of a heterogeneous job ("12_3", "12+1") counts
+        for its leading job, unless that is in the list too, so that no job in the answer seems to
+        be absent.
         """
         if self.jobs is None:
             raise SlurmGarbled("the answer about job states holds no list of jobs")
@@ -139,8 +139,8 @@ class _KillRecord(msgspec.Struct, frozen=True):
 
 
 class KillAnswer(Answer, frozen=True):
-    """The answer to `DELETE jobs/`: one entry for each named job, with HTTP 200 whatever became of
-    it.
+    """The answer to `DELETE jobs/`: one entry for each requested job. The status is 200 whatever
+    became of them.
     """
 
     status: list[_KillRecord] | None = None
@@ -186,7 +186,7 @@ class PingAnswer(Answer, frozen=True):
     pings: list[_PingRecord] | None = None
 
     def ping(self) -> Ping:
-        """Responding if any controller is."""
+        """A ping counts as responding if any controller responds."""
         if not self.pings:
             raise SlurmGarbled("the answer to a ping holds no controller")
         pings = [
@@ -214,7 +214,7 @@ class ConfAnswer(Answer, frozen=True):
     slurm_conf_meta: _ConfMeta | None = None
 
     def config(self) -> SlurmConfig:
-        """Raises SlurmGarbled when the configuration itself is missing."""
+        """The configuration. Raises SlurmGarbled if it is missing."""
         if self.slurm_conf is None:
             raise SlurmGarbled("the answer about the configuration does not hold it")
         conf, meta = self.slurm_conf, self.slurm_conf_meta or _ConfMeta()
@@ -278,8 +278,8 @@ def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
     priority = integer(record.priority)
     limit = _limit(record.time_limit)
     preempted_at = time_of(record.preempt_time)
-    # Slurm fills in an end for jobs that have none: rubbish while PENDING, start + 1 year without
-    # a limit (measured).
+    # Slurm invents an end for jobs that have none: a random one while PENDING, start + 1 year
+    # without a limit (measured).
     end_known = state.ended or preempted_at is not None or limit is not None
     end_known = end_known and state.base is not BaseState.PENDING
     return Job(
@@ -330,7 +330,7 @@ def _folded(value: str | list[str] | None) -> hostlist.Hosts:
 
 
 def _leading_id(value: Number) -> tuple[int, bool]:
-    """The job id, and whether it stood alone (sorted last, so that it wins)."""
+    """The job id, and whether it was given alone (which sorts last and so overrides the others)."""
     if isinstance(value, str):
         match = _LEADING_ID.fullmatch(value)
         if match is not None:

@@ -1,8 +1,8 @@
-"""SlurmClient: the calls a scheduler makes, and what an answer to each of them is worth.
+"""SlurmClient: the calls that a scheduler makes, and how far their answers can be trusted.
 
-What is kept: a submit is written once; success is a 2xx status AND a job id AND no errors;
-refusals go by Slurm's error number before the status; nothing but a well-formed answer of the
-controller says that a job does not exist.
+These rules hold: a submit is written once. It has succeeded only with status 2xx AND a job id AND
+no errors. A refusal is judged by Slurm's error number first, then by the status. Only a well-formed
+answer of the controller can say that a job does not exist.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MAX_STATE: Final = 1024
 _MAX_ALL_STATES: Final = 64 * 1024 * 1024
 # 2 KiB for each node (measured).
 _MAX_NODES: Final = 64 * 1024 * 1024
-# The year 2100: no record has changed since then, so the answer has none.
+# The year 2100. No record has changed after it, so the answer is empty.
 _TO_COME: Final = 4_102_444_800
 _MAX_PARTITIONS: Final = 8 * 1024 * 1024
 _MAX_KILL: Final = 1024
@@ -71,21 +71,21 @@ _MADE_SECONDS: Final = 2.0
 _STALE: Final = frozenset({4, 11})
 _UPDATE_TRIES: Final = 24
 _NOT_MODIFIED: Final = 304
-# Longer than this no read is repeated.
+# A read is repeated for this long at most.
 _READ_SECONDS: Final = 5.0
 # What Slurm may answer about a cancelled job: done, unknown to Slurm, or ended before.
 _GONE: Final = frozenset({0, 2017}) | ALREADY_ENDED
 
 
 class SlurmClient:
-    """One slurmrestd, seen through one token.
+    """A client of one slurmrestd with one token.
 
-    `base_url` is "http://HOST:PORT", "https://HOST:PORT" (verified with `tls`, by default the
+    `base_url` is "http://HOST:PORT", "https://HOST:PORT" (verified with `tls`, by default with the
     system's authorities) or "unix:/PATH". Use it as an async context manager, in one event loop.
-    All methods raise SlurmError; none waits longer than `deadlines` allow, repetitions by `retry`
-    (reads only) included. `observe` is called after each request. `permit` is asked right before
-    each write is sent: SlurmFenced where it says no. `cluster` is the ClusterName of the Slurm that
-    is meant, by default that of the first answer: answers of any other raise SlurmStranger, and
+    All methods raise SlurmError. None waits longer than `deadlines` allow, including repetitions by
+    `retry` (of reads only). `observe` is called after each request. `permit` is asked right before
+    each write; if it denies the write, SlurmFenced is raised. `cluster` is the ClusterName of the
+    right Slurm; by default the first answer sets it. Answers of any other raise SlurmStranger, and
     nothing is written there.
     """
 
@@ -141,14 +141,14 @@ class SlurmClient:
     async def ping(self) -> Ping:
         """What slurmrestd says about its controllers.
 
-        With a bad token they look as if they did not respond (measured).
+        With an invalid token they look as if they did not respond (measured).
         """
         return await self._get(
             "ping", "ping/", lambda it: wire.settled(it, answers.PingAnswer).ping()
         )
 
     async def config(self) -> SlurmConfig | None:
-        """Parts of slurm.conf, or None where the version has no `conf` (before v0.0.45)."""
+        """Some settings of slurm.conf; None if the API version has no `conf` (before v0.0.45)."""
         version = await self.negotiate()
         if not version.supports_conf:
             return None
@@ -190,8 +190,8 @@ class SlurmClient:
         )
 
     async def job(self, job_id: int) -> Job:
-        """One job; raises SlurmNoSuchJob on Slurm's error 2017 and on nothing else, SlurmUnreadable
-        where Slurm tells of jobs and this one cannot be read from that.
+        """One job. Raises SlurmNoSuchJob for Slurm's error 2017 and for nothing else, and
+        SlurmUnreadable if Slurm's answer has job records but not a readable one of this job.
         """
         return await self._get(
             "job",
@@ -201,11 +201,12 @@ class SlurmClient:
         )
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
-        """States by id, of all jobs or of those asked for; ids Slurm does not know are absent.
+        """States by id: of all jobs, or of those with these ids. Ids that Slurm does not know are
+        left out.
 
-        Ids are asked for in parallel requests of at most 1000; all of them succeed, or the first
-        error is raised. All jobs at once cost slurmrestd more than so many ids do, and more than
-        twice as much for twice as many (measured): that answer gets more time, and one try.
+        Ids are requested in parallel, at most 1000 in a request. If one request fails, its error is
+        raised. A request for all jobs costs slurmrestd more than one for as many ids, and for twice
+        as many jobs more than twice as much (measured). So it gets more time, and is not repeated.
         """
         if job_ids is None:
             return await self._states("", max_body=_MAX_ALL_STATES, slow=True)
@@ -214,11 +215,11 @@ class SlurmClient:
         return {job_id: state for states in told for job_id, state in states.items()}
 
     async def submit(self, job: JobSubmission) -> Submitted:
-        """Make the job; written to the server at most once.
+        """Submit the job. The request is written to the server at most once.
 
-        Raises SlurmInvalid when it will never work as asked (also when it would do so only in
-        part: a job that Slurm made in spite of errors is cancelled again), SlurmInterrupted when
-        it is not known whether there is a job now.
+        Raises SlurmInvalid if the job will never work as requested (or only in part: a job that
+        Slurm created in spite of errors is cancelled again), and SlurmInterrupted if it is not
+        known whether the job exists now.
         """
         operation = Operation(
             name="submit",
@@ -245,14 +246,14 @@ class SlurmClient:
     async def cancel(
         self, job_ids: Sequence[int], *, send_by: float | None = None
     ) -> Mapping[int, SlurmError]:
-        """End these jobs; the mapping holds those that may still live, and why.
+        """Cancel these jobs. Returns those that may still live, each with its error.
 
-        Never raises SlurmError. Jobs that have ended, or that Slurm does not know, are success.
-        Written at most once: after a failure the ids may be those of other jobs, so that the caller
-        has to look at each before it asks again. What has not left at `send_by`, in the event
-        loop's time, is not sent any more, and is SlurmUnreachable.
-        Name only jobs that this token may cancel: a cancel refused for lack of rights leaves
-        slurmctld hanging until it is restarted (measured on 24.11.5 and 26.05.5).
+        Never raises SlurmError. Jobs that have ended or that Slurm does not know count as
+        cancelled. The request is written at most once: after a failure the ids may belong to other
+        jobs, so the caller must look at each job before it tries again. What has not been sent by
+        `send_by`, in the event loop's time, is not sent any more and counts as SlurmUnreachable.
+        Pass only jobs that this token may cancel: after a cancel that is refused for lack of
+        rights, slurmctld hangs until it is restarted (measured on 24.11.5 and 26.05.5).
         """
         wanted = sorted({_id(job_id) for job_id in job_ids})
         calls = [self._cancel(chunk, send_by=send_by) for chunk in _chunks(wanted, _CANCEL_CHUNK)]
@@ -262,12 +263,12 @@ class SlurmClient:
     async def update_job(
         self, job_id: int, *, send_by: float | None = None, **changes: Unpack[Changes]
     ) -> None:
-        """Change what is given of a job, as in JobUpdate; what is not given stays as it is.
+        """Change the given properties of a job (see JobUpdate); the others stay as they are.
 
-        What has not left at `send_by`, in the event loop's time, is not sent any more: that is
-        SlurmUnreachable.
-        Raises SlurmInvalid without sending anything for values that would not do, and SlurmRefused
-        for what Slurm does not take; other properties may have changed nevertheless.
+        A request that has not been sent by `send_by`, in the event loop's time, is not sent any
+        more and raises SlurmUnreachable. Raises SlurmInvalid for unacceptable values, before
+        anything is sent, and SlurmRefused if Slurm refuses a change; it may have made the other
+        changes nevertheless.
         """
         body = encode_update(JobUpdate(**changes))
         operation = Operation(
@@ -291,12 +292,12 @@ class SlurmClient:
 
     @property
     def cluster(self) -> str:
-        """The ClusterName of the Slurm that is meant; empty until it is known."""
+        """The ClusterName of the right Slurm; "" until it is known."""
         return self._identity.cluster
 
     async def _take_back(self, stranger: SlurmStranger) -> None:
-        """Cancel a job that another Slurm has made for this client, because it took the place of
-        the right one between two requests.
+        """Cancel a job that another Slurm has created for us, because it took the place of the
+        right one between two requests.
         """
         if stranger.job_id is None:
             return
@@ -363,7 +364,9 @@ class SlurmClient:
 
 
 class _MadeInSpite(SlurmInvalid):
-    """Errors AND a job id: the job was made and may run (measured: a bad flag, error 9207)."""
+    """The answer has errors AND a job id: the job exists and may run (measured: a bad flag, error
+    9207).
+    """
 
     def __init__(self, error: SlurmError, *, job_id: int) -> None:
         super().__init__(str(error))
@@ -381,8 +384,8 @@ def _job(job_id: int, response: Response) -> Job:
 
 
 def _unchanged(response: Response) -> None:
-    """Raises the error in an answer about changed nodes. Good answers are 304 without a body, and a
-    list of nodes.
+    """Raises the error in an answer to a request for changed nodes. Without an error it is either a
+    304 without a body, or a list of nodes.
     """
     if response.status != _NOT_MODIFIED:
         wire.settled(response, wire.Answer)
@@ -460,8 +463,9 @@ def _cancelled(job_ids: Sequence[int], response: Response) -> dict[int, SlurmErr
 
 
 def _link_lost(error: SlurmError) -> SlurmError:
-    """Where slurmctld went away amid a cancel, or hangs, slurmrestd tells of EPERM (measured on
-    26.05.5, as a 403, and on 24.11.5, as a 500); who may not cancel is told so of each job.
+    """Translate an EPERM that means a lost connection: slurmrestd reports it if slurmctld hangs or
+    goes away during a cancel (measured on 26.05.5, with status 403, and on 24.11.5, with 500). If
+    the token really lacks the right, there is an error for each job.
     """
     if isinstance(error, SlurmDenied) and error.error_number == errno.EPERM:
         return SlurmBusy(str(error), error_number=errno.EPIPE, status=error.status)
@@ -469,7 +473,7 @@ def _link_lost(error: SlurmError) -> SlurmError:
 
 
 def _soon() -> float:
-    """Until when Slurm gives an id that an answer has just named to no other job."""
+    """Until when the id in an answer of this moment surely belongs to no other job."""
     return asyncio.get_running_loop().time() + _MADE_SECONDS
 
 

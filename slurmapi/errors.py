@@ -1,23 +1,23 @@
-"""What can go wrong with a call to slurmrestd, drawn as one tree.
+"""What can go wrong with a call to slurmrestd, as one tree.
 
-The first split is the question that matters to a scheduler: was the request never sent, maybe
-acted upon, or answered? `retryable` and `retry_after` are decided here once, so that no caller
-interprets numbers.
+The first question is the one that matters to a scheduler: was the request never sent, maybe acted
+upon, or answered? `retryable` and `retry_after` are decided here once, so that no caller has to
+interpret error numbers.
 
     SlurmError
     |- SlurmUnreachable   never sent
-    |- SlurmFenced        never sent, for this process may not write any more
+    |- SlurmFenced        never sent, because this process may not write any more
     |- SlurmInterrupted   maybe sent: Slurm may or may not have acted
     |- SlurmRefused       answered: no
-    |  |- SlurmDenied        the token lacks the right, or is no longer good
+    |  |- SlurmDenied        the token lacks the right, or is not valid any more
     |  |  `- SlurmNoToken    there is no token to send: nothing was sent
     |  |- SlurmNoSuchJob     Slurm's own error 2017 and nothing else
-    |  `- SlurmInvalid       will never work as asked
-    |- SlurmBusy          answered or known: try later
+    |  `- SlurmInvalid       will never work as requested
+    |- SlurmBusy          not possible now: try later
     |- SlurmStranger      answered by another Slurm
-    |- SlurmNoApi         answered by something that serves no version of slurmrestd's API we know
+    |- SlurmNoApi         answered by a server without a known version of slurmrestd's API
     `- SlurmGarbled       an answer that cannot be read
-       `- SlurmUnreadable    Slurm's own answer about a job, which lasts
+       `- SlurmUnreadable    Slurm's own answer about a job, and the next one will be the same
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class SlurmFenced(SlurmError):  # noqa: N818 - reads as what happened
 
 
 class SlurmInterrupted(SlurmError):  # noqa: N818 - reads as what happened
-    """The request may have been acted upon and its answer is lost.
+    """The answer is lost, so Slurm may or may not have carried out the request.
 
-    `job_id` is set when a submit is known to have made a job that could not be cancelled again.
+    `job_id` is set if a submit is known to have created a job that could not be cancelled again.
     """
 
     retryable = True
@@ -67,7 +67,7 @@ class SlurmInterrupted(SlurmError):  # noqa: N818 - reads as what happened
 
 class SlurmBusy(SlurmError):  # noqa: N818 - reads as what happened
     """Slurm cannot do this now: the controller is down or overloaded, or a limit is reached that
-    other jobs' ends lift.
+    will be free when other jobs end.
     """
 
     retryable = True
@@ -87,21 +87,22 @@ class SlurmBusy(SlurmError):  # noqa: N818 - reads as what happened
 
 
 class SlurmGarbled(SlurmError):  # noqa: N818 - reads as what happened
-    """The answer is no HTTP, no JSON, or lacks what it must hold; it says nothing about any job."""
+    """The answer is not HTTP, not JSON, or lacks a required part. It says nothing about any job."""
 
     outcome = "garbled"
 
 
 class SlurmUnreadable(SlurmGarbled):
-    """An answer that is too large, or Slurm's own about a job, with records of which none can be
-    read as that job. Asking again gives the same: an array whose first task has gone.
+    """An answer that is too large, or an answer about a job with records of which none can be read
+    as that job, such as those of an array whose first task has gone. Asking again gives the same
+    answer.
     """
 
 
 class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
-    """The answer is another Slurm's, so that it says nothing about any job of ours.
+    """The answer is from another Slurm, so it says nothing about our jobs.
 
-    `job_id` is set when it has made a job.
+    `job_id` is set if that Slurm has created a job.
     """
 
     outcome = "stranger"
@@ -114,18 +115,18 @@ class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
 
 
 class SlurmNoApi(SlurmError):  # noqa: N818 - reads as what happened
-    """404 without Slurm's words: another program, slurmctld's own port, or a wrong path. It says
-    nothing about any job, so it is no refusal.
+    """404 without an error of Slurm: from another program, slurmctld's own port, or for a wrong
+    path. It says nothing about any job, so it does not count as a refusal.
     """
 
     outcome = "refused"
 
 
 class SlurmRefused(SlurmError):  # noqa: N818 - reads as what happened
-    """Slurm read the request and said no.
+    """Slurm has read the request and refused it.
 
-    `error_number` is Slurm's own (0 when the answer had none, or nothing was sent), `status` the
-    HTTP status (0 when nothing was sent).
+    `error_number` is Slurm's (0 if the answer has none or nothing was sent), and `status` is the
+    HTTP status (0 if nothing was sent).
     """
 
     outcome = "refused"
@@ -140,14 +141,14 @@ class SlurmRefused(SlurmError):  # noqa: N818 - reads as what happened
 class SlurmDenied(SlurmRefused):
     """The token is missing, expired or wrong, or its user may not do this.
 
-    `authentication` tells the first case, where another token may help, from the second.
+    `authentication` is true in the first case, in which another token may help.
     """
 
     outcome = "denied"
 
     @property
     def authentication(self) -> bool:
-        """Whether it is the token itself that was refused."""
+        """Whether the token itself was refused."""
         return self.status in AUTHENTICATION_STATUSES or self.error_number in _AUTHENTICATION
 
 
@@ -156,7 +157,7 @@ class SlurmNoToken(SlurmDenied):
 
     @property
     def authentication(self) -> bool:
-        """True: another token helps."""
+        """True: a token would help."""
         return True
 
 
@@ -167,9 +168,9 @@ class SlurmNoSuchJob(SlurmRefused):
 
 
 class SlurmInvalid(SlurmRefused):
-    """The request will never work as asked.
+    """The request will never work as requested.
 
-    `warnings` holds what Slurm remarked, which is all it says when it ignored a job of wrong types.
+    `warnings` has Slurm's remarks. They are all it says if it ignored a job because of wrong types.
     """
 
     outcome = "invalid"
@@ -211,7 +212,8 @@ _LINK = (
 # 1000, 1800, 5004): there -1 is a job_submit plugin that refuses this job (measured on 26.05.5 and
 # 24.11.5).
 _UNSPECIFIED = -1
-# What keeps out every job: MaxJobCount, a standby controller, submissions disabled, no slurmdbd.
+# Errors that concern every job: MaxJobCount, a standby controller, submissions disabled, no
+# slurmdbd.
 _LATER = frozenset({2007, 2027, 2105, 2131, 7000})
 _NEVER = frozenset(
     {
@@ -227,8 +229,8 @@ _REST_INVALID = range(9000, 9400)
 def refusal(
     error_number: int, *, status: int, description: str, of_write: bool = False
 ) -> SlurmError:
-    """The error for Slurm's own number, `of_write` in answer to a submit or an update; unknown
-    numbers are plain refusals, since unknown must destroy nothing.
+    """The error for Slurm's error number. `of_write` says that it answers a submit or an update. An
+    unknown number is a plain SlurmRefused, because unknown answers must not destroy anything.
     """
     hangs = error_number == _UNSPECIFIED and not of_write
     if hangs or error_number in _LATER or error_number in _LINK:
@@ -245,8 +247,8 @@ def refusal(
 
 
 def refusal_by_status(status: int, *, text: str, retry_after: float | None) -> SlurmError:
-    """The error for an answer without any number of Slurm's, from slurmrestd itself or a proxy
-    before it.
+    """The error for an answer without an error number of Slurm: from slurmrestd itself, or from a
+    proxy before it.
     """
     description = text or "no explanation"
     if status in AUTHENTICATION_STATUSES or status == 403:
@@ -260,8 +262,8 @@ def refusal_by_status(status: int, *, text: str, retry_after: float | None) -> S
 
 
 def is_word_of_slurm(error: SlurmError) -> bool:
-    """Whether Slurm itself has answered the question, so that asking again gives the same answer. A
-    gateway's page, JSON of another program and a refused token say nothing about any job.
+    """Whether Slurm itself has answered the request, so that asking again gives the same answer. A
+    gateway's error page, another program's JSON and a refused token say nothing about any job.
     """
     if isinstance(error, SlurmDenied) and error.authentication:
         return False
@@ -271,10 +273,11 @@ def is_word_of_slurm(error: SlurmError) -> bool:
 
 
 def leaves_open(error: SlurmError) -> bool:
-    """Whether a write answered so may still have been carried out: nobody who knows said no.
+    """Whether a write with this answer may have been carried out nevertheless, because it was not
+    refused by somebody who knows.
 
-    Covers the controller not answering (502/1800 after ten seconds of trying, measured), a
-    text-only 5xx of slurmrestd or of a proxy, and answers that cannot be read.
+    These are: no answer of the controller (502/1800 after ten seconds, measured), a 5xx in plain
+    text from slurmrestd or a proxy, and answers that cannot be read.
     """
     if isinstance(error, SlurmInvalid):
         return False

@@ -1,5 +1,5 @@
-"""Carries out requests: version, token, repetition and observation. It does not know what is asked,
-or why.
+"""Carries out requests: API version, token, repetition and observation. It does not know what they
+are about.
 """
 
 from __future__ import annotations
@@ -35,28 +35,29 @@ _HEADERS: Final = {
     "Accept-Encoding": "identity",
     "User-Agent": "slurmapi",
 }
-# A write is sent only after an answer that is no older than this.
+# A write is sent only if the last answer is no older than this.
 _MET_SECONDS: Final = 1.0
 # How long an old version is used before the client asks for a newer one.
 _NEGOTIATED_SECONDS: Final = 300.0
-# What has answered that it serves no version is asked again after these seconds, twice as many each
-# time: one negotiation is up to six requests, and every call would begin one.
+# If a server says that it serves no known version, it is asked again after this pause, which
+# doubles each time. One negotiation takes up to six requests, and otherwise each call would start
+# one.
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 8.0
-# Error texts come in small bodies; searching a list of a thousand nodes for the token would cost
-# for nothing.
+# Only small bodies are searched for the token, because error texts are small. To search a list of a
+# thousand nodes would be a waste.
 _SCRUBBED_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[T]):
-    """One call: its path below `/slurm/VERSION/` and how to read its answer.
+    """One call: its path below `/slurm/VERSION/`, and how to read its answer.
 
-    `read` raises SlurmError for a refusal. `repeatable` says that carrying the call out twice
-    does no harm, `slow` that the answer costs the server much: it gets more time, and is not asked
-    for again at once, while the server may still be at work on the first. `bulk` says that many
-    such calls may come at once, and that others go before them. Of a write no byte leaves later
-    than `send_by`, in the event loop's time.
+    `read` raises SlurmError for a refusal. `repeatable` says that it does no harm if the call is
+    carried out twice. `slow` says that the answer costs the server much: the call gets more time
+    and is not repeated at once, because the server may still be at work on it. `bulk` says that
+    there may be many such calls at once, and that other calls take precedence. No byte of a write
+    is sent after `send_by`, in the event loop's time.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Operation(Generic[T]):
     body: Callable[[ApiVersion], bytes] | None = field(default=None, repr=False)
     repeatable: bool = False
     anywhere: bool = False
-    """For a request to any Slurm, be it the expected one or not."""
+    """Whether the request may go to any Slurm, not only to the right one."""
     slow: bool = False
     bulk: bool = False
     max_body: int = DEFAULT_MAX_BODY
@@ -74,11 +75,11 @@ class Operation(Generic[T]):
 
 
 class _VersionGone(SlurmNoApi):
-    """404 in plain text: slurmrestd knows no such path, so nothing has looked at the request."""
+    """404 in plain text: slurmrestd does not know the path, so nothing has seen the request."""
 
 
 class Session:
-    """Carries operations out in the newest version that server and client share."""
+    """Carries out operations in the newest version that server and client share."""
 
     def __init__(
         self,
@@ -103,7 +104,9 @@ class Session:
         self._ask_at = 0.0
 
     async def run(self, operation: Operation[T]) -> T:
-        """The operation's answer; repeated as the policy says where that does no harm."""
+        """Run the operation and return its answer. It is repeated by the retry policy if that does
+        no harm.
+        """
 
         async def attempt() -> T:
             return await self._in_some_version(operation)
@@ -112,11 +115,11 @@ class Session:
         return await (self._retry(attempt) if again else attempt())
 
     async def version(self, *, again: bool = False) -> ApiVersion:
-        """The version in use; asks the server on first need, when `again` is set, and now and then
-        where it is not the newest that we know.
+        """The version in use. Asks the server when there is none, if `again` is set, and now and
+        then if it is not the newest that we know.
 
-        Callers that come while one is asking get what that one gets. Never raises
-        SlurmInterrupted, since what the version was wanted for has not been sent.
+        Callers that come during a request share its result. Never raises SlurmInterrupted, because
+        the request that needs the version has not been sent.
         """
         if self._version is not None and not again and not self._is_outdated(self._version):
             return self._version
@@ -129,7 +132,9 @@ class Session:
             return self._version
 
     def _is_outdated(self, version: ApiVersion) -> bool:
-        """An upgraded slurmrestd still serves the old one, so nothing else tells of it."""
+        """Whether it is time to ask again. An upgraded slurmrestd still serves the old version, so
+        nothing else shows that it has a newer one.
+        """
         age = monotonic() - self._negotiated_at
         return version != KNOWN_VERSIONS[0] and age > _NEGOTIATED_SECONDS
 
@@ -146,15 +151,15 @@ class Session:
         self._negotiations += 1
 
     async def _probe(self) -> ApiVersion:
-        """Pings each version, the newest first: unknown ones are refused at once, and the whole
-        OpenAPI document would be 900 kB.
+        """Ping in each version, newest first. An unknown version is refused at once, and the
+        alternative, the whole OpenAPI document, has 900 kB.
         """
         found = await self._newest(KNOWN_VERSIONS)
         if found is None:
             span = f"{KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
             raise SlurmNoApi(f"the server has none of the versions {span} (HTTP 404)")
-        # Such a refusal does not say whose it is: a gateway's, or another Slurm's behind the same
-        # address, just before the right one was there again (seen).
+        # Such a refusal does not show who sent it: perhaps a gateway, or another Slurm at the same
+        # address just before the right one came back (seen).
         newer = KNOWN_VERSIONS[: KNOWN_VERSIONS.index(found)]
         return await self._newest(newer) or found
 
@@ -183,8 +188,8 @@ class Session:
             return await self._with_token(operation, newer)
 
     async def _meet(self, version: ApiVersion) -> None:
-        """Check before a write, by an answer of this moment, that the right Slurm is there: on
-        another Slurm a job id is another job's.
+        """Before a write, check with a fresh answer that the right Slurm is there: on another one,
+        the job id belongs to another job.
         """
         if self._identity.seen_within(_MET_SECONDS):
             return
@@ -194,8 +199,8 @@ class Session:
             raise SlurmUnreachable(f"nothing is written: {error}") from error
 
     async def _with_token(self, operation: Operation[T], version: ApiVersion) -> T:
-        """One try, and a second one if the token was refused and there is another one by now: a
-        refused request has done nothing.
+        """Try once, and a second time if the token was refused and a new one is available by now. A
+        refused request has changed nothing.
         """
         token = await self._token.token()
         try:
@@ -259,8 +264,8 @@ def _request(operation: Operation[T], version: ApiVersion, token: str) -> Reques
 
 
 def _scrubbed(response: Response, token: str) -> Response:
-    """The text without the token: the peer may repeat our headers, and its words become part of
-    error texts.
+    """The response without the token in its text: the peer may repeat our headers, and its text
+    becomes part of error messages.
     """
     secret = token.encode("ascii")
     if len(response.body) > _SCRUBBED_BYTES or secret not in response.body:

@@ -1,9 +1,8 @@
-"""What a placeholder asks for, its checks, and the one JSON shape that was verified against
-Slurm.
+"""What a placeholder asks for, its checks, and its JSON, which was verified against Slurm.
 
-slurmrestd answers a field of a wrong type with HTTP 200 and makes no job, and reads some syntax
-errors as "nothing asked" ("gpu;;1" was accepted and gave no GPU), so everything is checked here
-before a byte is sent.
+If a field has a wrong type, slurmrestd answers HTTP 200 and creates no job, and it reads some
+syntax errors as "nothing requested" ("gpu;;1" was accepted and gave no GPU). So everything is
+checked here before a byte is sent.
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ _TEXT_LIMIT: Final = 1024
 _GRES: Final = re.compile(r"gres/[A-Za-z][\w.-]*(:[\w.-]*[A-Za-z][\w.-]*)?:[1-9][0-9]{0,8}")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
-# Terms that must all hold. With "?" between them one is enough, and `singleton` would protect
-# nothing.
+# Terms that must all hold. With "?" between them one is enough, and `singleton` would not protect
+# anything.
 _DEPENDENCY: Final = re.compile(r"[a-z]+(:[0-9]+(\+[0-9]+)?)*(,[a-z]+(:[0-9]+(\+[0-9]+)?)*)*")
-# slurmrestd takes a moment in sbatch's words, too (measured on 26.05.5 and 24.11.5).
+# slurmrestd also accepts a time in sbatch's syntax (measured on 26.05.5 and 24.11.5).
 _TIME: Final = re.compile(r"[0-9a-z:T+-]+")
 _SHARED: Final = ("none", "oversubscribe", "user", "mcs", "topo")
 _MAX_NUMBER: Final = 2**31 - 1
-# The two largest have meanings of their own (NO_VAL and INFINITE of slurm.h).
+# The two larger numbers have special meanings (NO_VAL and INFINITE of slurm.h).
 _MAX_UNSIGNED: Final = 2**32 - 3
-# slurmd opens a script's output as the job's user, follows links, and truncates what it finds, so a
-# file whose name can be foreseen is a trap in every folder: root's file of mode 0600 was emptied
-# through a link, and the job fails where another user's file is in the way (both releases).
+# slurmd opens a script's output file as the job's user, follows links, and truncates what it finds.
+# So a predictable file name in any folder is a trap: a file of root with mode 0600 was emptied
+# through a link, and the job fails if another user's file is in the way (both releases).
 _NOWHERE: Final = "/dev/null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmission:
-    """One placeholder: `cpus`, `memory_mib` and `gres` on each of `nodes` nodes, one task per
-    node.
+    """One placeholder: `cpus`, `memory_mib` and `gres` on each of `nodes` nodes, with one task on
+    each.
 
-    `external` jobs have no script and need data_parser v0.0.43; the others need a `script` and an
-    `environment`. Numeric `user_id` and `group_id` may only be set with an operator's token. A
-    placeholder is not requeued unless told so.
+    `external` jobs have no script and need data_parser v0.0.43. Other jobs need a `script` and an
+    `environment`. A numeric `user_id` or `group_id` needs an operator's token. Slurm may requeue
+    the job only if `requeue` is set.
 
-    `shared` is one of Slurm's own words: "none" is exclusive. `begin` and `deadline` are seconds
-    of the epoch or a time as sbatch reads it; `switch_wait_seconds` needs `switches`. A `priority`
-    makes Slurm forget `held`. `dependency` is what must hold beside `singleton`.
+    `shared` is one of Slurm's own words: "none" means exclusive. `begin` and `deadline` are Unix
+    seconds or a time in sbatch's syntax. `switch_wait_seconds` needs `switches`. A `priority` makes
+    Slurm ignore `held`. `dependency` has the terms that must hold in addition to `singleton`.
     """
 
     name: str
@@ -94,7 +93,7 @@ class JobSubmission:
 
 
 def encode(job: JobSubmission, version: ApiVersion) -> bytes:
-    """The body of `POST job/submit`; raises SlurmInvalid naming every field that would not do."""
+    """The body of `POST job/submit`. Raises SlurmInvalid, which names every unacceptable field."""
     problems = list(_problems(job))
     if job.external and not version.supports_external:
         problems.append(f"external: EXTERNAL_JOB needs v0.0.43 or newer, this server has {version}")
@@ -147,7 +146,7 @@ def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
 
 
 def _wishes(job: JobSubmission) -> Iterator[tuple[str, Any]]:
-    """When and where; each shape was verified on 26.05.5 and 24.11.5."""
+    """When and where the job may start; each JSON shape was verified on 26.05.5 and 24.11.5."""
     yield "priority", number(job.priority)
     yield "nice", job.nice
     yield "constraints", job.constraints
@@ -175,7 +174,7 @@ def _dependencies(job: JobSubmission) -> Iterator[str]:
 
 
 def problem(name: str, value: object) -> str | None:
-    """What is wrong with the value of that field of JobSubmission; None if it is acceptable."""
+    """What is wrong with this value of a field of JobSubmission; None if it is acceptable."""
     accepts, expected = _RULES[name]
     return None if accepts(value) else f"{name} is {_quoted(value)}, expected {expected}"
 
@@ -262,8 +261,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
     {
         "name": _NAME_RULE,
         "external": _FLAG_RULE,
-        # Longer than the other texts: 5000 characters were accepted (measured), and a gang names
-        # all its pods here.
+        # May be longer than the other texts: 5000 characters were accepted (measured), and a gang's
+        # tag has all its pods.
         "admin_comment": (lambda value: isinstance(value, str) and "\0" not in value, "text"),
         "cpus": (_integer(1), "an integer of at least 1"),
         "memory_mib": (_integer(1), "an integer of at least 1 (0 would take the whole node)"),

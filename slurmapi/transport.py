@@ -1,13 +1,14 @@
-"""Connections to one slurmrestd: a bounded keep-alive pool over TCP, TLS or a unix socket, every
-wait under a deadline.
+"""Connections to one slurmrestd: a bounded keep-alive pool over TCP, TLS or a unix socket. Every
+wait has a deadline.
 
-What is kept: a request that may change something is written to at most one connection, ever;
-errors say whether it was never sent or maybe sent; whatever goes wrong, cancellation included,
-closes the connection it happened on.
+These rules hold: a request that may change something is written to at most one connection, ever.
+Errors say whether it was never sent or maybe sent. After any failure, including cancellation, the
+connection is closed.
 
-Why this is not an HTTP library's: a write has to be allowed at the last moment, when it has its
-connection, and no byte of it may leave later than that allows, which takes a hand on the socket.
-And aiohttp refuses the two responses that slurmrestd 26.05.5 sends for a failed request (measured).
+No HTTP library does what we need here: a write must be permitted at the last moment, when it has
+its connection, and none of its bytes may be sent later than the permit allows, which takes access
+to the socket. Besides, aiohttp rejects the two responses that slurmrestd 26.05.5 sends for a failed
+request (measured).
 """
 
 from __future__ import annotations
@@ -32,23 +33,25 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _USUAL_LINGER: Final = struct.pack("ii", 0, 0)
 
 Permit = Callable[[], float]
-"""Seconds within which the last byte of a write must have left; 0 or less: none may be sent."""
+"""Within how many seconds the last byte of a write must be sent. If it is 0 or less, nothing may be
+sent.
+"""
 
 
 _SLOW_FACTOR: Final = 8.0
-# One connection of this many is never used for bulk requests: a look at a job whose pod is to be
-# evicted must not wait for submits.
+# One in this many connections is never used for bulk requests: a look at a job whose pod must be
+# evicted should not wait for submits.
 _KEPT_PART: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Seconds until a wait is given up: opening a connection, silence of the peer, one request in
-    all.
+    """Seconds after which a wait ends: for opening a connection, for silence of the peer, and for a
+    whole request.
 
-    slurmrestd itself waits up to ten seconds for slurmctld before it answers 502 (measured), so
-    shorter values of `silence` turn a clear answer into an unclear one. For a request that is slow
-    by nature, `silence` and `total` are eight times as long.
+    slurmrestd itself waits up to ten seconds for slurmctld before it answers 502 (measured), so a
+    shorter `silence` turns a clear answer into an unclear one. For a `slow` request, `silence` and
+    `total` are eight times as long.
     """
 
     connect: float = 5.0
@@ -91,12 +94,12 @@ class _Endpoint:
 
 
 def check_base_url(base_url: str) -> None:
-    """Raise ValueError, saying what is expected, where no client could be made of it."""
+    """Raises ValueError, which says what is expected, if the URL is not acceptable."""
     _endpoint(base_url, None)
 
 
 def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
-    """From "http://host:port", "https://host:port" (a path prefix may follow) or "unix:/path"."""
+    """Parse "http://host:port", "https://host:port" (a path prefix may follow) or "unix:/path"."""
     try:
         parts = urlsplit(base_url)
         port = parts.port
@@ -119,7 +122,7 @@ def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
 
 
 class _Connection:
-    """One open stream pair."""
+    """One open connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -142,8 +145,8 @@ class _Connection:
     async def carry(
         self, exchange: Exchange, *, sending: float, silence: float
     ) -> tuple[Response, bool]:
-        """Raises CutShort, TimeoutError (also after `sending` seconds without all of it gone) or
-        SlurmGarbled.
+        """Send the request and read the response. Raises CutShort, SlurmGarbled, and TimeoutError,
+        also if it was not completely sent after `sending` seconds.
         """
         try:
             self._writer.write(exchange.raw)
@@ -156,8 +159,9 @@ class _Connection:
             raise CutShort(answered=False) from error
 
     def send_nothing_late(self) -> None:
-        """Have `drain` wait until the kernel has all of it, and the kernel drop what it has not
-        sent when this connection, or the process, ends; until the next `rest`.
+        """Make sure that no byte is sent late: until the next `rest`, `drain` waits until the
+        kernel has sent everything, and the kernel drops unsent bytes when the connection or the
+        process ends.
         """
         self._writer.transport.set_write_buffer_limits(high=0)
         self._set_linger(_NO_LINGER)
@@ -167,7 +171,7 @@ class _Connection:
         self._set_linger(_USUAL_LINGER)
 
     def _set_linger(self, value: bytes) -> None:
-        # A transport that is no kernel socket holds nothing back.
+        # A transport without a kernel socket buffers nothing there.
         if (sock := self._writer.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, value)
 
@@ -180,18 +184,18 @@ class _Connection:
 
 @dataclass(slots=True)
 class _Progress:
-    """What is known about a request while it is under way."""
+    """How far a request has come."""
 
     sent: bool = False
 
 
 class HttpTransport:
-    """Requests over a pool of at most `connections` keep-alive connections.
+    """Sends requests over a pool of at most `connections` keep-alive connections.
 
-    Idle ones are used again last in, first out, and dropped after `idle_seconds`; callers wait
-    first come, first served. A quarter of the connections is kept for requests that are not `bulk`.
-    Keep the pool small: above slurmrestd's own limit (124) surplus
-    connections starve for half a minute (measured).
+    The idle connection that was used last is used first, and connections that are idle for
+    `idle_seconds` are closed. Callers are served in order of arrival. A quarter of the connections
+    is reserved for requests that are not `bulk`. Keep the pool small: beyond slurmrestd's own limit
+    (124), further connections starve for half a minute (measured).
     """
 
     def __init__(
@@ -259,7 +263,7 @@ class HttpTransport:
     async def _try_on(
         self, connection: _Connection, request: Request, progress: _Progress
     ) -> Response:
-        """One try on one connection. Every write passes here."""
+        """One try on one connection. Every write goes through here."""
         exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False
         try:
@@ -276,8 +280,8 @@ class HttpTransport:
         return response
 
     def _sending_seconds(self, request: Request, connection: _Connection) -> float:
-        """Seconds within which the request must have left. Raises SlurmFenced if no write may be
-        sent, and SlurmUnreachable if it is too late for this one.
+        """Within how many seconds the request must be sent. Raises SlurmFenced if no write is
+        permitted, and SlurmUnreachable if it is too late for this one.
         """
         silence = self._deadlines.silence
         if request.method == "GET" or (self._permit is None and request.send_by is None):

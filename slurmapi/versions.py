@@ -1,5 +1,5 @@
-"""The versions of slurmrestd's API (data_parser plugins) this client speaks, and what differs
-between them.
+"""The versions of slurmrestd's API (data_parser plugins) that this client speaks, and their
+differences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ApiVersion:
 
     @property
     def text(self) -> str:
-        """The version as the path has it, "v0.0.45"."""
+        """The version as it is written in paths: "v0.0.45"."""
         return f"v0.0.{self.number}"
 
     @property

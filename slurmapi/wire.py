@@ -1,8 +1,9 @@
-"""Reading any answer of slurmrestd: JSON or not, errors, warnings, and its ways to write a number.
+"""Decodes any answer of slurmrestd: JSON or not, errors, warnings, and its various forms of
+numbers.
 
-Versions differ in spelling: ids come as integers, strings or {"set","infinite","number"} triples,
-states as a list or a string, absent things as null, "" or 0. Unknown fields are skipped. What
-must be there and is not makes an answer garbled; it never becomes an empty result.
+Versions differ in form: ids are integers, strings or {"set","infinite","number"} objects, states
+are a list or a string, and missing values are null, "" or 0. Unknown fields are skipped. If a
+required field is missing, the answer is garbled; it never becomes an empty result.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Answer(msgspec.Struct, frozen=True):
         return tuple(text[:MAX_SHOWN] for text in texts if text)
 
     def refusal(self, status: int) -> SlurmError | None:
-        """The error that weighs most: "no such job" only counts when nothing else is wrong."""
+        """The most important error: "no such job" counts only if there is no other error."""
         listed = sorted(self.errors or (), key=lambda error: _WEIGHTS.get(error.number, 0))
         if not listed:
             return None
@@ -96,9 +97,9 @@ def is_json(response: Response) -> bool:
 def decode(response: Response, kind: type[A]) -> A:
     """The answer as `kind`, whatever its status.
 
-    Raises SlurmGarbled, or what the status means when the body is no JSON object. Every answer of
-    slurmrestd has a list of errors, mostly an empty one (measured on 24.11.5 and 26.05.5). An
-    answer of status 2xx without that list is somebody else's.
+    Raises SlurmGarbled, or the error for the status if the body is not a JSON object. Every answer
+    of slurmrestd has a list of errors, which is mostly empty (measured on 24.11.5 and 26.05.5). A
+    2xx answer without that list comes from something else.
     """
     if not is_json(response):
         text = response.body[:MAX_SHOWN].decode("utf-8", "replace").strip()
@@ -122,7 +123,7 @@ def failure(response: Response, answer: Answer) -> SlurmError | None:
 
 
 def settled(response: Response, kind: type[A]) -> A:
-    """The answer as `kind`, if nothing in it says no; otherwise raises its error."""
+    """The answer as `kind`, if it has no error; otherwise raises the error."""
     answer = decode(response, kind)
     error = failure(response, answer)
     if error is not None:
@@ -140,7 +141,9 @@ def _decoded(body: bytes, kind: type[A]) -> A:
 
 
 def _decode_leniently(body: bytes, kind: type[A]) -> A:
-    """Reads what Slurm may write and msgspec refuses: text that is no UTF-8, NaN and Infinity."""
+    """Decodes what Slurm may write but msgspec rejects: text that is not UTF-8, NaN and
+    Infinity.
+    """
     try:
         return msgspec.convert(json.loads(body.decode("utf-8", "replace")), type=kind)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -148,7 +151,7 @@ def _decode_leniently(body: bytes, kind: type[A]) -> A:
 
 
 def integer(value: Number) -> int | None:
-    """The whole number, or None for null, "not set", infinite, and what is no number."""
+    """The integer; None for null, "not set", infinite, and anything that is not a number."""
     if isinstance(value, _Triple):
         return integer(value.number) if value.set and not value.infinite else None
     if isinstance(value, str):
@@ -159,6 +162,6 @@ def integer(value: Number) -> int | None:
 
 
 def time_of(value: Number) -> int | None:
-    """Epoch seconds, or None for 0 and for times no job can have."""
+    """Unix seconds; None for 0 and for times that no job can have."""
     seconds = integer(value)
     return seconds if seconds is not None and 0 < seconds <= _TIME_MAX else None

@@ -79,7 +79,7 @@ def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
 
 
 def asks_the_same(before: Mapping[str, str], request: JobRequest) -> bool:
-    """Whether these digests were made from an equal request."""
+    """Whether the job was asked for the same: these digests are those of the request."""
     return not _changed(before, request)
 
 

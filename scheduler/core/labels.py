@@ -85,8 +85,8 @@ def selector(
 
 
 def _check(requirement: Requirement) -> _Check:
-    """As in a metav1.LabelSelector: a missing label matches NotIn. The API server accepts no other
-    operators, and nothing matches them.
+    """The texts to search for. As in a metav1.LabelSelector, a missing label matches NotIn. The API
+    server accepts no other operators, and nothing matches them.
     """
     key = requirement.key
     values = tuple(f"\n{key}={value}\n" for value in requirement.values)

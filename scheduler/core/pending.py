@@ -207,7 +207,9 @@ def why(reason: str) -> Why | None:
 
 
 def _limit(reason: str) -> Why | None:
-    """The families of limits: Slurm has a reason for each resource of each kind of limit."""
+    """What a reason of a family of limits means; None if it is of none. Slurm has a reason for each
+    resource of each kind of limit, so their meanings are composed from their parts.
+    """
     per_account = _PER_ACCOUNT.fullmatch(reason)
     if per_account is not None:
         what = _resource_name(per_account["what"])

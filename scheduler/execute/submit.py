@@ -78,7 +78,7 @@ class Submitter:
     async def _paced(self, unit: Unit, action: Submit) -> float:
         """Seconds until the unit may submit, because of its budgets."""
         seconds = 0.0 if action.node else await self._submits.pause(unit)
-        # A submit before the pause after a refusal is over can only be caused by an edit.
+        # The pause after a refusal is not over, so only an edit can have brought the unit here.
         if seconds or self._clock() >= unit.refusals.submit.until:
             return seconds
         return await self._edits.pause(unit)

@@ -192,7 +192,7 @@ def _firsts(said: Iterable[tuple[Rule, Mapping[str, T]]]) -> dict[str, tuple[Rul
 
 
 def is_glob(text: str) -> bool:
-    """Whether the text is a pattern that stands for other texts too."""
+    """Whether the text has a wildcard, so that it matches other texts too."""
     return not _GLOB.isdisjoint(text)
 
 

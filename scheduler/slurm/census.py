@@ -360,9 +360,9 @@ class Census:
         )
 
     def _is_elsewhere(self, unit: Unit, found: TaggedJob) -> bool:
-        """Whether the pod has a node that the found job neither holds nor asks for. Such a job came
-        late, from a process that submitted it before the pod was bound, and what became of the
-        other job counts.
+        """Whether the pod runs on a node that the found job neither holds nor asks for. Such a job
+        came late, from a process that submitted it before the pod was bound. What became of the job
+        that the unit holds counts instead.
         """
         node = self._slurm_node(unit)
         asked = "" if found.tag is None else found.tag.node

@@ -124,10 +124,10 @@ class Placeholder:
         self.cancelled_at = now
 
     def _is_the_one_made(self, record: TaggedJob, asked: float) -> bool:
-        """Whether this is the job of our own submit, whatever its tag says. If its id has been
-        reused, the other job was submitted later. Slurm tells, by its own clock and in whole
-        seconds, how long ago the job was submitted; we know by our clock how long ago the answer
-        came. So no two clocks are compared.
+        """Whether this is the job of our own submit, even if its tag is missing. If slurmctld has
+        reused the id, the other job was submitted later. So the job is ours if it is at least as
+        old as the answer to our submit. Slurm's clock measures the job's age, in whole seconds, and
+        our clock the age of the answer: no time of one clock is compared with a time of the other.
         """
         now, submitted = record.told_at, record.submit_time
         if not self.made_as or record.name != self.made_as or now is None or submitted is None:
