@@ -39,7 +39,7 @@ from scheduler.nodes.coverage import Coverage
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.census import Census
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
-from scheduler.state.lingering import is_dead, remains_by
+from scheduler.state.lingering import remains_by
 from scheduler.state.member import Member
 from scheduler.state.said import Said
 from scheduler.state.seen import SeenOfPod
@@ -229,8 +229,7 @@ class Look:
             return 0.0
         if remains.gone_at is None:
             remains = pod.seen.remains = replace(remains, gone_at=self._clock())
-        dead = self._nodes.read and is_dead(self._nodes.facts(remains.node))
-        return 0.0 if dead else remains.until
+        return 0.0 if self._nodes.is_dead(remains.node) else remains.until
 
     def _longest_grace(self) -> int | None:
         if not self._judges_grace or self._rules.grace_policy == "guarded":

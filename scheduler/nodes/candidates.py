@@ -18,6 +18,7 @@ from scheduler.kube.store import Store
 from scheduler.kube.wire import Node
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import POWERED, SlurmNodes
+from scheduler.state.lingering import is_dead
 
 _MOST_SHOWN: Final = 3
 # Slurm stores the list with each job. If more nodes than this are of no use, none is excluded in
@@ -156,6 +157,12 @@ class Nodes:
         """The Kubernetes Node with this name; None if there is none or Nodes are not read."""
         found = None if self._store is None else self._store.by_name(name)
         return None if found is None else found.facts
+
+    def is_dead(self, name: str) -> bool:
+        """Whether nothing runs any more on the Kubernetes Node of that name, as far as Nodes are
+        read.
+        """
+        return self.read and is_dead(self.facts(name))
 
     def all_facts(self) -> Mapping[str, NodeFacts]:
         """All Kubernetes Nodes by name, whether Slurm has them or not."""
