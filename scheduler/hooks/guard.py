@@ -99,15 +99,15 @@ class Guard:
         return await self._until_none(in_way, seconds=seconds)
 
     async def is_over(self, uid: str) -> bool:
-        """Whether there is no such pod any more. A process that does not lead cannot say more about
-        a pod, because the leader may have bound it just now.
+        """Whether there is no such pod any more, nor anything that it left running. A process that
+        does not lead cannot say more about a pod, because the leader may have bound it just now.
         """
         try:
             async with asyncio.timeout(_TRY_AGAIN_SECONDS):
                 await self._synced()
         except TimeoutError:
             return False
-        return not self._presence.knows(uid)
+        return not self._presence.knows(uid) and self._presence.node_of(uid) is None
 
     async def gone(self, uid: str, *, seconds: float) -> HandoverVerdict:
         """Wait, for `seconds` at most, until no container of the pod can run."""
@@ -203,5 +203,5 @@ class Guard:
         return frozenset(tag.uids if tag is not None and ours else ())
 
     def _name(self, uid: str) -> str:
-        unit = self._units.of_pod(uid)
-        return uid if unit is None else f"{unit.namespace}/{unit.name}"
+        known = self._units.of_pod(uid) or self._presence.left_by(uid)
+        return uid if known is None else f"{known.namespace}/{known.name}"

@@ -10,18 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from enum import Enum, auto, unique
-from typing import Final
 
 from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.naming import Owner
-from scheduler.nodes.presence import Presence
+from scheduler.nodes.presence import CLAIM_SECONDS, Presence
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
-
-# To a process that has just started, only the pod itself says who bound it, and its author can
-# forge that. It is believed for this long, which is enough for pods whose job ended in the
-# meantime.
-CLAIM_SECONDS: Final = 300.0
 
 
 @unique
@@ -97,6 +91,9 @@ class Coverage:
     def _standing(self, uid: str, *, asked_after: float) -> _Standing:
         now, unit = self._clock(), self._units.of_pod(uid)
         node = self._presence.node_of(uid)
+        if unit is None and self._presence.left_by(uid) is not None:
+            self._presence.uncovered_since(uid, now)
+            return _Standing.UNCOVERED  # it has gone, and so has its job
         if unit is None or node is None or self._units.silent:
             self._presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
@@ -155,7 +152,12 @@ class Coverage:
         )
 
     def _leaves_in(self, uid: str, since: float) -> float:
-        """Seconds from `since` until a pod that is being deleted must be gone; 0 if it is not."""
+        """Seconds from `since` to when a pod that is being deleted, or what one left that is gone,
+        has to have stopped; 0 for others.
+        """
+        left = self._presence.left_by(uid)
+        if left is not None:
+            return left.until - since
         leaves_at = self._presence.leaves_at(uid)
         if leaves_at is None:
             return 0.0
@@ -164,9 +166,16 @@ class Coverage:
 
     def _public_name(self, uids: Collection[str], *, namespace: str) -> str:
         """The pod's name if it is in the same namespace; other pods' names must not be shown."""
-        units = filter(None, map(self._units.of_pod, uids))
-        names = sorted(f"pod {it.name}" for it in units if it.namespace == namespace)
+        names = sorted(it for uid in uids if (it := self._name(uid, namespace)))
         return names[0] if names else "a pod of another namespace"
+
+    def _name(self, uid: str, namespace: str) -> str:
+        """Empty if the pod is in another namespace."""
+        left, unit = self._presence.left_by(uid), self._units.of_pod(uid)
+        if left is not None:
+            own = left.namespace == namespace
+            return f"pod {left.name}, deleted before its containers had stopped," if own else ""
+        return f"pod {unit.name}" if unit is not None and unit.namespace == namespace else ""
 
 
 def _stands_in_way(standing: _Standing, *, sure: bool) -> bool:

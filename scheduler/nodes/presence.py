@@ -8,20 +8,30 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Pod
+from scheduler.nodes.parted import Left, Parted
+from scheduler.state.lingering import KUBELET_SECONDS, remains_of
+
+# To a process that has just started, only the pod itself says who bound it, and its author can
+# forge that. It is believed for this long, which is enough for pods whose job ended in the
+# meantime.
+CLAIM_SECONDS: Final = 300.0
+# What is over is not asked about any more, so it may stay in memory a little longer.
+_SWEEP_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
 class _Placed:
     """A pod on a Node. `marked` says that its annotations claim that we bound it; anybody can write
-    them. `proven` says that we did, as shown by our own binding or by a job of ours.
+    them. `by_us` says that we did, as shown by our own binding or by a job of ours.
     """
 
     node: str
     marked: bool
-    proven: bool = False
+    by_us: bool = False
     leaves_at: datetime | None = None
     uncovered_since: float | None = None
 
@@ -31,12 +41,20 @@ class Presence:
     somebody else bound stays as long as it likes, so nobody should wait for it: it is left out. Its
     annotations tell who bound it; if its author removed them, a job of Slurm's for it does.
 
+    A pod that disappears before its containers are reported to have stopped, for example because it
+    was deleted by force, stays in the index until they must have stopped, or its Node is dead. This
+    process knows only the pods that it has seen disappear.
+
     `binding` maps pod uid to Node for bindings that were sent but that the watch does not show yet:
     such a pod may run there already.
     """
 
-    def __init__(self, *, binding: dict[str, str]) -> None:
+    def __init__(self, *, binding: dict[str, str], clock: Callable[[], float]) -> None:
         self._binding = binding
+        self._clock = clock
+        self._is_dead: Callable[[str], bool] = lambda _node: False
+        self._parted = Parted()
+        self._swept_at = clock()
         self._there: set[str] = set()
         self._placed: dict[str, _Placed] = {}
         self._on: dict[str, set[str]] = defaultdict(set)
@@ -53,30 +71,71 @@ class Presence:
         else:
             self._there.add(uid)
         sent = self._binding.pop(uid, "") if new is None or node else ""
-        if new is None or not node or pod.finished:
+        if not node or pod.finished or (new is None and remains_of(pod) is None):
             self._leave(uid)
         else:
             self._place(pod, bound_by_us=sent == node)
+            if new is None:
+                self._part(pod)
+        self._sweep()
+
+    def judge_nodes(self, is_dead: Callable[[str], bool]) -> None:
+        """Nothing runs on a Node any more of which `is_dead` says so. Nodes are read later than
+        this is made, but before anybody is asked here.
+        """
+        self._is_dead = is_dead
 
     def _place(self, pod: Pod, *, bound_by_us: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
+        self._parted.forget(uid)
         placed = self._placed.setdefault(uid, _Placed(node, marked=_marked(pod)))
         placed.marked = placed.marked or _marked(pod)
-        placed.proven = placed.proven or bound_by_us
+        placed.by_us = placed.by_us or bound_by_us
         placed.leaves_at = pod.metadata.deletion_timestamp
         self._on[node].add(uid)
+
+    def _part(self, pod: Pod) -> None:
+        """The pod is gone, and its containers may run on."""
+        meta, placed = pod.metadata, self._placed[pod.metadata.uid]
+        if not self._is_ours(meta.uid):
+            self._leave(meta.uid)
+            return
+        grace = float(pod.spec.termination_grace_period_seconds)
+        grace = grace if placed.by_us else min(grace, CLAIM_SECONDS)
+        until = self._clock() + grace + KUBELET_SECONDS
+        left = Left(meta.uid, meta.namespace, meta.name, until, by_us=placed.by_us)
+        forgotten = self._parted.add(left)
+        if forgotten is not None:
+            self._leave(forgotten)
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if now - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        for uid in self._parted.over(now):
+            self._leave(uid)
 
     def on(self, nodes: Iterable[str], *, has_job: Callable[[str], bool]) -> frozenset[str]:
         """The uids of all our pods that may have containers on one of these Nodes."""
         wanted = frozenset(nodes)
-        present = {uid for node in wanted for uid in self._on.get(node, ())}
-        found = {uid for uid in present if self._placed[uid].marked or has_job(uid)}
+        present = {uid for node in wanted for uid in self._on.get(node, ()) if self._is_there(uid)}
+        found = {uid for uid in present if self._is_ours(uid) or has_job(uid)}
         return frozenset(found.union(uid for uid, it in self._binding.items() if it in wanted))
 
     def node_of(self, uid: str) -> str | None:
         """The Node where containers of the pod may run; None if there is none."""
         placed = self._placed.get(uid)
-        return self._binding.get(uid) if placed is None else placed.node
+        if placed is None:
+            return self._binding.get(uid)
+        return placed.node if self._is_there(uid) else None
+
+    def left_by(self, uid: str) -> Left | None:
+        """What a pod left that is gone; None if the pod exists, or if nothing of it can run."""
+        left, placed = self._parted.get(uid), self._placed.get(uid)
+        if left is None or placed is None or left.until <= self._clock():
+            return None
+        return None if self._is_dead(placed.node) else left
 
     def knows(self, uid: str) -> bool:
         """Whether a pod with this uid exists, on any Node or none."""
@@ -85,12 +144,12 @@ class Presence:
     def prove(self, uid: str) -> None:
         """A job of ours has held this pod's Node for it, which proves that we bound it."""
         if uid in self._placed:
-            self._placed[uid].proven = True
+            self._placed[uid].by_us = True
 
     def is_proven(self, uid: str) -> bool:
         """Whether we have more than its annotations to show that we bound the pod."""
         placed = self._placed.get(uid)
-        return uid in self._binding if placed is None else placed.proven
+        return uid in self._binding if placed is None else placed.by_us
 
     def leaves_at(self, uid: str) -> datetime | None:
         """When a pod that is being deleted must be gone; None if it is not."""
@@ -125,7 +184,16 @@ class Presence:
             for uid in watched:
                 self._forget_wait(uid, news)
 
+    def _is_there(self, uid: str) -> bool:
+        """Whether it is, or what it left may run."""
+        return self._parted.get(uid) is None or self.left_by(uid) is not None
+
+    def _is_ours(self, uid: str) -> bool:
+        placed = self._placed[uid]
+        return placed.marked or placed.by_us
+
     def _leave(self, uid: str) -> None:
+        self._parted.forget(uid)
         placed = self._placed.pop(uid, None)
         if placed is not None:
             self._on[placed.node].discard(uid)

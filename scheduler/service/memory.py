@@ -33,7 +33,7 @@ class Memory:
             level=urgency,
             tenant=urgency.tenant,
         )
-        self.presence = Presence(binding=self.units.binding)
+        self.presence = Presence(binding=self.units.binding, clock=outside.clock)
         self.successors = Successors(metrics=outside.metrics, clock=outside.clock)
         self.partings = Partings(self.units, self.successors)
         self.owner_hints = OwnerHints(

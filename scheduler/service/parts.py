@@ -64,6 +64,7 @@ class Parts:
         self.look = self._look()
         self.standby = Standby(self.look, memory.units)
         memory.news.stand_by(self.standby)
+        memory.presence.judge_nodes(caches.nodes.is_dead)
         self.kill_wait = KillWait(
             outside.slurm,
             setting_seconds=int(outside.settings.slurm_kill_wait),

@@ -17,8 +17,10 @@ from scheduler.facts import bulk
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, recorder, slim
 from scheduler.listen import acceptor, listener, places
-from scheduler.nodes import surveyor
+from scheduler.nodes import parted, surveyor
+from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.policy import file as policy
+from scheduler.state.lingering import KUBELET_SECONDS
 from tests.unit.kube.test_pod_budget import BUDGET_BYTES, ORDINARY_BYTES
 from tests.unit.service.test_connections import MOST_CALLS
 
@@ -48,6 +50,11 @@ OF_A_POD = {
     "memory for what is kept of a pod": (
         f"{slim.MOST_BYTES // KIB} KiB of its metadata and spec, {BUDGET_BYTES // KIB} KiB with",
         f"an ordinary pod takes below {ORDINARY_BYTES // KIB} KiB",
+    ),
+    "pods that were deleted by force": (
+        f"of one namespace {parted.MOST}, each for its grace and {KUBELET_SECONDS:.0f} s",
+        f"{parted.MOST_CLAIMED} of which only their author says",
+        f"for {CLAIM_SECONDS + KUBELET_SECONDS:.0f} s at most",
     ),
     "keys and values": (str(slim.MOST_WORDS),),
     "comparing a template": (

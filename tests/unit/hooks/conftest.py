@@ -58,7 +58,7 @@ class Scene:
             idle_seconds=2.0,
             metrics=self.metrics,
         )
-        self.presence = Presence(binding=self.units.binding)
+        self.presence = Presence(binding=self.units.binding, clock=clock)
         self.fresh = FreshStates(self.watch.look_now)
         self.guard = self.make_guard()
 
@@ -108,6 +108,10 @@ class Scene:
 
     def stop(self, uid: str) -> None:
         """The pod's containers have ended, and it is gone."""
+        self.presence.changed(pod_on("n1", uid=uid, phase="Succeeded"), None)
+
+    def force_delete(self, uid: str) -> None:
+        """The pod is gone without a word of its kubelet."""
         self.presence.changed(pod_on("n1", uid=uid), None)
 
     def finish(self, uid: str) -> None:

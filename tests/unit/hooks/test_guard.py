@@ -219,6 +219,21 @@ async def test_placeholder_is_told_when_its_pod_is_gone(scene):
     assert (await scene.guard.gone("a", seconds=LONG)).answer is HandoverAnswer.FREE
 
 
+async def test_pod_deleted_by_force_is_in_the_way_until_its_node_is_dead(scene):
+    """Its job has ended, and its unit is forgotten: only what it left is known."""
+    scene.departing_pod("a")
+    scene.force_delete("a")
+    scene.units.remove("a")
+    verdict = await cleared(scene)
+    assert (verdict.answer, verdict.pods) == (HandoverAnswer.BUSY, ("ns/a",))
+    assert (await scene.guard.gone("a", seconds=SHORT)).answer is HandoverAnswer.BUSY
+    assert not await scene.guard.is_over("a")
+    scene.presence.judge_nodes(lambda node: node == "n1")
+    assert (await cleared(scene)).answer is HandoverAnswer.FREE
+    assert (await scene.guard.gone("a", seconds=SHORT)).answer is HandoverAnswer.FREE
+    assert await scene.guard.is_over("a")
+
+
 async def test_pod_that_is_on_no_node_is_as_good_as_gone(scene):
     job_id = scene.placeholder("a", node="n1")
     scene.units.add(Unit("a", "ns", "a", seen_at=0.0))

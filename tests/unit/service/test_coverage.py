@@ -9,8 +9,11 @@ import pytest
 
 from scheduler.core.intervals import UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES
-from scheduler.nodes.coverage import CLAIM_SECONDS
+from scheduler.core.node_suitability import Taint
+from scheduler.kube.wire import PodSpec
+from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.observe.wake import WakeCause
+from scheduler.state.lingering import KUBELET_SECONDS
 from slurmapi import BaseState
 from tests.unit.core.things import tag
 from tests.unit.service.tiny_kube import TinyKube
@@ -20,6 +23,7 @@ from tests.unit.service.tiny_slurm import TinySlurm
 pytestmark = pytest.mark.looptime
 OLD = "old"
 NEW = "new"
+GRACE = 20  # of each pod here
 # A condition that keeps its reason changes its wording no more often than each 10 s.
 _WORDING_SECONDS = 12.0
 MARKS = {JOB_ID: "999", NODES: "n1"}
@@ -294,3 +298,105 @@ async def test_job_covers_its_own_pod_on_its_own_node_only(slurm, kube, service,
         service.units.silent = True
     in_way = service.parts.coverage.in_way(new, ["n1"])
     assert (in_way is None) == (case == "as it should be")
+
+
+async def old_pod_went_without_a_job(slurm, kube, service) -> None:
+    """Its job has ended, and it was deleted by force while it stopped."""
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await asyncio.sleep(3)
+    kube.force_delete(OLD)
+    await asyncio.sleep(1)
+    assert service.units.get(OLD) is None
+
+
+async def test_pod_waits_for_what_one_left_that_was_deleted_by_force(slurm, kube, service):
+    await old_pod_went_without_a_job(slurm, kube, service)
+    went = asyncio.get_running_loop().time() - 1
+    await new_job_starts(slurm, kube, seconds=_WORDING_SECONDS)
+    assert "pod old, deleted before its containers had stopped, may still run" in told(kube)
+    await asyncio.sleep(went + GRACE + KUBELET_SECONDS - 1 - asyncio.get_running_loop().time())
+    assert not is_bound(kube)
+    await asyncio.sleep(3)
+    assert is_bound(kube)
+
+
+async def test_pod_waits_for_what_one_left_whose_job_ended_later(slurm, kube, service):
+    """Its job stayed for what it left, and Slurm has taken the node before that was over."""
+    job_id = await old_pod_runs(slurm, kube, service)
+    kube.force_delete(OLD)
+    await asyncio.sleep(10)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await new_job_starts(slurm, kube)
+    assert not is_bound(kube)
+    await asyncio.sleep(GRACE + KUBELET_SECONDS)
+    assert is_bound(kube)
+
+
+async def test_share_that_the_job_of_a_forced_pod_still_holds_is_in_nobodys_way(
+    slurm, kube, service
+):
+    await old_pod_runs(slurm, kube, service)
+    kube.force_delete(OLD)
+    await new_job_starts(slurm, kube)
+    assert is_bound(kube)
+
+
+async def is_in_way(kube, service) -> bool:
+    """Whether somebody is in the way of the next pod on n1, which Slurm has not given to it yet."""
+    if NEW not in kube.pods:
+        kube.create(NEW, name="new")
+        await asyncio.sleep(5)
+    new = service.units.get(NEW)
+    new.job.runs_from = 0.0
+    return service.parts.coverage.in_way(new, ["n1"]) is not None
+
+
+async def test_nothing_that_was_left_on_a_dead_node_is_in_the_way(slurm, kube, service):
+    await old_pod_went_without_a_job(slurm, kube, service)
+    assert await is_in_way(kube, service)
+    kube.set_node("n1", taints=(Taint("node.kubernetes.io/out-of-service", "NoExecute", ""),))
+    await asyncio.sleep(1)
+    assert not await is_in_way(kube, service)
+
+
+async def test_pod_that_a_list_had_lacked_is_there_as_before(slurm, kube, service):
+    """Until its containers have stopped, however long that takes, and no longer."""
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    await asyncio.sleep(3)
+    kube.lose(OLD)
+    await asyncio.sleep(1)
+    kube.list_again()
+    await asyncio.sleep(GRACE + KUBELET_SECONDS + 5)
+    assert await is_in_way(kube, service)
+    kube.end_containers(OLD)
+    await asyncio.sleep(1)
+    assert not await is_in_way(kube, service)
+
+
+async def test_next_process_waits_for_what_a_pod_left_that_it_saw_go(slurm, kube):
+    """Its job is known to nobody any more, and its annotations are all that is known of it."""
+    kube.create(OLD, name="old", node="n1", annotations=MARKS)
+    await asyncio.sleep(1)
+    service = Service(slurm, kube)
+    service.start()
+    await asyncio.sleep(5)
+    kube.force_delete(OLD)
+    await new_job_starts(slurm, kube)
+    assert not is_bound(kube)
+    await asyncio.sleep(GRACE + KUBELET_SECONDS)
+    assert is_bound(kube)
+    await service.kill()
+
+
+async def test_what_forged_pods_left_holds_up_nobody(slurm, kube, service):
+    """Not even one whose grace is a century: nobody has put it there but its author."""
+    service.start()
+    await asyncio.sleep(CLAIM_SECONDS + 10)
+    spec = PodSpec(node_name="n1", termination_grace_period_seconds=3_000_000_000)
+    kube.create(OLD, name="old", annotations=MARKS, spec=spec)
+    await asyncio.sleep(1)
+    kube.force_delete(OLD)
+    await new_job_starts(slurm, kube)
+    assert is_bound(kube)
