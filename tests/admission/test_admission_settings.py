@@ -31,8 +31,8 @@ def test_other_settings_and_a_second_prefix_count(live_kube: KubeRig) -> None:
         assert "slurm.example.com/timeout is '1h'" in wrong.body["message"]
         twice = own | {"slurm.example.com/timeout": "60"}
         body = pods.pod("a", scheduler="other", annotations=twice, slurm={"timeout": "61"})
-        told = dry(live_kube, body).body["message"]
-        assert "expected the value of sunk.coreweave.com/timeout, or only one of the two" in told
+        message = dry(live_kube, body).body["message"]
+        assert "expected the value of sunk.coreweave.com/timeout, or only one of the two" in message
         fine = dry(live_kube, pods.pod("a", scheduler="other", grace=114))
         tolerated = [it.get("key") for it in fine.body["spec"]["tolerations"]]
         assert "sunk.coreweave.com/lock" in tolerated
@@ -58,5 +58,5 @@ def test_other_policies_take_the_place_of_former_ones_at_once(live_kube: KubeRig
     """
     for wait in ("30s", "60s"):
         with admitted(live_kube, {"slurm-kill-wait": wait}):
-            told = dry(live_kube, pods.pod("a", grace=100)).body["message"]
-            assert f"(KillWait is {wait})" in told
+            message = dry(live_kube, pods.pod("a", grace=100)).body["message"]
+            assert f"(KillWait is {wait})" in message

@@ -83,7 +83,7 @@ def _told_apart(seen: Iterable[JobSeen | JobMissing]) -> Iterator[JobLife]:
                 life.note_former_runs(it)
             life.see(it)
     if life is not None:
-        yield life.told()
+        yield life.finished()
 
 
 @dataclass(slots=True)
@@ -126,9 +126,9 @@ class _Life:
         """It is another's id now, or nobody's."""
         if self.ended == NEVER:
             self.ended, self.last = when, replace(self.last, state=LOST)
-        return self.told()
+        return self.finished()
 
-    def told(self) -> JobLife:
+    def finished(self) -> JobLife:
         if self.since is not None:
             self._close(self.ended)
         tag = _tag(self.last.admin_comment)

@@ -32,10 +32,10 @@ class Violation:
 
     rule: str
     subject: str
-    told: str
+    what: str
 
     def __str__(self) -> str:
-        return f"{self.rule} {self.subject}: {self.told}"
+        return f"{self.rule} {self.subject}: {self.what}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +118,8 @@ def bound_where_held(case: _Case) -> Iterator[Violation]:
             for run in job.runs
         ) and not _may_have_held(case, pod, node, bind.when):
             jobs = "; ".join(map(_held, case.placeholders[pod.uid]))
-            told = f"bound to {bind.node} at {_time(bind.when)}, which none held of: {jobs}"
-            yield Violation("I2", _name(pod), told)
+            what = f"bound to {bind.node} at {_time(bind.when)}, which none held of: {jobs}"
+            yield Violation("I2", _name(pod), what)
 
 
 def _may_have_held(case: _Case, pod: PodLife, node: str, when: When) -> bool:
@@ -159,8 +159,8 @@ def kept_while_running(case: _Case) -> Iterator[Violation]:
                     and run.span.end.latest >= kill.when.earliest
                     and pod.held.surely_covers(kill.when)
                 ):
-                    told = f"job {job.job_id} was cancelled at {_time(kill.when)}; the containers"
-                    yield Violation("I5", _name(pod), f"{told} stopped {_time(pod.stopped)}")
+                    what = f"job {job.job_id} was cancelled at {_time(kill.when)}; the containers"
+                    yield Violation("I5", _name(pod), f"{what} stopped {_time(pod.stopped)}")
 
 
 def none_left(case: _Case) -> Iterator[Violation]:
@@ -183,8 +183,8 @@ def ended_on_evidence(case: _Case) -> Iterator[Violation]:
         for deletion in pod.deletions:
             if deletion.by is By.US and _evidence(case, pod, deletion) is None:
                 jobs = {job.job_id: job.state for job in case.placeholders[pod.uid]}
-                told = f"deleted at {_time(deletion.when)} without evidence in Slurm's record"
-                yield Violation("I6", _name(pod), f"{told}: {jobs}")
+                what = f"deleted at {_time(deletion.when)} without evidence in Slurm's record"
+                yield Violation("I6", _name(pod), f"{what}: {jobs}")
 
 
 def braked(case: _Case) -> Iterator[Violation]:
@@ -203,8 +203,8 @@ def braked(case: _Case) -> Iterator[Violation]:
             for pod in case.history.pods
         )
         if gone > max(limits.brake_minimum, limits.brake_share * bound):
-            told = f"{gone} of {bound} bound pods were deleted within {limits.brake_window} s"
-            yield Violation("I7", f"from {_time(first)}", f"{told} on fresh evidence")
+            what = f"{gone} of {bound} bound pods were deleted within {limits.brake_window} s"
+            yield Violation("I7", f"from {_time(first)}", f"{what} on fresh evidence")
             return
 
 
@@ -222,8 +222,8 @@ def bound_beside_nobody(case: _Case) -> Iterator[Violation]:
                 continue  # what it lacks itself is I2's
             if beside.held.surely_covers(bind.when) and not _may_be_covered(case, beside, bind):
                 jobs = "; ".join(map(_held, case.placeholders[beside.uid]))
-                told = f"bound to {bind.node} at {_time(bind.when)}, beside {_name(beside)}, for"
-                yield Violation("I12", _name(pod), f"{told} which no job held it: {jobs}")
+                what = f"bound to {bind.node} at {_time(bind.when)}, beside {_name(beside)}, for"
+                yield Violation("I12", _name(pod), f"{what} which no job held it: {jobs}")
 
 
 def _may_be_covered(case: _Case, pod: PodLife, bind: Bind) -> bool:
@@ -241,14 +241,14 @@ def foreign_untouched(case: _Case) -> Iterator[Violation]:
         if job.owner not in case.history.owners:
             for touch in (*job.kills, *job.updates):
                 if touch.by is By.US:
-                    told = f"foreign ({job.owner}), and touched at {_time(touch.when)}"
-                    yield Violation("I8", f"job {job.job_id}", told)
+                    what = f"foreign ({job.owner}), and touched at {_time(touch.when)}"
+                    yield Violation("I8", f"job {job.job_id}", what)
     for pod in case.history.pods:
         if pod.scheduler not in case.history.schedulers:
             for touch in (*pod.touches, *pod.deletions):
                 if touch.by is By.US:
-                    told = f"is {pod.scheduler}'s, and was touched at {_time(touch.when)}"
-                    yield Violation("I8", _name(pod), told)
+                    what = f"is {pod.scheduler}'s, and was touched at {_time(touch.when)}"
+                    yield Violation("I8", _name(pod), what)
 
 
 RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (

@@ -240,12 +240,12 @@ async def test_licenses_are_waited_for(fields: Fields) -> None:
 
 async def test_begin_is_waited_for_in_either_form(fields: Fields) -> None:
     moment = int(time.time()) + 3600
-    told = await fields.raw(await fields.waiting({"BeginTime"}, begin=moment))
-    assert told["eligible_time"] == moment
-    told = await fields.raw(await fields.waiting({"BeginTime"}, begin="now+1hour"))
-    assert abs(told["eligible_time"] - moment) < 30
-    told = await fields.raw(await fields.waiting({"BeginTime"}, begin="2035-01-01T00:00:00"))
-    assert told["eligible_time"] == 2_051_222_400
+    answer = await fields.raw(await fields.waiting({"BeginTime"}, begin=moment))
+    assert answer["eligible_time"] == moment
+    answer = await fields.raw(await fields.waiting({"BeginTime"}, begin="now+1hour"))
+    assert abs(answer["eligible_time"] - moment) < 30
+    answer = await fields.raw(await fields.waiting({"BeginTime"}, begin="2035-01-01T00:00:00"))
+    assert answer["eligible_time"] == 2_051_222_400
 
 
 async def test_begin_in_the_past_starts_at_once(fields: Fields) -> None:

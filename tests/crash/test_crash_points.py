@@ -41,31 +41,31 @@ def test_process_may_die_at_any_point_and_the_next_one_while_it_recovers(
 ) -> None:
     recoveries = Recoveries(moment)
     for point in points(scenario, moment):
-        told = _with_deaths(scenario, point)
+        run = _with_deaths(scenario, point)
         if moment is Moment.UNANSWERED:  # a death before a write is one after the write before it
-            for again in recoveries.new(told):
+            for again in recoveries.new(run):
                 _with_deaths(scenario, point, again)
 
 
 def _with_deaths(scenario: Scenario, *at: Point) -> Told:
     where = ", then ".join(map(str, at))
     try:
-        told = play(scenario, *(it.death for it in at))
+        run = play(scenario, *(it.death for it in at))
     except BaseException as error:
         error.add_note(f"{scenario.name}, death at {where}")
         raise
-    for process, point in zip(told.processes, at, strict=False):
+    for process, point in zip(run.processes, at, strict=False):
         assert reached(process, point), f"{scenario.name} has gone another way: {where}"
-    return told
+    return run
 
 
 def test_twin_that_comes_late_does_not_keep_a_pod_on_a_node_that_is_lost() -> None:
     """Found by deaths at all writes of a recovery, of which the sweep takes only the first ones."""
     (lost,) = (it for it in SCENARIOS if it.name.startswith("job_loses_its_node"))
     submit = next(it for it in points(lost, Moment.LATE) if it.what.endswith("/submit"))
-    told = play(lost, submit.death)
+    run = play(lost, submit.death)
     (told_of_its_end,) = (
-        it.number for it in told.processes[1].writes[3:] if it.what.endswith("/train/status")
+        it.number for it in run.processes[1].writes[3:] if it.what.endswith("/train/status")
     )
     play(lost, submit.death, Death(Moment.UNANSWERED, told_of_its_end))
 

@@ -128,8 +128,8 @@ def values(request: pytest.FixtureRequest, served: str) -> dict[str, Any]:
         "replicas": 0,
         "config": {"slurm": slurm, "scheduler": {"evictionPolicy": "budget"}},
     }
-    told: dict[str, Any] = json.loads(json.dumps(scheduler).replace("SERVED", served))
-    return {"scheduler": told}
+    values: dict[str, Any] = json.loads(json.dumps(scheduler).replace("SERVED", served))
+    return {"scheduler": values}
 
 
 @pytest.fixture

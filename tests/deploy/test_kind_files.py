@@ -63,8 +63,8 @@ def _kind(docker: Path, config: Path) -> tuple[str, list[str]]:
         timeout=60,
         env={"PATH": f"{docker.parent}:{os.environ['PATH']}", "KUBECONFIG": os.devnull},
     )
-    told = Path(f"{docker}.asked").read_text().splitlines()
-    return done.stderr, [it for it in told if it.startswith("run ")]
+    calls = Path(f"{docker}.asked").read_text().splitlines()
+    return done.stderr, [it for it in calls if it.startswith("run ")]
 
 
 def test_kind_takes_the_cluster_and_names_the_workers_as_slurm_does(docker: Path) -> None:
@@ -136,13 +136,13 @@ def test_slurm_of_the_image_runs_jobs_on_the_workers(release: str) -> None:
         assert name == "SLURM_JWT"
         header = f"X-SLURM-USER-TOKEN: {token}"
         for node in NODES:
-            told = slurm.call(
+            answer = slurm.call(
                 *("curl", "--silent", "--fail-with-body", "--header", header),
                 *("--header", "Content-Type: application/json", "--data", "@-", where),
                 stdin=json.dumps(_job(node, external=release != "24.11")),
             )
-            assert told[0] == 0, told
-            job = str(json.loads(told[1])["job_id"])
+            assert answer[0] == 0, answer
+            job = str(json.loads(answer[1])["job_id"])
             state = ("squeue", "--noheader", "--states", "all", "--job", job, "--format", "%T %N")
             slurm.wait_until(*state, says=f"RUNNING {node}")
             assert slurm.call("scancel", job)[0] == 0

@@ -105,7 +105,7 @@ class Exchange:
             raise UpstreamGoneError("before an answer") from error
         if head is None:
             raise UpstreamGoneError("without an answer")
-        await self.play.told(Moment.ACTED, self)
+        await self.play.call_hooks(Moment.ACTED, self)
         return Answer(head, reader)
 
     async def relay(self, answer: Answer | None = None) -> None:
@@ -151,7 +151,7 @@ class Exchange:
     async def ended(self) -> None:
         """All is done that was to be done."""
         if self._answered:
-            await self.play.told(Moment.ANSWERED, self)
+            await self.play.call_hooks(Moment.ANSWERED, self)
 
     async def _connected(self) -> Stream:
         """The upstream connection of before, unless that has ended."""

@@ -143,11 +143,11 @@ async def stale(it: Exchange) -> None:
 
 async def empty(it: Exchange) -> None:
     """The list is empty, with status 200."""
-    told: dict[str, Any] = json.loads(await (await it.forward()).drained())
+    answer: dict[str, Any] = json.loads(await (await it.forward()).drained())
     for name in _LISTS:
-        if name in told:
-            told[name] = []
-    await it.send(written(200, json.dumps(told).encode()))
+        if name in answer:
+            answer[name] = []
+    await it.send(written(200, json.dumps(answer).encode()))
 
 
 async def _listed(it: Exchange, answer: Answer) -> bytes:

@@ -116,7 +116,7 @@ class Play:
         self.journal.append(entry)
         return fault
 
-    async def told(self, moment: Moment, exchange: Exchange) -> None:
+    async def call_hooks(self, moment: Moment, exchange: Exchange) -> None:
         """Call the hooks."""
         for hook in list(self.hooks):
             await hook(moment, exchange)

@@ -190,7 +190,7 @@ class FaultProxy:
         exchange.spent = exchange.spent or not leaving.cancelled()
 
     async def _deal(self, exchange: Exchange) -> None:
-        await self._play.told(Moment.ARRIVED, exchange)
+        await self._play.call_hooks(Moment.ARRIVED, exchange)
         fault = self._play.taken(exchange)
         try:
             await (exchange.relay() if fault is None else fault(exchange))

@@ -35,7 +35,7 @@ class Ground:
     def __init__(self, ground: Playground) -> None:
         self.ground, self.kube, self.slurm = ground, ground.kube, ground.slurm
         self.asked: dict[int, float] = {}
-        self.told: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
         self.end_when = State.RUNNING
         self.is_bad: Callable[[Body], bool] = lambda _pod: False
 
@@ -87,7 +87,7 @@ class Ground:
         for pod in self.pods():
             found = pods.condition(pod, "PodScheduled")
             if found is not None and found.get("reason") == REASON:
-                self.told[pod["metadata"]["uid"]] = found["message"]
+                self.messages[pod["metadata"]["uid"]] = found["message"]
 
     def pods(self) -> list[Body]:
         return list(self.kube.bodies(PODS))
@@ -142,7 +142,7 @@ def test_deployment_whose_jobs_are_always_ended_gets_fewer_and_fewer(
             after > before * 1.2 and after > least
             for before, after, least in zip(ground.gaps, later, (7.5, 15, 30, 60), strict=False)
         )
-        waits = [text for text in ground.told.values() if "in this one's place" in text]
+        waits = [text for text in ground.messages.values() if "in this one's place" in text]
         assert len(waits) >= 4
         assert "The last 2 pods of ReplicaSet web-" in waits[0]
         assert "PlaceholderCancelled: Slurm job" in waits[0]
@@ -165,7 +165,7 @@ def test_without_a_controller_of_their_own_pods_come_as_fast_as_somebody_makes_t
                 ground.ground.create()
             await ground.play(STEP_SECONDS)
         assert len(ground.asked) > MOST_IN_FIVE_MINUTES
-        assert not ground.told
+        assert not ground.messages
 
     play(story, tmp_path)
 
@@ -203,7 +203,7 @@ def test_pods_that_live_for_a_while_are_replaced_at_once_however_often(tmp_path:
         await ground.play(10)
         assert ground.run(5)
         assert len(ground.asked) == 5 * 4
-        assert not ground.told
+        assert not ground.messages
 
     play(story, tmp_path)
 
@@ -214,7 +214,7 @@ def test_pods_that_succeed_quickly_never_wait(tmp_path: Path) -> None:
         await ground.play(30)
         succeeded = [pod for pod in ground.pods() if pods.phase(pod) == "Succeeded"]
         assert len(succeeded) == 40
-        assert not ground.told
+        assert not ground.messages
 
     play(story, tmp_path)
 
@@ -226,7 +226,7 @@ def test_pods_that_fail_quickly_wait(tmp_path: Path) -> None:
         ground.batch(1000, **{RUN_SECONDS: "1", EXIT_CODE: "3"})
         await ground.play(60)
         assert len(ground.asked) <= 4 * MOST_IN_A_MINUTE
-        assert any("pod Failed: container main exit 3" in text for text in ground.told.values())
+        assert any("pod Failed: container main exit 3" in text for text in ground.messages.values())
 
     play(story, tmp_path)
 
@@ -241,7 +241,7 @@ def test_scaling_down_and_up_again_is_not_slowed(tmp_path: Path) -> None:
             await ground.play(10)
             assert ground.run(0)
             ground.change(replicas=5)
-        assert not ground.told
+        assert not ground.messages
 
     play(story, tmp_path)
 
@@ -255,7 +255,7 @@ def test_what_was_mended_is_tried_at_once(mended: str, tmp_path: Path) -> None:
         ground.is_bad = lambda _pod: False
         (waits,) = ground.pods()
         assert pods.phase(waits) == "Pending"
-        assert waits["metadata"]["uid"] in ground.told
+        assert waits["metadata"]["uid"] in ground.messages
         if mended == "another template":
             template = {"spec": {"terminationGracePeriodSeconds": 4}}
             ground.change(template=template)

@@ -293,8 +293,8 @@ async def test_lists_are_emptied_or_those_of_before(
             play.add(fault)
         await client.ask(question % number)
         head = await client.reader.readuntil(b"\r\n\r\n")
-        told = json.loads(await client.exactly(int(head.split(b"Length: ")[1].split(b"\r")[0])))
-        assert told["jobs"] == {1: [1], 2: [2], 3: [1], 4: []}[number]
+        answer = json.loads(await client.exactly(int(head.split(b"Length: ")[1].split(b"\r")[0])))
+        assert answer["jobs"] == {1: [1], 2: [2], 3: [1], 4: []}[number]
 
 
 @kube
@@ -326,8 +326,8 @@ async def test_an_api_server_refuses_in_its_own_words(client: Client, play: Play
     head = await client.reader.readuntil(b"\r\n\r\n")
     assert b" 429 " in head
     assert b"Retry-After: 2" in head
-    told = json.loads(await client.exactly(int(head.split(b"Length: ")[1].split(b"\r")[0])))
-    assert (told["kind"], told["reason"]) == ("Status", "TooManyRequests")
+    answer = json.loads(await client.exactly(int(head.split(b"Length: ")[1].split(b"\r")[0])))
+    assert (answer["kind"], answer["reason"]) == ("Status", "TooManyRequests")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.rigs.kube import KubeRig
 from tests.rigs.kube_build import ensure as ensure_kube
 from tests.rigs.node_real import RealNode
 from tests.rigs.node_sim import SimulatedNodes
-from tests.rigs.prerequisites import PrerequisiteError, need_root, told
+from tests.rigs.prerequisites import PrerequisiteError, announced, need_root
 from tests.rigs.simulator.nodes import NodeShape
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure as ensure_slurm
@@ -88,14 +88,14 @@ def _bring_up(stack: ExitStack, args: argparse.Namespace) -> str:
     """Start everything; says where it is."""
     need_root()
     shape = slurm_conf.SHAPES[args.release]
-    with told("Kubernetes"):
+    with announced("Kubernetes"):
         kube = stack.enter_context(KubeRig(ensure_kube(), kubelets=(fixtures.REAL,)))
         devices = {"nvidia.com/gpu": slurm_conf.GPUS_PER_NODE}
         shapes = [NodeShape(name=name, devices=devices) for name in shape.schedulable]
         stack.enter_context(SimulatedNodes(kube, shapes))
         node = stack.enter_context(RealNode(kube, fixtures.REAL))
         stack.enter_context(DefaultScheduler(kube, node.name))
-    with told(f"Slurm {args.release}"):
+    with announced(f"Slurm {args.release}"):
         slurm = stack.enter_context(SlurmRig(ensure_slurm(args.release)))
     place = stack.enter_context(hands.folder(args.folder.resolve(), kubeconfig=kube.kubeconfig))
     hands.add_pod(place, image=node.image, real=bool(shape.real))
@@ -127,12 +127,12 @@ def _bring_up(stack: ExitStack, args: argparse.Namespace) -> str:
 def _install(kube: KubeRig, node: RealNode, slurm: SlurmRig, place: Path) -> None:
     program = helm.helm_program()
     archive = image.ensure()
-    with told("the image on the Node"):
+    with announced("the image on the Node"):
         node.load(archive)
     given = chart.values(kube, slurm, image=image.NAME)
     hands.add_helm(place, program=program, values=given)
     token = slurm.token_file.read_text()
-    with told("helm install"), tempfile.TemporaryDirectory() as home:
+    with announced("helm install"), tempfile.TemporaryDirectory() as home:
         found = helm.Helm(program, home=Path(home), kubeconfig=kube.kubeconfig)
         chart.install(kube, found, given=given, token=token)
 

@@ -9,11 +9,11 @@ from typing import Literal
 
 from tests.rigs.prerequisites import (
     PrerequisiteError,
+    announced,
     cache_directory,
     locked,
     recipe_key,
     run,
-    told,
 )
 
 
@@ -27,7 +27,7 @@ def unpack(suite: str, packages: Sequence[str], *, binary: str) -> Path:
     root = cache_directory() / f"debian-{suite}-{recipe_key(suite, *packages)}"
     with locked(root):
         if not root.is_dir():
-            with told(f"unpacking {', '.join(packages)} of Debian {suite}"):
+            with announced(f"unpacking {', '.join(packages)} of Debian {suite}"):
                 bootstrap(root, suite, packages, variant="extract")
     run((str(root / binary), "--version"))
     return root
@@ -74,7 +74,7 @@ def need_program(name: str) -> None:
             f"{name} is missing and there is no apt-get to install it: the live tier needs a "
             "Debian machine"
         )
-    with told(f"installing {name}"):
+    with announced(f"installing {name}"):
         run(("apt-get", "update"))
         run(("apt-get", "install", "--yes", "--no-install-recommends", name))
 

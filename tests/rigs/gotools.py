@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.rigs.kube_build import go
-from tests.rigs.prerequisites import cache_directory, locked, recipe_key, run, told
+from tests.rigs.prerequisites import announced, cache_directory, locked, recipe_key, run
 
 
 def installed(package: str, version: str, *, stamps: Mapping[str, str] | None = None) -> Path:
@@ -21,7 +21,7 @@ def installed(package: str, version: str, *, stamps: Mapping[str, str] | None = 
     folder = cache_directory() / f"{name}-{version}-{recipe_key(package, flags)}"
     with locked(folder):
         if not (folder / name).exists():
-            with told(f"building {name} {version}"):
+            with announced(f"building {name} {version}"):
                 run(
                     ("nice", "-n", "5", go(), "install", "-ldflags", flags, f"{package}@{version}"),
                     directory=Path("/"),

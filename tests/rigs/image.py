@@ -19,12 +19,12 @@ from typing import Final
 
 from tests.rigs.debian import bootstrap, need_program
 from tests.rigs.prerequisites import (
+    announced,
     cache_directory,
     locked,
     need_root,
     recipe_key,
     run,
-    told,
 )
 
 NAME: Final = "localhost/rig/slurm-pod-scheduler:1"
@@ -55,7 +55,7 @@ def ensure() -> Path:
     archive = cache_directory() / f"image-{_key()}.tar"
     with locked(cache_directory() / "image"):
         if not archive.exists():
-            with told("building the container image"):
+            with announced("building the container image"):
                 build(archive)
             _forget_old()
         os.utime(archive)

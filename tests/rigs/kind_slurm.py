@@ -17,12 +17,12 @@ from typing import Final, Self
 from tests.rigs.debian import bootstrap, need_program
 from tests.rigs.image import storage
 from tests.rigs.prerequisites import (
+    announced,
     cache_directory,
     locked,
     need_root,
     recipe_key,
     run,
-    told,
 )
 from tests.rigs.process import Daemon
 from tests.rigs.slurm_build import SUITES
@@ -75,7 +75,7 @@ def ensure(release: str) -> Path:
     files = cache_directory() / f"kind-slurm-{release}-{recipe_key(*digests)}"
     with locked(cache_directory() / f"kind-slurm-{release}"):
         if not files.is_dir():
-            with told(f"building the image of Slurm {release} for kind"):
+            with announced(f"building the image of Slurm {release} for kind"):
                 _build(release, files)
             _forget_old(release)
     os.utime(files)

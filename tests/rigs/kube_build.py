@@ -17,12 +17,12 @@ from typing import Final
 from tests.rigs.debian import unpack
 from tests.rigs.prerequisites import (
     PrerequisiteError,
+    announced,
     cache_directory,
     locked,
     need_root,
     recipe_key,
     run,
-    told,
 )
 
 _MODULE: Final = Path(__file__).parent / "kuberig"
@@ -87,7 +87,7 @@ def _built(program: str, build: Callable[[Path], None]) -> Path:
     with locked(folder):
         if not binary.exists():
             partial = binary.with_suffix(".partial")
-            with told(f"building {program} {_version()}"):
+            with announced(f"building {program} {_version()}"):
                 build(partial)
             partial.rename(binary)
     return binary

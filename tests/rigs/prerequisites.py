@@ -41,7 +41,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def announced(what: str) -> Iterator[None]:
     """Print `what` and how long it took; for steps a person would wonder about."""
     print(f"{what} ...", flush=True)
     began = time.monotonic()

@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 from tests.rigs import faketime, helm, image, kind, kind_slurm, kube_build, prometheus, slurm_build
-from tests.rigs.prerequisites import PrerequisiteError, need_root, told
+from tests.rigs.prerequisites import PrerequisiteError, announced, need_root
 from tests.support import former
 
 _TOOLS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux"}
@@ -21,24 +21,24 @@ def main() -> int:
     try:
         need_root()
         _need_tools()
-        with told("Kubernetes, etcd and containerd"):
+        with announced("Kubernetes, etcd and containerd"):
             kube_build.ensure()
-        with told("Prometheus"):
+        with announced("Prometheus"):
             prometheus.ensure()
-        with told("libfaketime"):
+        with announced("libfaketime"):
             faketime.ensure()
-        with told("helm, kustomize and kind"):
+        with announced("helm, kustomize and kind"):
             helm.helm_program()
             helm.kustomize_program()
             kind.kind_program()
         for release in slurm_build.SUITES:
-            with told(f"Slurm {release}"):
+            with announced(f"Slurm {release}"):
                 slurm_build.ensure(release)
                 kind_slurm.ensure(release)
-        with told("the container image"):
+        with announced("the container image"):
             image.ensure()
         if former.is_known():
-            with told("an older scheduler"):
+            with announced("an older scheduler"):
                 former.ensure()
     except PrerequisiteError as missing:
         print(f"the live tier cannot run here: {missing}", file=sys.stderr)

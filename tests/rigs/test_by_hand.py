@@ -28,9 +28,9 @@ _END_SECONDS: Final = 30.0
 @pytest.mark.parametrize("release", ["26.05", "24.11"])
 def test_rig_with_the_chart_takes_the_commands_that_it_prints(release: str, tmp_path: Path) -> None:
     place = tmp_path / "rig"
-    with _rig("--chart", "--release", release, "--folder", str(place)) as told:
+    with _rig("--chart", "--release", release, "--folder", str(place)) as output:
         home = ("--namespace", NAME)
-        assert f"export KUBECONFIG={place}/kubeconfig PATH={place}/bin:$PATH" in told
+        assert f"export KUBECONFIG={place}/kubeconfig PATH={place}/bin:$PATH" in output
         assert "Phase:          Succeeded" in _call(place, "helm", "test", NAME, *home)
         assert "main*" in _call(place, "sinfo")
         assert yaml.safe_load((place / "pod.yaml").read_text())["spec"]["restartPolicy"] == "Never"

@@ -83,7 +83,7 @@ async def test_pod_at_a_limit_is_told_so_and_runs_once_it_is_raised(
     await world.running("first")
     await world.create(slurm=mine)
 
-    message = await world.told(f"is pending: {limit.reason}")
+    message = await world.message_with(f"is pending: {limit.reason}")
     known = why(limit.reason)
     assert known is not None
     assert known.meaning in message
@@ -127,7 +127,7 @@ async def test_edited_account_and_qos_stand_on_the_job_which_keeps_its_place(
 ) -> None:
     await world.fill()
     await world.create(slurm={"account": "root"})
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     job = await world.placeholder(await world.waiting())
     mine = await _account_and_qos(world)
 
@@ -149,11 +149,11 @@ async def test_edit_gets_no_qos_that_a_new_pod_would_be_refused(world: World) ->
     await world.accounts.set_qos(world.namespace)
     filler = await world.fill()
     await world.create(slurm={"account": world.namespace})
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     job = await world.placeholder(await world.waiting())
 
     await _edit(world, qos=world.namespace)
-    await world.told("nvalid qos", world.namespace)
+    await world.message_with("nvalid qos", world.namespace)
     assert not [it for it in await _jobs(world) if it["qos"] == world.namespace]
 
     await world.accounts.allow(world.namespace, world.namespace)

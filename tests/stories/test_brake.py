@@ -38,9 +38,9 @@ async def test_many_pods_of_a_lost_node_are_held_until_a_later_look(world: World
     await world.set_node(node, "DOWN")
     await world.until("the brake holds all", lambda: _shows(world, held=len(_NAMES), ready=False))
     world.unharmed(*found)
-    told = await world.event("BrakeEngaged", name=_NAMES[0])
-    assert told["type"] == "Warning"
-    assert "lost its node" in told["message"]
+    event = await world.event("BrakeEngaged", name=_NAMES[0])
+    assert event["type"] == "Warning"
+    assert "lost its node" in event["message"]
     for name in _NAMES:
         await world.gone(name)
     await world.until("the brake holds none", lambda: _shows(world, held=0, ready=True))

@@ -145,8 +145,8 @@ def _runs(pod: Object) -> bool:
 
 
 def _is_told(mistake: str, pod: Object) -> bool:
-    told = pods.condition(pod, "PodScheduled") or {}
-    return f"'{mistake}'" in told.get("message", "")
+    condition = pods.condition(pod, "PodScheduled") or {}
+    return f"'{mistake}'" in condition.get("message", "")
 
 
 def _names_a_job(pod: Object) -> bool:

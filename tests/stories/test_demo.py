@@ -68,10 +68,10 @@ def alive(pid: int) -> bool:
 
 def test_demo_keeps_its_promises_and_leaves_nothing(folder: Path) -> None:
     with demo(folder) as process:
-        told, errors = process.communicate(timeout=TOLD_SECONDS)
+        output, errors = process.communicate(timeout=TOLD_SECONDS)
     assert process.returncode == 0, errors
     assert errors == ""
-    assert "\x1b" not in told  # a pipe is no terminal
+    assert "\x1b" not in output  # a pipe is no terminal
     in_order = (
         r" -- A Deployment of 3 pods",
         r"pod   trainer-\S+ created",
@@ -89,7 +89,7 @@ def test_demo_keeps_its_promises_and_leaves_nothing(folder: Path) -> None:
         r"slurm job \d+ default\.trainer-\S+ CANCELLED",
         r"All of it came true, in \d+ s",
     )
-    assert re.search(".*?".join(in_order), told, re.DOTALL), told
+    assert re.search(".*?".join(in_order), output, re.DOTALL), output
     assert list(folder.iterdir()) == []
 
 

@@ -31,10 +31,10 @@ async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) 
     assert (now.raw["comment"], now.raw["resv_name"]) == ("after", reserved)
     assert now.tag["uids"] == job.tag["uids"]
     assert now.tag["asked"] != job.tag["asked"]
-    await world.told("is pending: Reservation")
+    await world.message_with("is pending: Reservation")
 
     await _edit(world, reservation=None, comment=None)
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     now = await world.placeholder(await _pod(world))
     assert (now.job_id, now.raw["comment"], now.raw["resv_name"]) == (job.job_id, "", "")
 
@@ -60,7 +60,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
     assert event["type"] == "Warning"
     for word in ("partition", "nowhere", "was not taken", "nvalid partition"):
         assert word in event["message"], event
-    await world.told("is pending: Resources", "partition 'nowhere' was not taken")
+    await world.message_with("is pending: Resources", "partition 'nowhere' was not taken")
     now = await world.placeholder(await _pod(world))
     assert (now.job_id, now.raw["partition"], now.raw["comment"]) == (
         job.job_id,
@@ -130,7 +130,7 @@ async def test_change_by_an_operator_is_not_fought(world: World) -> None:
     job = await _waits(world)
     await world.slurm.update(job.job_id, priority={"set": True, "number": 77})
     await world.slurm.update(job.job_id, time_limit={"set": True, "number": 33})
-    await world.told("priority 77")
+    await world.message_with("priority 77")
 
     await _edit(world, comment="mine")
     await world.event("PlaceholderUpdated")
@@ -145,7 +145,7 @@ async def test_pod_is_held_and_released_by_edits(world: World) -> None:
     job = await _waits(world)
 
     await _edit(world, hold="true")
-    await world.told("is pending: JobHeld")
+    await world.message_with("is pending: JobHeld")
     await world.end_native(filler)
     await world.create("other")
     await world.running("other")
@@ -164,11 +164,11 @@ async def test_priority_is_set_and_given_back_by_edits(world: World) -> None:
     before = job.number("priority")
 
     await _edit(world, priority="54321")
-    await world.told("priority 54321")
+    await world.message_with("priority 54321")
     await _edit(world, priority="0")
-    await world.told("is pending: JobHeld")
+    await world.message_with("is pending: JobHeld")
     await _edit(world, priority=None)
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     now = await world.placeholder(await _pod(world))
     assert now.job_id == job.job_id
     assert now.number("priority") not in {0, 54321}
@@ -228,7 +228,7 @@ async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World
 @pytest.mark.live_on("26.05")
 async def test_invalid_pod_that_is_corrected_runs_and_says_nothing_of_it(world: World) -> None:
     await world.create(slurm={"timeout": "soon"})
-    await world.told("timeout", "soon")
+    await world.message_with("timeout", "soon")
     await _edit(world, timeout="600")
     running = await world.running()
     assert "soon" not in _message(running)
@@ -284,7 +284,7 @@ def _rfc3339(job: Record) -> str:
 
 
 async def _waits(world: World) -> Record:
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     return await world.placeholder(await _pod(world))
 
 

@@ -17,10 +17,10 @@ async def test_pod_goes_where_it_fits_beside_the_pods_of_another_scheduler(world
     await world.create("web", scheduler="somebody-else", cpus=str(whole))
     await world.kube.bind("web", first, namespace=world.namespace)
     await world.create(slurm={"required-nodes": first})
-    told = await world.event("NodeUnavailable")
-    assert f"Kubernetes Node {first}" in told["message"]
-    assert f"has 0 of {whole} CPUs free, the pod requests 2" in told["message"]
-    assert "requested by pods of other schedulers" in told["message"]
+    event = await world.event("NodeUnavailable")
+    assert f"Kubernetes Node {first}" in event["message"]
+    assert f"has 0 of {whole} CPUs free, the pod requests 2" in event["message"]
+    assert "requested by pods of other schedulers" in event["message"]
     await world.create("second")
     assert pods.node_of(await world.running("second")) in others
 
@@ -34,8 +34,8 @@ async def test_pod_keeps_away_from_a_pod_that_has_its_port(world: World) -> None
     await world.kube.bind("web", first, namespace=world.namespace)
     await world.create(container=PORT)
     assert pods.node_of(await world.running()) in others
-    told = await world.event("PlaceholderSubmitted")
-    assert f"has its port 18080/TCP taken by pod {world.namespace}/web" in told["message"]
+    event = await world.event("PlaceholderSubmitted")
+    assert f"has its port 18080/TCP taken by pod {world.namespace}/web" in event["message"]
 
 
 async def test_pod_that_wants_to_be_alone_is_not_bound_beside_its_like(world: World) -> None:
@@ -54,6 +54,6 @@ async def test_pod_that_wants_to_be_alone_is_not_bound_beside_its_like(world: Wo
 async def test_pod_with_a_claim_that_nobody_made_says_so(world: World) -> None:
     claim = {"claimName": "nobodys"}
     await world.create(volumes=[{"name": "data", "persistentVolumeClaim": claim}])
-    told = await world.event("SchedulingFailed")
-    assert "spec.volumes[data].persistentVolumeClaim is 'nobodys'" in told["message"]
+    event = await world.event("SchedulingFailed")
+    assert "spec.volumes[data].persistentVolumeClaim is 'nobodys'" in event["message"]
     assert await world.slurm.placeholders(world.namespace) == []

@@ -62,7 +62,7 @@ async def test_restart_with_slurm_away_costs_no_pending_job_its_place(labelled: 
     starting = asyncio.create_task(asyncio.to_thread(world.scheduler.start))
     try:
         await world.create("second", gpus=1, nodeSelector={PRODUCT: VALUE})
-        await world.told("cannot be", name="second")
+        await world.message_with("cannot be", name="second")
     finally:
         await world.cluster.start("slurmrestd")
     await starting

@@ -40,17 +40,17 @@ async def _end(world: World) -> Object:
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
     after = await _one(world, but=pod["metadata"]["uid"])
-    told = await _job_or_reason(world, after["metadata"]["uid"])
-    if waits := _waits(told):
+    message = await _job_or_reason(world, after["metadata"]["uid"])
+    if waits := _waits(message):
         assert "of ReplicaSet looping-" in waits
         assert f"PlaceholderCancelled: Slurm job {job.job_id} was cancelled" in waits
-    return told
+    return message
 
 
 def _waits(pod: Object) -> str:
     """What it says of that, empty where it does not wait for it."""
-    told = pods.condition(pod, "PodScheduled") or {}
-    return str(told["message"]) if told.get("reason") == _REASON else ""
+    condition = pods.condition(pod, "PodScheduled") or {}
+    return str(condition["message"]) if condition.get("reason") == _REASON else ""
 
 
 async def _one(world: World, *, phase: str = "", but: str = "") -> Object:

@@ -67,8 +67,8 @@ async def _jobs_of(world: World, pod: str) -> list[Record]:
 
 
 def _rejection(pod: Object) -> str:
-    told = pods.condition(pod, "PodScheduled") or {}
-    return told["message"] if told.get("reason") == "SlurmRejected" else ""
+    condition = pods.condition(pod, "PodScheduled") or {}
+    return condition["message"] if condition.get("reason") == "SlurmRejected" else ""
 
 
 def _unavailable(world: World) -> float:

@@ -60,10 +60,10 @@ async def test_owner_reads_each_stage_from_the_pod(world: World) -> None:
 
     waiting = await world.waiting()
     job_id = pods.annotation(waiting, pods.JOB_ID)
-    told = pods.condition(waiting, "PodScheduled")
-    assert told is not None
-    assert f"Slurm job {job_id} is pending" in told["message"]
-    assert told["reason"] == "SlurmPending"
+    condition = pods.condition(waiting, "PodScheduled")
+    assert condition is not None
+    assert f"Slurm job {job_id} is pending" in condition["message"]
+    assert condition["reason"] == "SlurmPending"
     await world.event("PlaceholderSubmitted")
     await world.event("SlurmPending")
 
@@ -87,9 +87,11 @@ async def test_waiting_pod_mirrors_the_reason_and_partition_of_slurm(world: Worl
 
     async def mirrored() -> bool:
         now = await world.kube.get("pods", "train", namespace=world.namespace)
-        told = pods.condition(now, "PodScheduled")
+        condition = pods.condition(now, "PodScheduled")
         job = await world.placeholder(pod)
-        assert told is not None
-        return job.reason in told["message"] and world.cluster.partition in told["message"]
+        assert condition is not None
+        return (
+            job.reason in condition["message"] and world.cluster.partition in condition["message"]
+        )
 
     await world.until("the condition mirrors Slurm's reason", mirrored)

@@ -90,9 +90,9 @@ async def _runs(world: World, job_id: int) -> bool:
 async def _leaves(world: World, pod: Object, native: int) -> None:
     """The pod is told and goes, its job with it, and the native job runs on."""
     last = await world.removed(pod)
-    told = pods.condition(last.pod, "DisruptionTarget")
-    assert told is not None, pods.summary(last.pod)
-    assert told["reason"] == "PlaceholderLost"
-    assert "others have its place" in told["message"]
+    condition = pods.condition(last.pod, "DisruptionTarget")
+    assert condition is not None, pods.summary(last.pod)
+    assert condition["reason"] == "PlaceholderLost"
+    assert "others have its place" in condition["message"]
     await world.nothing_left()
     assert await _runs(world, native)

@@ -69,8 +69,8 @@ async def test_pod_gets_a_node_that_it_wants(world: World, wants: Object) -> Non
 @pytest.mark.live_on("26.05")
 async def test_pod_that_no_node_can_take_says_so_and_starts_once_one_can(world: World) -> None:
     await world.create(**WANTS_MARK)
-    told = await world.event("NoNodeFits")
-    assert f"has no label {MARK}" in told["message"]
+    event = await world.event("NoNodeFits")
+    assert f"has no label {MARK}" in event["message"]
     assert await world.slurm.placeholders(world.namespace) == []
     async with labelled(world, world.cluster.nodes[0]):
         assert pods.node_of(await world.running()) == world.cluster.nodes[0]
@@ -88,8 +88,8 @@ async def test_tainted_node_is_left_to_pods_that_tolerate_it(world: World) -> No
         await world.create("tolerates", tolerations=[tolerates], **WANTS_MARK)
         assert pods.node_of(await world.running("tolerates")) == first
         await world.create("refused", **WANTS_MARK)
-        told = await world.event("NoNodeFits", name="refused")
-        assert f"has the taint {MARK}=gpu:NoSchedule" in told["message"]
+        event = await world.event("NoNodeFits", name="refused")
+        assert f"has the taint {MARK}=gpu:NoSchedule" in event["message"]
 
 
 @pytest.mark.slow
@@ -123,8 +123,8 @@ async def test_pod_that_insists_on_a_tainted_node_holds_nothing_until_the_taint_
     first = world.cluster.nodes[0]
     async with marked(world, first, spec={"taints": [{"key": MARK, "effect": "NoSchedule"}]}):
         await world.create(slurm={"required-nodes": first})
-        told = await world.event("NodeUnavailable")
-        assert f"Kubernetes Node {first} has the taint {MARK}:NoSchedule" in told["message"]
+        event = await world.event("NodeUnavailable")
+        assert f"Kubernetes Node {first} has the taint {MARK}:NoSchedule" in event["message"]
         await world.event("PlaceholderLost")
     assert pods.node_of(await world.running()) == first
 
@@ -257,8 +257,8 @@ async def restart(world: World, *flags: str) -> None:
 async def test_node_that_maps_to_nothing_is_given_back_and_the_pod_says_so(world: World) -> None:
     await restart(world, "--node-mapping=label:stories.test/on-no-node")
     await world.create()
-    told = await world.event("NodeUnavailable")
-    assert "maps to no Kubernetes Node" in told["message"]
+    event = await world.event("NodeUnavailable")
+    assert "maps to no Kubernetes Node" in event["message"]
     await world.event("PlaceholderLost")
     pod = await world.kube.get("pods", "train", namespace=world.namespace)
     assert pods.node_of(pod) is None

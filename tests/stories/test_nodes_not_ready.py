@@ -44,7 +44,7 @@ async def test_nodes_that_are_all_lost_cost_no_pod_and_get_none(
         await world.waiting("later")
         await world.set_partition(world.cluster.partition)
         for name in _WAITING:
-            await world.told("is allocated, but Kubernetes Node", "is not ready", name=name)
+            await world.message_with("is allocated, but Kubernetes Node", "is not ready", name=name)
         assert jobs.items() <= (await world.one_job_id_each()).items()
         assert not [it for it in _WAITING if pods.node_of(await _pod(world, it))]
         assert (await world.placeholder(leaves)).states == ("RUNNING",), "no kubelet has ended it"

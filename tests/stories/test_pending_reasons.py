@@ -68,7 +68,7 @@ async def _partition_inactive(world: World) -> Fix:
     """Slurm takes no job for such a partition, so the pod's waits there already."""
     filler = await world.fill()
     await world.create()
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     await world.set_partition(world.cluster.partition, state="INACTIVE")
 
     async def fix() -> None:
@@ -119,7 +119,7 @@ async def _no_such_node_any_more(world: World) -> Fix:
     await world.set_features(node, *before, "rare")
     filler = await world.fill()
     await world.create(slurm={"constraints": "rare"})
-    await world.told("is pending: Resources")
+    await world.message_with("is pending: Resources")
     job = await world.submitted()
     await world.set_features(node, *before)
 
@@ -220,7 +220,7 @@ async def test_waiting_pod_tells_the_reason_and_runs_once_it_is_gone(
     fix = await case.arrange(world)
     known = why(case.reason)
     assert known is not None
-    message = await world.told(f"is pending: {case.reason}", *case.words)
+    message = await world.message_with(f"is pending: {case.reason}", *case.words)
     assert known.meaning in message
     assert known.remedy in message
     event = await world.event("SlurmPending")
@@ -232,12 +232,14 @@ async def test_waiting_pod_tells_the_reason_and_runs_once_it_is_gone(
 async def test_pod_behind_another_of_equal_size_is_told_priority(world: World) -> None:
     await world.fill()
     await world.create("first", cpus="50")
-    await world.told("is pending: Resources", name="first")
+    await world.message_with("is pending: Resources", name="first")
     await world.create("second", cpus="50")
-    await world.told("is pending: Priority", "other jobs of its partition first", name="second")
+    await world.message_with(
+        "is pending: Priority", "other jobs of its partition first", name="second"
+    )
 
 
 async def test_start_that_slurm_expects_is_told(world: World) -> None:
     await world.fill(time_limit={"set": True, "number": 30})
     await world.create()
-    await world.told("is pending: Resources", "expected start 20")
+    await world.message_with("is pending: Resources", "expected start 20")

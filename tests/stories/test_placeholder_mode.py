@@ -58,7 +58,7 @@ async def test_waiting_pod_moved_to_nodes_of_the_other_kind_gets_a_job_of_the_ot
     patch = {"metadata": {"annotations": edits}}
     await world.kube.patch("pods", "train", patch, namespace=world.namespace)
     await world.job_ended(job.job_id, state="CANCELLED")
-    told = await world.event("PlaceholderLost")
-    assert "another form of job is needed" in told["message"]
+    event = await world.event("PlaceholderLost")
+    assert "another form of job is needed" in event["message"]
     anew = await world.placeholder(await world.running())
     assert (anew.raw["partition"], "EXTERNAL_JOB" in anew.raw["flags"]) == (partition, False)

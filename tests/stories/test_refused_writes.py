@@ -16,11 +16,11 @@ WORDS = "no pods at night"
 async def test_refused_binding_is_said_on_the_pod_and_tried_again(world: World) -> None:
     async with denying(world.kube.answer, world.namespace, "pods/binding", message=WORDS):
         await world.create()
-        told = await world.told("refuses to bind", WORDS)
+        message = await world.message_with("refuses to bind", WORDS)
         event = await world.event("BindRefused")
         pod = await world.submitted()
     assert WORDS in event["message"]
-    assert len(told.encode()) <= 1024
+    assert len(message.encode()) <= 1024
     bound = await world.running()
     assert pods.annotation(bound, pods.JOB_ID) == str(pod.job_id)
 
@@ -31,7 +31,7 @@ async def test_node_of_a_pod_that_cannot_be_bound_is_given_back(world: World) ->
     async with denying(world.kube.answer, world.namespace, "pods/binding", message=WORDS):
         await world.create()
         job = await world.submitted()
-        await world.told("refuses to bind", WORDS)
+        await world.message_with("refuses to bind", WORDS)
 
         async def given_back() -> bool:
             record = await world.slurm.job(job.job_id)
@@ -56,6 +56,6 @@ async def test_pod_whose_status_cannot_be_written_is_bound_and_an_event_says_why
 
 async def test_annotations_that_fill_the_pod_are_refused_in_words(world: World) -> None:
     await world.create(annotations={"example.com/notes": "a" * (256 * 1024 - 100)})
-    told = await world.told("metadata.annotations", "at most")
-    assert len(told.encode()) <= 1024
+    message = await world.message_with("metadata.annotations", "at most")
+    assert len(message.encode()) <= 1024
     assert await world.slurm.live_placeholders(world.namespace) == []

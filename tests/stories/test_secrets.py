@@ -51,7 +51,7 @@ async def test_secrets_are_seen_nowhere(
     world.scheduler.launch()
     await world.create()
     not_ready = await world.until("/readyz says why", lambda: _not_ready(world))
-    refused = await world.told("Slurm")
+    refused = await world.message_with("Slurm")
     _set(token, cluster.slurm_token_file.read_text(encoding="utf-8"))
     pod = await world.running()
     record = await world.placeholder(pod)

@@ -334,10 +334,10 @@ def _told(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> 
     """The pod bore the condition from before its deletion to its end."""
     last = world.history.removed(pod["metadata"]["uid"])
     assert last is not None
-    told = pods.condition(last.pod, "DisruptionTarget")
-    assert told is not None, pods.summary(last.pod)
-    assert (told["status"], told["reason"]) == ("True", reason)
-    assert not [word for word in words if word not in told["message"]], told
+    condition = pods.condition(last.pod, "DisruptionTarget")
+    assert condition is not None, pods.summary(last.pod)
+    assert (condition["status"], condition["reason"]) == ("True", reason)
+    assert not [word for word in words if word not in condition["message"]], condition
     assert all(pods.condition(it, "DisruptionTarget") for it in _leaving(world))
 
 

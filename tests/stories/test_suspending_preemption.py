@@ -61,8 +61,8 @@ async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
         )
         await started_after_the_pod(world, preemptor)
     last = await world.removed(pod)
-    told = pods.condition(last.pod, "DisruptionTarget")
-    assert told is not None, pods.summary(last.pod)
-    assert (told["reason"], str(job.job_id) in told["message"]) == ("Suspended", True)
+    condition = pods.condition(last.pod, "DisruptionTarget")
+    assert condition is not None, pods.summary(last.pod)
+    assert (condition["reason"], str(job.job_id) in condition["message"]) == ("Suspended", True)
     assert guards(world, "freed") == 1
     await world.job_ended(job.job_id, state="CANCELLED")

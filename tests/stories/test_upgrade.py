@@ -153,8 +153,8 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
     assert await _jobs(world) == jobs_before, "the same jobs, and no other ones"
     world.unharmed(*(pods_before[name] for name in crowd.staying()))
     _told_what_is_true(world, crowd, jobs_before, since=clock)
-    told = await _events(world) - events_before
-    assert {reason for name, reason in told if name in crowd.staying()} <= _HARMLESS
+    events = await _events(world) - events_before
+    assert {reason for name, reason in events if name in crowd.staying()} <= _HARMLESS
     history = await world.audit.close()
     if history is not None:
         another_end = {

@@ -87,7 +87,7 @@ async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
     # What is done meanwhile waits for the right Slurm: a deletion, and a pod that is new.
     await world.delete(_NAMES[0])
     await world.create("later", cpus="1", memory="100Mi")
-    await world.told("the answer is of the Slurm cluster", name="later")
+    await world.message_with("the answer is of the Slurm cluster", name="later")
     await world.gone(_NAMES[0])
     assert not await two.hand.placeholders(world.namespace), "a job was made in another Slurm"
     record = await two.hand.job(two.foreign)

@@ -15,11 +15,11 @@ from typing import Final
 
 from tests.rigs.prerequisites import (
     PrerequisiteError,
+    announced,
     cache_directory,
     locked,
     recipe_key,
     run,
-    told,
 )
 from tests.rigs.process import Daemon
 from tests.support.own_clock import Executed
@@ -66,7 +66,7 @@ def ensure() -> Former:
     home = cache_directory() / f"former-{COMMIT[:7]}-{recipe_key(COMMIT, sys.version)}"
     with locked(home):
         if not home.is_dir():
-            with told(f"installing the scheduler of commit {COMMIT[:7]}"):
+            with announced(f"installing the scheduler of commit {COMMIT[:7]}"):
                 _make(home)
     return Former(_python(home))
 

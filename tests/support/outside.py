@@ -66,6 +66,6 @@ class OutsideCluster:
 
 def read(path: Path) -> Cluster:
     """The cluster. Raises OSError, and msgspec.DecodeError for what is no such file."""
-    told = msgspec.json.decode(path.read_bytes(), type=Told)
+    description = msgspec.json.decode(path.read_bytes(), type=Told)
     # What it lacks says so when it is asked for.
-    return cast("Cluster", OutsideCluster(told))
+    return cast("Cluster", OutsideCluster(description))

@@ -176,7 +176,7 @@ class World:
         )
         return await self.placeholder(found)
 
-    async def told(self, *words: str, name: str = "train") -> str:
+    async def message_with(self, *words: str, name: str = "train") -> str:
         """The message of PodScheduled=False once it has all these words."""
 
         def said(pod: Object) -> bool:

@@ -33,11 +33,11 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         status: object = main(words)
     except SystemExit as ended:
         status = ended.code
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert status == 2
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    return told.err
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 def as_process(*words: str) -> tuple[int, str]:
@@ -93,9 +93,9 @@ def test_wrong_words_are_named_in_one_line(words, named, capsys):
 def test_sandbox_says_which_port_is_taken(flag, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        told = refused(["sandbox", flag, str(port)], capsys)
-    assert str(port) in told
-    assert "address already in use" in told
+        error = refused(["sandbox", flag, str(port)], capsys)
+    assert str(port) in error
+    assert "address already in use" in error
 
 
 def test_port_in_use_names_the_flag(tmp_path):
@@ -103,27 +103,27 @@ def test_port_in_use_names_the_flag(tmp_path):
     config.write_text(json.dumps(_KUBECONFIG))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        status, told = as_process(
+        status, output = as_process(
             f"--kubeconfig={config}",
             f"--metrics-bind-address={address}",
             *("--health-probe-bind-address=0", "--hooks-api-bind-address=0", "--cluster-id=x"),
         )
     assert status == 2
-    assert f"--metrics-bind-address: {address}: " in told
+    assert f"--metrics-bind-address: {address}: " in output
 
 
 def test_slurm_address_that_is_none_is_refused(capsys):
     assert main(["--slurm-api-base=nonsense"]) == 2
-    told = capsys.readouterr().err
-    assert "--slurm-api-base: 'nonsense'" in told
-    assert "unix:/PATH" in told
+    output = capsys.readouterr().err
+    assert "--slurm-api-base: 'nonsense'" in output
+    assert "unix:/PATH" in output
 
 
 def test_missing_kubeconfig_ends_the_scheduler_with_its_name():
-    status, told = as_process(NOT_THERE)  # flags alone mean `run`
+    status, output = as_process(NOT_THERE)  # flags alone mean `run`
     assert status == 1
-    assert told.count("\n") == 1
-    assert "/nowhere/kubeconfig" in told
+    assert output.count("\n") == 1
+    assert "/nowhere/kubeconfig" in output
 
 
 def test_version_is_told(capsys):
@@ -143,13 +143,13 @@ async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
         stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
-    told = (await process.stdout.readuntil(b"Ctrl-C")).decode()
+    output = (await process.stdout.readuntil(b"Ctrl-C")).decode()
     process.send_signal(number)
     _, errors = await process.communicate()
     assert (process.returncode, errors) == (0, b"")
-    assert re.search(r"Slurm +http://127\.0\.0\.1:\d+", told)
+    assert re.search(r"Slurm +http://127\.0\.0\.1:\d+", output)
     for name in ("kubeconfig", "slurm-token", "pod.yaml"):
-        assert str(folder / name) in told
+        assert str(folder / name) in output
         assert (folder / name).exists()
     assert (folder / "slurm-token").stat().st_mode & 0o077 == 0
 
@@ -178,10 +178,10 @@ def in_the_image(folder: Path, *lines: list[str]) -> list[list[Any]]:
                 (folder / package / path.name).symlink_to(path)
     assert not (folder / "scheduler/sandbox").exists()
     command = (sys.executable, "-c", _IN_THE_IMAGE, json.dumps(lines))
-    told = subprocess.run(
+    output = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=50, check=True
     )
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    return [json.loads(line) for line in output.stdout.splitlines()]
 
 
 def test_image_says_that_it_has_no_sandbox_and_no_demo(tmp_path: Path):

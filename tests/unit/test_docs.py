@@ -165,13 +165,13 @@ def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= 100
-    assert all(flag in told for flag in (flags_of(words[0]) if words else {"--version"}))
+    output = capsys.readouterr().out
+    assert max(map(len, output.splitlines())) <= 100
+    assert all(flag in output for flag in (flags_of(words[0]) if words else {"--version"}))
 
 
 @pytest.mark.parametrize("document", [ROOT / "CONTRIBUTING.md", TESTS], ids=lambda it: it.name)
 def test_every_folder_of_tests_is_told_of(document: Path) -> None:
     folders = {f"tests/{it.parent.name}" for it in (ROOT / "tests").glob("*/__init__.py")}
-    told = {found.removesuffix("/") for found in _PATH.findall(document.read_text("utf-8"))}
-    assert not folders - told - _PER_PACKAGE
+    named = {found.removesuffix("/") for found in _PATH.findall(document.read_text("utf-8"))}
+    assert not folders - named - _PER_PACKAGE

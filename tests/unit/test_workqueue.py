@@ -337,22 +337,22 @@ async def test_statistics_tell_of_work_under_way() -> None:
 
 class Metrics:
     def __init__(self) -> None:
-        self.told: list[tuple[str, float]] = []
+        self.calls: list[tuple[str, float]] = []
 
     def depth(self, keys: int, /) -> None:
-        self.told.append(("depth", keys))
+        self.calls.append(("depth", keys))
 
     def added(self) -> None:
-        self.told.append(("added", 1))
+        self.calls.append(("added", 1))
 
     def waited(self, seconds: float, /) -> None:
-        self.told.append(("waited", round(seconds, 3)))
+        self.calls.append(("waited", round(seconds, 3)))
 
     def worked(self, seconds: float, /) -> None:
-        self.told.append(("worked", round(seconds, 3)))
+        self.calls.append(("worked", round(seconds, 3)))
 
     def retried(self) -> None:
-        self.told.append(("retried", 1))
+        self.calls.append(("retried", 1))
 
 
 async def test_metrics_hear_what_client_go_tells() -> None:
@@ -365,7 +365,7 @@ async def test_metrics_hear_what_client_go_tells() -> None:
     await asyncio.sleep(3)
     queue.done("a")
     queue.add_after("a", 1)
-    assert metrics.told == [
+    assert metrics.calls == [
         ("added", 1),
         ("depth", 1),
         ("depth", 0),

@@ -47,10 +47,10 @@ async def test_nothing_new_in_a_namespace_that_is_being_deleted(
         await kube.post(namespace.path("events"), event),
         await namespace.bind(),
     ):
-        told = answer.refused(403, "Forbidden")
+        error = answer.refused(403, "Forbidden")
         why = f"unable to create new content in namespace {namespace.name} because it is being"
-        assert told["message"].endswith(f"is forbidden: {why} terminated")
-        assert told["details"]["causes"] == [
+        assert error["message"].endswith(f"is forbidden: {why} terminated")
+        assert error["details"]["causes"] == [
             {
                 "reason": "NamespaceTerminating",
                 "message": f"namespace {namespace.name} is being terminated",

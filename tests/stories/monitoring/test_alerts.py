@@ -86,8 +86,8 @@ async def test_pods_and_policy_that_are_wrong(world: World, monitor: Monitor, si
     site.policy.write_text("rules: [{name: stories, allowed: {timeout: {max: soon}}}]")
     await monitor.fires(f"{_P}PodsStuck", f"{_P}PodsRefused", f"{_P}PolicyOutdated")
     # kubectl describe tells what to do.
-    assert "PartitionDown" in await world.told("PartitionDown", name="stuck")
-    assert "nowhere" in await world.told("nowhere", name="refused")
+    assert "PartitionDown" in await world.message_with("PartitionDown", name="stuck")
+    assert "nowhere" in await world.message_with("nowhere", name="refused")
     await world.set_partition(partition)
     corrected = {f"{pods.PREFIX}partition": world.cluster.partition}
     patch = {"metadata": {"annotations": corrected}}

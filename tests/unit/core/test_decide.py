@@ -385,9 +385,11 @@ def test_pod_whose_neighbour_is_about_to_be_asked_about_says_nothing_yet():
     unsure = dataclasses.replace(IN_WAY, since=NOW - 1, sure=False)
     unit = facts(WAITING, job=tracked(record(), running_since=NOW - 1), in_way=unsure)
     assert decide(unit, NOW) == (Again(ASK_AGAIN_SECONDS),)
-    told, _ = decide(dataclasses.replace(unit, in_way=dataclasses.replace(unsure, since=0.0)), NOW)
-    assert isinstance(told, Tell)
-    assert "Slurm has not told yet" in told.message
+    action, _ = decide(
+        dataclasses.replace(unit, in_way=dataclasses.replace(unsure, since=0.0)), NOW
+    )
+    assert isinstance(action, Tell)
+    assert "Slurm has not told yet" in action.message
 
 
 @pytest.mark.parametrize(

@@ -41,23 +41,23 @@ FULL = dataclasses.replace(
     ],
 )
 def test_refusal_names_field_value_and_remedy(number, field, remedy):
-    told = refusal_text(FULL, error_number=number, description="no")
-    assert told.startswith("Slurm refused the job: no; ")
-    assert field in told
-    assert remedy in told
+    text = refusal_text(FULL, error_number=number, description="no")
+    assert text.startswith("Slurm refused the job: no; ")
+    assert field in text
+    assert remedy in text
 
 
 def test_field_that_was_not_given_is_called_not_set():
-    told = refusal_text(REQUEST, error_number=2045, description="no")
-    assert "sunk.coreweave.com/account is not set" in told
+    text = refusal_text(REQUEST, error_number=2045, description="no")
+    assert "sunk.coreweave.com/account is not set" in text
 
 
 def test_annotation_is_called_as_the_pod_has_it():
     """Under the site's own prefix, or by another name for the same."""
     keys = {"partition": "slurm.example.com/partition", "constraints": "own.example.com/features"}
     request = dataclasses.replace(FULL, keys=keys)
-    told = refusal_text(request, error_number=2000, description="no")
-    assert "slurm.example.com/partition is 'gpu'" in told
+    text = refusal_text(request, error_number=2000, description="no")
+    assert "slurm.example.com/partition is 'gpu'" in text
     assert "own.example.com/features is 'h100'" in refusal_text(
         request, error_number=2029, description="no"
     )
@@ -65,11 +65,11 @@ def test_annotation_is_called_as_the_pod_has_it():
 
 
 def test_several_fields_that_were_not_given_are_all_named():
-    told = refusal_text(REQUEST, error_number=2018, description="no")
-    assert "required-nodes is not set and " in told
-    assert "excluded-nodes is not set" in told
+    text = refusal_text(REQUEST, error_number=2018, description="no")
+    assert "required-nodes is not set and " in text
+    assert "excluded-nodes is not set" in text
 
 
 def test_refusal_of_an_unknown_kind_sends_people_to_the_operators():
-    told = refusal_text(REQUEST, error_number=9999, description="Something new")
-    assert told == "Slurm refused the job: Something new; ask the Slurm operators"
+    text = refusal_text(REQUEST, error_number=9999, description="Something new")
+    assert text == "Slurm refused the job: Something new; ask the Slurm operators"

@@ -57,9 +57,9 @@ def test_only_the_very_job_of_our_own_submit_is_taken_for_it(found: UnitFacts, t
 def test_what_a_pod_runs_on_stays_while_it_runs(stage):
     runs = replace(STRIPPED, state=record().state, nodes=("n1",))
     found = made(runs, stage=stage)
-    (told, _) = give_up(found, found.job, NOW)
-    assert isinstance(told, Warn)
-    assert told.reason is Reason.PLACEHOLDER_LOST
+    (action, _) = give_up(found, found.job, NOW)
+    assert isinstance(action, Warn)
+    assert action.reason is Reason.PLACEHOLDER_LOST
 
 
 @pytest.mark.parametrize("stage", [PodStage.WAITING, PodStage.BOUND])

@@ -130,8 +130,8 @@ def test_chart_has_the_admission_policies_as_they_stand_in_their_folder():
 
 def test_stale_descriptions_are_brought_up_to_date():
     stale = {"properties": {"a": {"description": "old", "type": "string"}, "b": {"type": "null"}}}
-    told: dict[tuple[str, ...], str] = {("a",): "new"}
-    assert chart.described(stale, told)["properties"]["a"] == {
+    descriptions: dict[tuple[str, ...], str] = {("a",): "new"}
+    assert chart.described(stale, descriptions)["properties"]["a"] == {
         "description": "new",
         "type": "string",
     }
@@ -143,5 +143,5 @@ def test_comments_belong_to_the_key_below_them():
 
 
 def test_chart_is_of_the_version_of_the_scheduler():
-    told = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())
-    assert str(told["appVersion"]) == scheduler.__version__
+    chart_file = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())
+    assert str(chart_file["appVersion"]) == scheduler.__version__

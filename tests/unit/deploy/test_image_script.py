@@ -46,8 +46,8 @@ class Engines:
 
     def asked(self, name: str) -> list[str]:
         """All its arguments."""
-        told = self._folder / f"{name}.asked"
-        return told.read_text().splitlines() if told.exists() else []
+        path = self._folder / f"{name}.asked"
+        return path.read_text().splitlines() if path.exists() else []
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """The script among them."""
@@ -123,10 +123,10 @@ def test_bill_of_materials_is_read_from_the_image(engines: Engines, engine: str)
 
 def test_every_variable_of_the_script_is_documented():
     used = set(re.findall(r"\$\{([A-Z_]+):-", SCRIPT.read_text()))
-    told = set(
+    named = set(
         re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/image.md").read_text(), re.MULTILINE)
     )
-    assert told == used
+    assert named == used
 
 
 def test_all_that_is_copied_into_the_image_is_let_into_the_build():

@@ -269,12 +269,15 @@ def test_stories_of_the_project_are_told_where_the_file_says(machine: Machine):
     folder = machine.checkout / "build/kind"
     file = folder / "cluster.json"
     assert machine.asked("python") == [f"python -m pytest tests/stories --cluster {file}"]
-    told = msgspec.json.decode(file.read_bytes(), type=Told)
-    assert told.release == "26.05"
-    assert told.nodes == kind_conf.NODES
-    assert told.container["image"] == IMAGE
-    assert (told.kube_url, told.slurm_url) == ("https://127.0.0.1:33001", "http://127.0.0.1:49153")
-    secrets = (told.kube_ca, told.kube_token_file, told.slurm_token_file)
+    description = msgspec.json.decode(file.read_bytes(), type=Told)
+    assert description.release == "26.05"
+    assert description.nodes == kind_conf.NODES
+    assert description.container["image"] == IMAGE
+    assert (description.kube_url, description.slurm_url) == (
+        "https://127.0.0.1:33001",
+        "http://127.0.0.1:49153",
+    )
+    secrets = (description.kube_ca, description.kube_token_file, description.slurm_token_file)
     assert [Path(str(it)).read_text().strip() for it in secrets] == [
         "certificate",
         "key",
@@ -333,8 +336,8 @@ def test_slurm_knows_the_workers_of_the_cluster():
 def test_slurm_reaches_the_hooks_where_the_chart_serves_them():
     hooks = yaml.safe_load((FOLDER / "values.yaml").read_text())["scheduler"]["hooks"]
     assert hooks["url"] == f"http://{kind_conf.NODES[0]}:{hooks['service']['nodePort']}"
-    told = hooks["url"].replace(kind_conf.NODES[0], "$CLUSTER-worker")
-    assert f"HOOKS_URL={told}" in (FOLDER / "up.sh").read_text()
+    url = hooks["url"].replace(kind_conf.NODES[0], "$CLUSTER-worker")
+    assert f"HOOKS_URL={url}" in (FOLDER / "up.sh").read_text()
 
 
 def test_pod_of_the_stories_fills_a_slurm_node_and_is_of_the_image():

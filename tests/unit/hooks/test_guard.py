@@ -202,8 +202,8 @@ async def test_thousand_questions_cost_slurm_a_few_requests(scene):
     await asyncio.gather(*(cleared(scene, nodes=(f"n{n}",), seconds=LONG) for n in range(50)))
     scene.slurm.calls.clear()
     asked = [cleared(scene, nodes=(f"n{n % 50}",), seconds=LONG) for n in range(1000)]
-    told = await asyncio.gather(*asked)
-    assert {verdict.answer for verdict in told} == {HandoverAnswer.FREE}
+    answers = await asyncio.gather(*asked)
+    assert {verdict.answer for verdict in answers} == {HandoverAnswer.FREE}
     assert scene.slurm.calls["states"] <= 3
     assert not scene.slurm.calls["job"]
 

@@ -285,8 +285,8 @@ async def test_too_many_waits_are_refused_and_others_served(served):
         while sum(it.done() for it in asked) < 2:  # noqa: ASYNC110 - any two
             await asyncio.sleep(0.01)
     served.scene.stop("a")
-    told = await asyncio.gather(*asked)
-    assert sorted(status for status, _ in told) == [200, 200, 200, 429, 429]
+    answers = await asyncio.gather(*asked)
+    assert sorted(status for status, _ in answers) == [200, 200, 200, 429, 429]
     assert (await served.post("/v1/guard", job=7, nodes="n2"))[0] == 200
 
 
@@ -413,13 +413,13 @@ class TestStandby:
         scene.running_pod("p1", node="n1")
         assert (await served.post("/v1/guard", job=7, nodes="n1"))[0] == 200
         scene.departing_pod("p2", node="n2")
-        status, told = await served.post("/v1/guard", job=7, nodes="n2", wait=3)
-        assert (status, told) == (409, "busy: ns/p2\n")
+        status, answer = await served.post("/v1/guard", job=7, nodes="n2", wait=3)
+        assert (status, answer) == (409, "busy: ns/p2\n")
 
     async def test_hint_is_sent_back_to_find_the_leader(self, scene, served):
         served.leads = False
-        status, told = await served.post("/v1/hints", job=7, event="ended")
-        assert (status, told) == (503, "another process leads, ask again\n")
+        status, answer = await served.post("/v1/hints", job=7, event="ended")
+        assert (status, answer) == (503, "another process leads, ask again\n")
         assert served.hinted == []
 
     async def test_placeholder_hears_of_a_pod_that_is_gone(self, scene, served):

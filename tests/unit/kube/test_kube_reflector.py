@@ -38,7 +38,7 @@ class Watched:
 
     def __init__(self, session: KubeSession, backoff: Backoff, *, idle_seconds: float) -> None:
         self.store = Store[Pod]()
-        self.told: list[tuple[str, str]] = []
+        self.notices: list[tuple[str, str]] = []
         self.metrics = Metrics()
         self.reflector = Reflector(
             session,
@@ -59,7 +59,7 @@ class Watched:
 
     def _on_change(self, old: Pod | None, new: Pod | None) -> None:
         kind = "deleted" if new is None else "added" if old is None else "modified"
-        self.told.append((kind, str((new or old).metadata.name)))  # type: ignore[union-attr]
+        self.notices.append((kind, str((new or old).metadata.name)))  # type: ignore[union-attr]
 
     @property
     def names(self) -> set[str]:
@@ -84,8 +84,8 @@ async def watched(session: KubeSession, backoff: Backoff) -> AsyncIterator[Watch
 async def test_lists_then_watches_from_the_lists_version(stub: ApiStub, watched: Watched) -> None:
     stub.answer("GET", PATH, page(pod("a"), pod("b"), version="7"))
     stub.answer("WATCH", PATH, watch(event("ADDED", pod("c", version="8"))))
-    await until(lambda: len(watched.told) == 3)
-    assert watched.told == [("added", "a"), ("added", "b"), ("added", "c")]
+    await until(lambda: len(watched.notices) == 3)
+    assert watched.notices == [("added", "a"), ("added", "b"), ("added", "c")]
     assert watched.reflector.synced.is_set()
     assert watched.reflector.last_event_at is not None
     listed, watch_request = stub.seen
@@ -109,7 +109,7 @@ async def test_pages_are_put_together_before_anything_is_told(
 ) -> None:
     stub.answer("GET", PATH, page(pod("a"), token="t1"), page(pod("b"), token="t2"), page(pod("c")))
     stub.answer("WATCH", PATH, watch())
-    await until(lambda: len(watched.told) == 3)
+    await until(lambda: len(watched.notices) == 3)
     assert [s.query.get("continue") for s in stub.requests("GET")] == [None, "t1", "t2"]
 
 
@@ -150,8 +150,8 @@ async def test_events_change_the_store(stub: ApiStub, watched: Watched) -> None:
             event("DELETED", pod("b", version="12", status={"phase": "Succeeded"})),
         ),
     )
-    await until(lambda: ("deleted", "b") in watched.told)
-    assert watched.told[2:] == [("modified", "a"), ("deleted", "b")]
+    await until(lambda: ("deleted", "b") in watched.notices)
+    assert watched.notices[2:] == [("modified", "a"), ("deleted", "b")]
     (left,) = watched.store
     assert left.spec.node_name == "n1"
     assert watched.store.resource_version == "12"
@@ -197,7 +197,7 @@ async def test_bookmarks_advance_the_version_and_tell_nothing(
     stub.answer("WATCH", PATH, watch(bookmark("99"), then="close"), watch())
     await stub.wait_for_requests(2, "WATCH")
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "99"
-    assert watched.told == []
+    assert watched.notices == []
     assert watched.reflector.statistics().bookmarks == 1
 
 
@@ -254,7 +254,7 @@ async def test_410_lists_again_and_what_is_missing_is_deleted(
     stub.answer("GET", PATH, page(pod("b"), pod("c", version="20"), version="20"))
     stub.answer("WATCH", PATH, expired, watch())
     await stub.wait_for_requests(2, "WATCH")
-    assert watched.told[3:] == [("deleted", "a"), ("modified", "c")]
+    assert watched.notices[3:] == [("deleted", "a"), ("modified", "c")]
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "20"
     assert watched.reflector.statistics().failures == {"gone": 1}
 
@@ -263,7 +263,7 @@ async def test_recreated_pod_is_two_pods(stub: ApiStub, watched: Watched) -> Non
     stub.answer("GET", PATH, page(pod("a", uid="1")), page(pod("a", uid="2"), version="20"))
     stub.answer("WATCH", PATH, status(410), watch())
     await stub.wait_for_requests(2, "WATCH")
-    assert watched.told == [("added", "a"), ("deleted", "a"), ("added", "a")]
+    assert watched.notices == [("added", "a"), ("deleted", "a"), ("added", "a")]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_trouble_with_a_list_is_tried_again_and_harms_nothing(
     stub.answer("GET", PATH, page(pod("a"), pod("b")))
     stub.answer("GET", PATH, *[trouble] * 3, page(pod("b")))
     stub.answer("WATCH", PATH, status(410), watch())
-    await until(lambda: watched.told == [("added", "a"), ("added", "b"), ("deleted", "a")])
+    await until(lambda: watched.notices == [("added", "a"), ("added", "b"), ("deleted", "a")])
 
 
 async def test_other_refusal_of_a_watch_lists_again(stub: ApiStub, watched: Watched) -> None:
@@ -359,7 +359,7 @@ async def test_ten_thousand_changes_leave_room_for_others(stub: ApiStub, watched
     while not watched.reflector.synced.is_set():
         turns += 1
         await asyncio.sleep(0)
-    assert len(watched.told) == 10_000
+    assert len(watched.notices) == 10_000
     assert turns > 20
 
 
@@ -425,7 +425,7 @@ async def test_list_that_is_older_by_mistake_is_made_again(stub: ApiStub, watche
     )
     stub.answer("WATCH", PATH, status(410, reason="Expired"), watch())
     await until(lambda: watched.names == {"a", "b"})
-    assert watched.told == [("added", "a"), ("added", "b")]
+    assert watched.notices == [("added", "a"), ("added", "b")]
 
 
 async def test_server_that_has_gone_on_meanwhile_is_watched_on(

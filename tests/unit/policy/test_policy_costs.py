@@ -34,9 +34,9 @@ def test_aliases_are_refused_before_they_are_expanded() -> None:
     bomb = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
     bomb += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 9)]
     with measured() as cost:
-        told = refusal("\n".join([*bomb, "rules: *a8"]))
-    assert "aliases" in told
-    assert "line 2" in told
+        error = refusal("\n".join([*bomb, "rules: *a8"]))
+    assert "aliases" in error
+    assert "line 2" in error
     assert cost.peak_bytes < 1_000_000
 
 
@@ -58,9 +58,9 @@ def test_whatever_is_wrong_is_told_in_two_kilobytes(text: str) -> None:
 
 
 def test_first_faults_are_told_and_the_others_counted() -> None:
-    told = refusal("rules: [" + ", ".join(["7"] * 100) + "]").splitlines()
-    assert len(told) == MOST_FAULTS + 1
-    assert told[-1].endswith(f"and {100 - MOST_FAULTS} more faults")
+    error = refusal("rules: [" + ", ".join(["7"] * 100) + "]").splitlines()
+    assert len(error) == MOST_FAULTS + 1
+    assert error[-1].endswith(f"and {100 - MOST_FAULTS} more faults")
 
 
 def test_more_rules_than_the_bound_are_refused_with_it() -> None:

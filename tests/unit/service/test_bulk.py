@@ -140,10 +140,10 @@ async def test_longer_list_is_refused_in_words_before_it_is_read(service, kube, 
     for number in range(50):
         kube.add_neighbour(pod(f"web-{number}", node="n1", app="web"))
     assert excess(pod("fits", **spec(most))) is None
-    told = await served(service, pod("uid-1", **spec(most + 1)))
-    assert told.startswith("SchedulingFailed: spec."), told
-    assert f"is '{most + 1} " in told
-    assert f"expected at most {most}: " in told
+    message = await served(service, pod("uid-1", **spec(most + 1)))
+    assert message.startswith("SchedulingFailed: spec."), message
+    assert f"is '{most + 1} " in message
+    assert f"expected at most {most}: " in message
     assert service.surroundings.around.counted == 0, "no pod was compared with it"
     assert service.slurm.jobs == {}
 

@@ -205,7 +205,7 @@ async def test_gone_node_gives_the_allocation_back_after_a_minute(slurm, kube, s
     await asyncio.sleep(2)
     slurm.start(1)
     await asyncio.sleep(50)
-    assert kube.told(UID).reason == "NodeUnavailable"
+    assert kube.condition_of(UID).reason == "NodeUnavailable"
     assert slurm.live(1)
     await asyncio.sleep(20)
     assert not slurm.live(1)
@@ -250,8 +250,8 @@ async def test_pod_that_no_node_can_take_gets_its_job_once_one_can(slurm, kube, 
     kube.create(UID, selector={"zone": "a"})
     await asyncio.sleep(5)
     assert slurm.calls["submit"] == 0
-    assert kube.told(UID).reason == "NoNodeFits"
-    assert "2 has no label zone" in kube.told(UID).message
+    assert kube.condition_of(UID).reason == "NoNodeFits"
+    assert "2 has no label zone" in kube.condition_of(UID).message
     assert service.recorder.reasons() == ["NoNodeFits"]
     kube.set_node("n2", labels={"zone": "a"})
     await asyncio.sleep(2)

@@ -74,9 +74,9 @@ async def test_condition_of_a_pod_with_a_thousand_faults_is_short(
 
 def test_eight_faults_are_told_and_the_others_counted() -> None:
     faults = [Problem("key", str(number), "less") for number in range(60)]
-    told = problems_text(faults)
-    assert [number for number in range(60) if f"'{number}'" in told] == list(range(8))
-    assert "; and 52 more." in told
+    text = problems_text(faults)
+    assert [number for number in range(60) if f"'{number}'" in text] == list(range(8))
+    assert "; and 52 more." in text
 
 
 async def test_oversized_pod_is_refused_in_words_and_gets_no_job(
@@ -87,9 +87,9 @@ async def test_oversized_pod_is_refused_in_words_and_gets_no_job(
     service.start()
     await asyncio.sleep(5)
     assert [job.name for job in slurm.jobs.values()] == ["ns.calm.calm"]
-    told = [it.message for uid, patch in kube.patches if uid == UID for it in patch]
-    assert told
-    assert "800 keys and values; expected at most 512" in told[-1].replace("'", "")
+    messages = [it.message for uid, patch in kube.patches if uid == UID for it in patch]
+    assert messages
+    assert "800 keys and values; expected at most 512" in messages[-1].replace("'", "")
 
 
 async def test_faults_of_a_hostile_pod_are_found_in_little_time(

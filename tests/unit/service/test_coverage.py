@@ -56,7 +56,7 @@ def is_bound(kube: TinyKube) -> bool:
 
 
 def told(kube: TinyKube) -> str:
-    written = kube.told(NEW)
+    written = kube.condition_of(NEW)
     return "" if written is None else written.message
 
 

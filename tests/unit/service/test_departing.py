@@ -32,8 +32,8 @@ async def test_pod_with_a_long_grace_is_hurried_when_its_job_ends(slurm, kube, s
     slurm.end(job_id, BaseState.CANCELLED)
     await asyncio.sleep(5)
     assert kube.graces == [20]
-    (told,) = [it for it in service.recorder.events if it.reason == "PlaceholderCancelled"]
-    assert "20 s" in told.message
+    (events,) = [it for it in service.recorder.events if it.reason == "PlaceholderCancelled"]
+    assert "20 s" in events.message
     await asyncio.sleep(600)
     assert kube.graces == [20], "once"
 

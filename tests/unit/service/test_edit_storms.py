@@ -55,9 +55,9 @@ async def test_edits_of_a_pending_job_cost_slurm_a_bounded_number_of_calls(
     assert called(slurm) - before <= 6 * MOST_EDITS
     assert "EditedTooOften" in service.recorder.reasons(UID)
     assert len([it for it in service.recorder.reasons(UID) if it == "EditedTooOften"]) == 1
-    told = [it.message for _, patch in kube.patches for it in patch]
-    assert any("the next of this pod in" in message for message in told)
-    assert len(told) < STORM_SECONDS
+    messages = [it.message for _, patch in kube.patches for it in patch]
+    assert any("the next of this pod in" in message for message in messages)
+    assert len(messages) < STORM_SECONDS
     assert service.metrics.registry.get_sample_value(
         "slurm_pod_scheduler_edits_held_total", {"scope": "pod"}
     )
@@ -151,9 +151,9 @@ async def test_another_policy_reaches_all_pods_at_its_own_pace_and_charges_no_au
     kube.edit("pod-0", {PREFIX + "nice": "2"})
     await asyncio.sleep(2)
     assert slurm.jobs[1].nice == 2, "the namespace has its own budget still"
-    told = kube.told(f"pod-{PODS - 1}")
-    assert told is not None
-    assert told.reason == "PolicyChanged"
+    condition = kube.condition_of(f"pod-{PODS - 1}")
+    assert condition is not None
+    assert condition.reason == "PolicyChanged"
     await asyncio.sleep((PODS - POLICY[0]) * POLICY[1])
     assert {job.comment for job in slurm.jobs.values()} == {"from the site"}
     after = service.metrics.registry.get_sample_value(QUEUE_ADDS) or 0.0

@@ -87,9 +87,9 @@ async def test_refused_edit_is_tried_again_with_pauses_and_told(
     await asyncio.sleep(20)
     assert slurm.jobs[1].comment == "taken"
     assert slurm.calls["update"] <= 5
-    told = kube.told(UID)
-    assert told is not None
-    assert "partition 'nowhere' was not taken: Invalid partition" in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert "partition 'nowhere' was not taken: Invalid partition" in condition.message
     await asyncio.sleep(400)
     assert slurm.calls["update"] <= 10
     assert len(events(service, "UpdateRefused")) <= 8
@@ -97,9 +97,9 @@ async def test_refused_edit_is_tried_again_with_pauses_and_told(
     slurm.refuses = set()
     await asyncio.sleep(260)
     assert slurm.jobs[1].partition == "nowhere"
-    told = kube.told(UID)
-    assert told is not None
-    assert "not taken" not in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert "not taken" not in condition.message
 
 
 async def test_correction_of_a_refused_edit_waits_out_no_pause(
@@ -215,9 +215,9 @@ async def test_refused_submit_is_repeated_at_once_after_a_correction(
     kube.edit(UID, annotated(partition="main"))
     await asyncio.sleep(1)
     assert slurm.calls["submit"] == 4
-    told = kube.told(UID)
-    assert told is not None
-    assert "no such partition" not in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert "no such partition" not in condition.message
     assert kube.pods[UID].metadata.annotations[JOB_ID] == "1"
 
 

@@ -35,7 +35,7 @@ class Stage:
 
     def __init__(self, kube: TinyKube, *, budget_seconds: float = 0.0) -> None:
         self.kube, self.unit = kube, Unit(UID, "ns", "train", seen_at=0.0)
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.metrics = Metrics()
         slurm, clock = cast("SlurmClient", TinySlurm()), asyncio.get_running_loop().time
         brake = EndingBrake(
@@ -44,8 +44,8 @@ class Stage:
             limits=BrakeLimits(),
             units=Units(),
             pods=kube.store,
-            tell=lambda _unit, _reason, message: self.told.append(message),
-            warn=lambda _reason, message: self.told.append(message),
+            tell=lambda _unit, _reason, message: self.messages.append(message),
+            warn=lambda _reason, message: self.messages.append(message),
             metrics=self.metrics,
             clock=clock,
         )
@@ -53,7 +53,7 @@ class Stage:
             cast("KubeApi", kube),
             brake=brake,
             budget_seconds=budget_seconds,
-            tell=lambda _unit, _reason, message: self.told.append(message),
+            tell=lambda _unit, _reason, message: self.messages.append(message),
             metrics=self.metrics,
             clock=asyncio.get_running_loop().time,
         )
@@ -101,7 +101,7 @@ async def test_pod_that_is_gone_is_not_deleted(kube):
     stage = Stage(kube)
     other = replace(EVICT, pod=replace(EVICT.pod, uid="another"))
     await stage.evictor.evict(stage.unit, other)
-    assert (kube.deleted, stage.told, stage.counted()) == ([], [], 0)
+    assert (kube.deleted, stage.messages, stage.counted()) == ([], [], 0)
 
 
 async def test_budget_that_allows_it_lets_the_pod_go_at_once_with_our_condition(kube):
@@ -117,7 +117,7 @@ async def test_budget_holds_a_pod_no_longer_than_the_site_allows(kube):
     kube.budget_holds = True
     assert 30 <= await stage.until_deleted() < 42
     assert 10 <= kube.evictions <= 16
-    assert stage.told == [
+    assert stage.messages == [
         "Slurm job 7 was preempted; a PodDisruptionBudget holds the pod, for 30 s at most",
         "Slurm job 7 was preempted; the pod is deleted",
     ]

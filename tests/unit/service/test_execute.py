@@ -74,8 +74,8 @@ async def test_submitted_job_is_recorded_on_the_pod_and_told(service, slurm, kub
     assert await service.executor.do(unit, SUBMIT) is None
     assert unit.job is not None
     assert kube.pods[UID].metadata.annotations[JOB_ID] == str(unit.job.job_id)
-    told = kube.told(UID)
-    assert (told.status, told.reason) == ("False", "SlurmPending")
+    condition = kube.condition_of(UID)
+    assert (condition.status, condition.reason) == ("False", "SlurmPending")
     assert service.recorder.reasons() == ["PlaceholderSubmitted"]
     assert count(service, "submit", "ok") == 1
 
@@ -97,7 +97,7 @@ async def test_job_for_a_pod_that_runs_is_asked_for_on_its_node(service, slurm, 
     job = slurm.submissions[unit.job.job_id]
     assert job.required_nodes == ("n2",)
     assert '"node":"n2"' in job.admin_comment
-    assert kube.told(UID) is None, "a pod that is bound does not wait"
+    assert kube.condition_of(UID) is None, "a pod that is bound does not wait"
 
 
 async def test_replaced_job_ends_after_the_new_one_is_recorded(service, slurm, kube, unit):
@@ -163,8 +163,8 @@ async def test_slurm_that_cannot_be_asked_is_told_and_tried_soon(
     seconds = await service.executor.do(unit, SUBMIT)
     assert unit.job_facts() == NoJob()
     assert max(0.5, error.retry_after or 0.0) <= seconds <= 42.0
-    assert kube.told(UID).reason == "SlurmUnavailable"
-    assert str(error) in kube.told(UID).message
+    assert kube.condition_of(UID).reason == "SlurmUnavailable"
+    assert str(error) in kube.condition_of(UID).message
     assert service.recorder.reasons() == ["SlurmUnavailable"]
     assert count(service, "submit", outcome) == 1
 
@@ -182,8 +182,8 @@ async def test_refusal_is_an_event_and_is_tried_again_late(service, slurm, kube,
     assert unit.job_facts() == NoJob()
     assert seconds >= 20
     assert service.recorder.reasons() == ["SlurmRejected"]
-    assert kube.told(UID).reason == "SlurmRejected"
-    assert error.description in kube.told(UID).message
+    assert kube.condition_of(UID).reason == "SlurmRejected"
+    assert error.description in kube.condition_of(UID).message
 
 
 async def test_setbacks_space_out_submits_up_to_a_bound(service, slurm, unit):
@@ -201,7 +201,7 @@ async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, k
     unit.bindings.nodes[UID] = "n1"
     slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
     await service.executor.do(unit, Submit(REQUEST, node="n1"))
-    assert kube.told(UID) is None
+    assert kube.condition_of(UID) is None
 
 
 # --- bind -----------------------------------------------------------------------------------------
@@ -403,8 +403,8 @@ async def test_rejection_is_told_once_with_all_problems(service, kube, unit):
         await service.executor.do(unit, Reject(WAITING, PROBLEMS))
     assert service.recorder.reasons() == ["SchedulingFailed"]
     assert len(kube.patches) == 1
-    assert PROBLEMS[0].text in kube.told(UID).message
-    assert "recreate" in kube.told(UID).message
+    assert PROBLEMS[0].text in kube.condition_of(UID).message
+    assert "recreate" in kube.condition_of(UID).message
 
 
 async def test_second_mistake_soon_after_the_first_is_told_once_and_in_time(service, kube, unit):
@@ -416,7 +416,7 @@ async def test_second_mistake_soon_after_the_first_is_told_once_and_in_time(serv
     assert len(kube.patches) == 1
     await asyncio.sleep(8)
     assert await service.executor.do(unit, Reject(WAITING, other)) is None
-    assert "another thing" in kube.told(UID).message
+    assert "another thing" in kube.condition_of(UID).message
     assert service.recorder.reasons() == ["SchedulingFailed"] * 2
     assert count(service, "reject", "ok") == 2
 
@@ -438,8 +438,8 @@ async def test_wording_that_changes_all_the_time_is_written_now_and_then(service
 async def test_new_cause_is_an_event_and_new_wording_is_not(service, unit):
     for cause, message in (("Priority", "1"), ("Priority", "2"), ("Resources", "3"), ("", "4")):
         await service.executor.do(unit, Tell(WAITING, Reason.SLURM_PENDING, message, cause))
-    told = [(event.type, event.message) for event in service.recorder.events]
-    assert told == [("Normal", "1"), ("Normal", "3")]
+    events = [(event.type, event.message) for event in service.recorder.events]
+    assert events == [("Normal", "1"), ("Normal", "3")]
 
 
 async def test_unfit_node_is_one_event_however_long_it_lasts(service, unit):

@@ -49,8 +49,8 @@ async def test_pod_that_does_not_fit_gives_the_allocation_back_and_leaves_the_no
     await asyncio.sleep(5)
     await started(service, "uid-1", "n1")
     assert kube.bindings == []
-    told = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
-    assert told == [
+    messages = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
+    assert messages == [
         "Slurm job 1 is allocated, but Kubernetes Node n1 has 2 of 64 CPUs free, the pod requests "
         "8; 62 are requested by pods of other schedulers: the allocation is given back, and asked "
         "for elsewhere"
@@ -79,9 +79,12 @@ async def test_room_of_a_pod_that_is_being_deleted_is_waited_for(service, kube):
     await asyncio.sleep(5)
     await started(service, "uid-1", "n1")
     assert kube.bindings == []
-    told = kube.told("uid-1")
-    assert told is not None
-    assert "62 are requested by pods that are being deleted: the pod is bound once" in told.message
+    condition = kube.condition_of("uid-1")
+    assert condition is not None
+    assert (
+        "62 are requested by pods that are being deleted: the pod is bound once"
+        in condition.message
+    )
     kube.remove_neighbour("web-1")
     await asyncio.sleep(3)
     assert kube.bindings == [("uid-1", "n1")]
@@ -143,9 +146,9 @@ async def test_pod_that_is_too_large_is_told_what_the_largest_node_has(service, 
     kube.create("uid-1", cpu="64")
     service.start()
     await asyncio.sleep(5)
-    told = kube.told("uid-1")
-    assert told is not None
-    assert told.message == (
+    condition = kube.condition_of("uid-1")
+    assert condition is not None
+    assert condition.message == (
         "None of the 2 Kubernetes Nodes can take the pod: 2 are too small: the largest has 48 "
         "CPUs, the pod requests 64"
     )
@@ -157,10 +160,10 @@ async def test_pod_that_no_node_is_large_enough_for_says_so_and_asks_for_no_job(
     kube.create("uid-1", cpu="65")
     service.start()
     await asyncio.sleep(5)
-    told = kube.told("uid-1")
-    assert told is not None
-    assert told.reason == "NoNodeFits"
-    assert told.message == (
+    condition = kube.condition_of("uid-1")
+    assert condition is not None
+    assert condition.reason == "NoNodeFits"
+    assert condition.message == (
         "None of the 2 Kubernetes Nodes can take the pod: 2 are too small: the largest has 64 "
         "CPUs, the pod requests 65"
     )

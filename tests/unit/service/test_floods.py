@@ -235,8 +235,8 @@ def test_no_descriptor_left_is_said_once_a_minute(capsys):
     now += 61
     handler(loop, {"message": "", "exception": OSError(24, "Too many open files")})
     loop.close()
-    told = capsys.readouterr()
-    assert (told.out + told.err).count("connections are not accepted") == 2
+    output = capsys.readouterr()
+    assert (output.out + output.err).count("connections are not accepted") == 2
 
 
 def test_hundreds_of_waits_and_some_strangers_have_a_place():

@@ -205,8 +205,10 @@ async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
 
 async def test_what_a_former_process_told_is_known(service, kube):
     await shown(kube)
-    told = PodCondition("PodScheduled", "False", "SlurmPending", "why")
-    seen = Pod(kube.pods[UID].metadata, PodSpec(), PodStatus(phase="Pending", conditions=(told,)))
+    condition = PodCondition("PodScheduled", "False", "SlurmPending", "why")
+    seen = Pod(
+        kube.pods[UID].metadata, PodSpec(), PodStatus(phase="Pending", conditions=(condition,))
+    )
     kube.store.new().apply(Pod(ObjectMeta(uid="uid-1"), seen.spec, seen.status))
     unit = service.look.unit("uid-1")
     assert unit.said.condition == ("SlurmPending", "why")

@@ -57,10 +57,10 @@ async def test_pod_waits_for_the_first_list_and_says_so(slurm, kube, service):
     service.start()
     await asyncio.sleep(7)
     assert slurm.calls["submit"] == 0
-    told = kube.told(UID)
-    assert told is not None
-    assert told.reason == "SlurmUnavailable"
-    assert "connection refused" in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "SlurmUnavailable"
+    assert "connection refused" in condition.message
     await asyncio.sleep(6)
     assert asked(slurm) == ["gres/gpu:h100:2"]
 
@@ -70,9 +70,9 @@ async def test_pod_says_why_the_nodes_cannot_be_listed_now(slurm, kube, service)
     create(kube)
     service.start()
     await asyncio.sleep(30)
-    told = kube.told(UID)
-    assert told is not None
-    assert "no right to see nodes" in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert "no right to see nodes" in condition.message
 
 
 @pytest.mark.parametrize("lists", [0, 20], ids=["at once", "much later"])
@@ -191,6 +191,6 @@ async def test_pod_that_no_node_fits_is_not_submitted_right_after_a_start(
     service.start()
     await asyncio.sleep(30)
     assert slurm.calls["submit"] == 0
-    told = kube.told(UID)
-    assert told is not None
-    assert told.reason == "NoNodeFits"
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "NoNodeFits"

@@ -254,10 +254,10 @@ async def test_pod_is_told_that_slurm_is_away_before_its_first_census(slurm, kub
     await seen(kube)
     service.start()
     await asyncio.sleep(10)
-    told = kube.told(UID)
-    assert told is not None
-    assert told.reason == "SlurmUnavailable"
-    assert "connection refused" in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "SlurmUnavailable"
+    assert "connection refused" in condition.message
 
 
 async def test_limit_of_one_account_keeps_no_other_pod_back(slurm, kube, service):
@@ -277,10 +277,10 @@ async def test_limit_of_one_account_keeps_no_other_pod_back(slurm, kube, service
     kube.create(UID, name="free")
     await asyncio.sleep(1)
     assert len(slurm.jobs) == 1
-    told = kube.told("limited-0")
-    assert told is not None
-    assert told.reason == "SlurmRejected"
-    assert "accounting/QOS policy" in told.message
+    condition = kube.condition_of("limited-0")
+    assert condition is not None
+    assert condition.reason == "SlurmRejected"
+    assert "accounting/QOS policy" in condition.message
 
 
 # --- annotations that are taken away --------------------------------------------------------------

@@ -86,8 +86,8 @@ async def test_templates_of_one_namespace_delay_those_of_others_by_one_turn(crow
 async def test_pod_says_that_others_are_compared_first(crowded):
     for number in range(20 * MOST_WAITING):
         crowded.kube._put(template(number))
-    told = await served(crowded, template(20 * MOST_WAITING))
-    assert told.startswith("NodesNotCompared: It is not known yet which Nodes suit the pod")
+    message = await served(crowded, template(20 * MOST_WAITING))
+    assert message.startswith("NodesNotCompared: It is not known yet which Nodes suit the pod")
     crowded.unharmed()
 
 
@@ -163,10 +163,10 @@ def many_constraints() -> dict[str, Any]:
 async def test_pod_that_is_too_costly_to_compare_is_refused_and_compared_with_none(
     crowded, spec, what
 ):
-    told = await served(crowded, pod("uid-1", **spec))
-    assert told.startswith("SchedulingFailed")
-    assert f"is '{what}" in told
-    assert "expected at most 8 required podAffinity" in told
+    message = await served(crowded, pod("uid-1", **spec))
+    assert message.startswith("SchedulingFailed")
+    assert f"is '{what}" in message
+    assert "expected at most 8 required podAffinity" in message
     assert crowded.surroundings.around.counted == 0
 
 

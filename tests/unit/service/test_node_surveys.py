@@ -116,10 +116,10 @@ async def test_no_step_for_the_longest_wishes_takes_more_than_its_share(large):
 
 
 async def test_pod_of_the_longest_wishes_says_in_its_turn_that_no_node_fits(large):
-    told = await served(large, pod("uid-1", **longest()))
-    assert told.startswith(f"NoNodeFits: None of the {MANY} Kubernetes Nodes can take the pod"), (
-        told
-    )
+    message = await served(large, pod("uid-1", **longest()))
+    assert message.startswith(
+        f"NoNodeFits: None of the {MANY} Kubernetes Nodes can take the pod"
+    ), message
     assert large.surroundings.surveyor.largest <= SLICE_ITEMS + 1000
 
 
@@ -180,10 +180,10 @@ async def test_what_was_found_before_slurm_told_its_nodes_submits_no_pod_that_fi
     large.slurm_nodes._listed = None
     large.nodes.mapping_changed()
     large.slurm.fail["nodes"].extend([SlurmUnreachable("connection refused")] * 3)
-    told = await served(large, pod("uid-1", nodeSelector={"rack": "none"}))
-    assert told.startswith("SlurmUnavailable")
+    message = await served(large, pod("uid-1", nodeSelector={"rack": "none"}))
+    assert message.startswith("SlurmUnavailable")
     await asyncio.sleep(30)
     assert large.slurm.calls["submit"] == 0
-    condition = large.kube.told("uid-1")
+    condition = large.kube.condition_of("uid-1")
     assert condition is not None
     assert condition.reason == "NoNodeFits"

@@ -54,9 +54,9 @@ async def test_outage_of_many_pods_leaves_room_for_other_events(
     await asyncio.sleep(20)
     assert len(service.recorder.events) <= 20 + 20 * 5
     await asyncio.sleep(600)
-    told = _told_of_outage(service)
-    assert len(told) == 300, "each in its turn"
-    assert set(told.values()) == {1}
+    message = _told_of_outage(service)
+    assert len(message) == 300, "each in its turn"
+    assert set(message.values()) == {1}
 
 
 async def test_refusal_is_logged_once_for_each_message(

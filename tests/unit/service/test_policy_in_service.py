@@ -54,10 +54,10 @@ async def test_refused_value_is_told_with_all_that_is_wrong_and_counted_once(slu
     await asyncio.sleep(10)
     service.queue.add(UID, WakeCause.WATCH)
     await asyncio.sleep(10)
-    told = kube.told(UID)
-    assert told.reason == "SchedulingFailed"
-    assert "account is 'x'; expected one of 'physics' (policy rule 'limits')" in told.message
-    assert "timeout is 'soon'" in told.message
+    condition = kube.condition_of(UID)
+    assert condition.reason == "SchedulingFailed"
+    assert "account is 'x'; expected one of 'physics' (policy rule 'limits')" in condition.message
+    assert "timeout is 'soon'" in condition.message
     assert slurm.calls["submit"] == 0
     assert refusals(service) == {"limits": 1.0}
 
@@ -79,7 +79,7 @@ async def test_waiting_pod_that_a_new_policy_refuses_gives_its_job_back(slurm, k
     take(service, LIMITED)
     await asyncio.sleep(10)
     assert not slurm.live(1)
-    assert kube.told(UID).reason == "SchedulingFailed"
+    assert kube.condition_of(UID).reason == "SchedulingFailed"
 
 
 async def test_refused_pod_is_served_when_a_new_policy_allows_it(slurm, kube, service):
@@ -114,7 +114,7 @@ async def test_labels_of_the_namespace_decide_and_their_change_is_noticed(slurm,
     service.start()
     kube.create(UID, annotations={PREFIX + "account": "mine"})
     await asyncio.sleep(5)
-    assert "(policy rule 'others')" in kube.told(UID).message
+    assert "(policy rule 'others')" in kube.condition_of(UID).message
     label(kube, service, team="lab")
     await asyncio.sleep(5)
     assert [it.account for it in slurm.submissions.values()] == ["lab"]
@@ -198,8 +198,8 @@ async def test_running_pod_that_a_new_policy_refuses_gets_its_lost_job_as_it_was
     await asyncio.sleep(30)
     (submission,) = slurm.submissions.values()
     assert (submission.account, submission.required_nodes) == ("x", ("n1",))
-    (told,) = lost(service)
-    assert "The policy would refuse the pod now" in told
+    (message,) = lost(service)
+    assert "The policy would refuse the pod now" in message
     assert kube.deleted == []
 
 
@@ -210,9 +210,9 @@ async def test_running_pod_cannot_edit_its_way_around_a_policy(slurm, kube, serv
     slurm.forget(1)
     await asyncio.sleep(900)
     assert slurm.calls["submit"] == 1
-    (told,) = lost(service)
-    assert "runs without a Slurm job" in told
-    assert "account is 'vip'; expected one of 'physics'" in told
+    (message,) = lost(service)
+    assert "runs without a Slurm job" in message
+    assert "account is 'vip'; expected one of 'physics'" in message
     assert kube.deleted == []
 
     kube.edit(UID, {PREFIX + "account": "physics"})

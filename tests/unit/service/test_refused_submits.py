@@ -85,9 +85,9 @@ async def test_refused_pod_delays_no_other_and_says_why(slurm, kube, service, re
         assert await served_within(slurm, kube, f"good-{number}") < 1
         await asyncio.sleep(29.5)
     assert slurm.calls["all_states"] <= censuses + 1, "no census is made anew for an answered no"
-    told = kube.told("refused")
-    assert told.reason == Reason.SLURM_REJECTED
-    assert str(refusal()) in told.message
+    condition = kube.condition_of("refused")
+    assert condition.reason == Reason.SLURM_REJECTED
+    assert str(refusal()) in condition.message
     assert "SlurmRejected" in service.recorder.reasons("refused")
 
 
@@ -109,7 +109,9 @@ async def test_many_refused_pods_do_not_make_slurm_be_asked_for_each(slurm, kube
     # Besides the pulse, which pings while there is no job to ask for.
     assert slurm.calls["ping"] - before <= 60 / 2.0 + 60 / 5.0 + 2
     assert await served_within(slurm, kube, "good") < 1
-    assert {kube.told(f"refused-{number}").reason for number in range(200)} == {"SlurmRejected"}
+    assert {kube.condition_of(f"refused-{number}").reason for number in range(200)} == {
+        "SlurmRejected"
+    }
 
 
 async def test_two_pods_refused_by_a_slurm_that_answers_nothing_else_keep_others_back(
@@ -124,8 +126,8 @@ async def test_two_pods_refused_by_a_slurm_that_answers_nothing_else_keep_others
     kube.create("third", name="third")
     await asyncio.sleep(0.3)
     assert slurm.calls["submit"] == 2
-    assert kube.told("third").reason == Reason.SLURM_UNAVAILABLE
-    assert kube.told("pod-1").reason == Reason.SLURM_UNAVAILABLE
+    assert kube.condition_of("third").reason == Reason.SLURM_UNAVAILABLE
+    assert kube.condition_of("pod-1").reason == Reason.SLURM_UNAVAILABLE
 
 
 @pytest.mark.parametrize("answered", ["ping", "states"])
@@ -138,7 +140,9 @@ async def test_pods_refused_by_a_slurm_that_answers_one_question_keep_nobody_bac
     for number in range(10):
         kube.create(f"refused-{number}", name=f"refused-{number}")
     await asyncio.sleep(0.5)
-    assert {kube.told(f"refused-{number}").reason for number in range(10)} == {"SlurmRejected"}
+    assert {kube.condition_of(f"refused-{number}").reason for number in range(10)} == {
+        "SlurmRejected"
+    }
     assert await served_within(slurm, kube, "good") < 1
     assert Reason.SLURM_UNAVAILABLE not in service.recorder.reasons()
 
@@ -243,8 +247,8 @@ async def test_pods_are_submitted_within_seconds_after_the_token_is_back(slurm, 
     for number in range(100):
         kube.create(f"pod-{number}", name=f"pod-{number}")
     await asyncio.sleep(600)
-    assert kube.told("pod-7").reason == Reason.SLURM_UNAVAILABLE
-    assert missing in kube.told("pod-7").message
+    assert kube.condition_of("pod-7").reason == Reason.SLURM_UNAVAILABLE
+    assert missing in kube.condition_of("pod-7").message
     assert "SlurmRejected" not in service.recorder.reasons()
     slurm.job_submit = for_pods("nobody", plugin)
     # The gate's longest pause, and ten seconds more for those that asked while the first one tried.

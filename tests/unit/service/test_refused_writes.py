@@ -41,13 +41,13 @@ async def test_refused_binding_is_said_at_once_in_the_servers_words(slurm, kube,
     kube.refuses["bind"] = WORDS
     service.start()
     await allocated(slurm, kube)
-    told = kube.told(UID)
-    assert told is not None
-    assert told.reason == "BindRefused"
-    assert WORDS in told.message
-    assert len(told.message.encode()) <= 1024
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "BindRefused"
+    assert WORDS in condition.message
+    assert len(condition.message.encode()) <= 1024
     assert [it.message for it in service.recorder.events if it.reason == "BindRefused"] == [
-        told.message
+        condition.message
     ]
 
 
@@ -92,9 +92,9 @@ async def test_pod_whose_status_cannot_be_written_is_bound_and_an_event_says_so(
     service.start()
     await allocated(slurm, kube)
     assert kube.bindings == [(UID, "n1")]
-    told = [it.message for it in service.recorder.events if it.reason == "StatusRefused"]
-    assert told
-    assert all(WORDS in message for message in told)
+    messages = [it.message for it in service.recorder.events if it.reason == "StatusRefused"]
+    assert messages
+    assert all(WORDS in message for message in messages)
     assert JOB_ID in kube.pods[UID].metadata.annotations, "the binding brought it along"
 
 
@@ -141,11 +141,11 @@ async def test_annotations_that_leave_no_room_are_refused_in_words(slurm, kube, 
     service.start()
     await asyncio.sleep(10)
     assert slurm.calls["submit"] == 0
-    told = kube.told(UID)
-    assert told is not None
-    assert told.reason == "SchedulingFailed"
-    assert "metadata.annotations" in told.message
-    assert len(told.message.encode()) <= 1024
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "SchedulingFailed"
+    assert "metadata.annotations" in condition.message
+    assert len(condition.message.encode()) <= 1024
 
 
 async def test_waiting_pod_whose_annotations_come_to_leave_no_room_gives_its_job_back(

@@ -80,8 +80,8 @@ async def served(service: Service, found: Pod) -> str:
     if not service._tasks:
         service.start()
     await asyncio.sleep(5)
-    told = service.kube.told(found.metadata.uid)
-    return "" if told is None else f"{told.reason}: {told.message}"
+    condition = service.kube.condition_of(found.metadata.uid)
+    return "" if condition is None else f"{condition.reason}: {condition.message}"
 
 
 def left_out(service: Service) -> tuple[str, ...]:
@@ -177,10 +177,10 @@ async def test_what_has_changed_since_the_submit_is_found_before_the_bind(
     service.slurm.start(1, node="n1")
     await asyncio.sleep(5)
     assert kube.bindings == []
-    (told,) = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
-    assert "Node n1 " in told
-    assert words in told
-    assert "the allocation is given back" in told
+    (message,) = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
+    assert "Node n1 " in message
+    assert words in message
+    assert "the allocation is given back" in message
     assert left_out(service) == ("n1",)
     service.slurm.start(2, node="n2")
     await asyncio.sleep(5)
@@ -190,8 +190,8 @@ async def test_what_has_changed_since_the_submit_is_found_before_the_bind(
 async def test_pod_that_no_node_can_take_beside_the_others_says_so(service, kube):
     for name in ("n1", "n2"):
         kube.add_neighbour(pod(f"web-{name}", node=name, app="web", **PORT))
-    told = await served(service, pod("uid-1", **PORT))
-    assert told == (
+    message = await served(service, pod("uid-1", **PORT))
+    assert message == (
         "NoNodeFits: None of the 2 Kubernetes Nodes can take the pod: 1 has its port 8080/TCP "
         "taken by pod ns/web-n1; 1 has its port 8080/TCP taken by pod ns/web-n2"
     )
@@ -211,10 +211,10 @@ async def test_pod_that_no_node_can_take_beside_the_others_says_so(service, kube
 )
 async def test_without_the_right_to_read_pods_it_is_refused_with_a_remedy(service, spec, words):
     service.surroundings.do_without()
-    told = await served(service, pod("uid-1", **spec))
-    assert told.startswith("SchedulingFailed: ")
-    assert words in told
-    assert "--pod-access" in told
+    message = await served(service, pod("uid-1", **spec))
+    assert message.startswith("SchedulingFailed: ")
+    assert words in message
+    assert "--pod-access" in message
     assert not service.slurm.jobs
 
 
@@ -226,11 +226,13 @@ async def test_resource_of_no_gres_is_counted_with_the_right_to_read_pods(servic
 
 async def test_labels_of_namespaces_that_are_not_read_cannot_be_selected_by(service):
     term: Spec = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
-    told = await served(service, pod("uid-1", **needs("podAffinity", **term)))
-    assert "spec.affinity.podAffinity.namespaceSelector is 'set'; expected namespaces by n" in told
+    message = await served(service, pod("uid-1", **needs("podAffinity", **term)))
+    assert (
+        "spec.affinity.podAffinity.namespaceSelector is 'set'; expected namespaces by n" in message
+    )
     named: Spec = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ns"}}}
-    told = await served(service, pod("uid-2", **needs("podAntiAffinity", **named)))
-    assert "SlurmPending" in told
+    message = await served(service, pod("uid-2", **needs("podAntiAffinity", **named)))
+    assert "SlurmPending" in message
 
 
 @pytest.mark.parametrize(
@@ -242,9 +244,9 @@ async def test_labels_of_namespaces_that_are_not_read_cannot_be_selected_by(serv
     ids=["claim", "device"],
 )
 async def test_what_nobody_honours_is_refused(service, spec, words):
-    told = await served(service, pod("uid-1", **spec))
-    assert told.startswith("SchedulingFailed: ")
-    assert words in told
+    message = await served(service, pod("uid-1", **spec))
+    assert message.startswith("SchedulingFailed: ")
+    assert words in message
 
 
 def claim(*, bound: bool, version: str = "1") -> Claim:
@@ -255,9 +257,9 @@ def claim(*, bound: bool, version: str = "1") -> Claim:
 
 async def test_pod_waits_for_its_claim_and_goes_where_the_volume_can_be_reached(service, kube):
     kube.set_claim(claim(bound=False))
-    told = await served(service, pod("uid-1", **CLAIM))
-    assert "expected a claim that is bound to a volume already" in told
-    assert "WaitForFirstConsumer" in told
+    message = await served(service, pod("uid-1", **CLAIM))
+    assert "expected a claim that is bound to a volume already" in message
+    assert "WaitForFirstConsumer" in message
     kube.volumes.apply(volume("b"))
     kube.set_claim(claim(bound=True, version="2"))
     await asyncio.sleep(5)

@@ -141,10 +141,10 @@ def test_address(text, address):
     ],
 )
 def test_refusal_names_flag_value_and_what_is_accepted(flag, value, expected):
-    told = refused(f"--{flag}={value}")
-    assert f"--{flag}" in told
-    assert repr(value) in told
-    assert expected in told
+    error = refused(f"--{flag}={value}")
+    assert f"--{flag}" in error
+    assert repr(value) in error
+    assert expected in error
 
 
 def test_duration_of_nothing_is_refused():
@@ -152,8 +152,8 @@ def test_duration_of_nothing_is_refused():
 
 
 def test_all_problems_are_told_at_once():
-    told = refused("--workers=0", "--poll-interval=never", "--zap-log-level=loud")
-    assert len(told.splitlines()) == 3
+    error = refused("--workers=0", "--poll-interval=never", "--zap-log-level=loud")
+    assert len(error.splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_comma_lists(config):
 def test_help_names_choices_units_and_limits():
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    told = " ".join(parser.format_help().split())
+    output = " ".join(parser.format_help().split())
     for words in (
         "--placeholder-mode auto|external|script",
         "--poll-interval DURATION",
@@ -201,23 +201,23 @@ def test_help_names_choices_units_and_limits():
         "--metrics-bind-address HOST:PORT",
         "above 0s; default: 30s",
     ):
-        assert words in told
+        assert words in output
 
 
 # --- the environment ------------------------------------------------------------------------------
 
 
 def test_variable_without_a_meaning_is_named():
-    told = refused(environ={"SLURM_POD_SCHEDULER_WORKER": "3"})
-    assert told == (
+    error = refused(environ={"SLURM_POD_SCHEDULER_WORKER": "3"})
+    assert error == (
         "SLURM_POD_SCHEDULER_WORKER: there is no such setting; "
         "did you mean 'SLURM_POD_SCHEDULER_WORKERS'?"
     )
 
 
 def test_variable_with_a_wrong_value_is_named():
-    told = refused(environ={"SLURM_POD_SCHEDULER_WORKERS": "many"})
-    assert told == "SLURM_POD_SCHEDULER_WORKERS: 'many': expected a whole number"
+    error = refused(environ={"SLURM_POD_SCHEDULER_WORKERS": "many"})
+    assert error == "SLURM_POD_SCHEDULER_WORKERS: 'many': expected a whole number"
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_empty_file_sets_nothing(config, text):
 
 
 def test_file_that_is_not_there(config):
-    told = refused(f"--config={config}")
-    assert str(config) in told
-    assert "No such file" in told
+    error = refused(f"--config={config}")
+    assert str(config) in error
+    assert "No such file" in error
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "a: [\n", "{a: 1}}"])
@@ -265,8 +265,8 @@ def test_file_that_holds_no_settings(config, text):
 @pytest.mark.parametrize("key", ["scheduler_nam", "scheduler-names", "7"])
 def test_unknown_key_is_named(config, key):
     config.write_text(f"{key}: x\n")
-    told = refused(f"--config={config}")
-    assert f"--config {config}: {key}: there is no such setting" in told
+    error = refused(f"--config={config}")
+    assert f"--config {config}: {key}: there is no such setting" in error
 
 
 def test_nearest_name_to_an_unknown_key_is_proposed(config):
@@ -276,8 +276,8 @@ def test_nearest_name_to_an_unknown_key_is_proposed(config):
 
 def test_fault_is_named_where_it_was_given(config):
     config.write_text("workers: 0\nslurm-connections: 0\n")
-    told = refused(f"--config={config}", "--workers=-1")
-    assert told.splitlines() == [
+    error = refused(f"--config={config}", "--workers=-1")
+    assert error.splitlines() == [
         f"--config {config}: slurm-connections: 0: expected at least 1",
         "--workers: '-1': expected at least 1",
     ]
@@ -306,9 +306,9 @@ def test_number_that_is_none_is_refused(config, value):
 
 @pytest.mark.parametrize(("wait", "offset"), [("30s", "40s"), ("3s", "5s"), ("6s", "5s")])
 def test_settings_that_leave_no_grace_are_refused(wait, offset):
-    told = refused(f"--slurm-kill-wait={wait}", f"--termination-offset={offset}")
-    assert "--termination-offset" in told
-    assert "--slurm-kill-wait" in told
+    error = refused(f"--slurm-kill-wait={wait}", f"--termination-offset={offset}")
+    assert "--termination-offset" in error
+    assert "--slurm-kill-wait" in error
 
 
 def test_kill_wait_too_short_for_the_usual_offset_is_refused():
@@ -375,8 +375,8 @@ def test_rules_that_would_not_do_are_refused(flag, words):
 
 @pytest.mark.parametrize("url", ["x", "http://", "http://h:1/path", "http://a b", "ftp://h", "h:1"])
 def test_url_for_jobs_that_is_none_is_refused(url):
-    told = refused(f"--hooks-api-url={url}", "--hooks-api-token-file=/x")
-    assert "expected http(s)://HOST[:PORT]" in told
+    error = refused(f"--hooks-api-url={url}", "--hooks-api-token-file=/x")
+    assert "expected http(s)://HOST[:PORT]" in error
 
 
 def test_url_for_jobs_needs_a_secret():

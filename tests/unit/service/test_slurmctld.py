@@ -22,11 +22,11 @@ class Stage:
     def __init__(self, slurm: TinySlurm) -> None:
         self.slurm = slurm
         self.failed_at: float | None = None
-        self.told: list[tuple[Reason, str]] = []
+        self.warnings: list[tuple[Reason, str]] = []
         self.slurmctld = Slurmctld(
             cast("SlurmClient", slurm),
             failed_at=lambda: self.failed_at,
-            warn=lambda reason, message: self.told.append((reason, message)),
+            warn=lambda reason, message: self.warnings.append((reason, message)),
             clock=asyncio.get_running_loop().time,
         )
 
@@ -82,9 +82,9 @@ async def test_short_min_job_age_is_warned_of_once(slurm):
     for _ in range(3):
         await stage.slurmctld.ask()
         await asyncio.sleep(5)
-    ((reason, told),) = stage.told
+    ((reason, message),) = stage.warnings
     assert reason is Reason.MIN_JOB_AGE_SHORT
-    assert "MinJobAge is 30 s" in told
+    assert "MinJobAge is 30 s" in message
     assert stage.slurmctld.min_job_age == 30
 
 
@@ -92,7 +92,7 @@ async def test_min_job_age_of_a_minute_is_no_matter(slurm):
     stage = Stage(slurm)
     stage.slurm.min_job_age = 60
     await stage.slurmctld.ask()
-    assert stage.told == []
+    assert stage.warnings == []
 
 
 async def test_controller_that_does_not_answer_tells_nothing(slurm):

@@ -116,10 +116,10 @@ async def test_pod_beyond_the_burst_is_told_its_turn_and_holds_up_no_other_and_n
     assert not waits(service, "honest"), "other namespaces do not wait"
     await asyncio.sleep(3)
     last = f"hog-{BEYOND - 1}"
-    told = kube.told(last)
-    assert told is not None
-    assert told.reason == "SubmittedTooOften"
-    assert told.message.startswith("More Slurm jobs are asked for in namespace hog than one")
+    condition = kube.condition_of(last)
+    assert condition is not None
+    assert condition.reason == "SubmittedTooOften"
+    assert condition.message.startswith("More Slurm jobs are asked for in namespace hog than one")
     assert kube.bindings == [("hog", "n1")], "binds do not wait"
     slurm.end(1, BaseState.PREEMPTED)
     await asyncio.sleep(3.5)
@@ -130,7 +130,10 @@ async def test_pod_beyond_the_burst_is_told_its_turn_and_holds_up_no_other_and_n
     await asyncio.sleep(BEYOND * EACH_SECONDS)
     assert not any(waits(service, uid) for uid in kube.pods), "all had their turn"
     times = Counter(
-        uid for uid, conditions in kube.patches for it in conditions if it.reason == told.reason
+        uid
+        for uid, conditions in kube.patches
+        for it in conditions
+        if it.reason == condition.reason
     )
     assert max(times.values()) <= 2, "told once, and once more if its turn comes sooner"
 

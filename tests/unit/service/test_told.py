@@ -45,9 +45,9 @@ async def test_condition_bears_the_reason_that_the_site_wants(
     autoscaled: Service, kube: TinyKube
 ) -> None:
     await autoscaled.executor.do(unit_of(autoscaled), tell("why"))
-    told = kube.told(UID)
-    assert told is not None
-    assert (told.reason, told.message) == ("Unschedulable", "why")
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("Unschedulable", "why")
 
 
 async def test_events_keep_their_reasons_whatever_the_condition_bears(
@@ -56,9 +56,9 @@ async def test_events_keep_their_reasons_whatever_the_condition_bears(
     unit = unit_of(autoscaled)
     for _ in range(2):
         await autoscaled.executor.do(unit, Reject(WAITING, PROBLEMS))
-    told = kube.told(UID)
-    assert told is not None
-    assert told.reason == "Unschedulable"
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.reason == "Unschedulable"
     assert autoscaled.recorder.reasons() == ["SchedulingFailed"]
 
 
@@ -68,9 +68,9 @@ async def test_another_reason_of_ours_is_told_at_once_under_the_same_word(
     unit = unit_of(autoscaled)
     await autoscaled.executor.do(unit, tell("one"))
     await autoscaled.executor.do(unit, tell("another", Reason.SLURM_UNAVAILABLE))
-    told = kube.told(UID)
-    assert told is not None
-    assert told.message == "another"
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.message == "another"
 
 
 async def test_new_wording_waits_for_its_time_and_is_then_told(
@@ -84,9 +84,9 @@ async def test_new_wording_waits_for_its_time_and_is_then_told(
     assert len(kube.patches) == 1
     await asyncio.sleep(early)
     assert await plain.executor.do(unit, tell("priority 3")) is None
-    told = kube.told(UID)
-    assert told is not None
-    assert told.message == "priority 3"
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.message == "priority 3"
     assert len(kube.patches) == 2
 
 
@@ -96,7 +96,7 @@ async def test_words_of_sunk_stand_first_among_several_problems(
     rule = "termination grace period must be less than Slurm KillWait - 5s"
     grace = Problem("spec.terminationGracePeriodSeconds", "30", "at most 24", rule)
     await plain.executor.do(unit_of(plain), Reject(WAITING, (*PROBLEMS, grace)))
-    told = kube.told(UID)
-    assert told is not None
-    assert told.message.startswith(rule)
-    assert PROBLEMS[0].text in told.message
+    condition = kube.condition_of(UID)
+    assert condition is not None
+    assert condition.message.startswith(rule)
+    assert PROBLEMS[0].text in condition.message

@@ -34,14 +34,14 @@ async def waits(slurm: TinySlurm, kube: TinyKube, service: Service, *, seconds: 
 
 async def test_jobs_without_a_tag_are_few_and_ended_and_the_pod_says_why(slurm, kube, service):
     await waits(slurm, kube, service, seconds=5)
-    told = kube.told(UID)
-    assert told.reason == "SlurmRejected"
-    assert "job_submit plugin" in told.message
+    condition = kube.condition_of(UID)
+    assert condition.reason == "SlurmRejected"
+    assert "job_submit plugin" in condition.message
     assert "SlurmRejected" in service.recorder.reasons(UID)
     await asyncio.sleep(HOUR)
     assert slurm.calls["submit"] <= 7
     assert live(slurm) == []
-    assert kube.told(UID).reason == "SlurmRejected"
+    assert kube.condition_of(UID).reason == "SlurmRejected"
     kube.delete(UID)
     await asyncio.sleep(60)
     assert live(slurm) == []
@@ -53,8 +53,8 @@ async def test_clocks_that_are_an_hour_apart_hide_no_job_without_a_tag(slurm, ku
     await waits(slurm, kube, service, seconds=2 * HOUR)
     assert live(slurm) == []
     assert slurm.calls["submit"] <= 9
-    assert kube.told(UID).reason == "SlurmRejected"
-    assert "job_submit plugin" in kube.told(UID).message
+    assert kube.condition_of(UID).reason == "SlurmRejected"
+    assert "job_submit plugin" in kube.condition_of(UID).message
 
 
 async def test_outage_before_the_first_look_hides_no_job_without_a_tag(slurm, kube, service):
@@ -63,7 +63,7 @@ async def test_outage_before_the_first_look_hides_no_job_without_a_tag(slurm, ku
         slurm.fail[operation].extend([SlurmUnreachable("away")] * 5)
     await asyncio.sleep(HOUR)
     assert live(slurm) == []
-    assert kube.told(UID).reason == "SlurmRejected"
+    assert kube.condition_of(UID).reason == "SlurmRejected"
 
 
 async def test_job_of_others_that_came_before_the_first_look_is_not_taken_for_it(

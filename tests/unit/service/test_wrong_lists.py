@@ -72,4 +72,4 @@ async def test_pod_that_runs_is_not_told_that_it_waits(slurm, kube, service):
     slurm.fail["all_states"].extend([SlurmUnreachable("away")] * 10)
     await asyncio.sleep(60)
     assert [job.state.base for job in slurm.jobs.values()] == [BaseState.PENDING]
-    assert kube.told(UID) is None
+    assert kube.condition_of(UID) is None

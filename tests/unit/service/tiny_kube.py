@@ -286,7 +286,7 @@ class TinyKube:
             return False
         return bool(pod.spec.node_name)
 
-    def told(self, uid: str) -> Condition | None:
+    def condition_of(self, uid: str) -> Condition | None:
         """The last PodScheduled condition that was written."""
         written = [c for seen, conditions in self.patches if seen == uid for c in conditions]
         return next((c for c in reversed(written) if c.type == "PodScheduled"), None)

@@ -22,14 +22,14 @@ def token(claims: object) -> str:
 
 @pytest.mark.parametrize("user", ["a", "al", "ali", "alice"])  # each length of padding
 def test_claims_are_read(user: str) -> None:
-    told = lifetime(token({"exp": 1_800_000_000, "iat": 1_795_000_000, "sun": user}))
-    assert (told.issued_at, told.expires_at) == (1_795_000_000, 1_800_000_000)
+    claims = lifetime(token({"exp": 1_800_000_000, "iat": 1_795_000_000, "sun": user}))
+    assert (claims.issued_at, claims.expires_at) == (1_795_000_000, 1_800_000_000)
 
 
 def test_claim_that_is_missing_is_not_known() -> None:
-    told = lifetime(token({"exp": 1_800_000_000}))
-    assert math.isnan(told.issued_at)
-    assert told.expires_at == 1_800_000_000
+    claims = lifetime(token({"exp": 1_800_000_000}))
+    assert math.isnan(claims.issued_at)
+    assert claims.expires_at == 1_800_000_000
 
 
 @pytest.mark.parametrize(
