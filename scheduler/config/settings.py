@@ -114,25 +114,25 @@ class Settings(BaseModel):
     )
     node_mapping: tuple[str, ...] = Field(
         ("name", "comment"),
-        description="how a Slurm node finds its Kubernetes Node, tried in this order",
+        description="how to find the Kubernetes Node behind a Slurm node, tried in this order",
     )
     node_access: Literal["auto", "read", "none"] = Field(
         "auto",
-        description="whether Nodes are read, to check that a pod may go there; auto: if allowed",
+        description="whether to read Nodes, to check that a pod may run there; auto: if allowed",
     )
     pod_access: Literal["auto", "read", "none"] = Field(
         "auto",
-        description="whether pods of all namespaces and schedulers are read, to check that a pod "
+        description="whether to read pods of all namespaces and schedulers, to check that a pod "
         "fits beside them; auto: if allowed",
     )
     volume_access: Literal["auto", "read", "none"] = Field(
         "auto",
-        description="whether PersistentVolumeClaims and PersistentVolumes are read, to check that "
-        "a Node can reach a pod's volumes; auto: if allowed",
+        description="whether to read PersistentVolumeClaims and PersistentVolumes, to check that a "
+        "Node can reach a pod's volumes; auto: if allowed",
     )
     ignored_requirements: Annotated[tuple[Ignorable, ...], Metavar("NAMES")] = Field(
         (),
-        description="requirements of pods that need not be honoured where they cannot be, "
+        description="pod requirements that are ignored if they cannot be honoured, "
         f"comma-separated: {', '.join(IGNORABLE)}",
     )
     kubeconfig: Path | None = Field(
@@ -152,7 +152,7 @@ class Settings(BaseModel):
     slurm_cluster: str = Field(
         "",
         description="Slurm's ClusterName; default: that of the first answer. Answers of any other "
-        "cluster are not believed, and nothing is written there",
+        "cluster count as no answer, and nothing is written there",
     )
     slurm_auth_token_file: Path = Field(
         Path("/var/run/secrets/slurm/auth-token"),
@@ -167,30 +167,32 @@ class Settings(BaseModel):
         "", description="a second prefix of annotations, beside SUNK's own: slurm.example.com/"
     )
     policy_file: Path | None = Field(
-        None, description="YAML file of who may ask for what; read again when it changes"
+        None,
+        description="YAML file with the site's policy (who may ask for what); read again when it "
+        "changes",
     )
     slurm_kill_wait: Seconds = Field(30.0, gt=0, description="Slurm's KillWait")
     termination_offset: Seconds = Field(
         5.0,
         ge=0,
         validate_default=True,  # against KillWait
-        description="a pod's grace must be below KillWait by more than this",
+        description="a pod's grace period must be shorter than KillWait by more than this",
     )
     grace_policy: Literal["strict", "guarded"] = Field(
         "strict",
-        description="guarded: any grace will do, as Slurm's handover guard keeps the node for the "
-        "pod; see docs/annotations.md",
+        description="guarded: any grace period is accepted, because Slurm's handover guard keeps "
+        "the node for the pod; see docs/annotations.md",
     )
     device_resources: Annotated[GresMap, Metavar("RESOURCE=GRES")] = Field(
         {"nvidia.com/gpu": "gpu"},
-        description="resources of pods that are gres of Slurm, RESOURCE=NAME or "
-        "RESOURCE=NAME:TYPE, comma-separated",
+        description="pod resources that are gres in Slurm, RESOURCE=NAME or RESOURCE=NAME:TYPE, "
+        "comma-separated",
     )
     gpu_types: Annotated[TypeMap, Metavar("VALUE=TYPE")] = Field(
-        {}, description="what the labels of GPU types are as gres types, comma-separated"
+        {}, description="the gres type for each value of a GPU type label, comma-separated"
     )
     gpu_type_keys: Annotated[tuple[str, ...], Metavar("LABELS")] = Field(
-        GPU_TYPE_KEYS, description="labels of Nodes that name a GPU type, comma-separated"
+        GPU_TYPE_KEYS, description="Node labels whose values name a GPU type, comma-separated"
     )
     placeholder_mode: Literal["auto", "external", "script"] = Field(
         "auto",
@@ -204,26 +206,26 @@ class Settings(BaseModel):
     )
     suspend_policy: Literal["keep", "evict"] = Field(
         "evict",
-        description="what becomes of a pod that runs when Slurm suspends its job. keep: it "
-        "computes on, beside what Slurm runs in its place",
+        description="what happens to a running pod when Slurm suspends its job. keep: it goes on, "
+        "beside the job that Slurm runs in its place",
     )
     eviction_policy: Literal["delete", "budget"] = Field(
         "delete",
-        description="how a pod goes whose resources Slurm has taken: deleted, or through the "
+        description="how to end a pod whose resources Slurm has taken: delete it, or use the "
         "Eviction API, so that a PodDisruptionBudget may hold it for a while",
     )
     eviction_budget_timeout: Seconds = Field(
-        30.0, gt=0, description="how long a budget may hold a pod before it is deleted all the same"
+        30.0, gt=0, description="how long a budget may hold a pod before it is deleted nevertheless"
     )
     brake_share: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="the brake holds pods whose end Slurm has brought about when, within the "
-        "window, they are more than this share of all; 1: never",
+        description="the brake holds pods that would end because of Slurm, if within the window "
+        "they are more than this share of all pods; 1: never",
     )
     brake_minimum: int = Field(
-        10, ge=0, le=100_000, description="and more than so many pods; fewer are never held"
+        10, ge=0, le=100_000, description="and if they are more than this number of pods"
     )
     brake_window: Seconds = Field(
         60.0, gt=0, le=3600, description="time within which the endings of pods are counted"
@@ -232,31 +234,34 @@ class Settings(BaseModel):
         30.0,
         ge=1,
         le=3600,
-        description="how long the brake holds a pod; it goes when a look after that confirms it",
+        description="how long the brake holds a pod, which then ends only if a later look at Slurm "
+        "confirms it",
     )
     slurm_connections: int = Field(16, ge=1, le=64, description="connections to slurmrestd")
     poll_interval: Seconds = Field(
-        0.25, gt=0, description="how often job states are asked for while pods wait"
+        0.25, gt=0, description="interval between requests for job states while pods wait"
     )
     idle_poll_interval: Seconds = Field(
-        2.0, gt=0, description="how often job states are asked for while none waits"
+        2.0, gt=0, description="interval between requests for job states while no pod waits"
     )
     running_looks_per_second: float = Field(
         2.0,
         ge=0,
         le=50,
-        description="full looks at the jobs of pods that run, which show a preemption before its "
-        "GraceTime is over; 0 for none",
+        description="full looks per second at the jobs of running pods, which show a preemption "
+        "before its GraceTime is over; 0: none",
     )
-    workers: int = Field(48, ge=1, le=512, description="units worked on at the same time")
-    events_per_second: float = Field(50.0, gt=0, description="recorded Events, at most")
+    workers: int = Field(
+        48, ge=1, le=512, description="number of units that are handled at the same time"
+    )
+    events_per_second: float = Field(50.0, gt=0, description="limit of recorded Events per second")
     condition_interval: Seconds = Field(
-        10.0, ge=1, description="a pod's condition changes its wording no more often than this"
+        10.0, ge=1, description="the wording of a pod's condition changes no more often than this"
     )
     unschedulable_reason: str = Field(
         "",
-        description="reason of PodScheduled=False, whatever the cause, such as Unschedulable for "
-        "autoscalers; Events keep theirs. Default: the reasons of docs/events.md",
+        description="reason written in every PodScheduled=False, such as Unschedulable for "
+        "autoscalers; Events keep their own. Default: the reasons in docs/events.md",
     )
     health_probe_bind_address: Listen = Field(
         Address(host=None, port=8081), description="/healthz and /readyz"
@@ -264,18 +269,18 @@ class Settings(BaseModel):
     metrics_bind_address: Listen = Field(Address(host=None, port=8080), description="/metrics")
     hooks_api_bind_address: Listen = Field(
         Address(host=None, port=8000),
-        description="what Slurm's hook scripts and placeholders ask; needs the token file",
+        description="the hooks API, for hook scripts and placeholders; needs the token file",
     )
     hooks_api_url: str = Field(
         "",
-        description="the hooks API as scripts of placeholders reach it from the nodes, such as "
+        description="URL at which placeholder scripts reach the hooks API from the nodes, such as "
         "https://HOST:8000; without it they end on their first signal",
     )
     hooks_api_token_file: Path | None = Field(
         None,
         validate_default=True,  # against the grace policy and the URL
-        description="file with the secret Slurm's hook scripts show, several a line each; without "
-        "one the hooks API is off",
+        description="file with the secret of Slurm's hook scripts; several secrets: one a line. "
+        "Without the file the hooks API is off",
     )
     hooks_api_tls_cert_file: Path | None = Field(
         None, description="PEM certificate chain of the hooks API, read again when it changes"
@@ -283,13 +288,13 @@ class Settings(BaseModel):
     hooks_api_tls_key_file: Path | None = Field(
         None,
         validate_default=True,  # against the certificate
-        description="its private key; plain HTTP without the two",
+        description="private key of that certificate; without both, the API speaks plain HTTP",
     )
     hooks_api_ca_file: Path | None = Field(
         None,
-        description="PEM certificate of the authority that signed it, which scripts of "
-        "placeholders are given, read again when it changes; without it the nodes trust whom they "
-        "trust",
+        description="PEM certificate of the authority that signed the hooks API's certificate. "
+        "Placeholder scripts get it; it is read again when it changes. Without it the "
+        "nodes use their own trusted authorities",
     )
     zap_log_level: Literal["debug", "info", "warn", "error"] = Field(
         "info", description="log level"
@@ -300,32 +305,34 @@ class Settings(BaseModel):
     components: tuple[Literal["scheduler"], ...] = Field(
         ("scheduler",), description="roles to run; there is one"
     )
-    shutdown_grace: Seconds = Field(10.0, ge=0, description="time to finish what is being done")
+    shutdown_grace: Seconds = Field(
+        10.0, ge=0, description="time at shutdown to finish work that has begun"
+    )
     leader_elect: bool = Field(
         False,
-        description="of several processes let one lead, by a Lease, while the others stand by; the "
-        "Helm chart says true",
+        description="elect one leader among several processes, by a Lease, while the others stand "
+        "by; the Helm chart sets true",
     )
     leader_elect_lease_duration: Seconds = Field(
         15.0,
         ge=1,
-        description="how long the others leave the lease of a leader alone that does not renew it; "
-        "whole seconds",
+        description="others may take the lease after this time without a renewal; whole seconds",
     )
     leader_elect_renew_deadline: Seconds = Field(
         10.0,
         gt=0,
         validate_default=True,  # against the duration
-        description="after how long without a renewal the leader ends itself",
+        description="the leader ends itself after this time without a renewal",
     )
     leader_elect_retry_period: Seconds = Field(
         2.0,
         gt=0,
         validate_default=True,  # against the deadline
-        description="how often the lease is renewed; who stands by looks at it four times as often",
+        description="how often the lease is renewed; processes that stand by read it four times as "
+        "often",
     )
     leader_elect_resource_name: str = Field(
-        "slurm-pod-scheduler", description="name of the Lease: the same for all that stand by"
+        "slurm-pod-scheduler", description="name of the Lease, the same for all processes"
     )
     leader_elect_resource_namespace: str = Field(
         "", description="namespace of the Lease; default: that of --own-namespace"
