@@ -35,7 +35,7 @@ async def test_next_pod_is_not_bound_beside_what_one_left_whose_job_had_ended(wo
     went_at = time.monotonic()
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
     await world.gone()
-    await world.told("deleted before its containers had stopped", name="second")
+    await world.message_with("deleted before its containers had stopped", name="second")
     bound_to = await world.until("the second is bound", lambda: _node(world, "second"), seconds=60)
     assert time.monotonic() - went_at >= _GRACE + KUBELET_SECONDS
     assert bound_to == node
