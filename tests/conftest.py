@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.order import begin_slow_ones
 from tests.support.releases import leave_out_the_other_release
+from tests.support.virtual_time import POLLS
 
 # The first live test of a session has whole clusters started within its own time.
 _LONG_SECONDS: Final = 120.0
 _STORIES: Final = Path(__file__).parent / "stories"
 _REAL_NODE: Final = "live_real_node"
 _ANY_ONE: Final = "sandbox_26"
-
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(
         is_long = item.get_closest_marker("live") or _STORIES in item.path.parents
         if is_long and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_LONG_SECONDS))
+        if item.get_closest_marker("looptime"):
+            item.add_marker(pytest.mark.looptime(noop_cycles=POLLS))
         if _REAL_NODE in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(_REAL_NODE))
     leave_out_the_other_release(config, items)

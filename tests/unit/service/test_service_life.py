@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from annotations import PREFIX
 from scheduler.core.naming import read_tag
 from slurmapi import BaseState, Job, SlurmUnreachable
+from tests.support.virtual_time import POLLS
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import OWNER, Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -55,7 +56,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = looptime.new_event_loop()
+        self.loop = looptime.new_event_loop(noop_cycles=POLLS)
         self.pods_made = 0
         self.away_until = 0.0
         self.disturbed_at = -1e9
