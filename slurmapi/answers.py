@@ -92,7 +92,7 @@ class JobsAnswer(Answer, frozen=True):
         """The record with this id. Raises SlurmGarbled if it is missing."""
         for record in self.jobs or ():
             if integer(record.job_id) == job_id:
-                return _job(record, job_id, told_at=time_of(self.last_update))
+                return _job(record, job_id, answered_at=time_of(self.last_update))
         raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
 
 
@@ -222,7 +222,7 @@ class ConfAnswer(Answer, frozen=True):
             kill_wait=integer(conf.KillWait),
             min_job_age=integer(conf.MinJobAge),
             accounting_storage=conf.AccountingStorageType,
-            told_at=time_of(meta.LastUpdate),
+            answered_at=time_of(meta.LastUpdate),
             boot_time=time_of(meta.BOOT_TIME),
             prolog_slurmctld=_joined(conf.PrologSlurmctld),
         )
@@ -273,7 +273,7 @@ class PartitionsAnswer(Answer, frozen=True):
         return tuple(_partition(record) for record in self.partitions)
 
 
-def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
+def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
     state = JobState.parse(record.job_state or "")
     priority = integer(record.priority)
     limit = _limit(record.time_limit)
@@ -283,7 +283,7 @@ def _job(record: JobRecord, job_id: int, *, told_at: int | None) -> Job:
     end_known = state.ended or preempted_at is not None or limit is not None
     end_known = end_known and state.base is not BaseState.PENDING
     return Job(
-        told_at=told_at,
+        answered_at=answered_at,
         job_id=job_id,
         name=record.name or "",
         state=state,

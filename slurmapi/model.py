@@ -85,7 +85,7 @@ class JobState:
 class Job:
     """One job record. `nodes` is expanded, in rank order; `excluded_nodes`, of which there may be
     many, stay a hostlist. `gres` is what was requested for each node, in the form of JobSubmission.
-    `told_at` is when Slurm answered, by Slurm's own clock, which its other times use too
+    `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
     are compared.
     """
@@ -115,7 +115,7 @@ class Job:
     time_limit_minutes: int | None = None
     gres: str = ""
     tres_allocated: str = ""
-    told_at: int | None = field(default=None, compare=False)
+    answered_at: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +137,14 @@ class Ping:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConfig:
     """The settings of slurm.conf that a client may want to compare with its own; durations in
-    seconds. `told_at` is when Slurm answered, by Slurm's own clock, which `boot_time` uses too
+    seconds. `answered_at` is when Slurm answered, by Slurm's own clock, which `boot_time` uses too
     (`LastUpdate`, measured on 26.05.5).
     """
 
     kill_wait: int | None = None
     min_job_age: int | None = None
     accounting_storage: str | None = None
-    told_at: int | None = None
+    answered_at: int | None = None
     boot_time: int | None = None
     prolog_slurmctld: str = ""
 

@@ -11,7 +11,7 @@ import structlog
 from scheduler.core.actions import Exclude, Readmit, Submit
 from scheduler.core.naming import Owner
 from scheduler.core.reasons import Reason
-from scheduler.core.refused import NEVER, Pauses
+from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import own_job
 from scheduler.slurm.suspicion import about_one_job

@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 from annotations import JobRequest
-from scheduler.core.refused import Pauses
+from scheduler.core.refused_request import Pauses
 from scheduler.state.units import Unit
 
 SETBACKS: Final = Pauses(1.0, 300.0)

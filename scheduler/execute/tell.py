@@ -13,7 +13,7 @@ from scheduler.core.budgets import Budgets
 from scheduler.core.facts import Remark
 from scheduler.core.naming import ENDS_AT, JOB_ID
 from scheduler.core.reasons import MEANINGS, NO_ANSWER_YET, Reason
-from scheduler.core.refused import NEVER, Pauses
+from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.kube.api import Condition, KubeApi, Refused, condition
 from scheduler.kube.clip import clipped
 from scheduler.kube.recorder import ObjectRef, Recorder

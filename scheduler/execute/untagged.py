@@ -9,7 +9,7 @@ import structlog
 from scheduler.core.actions import TakeBack
 from scheduler.core.naming import JOB_ID
 from scheduler.core.reasons import Reason
-from scheduler.core.refused import Pauses
+from scheduler.core.refused_request import Pauses
 from scheduler.core.tagged import TaggedJob
 from scheduler.execute.canceller import Canceller
 from scheduler.execute.tools import Tools

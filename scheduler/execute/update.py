@@ -19,7 +19,7 @@ from scheduler.core.actions import Cancel, DropJob, Update
 from scheduler.core.edits import CHARGED, asked_after, asked_meanwhile, called, differences
 from scheduler.core.naming import OwnerTag
 from scheduler.core.reasons import Reason
-from scheduler.core.refused import NEVER, Pauses
+from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.execute.cancel import Release
 from scheduler.execute.editing import EditPace
 from scheduler.execute.partition_move import PartitionMove

@@ -272,7 +272,7 @@ class Census:
             return
         elif unit.job is not None and unit.job.job_id == job.job_id:
             # The pod's claim is true.
-            unit.job.saw(job, asked=asked_at, at=asked_at, told_at=self._clock())
+            unit.job.saw(job, asked=asked_at, at=asked_at, answered_at=self._clock())
             self._on_change(unit.key)
         elif unit.job is None:
             self._adopt(unit, job, asked_at)
@@ -293,7 +293,7 @@ class Census:
 
     def _adopt(self, unit: Unit, job: TaggedJob, asked_at: float) -> None:
         placeholder = Placeholder(job.job_id)
-        placeholder.saw(job, asked=asked_at, at=asked_at, told_at=self._clock())
+        placeholder.saw(job, asked=asked_at, at=asked_at, answered_at=self._clock())
         self._units.set_job(unit, placeholder)
         self._metrics.leftovers.labels("adopted").inc()
         log.info(

@@ -41,4 +41,4 @@ async def look(
         return
     if unit.job is job:
         now = clock()
-        job.saw(record, asked=asked, at=now, told_at=now)
+        job.saw(record, asked=asked, at=now, answered_at=now)

@@ -102,7 +102,7 @@ class Slurmctld:
         boot = None if conf is None else conf.boot_time
         if conf is not None and boot is not None and boot != self.boot:
             now = self._clock()
-            age = max(0, (conf.told_at or 0) - boot)
+            age = max(0, (conf.answered_at or 0) - boot)
             earliest = float("-inf") if self.boot is None else self._asked_at
             self._booted_at = max(now - age, earliest)
         self.boot = boot

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from annotations import JobRequest
-from scheduler.core.refused import NEVER, Refused
 from scheduler.core.refused_bind import RefusedBind
+from scheduler.core.refused_request import NEVER, RefusedRequest
 
 
 @dataclass(slots=True)
 class Refusals:
     """Written by `execute`, which asks; `facts` reads the pauses."""
 
-    submit: Refused[JobRequest] = NEVER
+    submit: RefusedRequest[JobRequest] = NEVER
     """Refused submits and early ends of jobs, counted together. An edit of the refused request may
     be submitted without a pause.
     """
-    update: Refused[JobRequest] = NEVER
+    update: RefusedRequest[JobRequest] = NEVER
     """The refused edit; `why` says which parts Slurm did not accept."""
-    readmit: Refused[str] = NEVER
+    readmit: RefusedRequest[str] = NEVER
     """A refused change of excluded nodes, by their digest, since the list may be long."""
-    write: Refused[None] = NEVER
+    write: RefusedRequest[None] = NEVER
     """A write on the pod that the API server refused."""
     bind: RefusedBind | None = None
     """The API server's last refusal to bind the pod; None after it has been bound."""

@@ -81,9 +81,9 @@ class Placeholder:
     If one answer shows both jobs, this is when its request was sent.
     """
 
-    def saw(self, record: TaggedJob, *, asked: float, at: float, told_at: float) -> None:
+    def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
-        `told_at`, and its content counts as being as old as `at`.
+        `answered_at`, and its content counts as being as old as `at`.
         """
         if self._started_anew(record):
             self.runs_from = None
@@ -94,7 +94,7 @@ class Placeholder:
         self.state = record.state
         runs = record.state.base is BaseState.RUNNING
         self.running_since = (self.running_since or at) if runs else 0.0
-        self.runs(since=told_at)
+        self.runs(since=answered_at)
         self.seen_live = self.seen_live or not record.state.ended
         if not record.state.ended:
             self.lived_at = at
@@ -129,7 +129,7 @@ class Placeholder:
         old as the answer to our submit. Slurm's clock measures the job's age, in whole seconds, and
         our clock the age of the answer: no time of one clock is compared with a time of the other.
         """
-        now, submitted = record.told_at, record.submit_time
+        now, submitted = record.answered_at, record.submit_time
         if not self.made_as or record.name != self.made_as or now is None or submitted is None:
             return False
         return now - submitted >= asked - self.submitted_at - _SECOND

@@ -189,8 +189,8 @@ async def test_config_is_there_in_the_newest_version_only(
     assert config is not None
     assert config.kill_wait == 30
     assert config.boot_time is not None
-    assert config.told_at is not None
-    assert before <= config.told_at <= time.time(), "it is the time of the answer"
+    assert config.answered_at is not None
+    assert before <= config.answered_at <= time.time(), "it is the time of the answer"
     assert config.accounting_storage == "", "without slurmdbd"
 
 
@@ -245,11 +245,11 @@ async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: SlurmPeer
 async def test_answer_about_a_job_tells_its_own_time(jobs: Jobs) -> None:
     """By Slurm's clock, which here is this machine's, whenever the job was changed last."""
     job = await jobs.client.job(await jobs.submit(held=True))
-    while job.told_at == job.submit_time:
+    while job.answered_at == job.submit_time:
         before = second_of_slurm()
         job = await jobs.client.job(job.job_id)
-        assert job.told_at is not None
-        assert before <= job.told_at <= time.time()
+        assert job.answered_at is not None
+        assert before <= job.answered_at <= time.time()
 
 
 async def test_required_and_excluded_nodes_are_kept_to(jobs: Jobs, slurm_peer: SlurmPeer) -> None:

@@ -15,7 +15,7 @@ _PLAIN: Final = Job(
     state=JobState(BaseState.RUNNING),
     nodes=("n1",),
     admin_comment=tag(),
-    told_at=5000,
+    answered_at=5000,
 )
 
 

@@ -397,7 +397,7 @@ async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulse):
     slurm.seconds["job"] = 1000.0
     async with pulse.running():
         await asyncio.sleep(1)
-        unit.job.saw(slurm.jobs[unit.job.job_id], asked=1.0, at=1.0, told_at=1.0)
+        unit.job.saw(slurm.jobs[unit.job.job_id], asked=1.0, at=1.0, answered_at=1.0)
         await asyncio.sleep(2 * IDLE)
         assert unit.job.proven
         stalled = 60.0

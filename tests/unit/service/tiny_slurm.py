@@ -88,7 +88,7 @@ class TinySlurm:
         if self.boot_time is None:
             return None
         return SlurmConfig(
-            told_at=self.now(),
+            answered_at=self.now(),
             boot_time=self.boot_time,
             min_job_age=self.min_job_age,
             prolog_slurmctld=self.prolog_slurmctld,
@@ -150,7 +150,7 @@ class TinySlurm:
         self._must_be_ids(job_id)
         if job_id not in self.jobs:
             raise SlurmNoSuchJob("Invalid job id specified", error_number=2017, status=404)
-        return dataclasses.replace(self.jobs[job_id], told_at=self.now())
+        return dataclasses.replace(self.jobs[job_id], answered_at=self.now())
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
         wanted = None if job_ids is None else set(job_ids)

@@ -2,17 +2,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.refused import NEVER, Pauses, Refused
+from scheduler.core.refused_request import NEVER, Pauses, RefusedRequest
 
 _PAUSES: Final = Pauses(30.0, 100.0)
 
 
-def _again(former: Refused[str], request: str | None, *, share: float = 1.0) -> Refused[str]:
+def _again(
+    former: RefusedRequest[str], request: str | None, *, share: float = 1.0
+) -> RefusedRequest[str]:
     return former.again(request, _PAUSES, now=1000.0, share=share, why="no")
 
 
 def test_pause_doubles_while_the_same_is_refused_up_to_the_longest() -> None:
-    refused: Refused[str] = NEVER
+    refused: RefusedRequest[str] = NEVER
     waits = []
     for _ in range(4):
         refused = _again(refused, "a")

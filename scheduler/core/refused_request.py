@@ -25,7 +25,7 @@ class Pauses(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Generic[_T]):
+class RefusedRequest(Generic[_T]):
     """`request` is what was refused last; None if nothing was, or if no edit of it can help.
     `count` is the number of refusals in a row, `until` the end of the pause by the loop's clock,
     and `why` the server's words if they are shown again later.
@@ -38,24 +38,24 @@ class Refused(Generic[_T]):
 
     def again(
         self, request: _T | None, pauses: Pauses, *, now: float, share: float = 1.0, why: str = ""
-    ) -> Refused[_T]:
+    ) -> RefusedRequest[_T]:
         """Count one more refusal. If the request differs from the last one, the count starts again.
         Only `share` of the pause is waited, so that units that were refused together do not come
         back together.
         """
         count = 1 + (self.count if request == self.request else 0)
-        return Refused(request, count, now + share * pauses.after(count), why)
+        return RefusedRequest(request, count, now + share * pauses.after(count), why)
 
-    def whatever(self, *, until: float | None = None) -> Refused[_T]:
+    def whatever(self, *, until: float | None = None) -> RefusedRequest[_T]:
         """The same, but for any request: no edit shortens the pause. `until` sets another end of
         it.
         """
         return replace(self, request=None, until=self.until if until is None else until)
 
-    def forgiven(self) -> Refused[_T]:
+    def forgiven(self) -> RefusedRequest[_T]:
         """Reset the count; a pause that has begun still holds."""
         return replace(self, count=0)
 
 
-NEVER: Final[Refused[Any]] = Refused()
+NEVER: Final[RefusedRequest[Any]] = RefusedRequest()
 """Nothing was refused, or the last request was accepted."""
