@@ -46,16 +46,16 @@ def parse(pod: PodView, rules: Rules) -> JobRequest | tuple[Problem, ...]:
 def _read_annotations(pod: PodView, rules: Rules) -> _Asked:
     asked = _Asked()
     first: dict[str, str] = {}
-    for key, name in _ours(pod, rules):
+    for key, name in _under_prefixes(pod, rules):
         twin = first.setdefault(name, key)
         if pod.annotations[key] != pod.annotations[twin]:
             _refuse(asked, pod, key, f"the value of {twin}, or only one of the two")
         elif twin == key:
-            _read(asked, pod, key=key, name=name)
+            _read_one(asked, pod, key=key, name=name)
     return asked
 
 
-def _read(asked: _Asked, pod: PodView, *, key: str, name: str) -> None:
+def _read_one(asked: _Asked, pod: PodView, *, key: str, name: str) -> None:
     definition = BY_KEY.get(name)
     if definition is None:
         # To guess what somebody meant takes a millisecond, and a pod may have thousands of keys.
@@ -76,7 +76,7 @@ def _refuse(asked: _Asked, pod: PodView, key: str, expected: str) -> None:
     asked.problems.append(Problem(key, pod.annotations[key], expected))
 
 
-def _ours(pod: PodView, rules: Rules) -> Iterator[tuple[str, str]]:
+def _under_prefixes(pod: PodView, rules: Rules) -> Iterator[tuple[str, str]]:
     """Keys under our prefixes with the name behind the prefix, in a stable order."""
     for prefix in dict.fromkeys(rules.prefixes):
         for key in sorted(pod.annotations):

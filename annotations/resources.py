@@ -128,7 +128,7 @@ class _QuantityReader:
         known = len(self.problems)
         amounts = self.amounts(resource)
         if not amounts.requested and len(self.problems) == known:
-            self.problems.append(_missing(self.pod, resource))
+            self.problems.append(_missing_request(self.pod, resource))
         return divide_up(amounts.total, unit)
 
 
@@ -170,8 +170,8 @@ def _typed(reader: _QuantityReader, rules: Rules) -> str:
     return f"{_GPU}:{kind}" if kind else _GPU
 
 
-def _missing(pod: PodView, resource: str) -> Problem:
-    named = ",".join(_names(pod.containers))
+def _missing_request(pod: PodView, resource: str) -> Problem:
+    named = ",".join(_container_names(pod.containers))
     stated = {container.requests.get(resource, NOT_SET) for container in pod.containers}
     return Problem(
         f"spec.containers[{named}].resources.requests.{resource}",
@@ -184,9 +184,9 @@ def _paths(
     parent: str, containers: Iterable[ContainerResources]
 ) -> Iterator[tuple[str, ContainerResources]]:
     containers = tuple(containers)
-    for name, container in zip(_names(containers), containers, strict=True):
+    for name, container in zip(_container_names(containers), containers, strict=True):
         yield f"{parent}[{name}]", container
 
 
-def _names(containers: Iterable[ContainerResources]) -> list[str]:
+def _container_names(containers: Iterable[ContainerResources]) -> list[str]:
     return [container.name or str(index) for index, container in enumerate(containers)]

@@ -205,7 +205,7 @@ def read_features(value: str) -> str:
     return "&".join(names)
 
 
-def _integer(low: int, high: int, example: int) -> Kind:
+def _integer_kind(low: int, high: int, example: int) -> Kind:
     expected = f"a whole number from {low} to {high}, such as {example}"
 
     def read(value: str) -> int:
@@ -242,10 +242,10 @@ SECONDS = Kind(
         pattern=value_patterns.INTEGER, low=1, high=60 * _LARGEST_32_BIT, expected=_SECONDS
     ),
 )
-PRIORITY = _integer(0, _LARGEST_32_BIT, 1000)
-NICE = _integer(-_LARGEST_NICE, _LARGEST_NICE, 100)
-ID = _integer(0, _LARGEST_ID, 1001)
-THREADS = _integer(1, _LARGEST_16_BIT, 1)
+PRIORITY = _integer_kind(0, _LARGEST_32_BIT, 1000)
+NICE = _integer_kind(-_LARGEST_NICE, _LARGEST_NICE, 100)
+ID = _integer_kind(0, _LARGEST_ID, 1001)
+THREADS = _integer_kind(1, _LARGEST_16_BIT, 1)
 BOOLEAN = Kind(
     _TRUE_OR_FALSE, read_switch, ValuePattern(pattern=_any_case(_BOOLEANS), expected=_TRUE_OR_FALSE)
 )

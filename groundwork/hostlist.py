@@ -68,7 +68,7 @@ def totals(hosts: Iterable[Host]) -> Iterator[tuple[int, int]]:
 
 def names_of(hosts: Iterable[Host]) -> Iterator[str]:
     """All names in order."""
-    return (name for host in hosts for name in _names(host))
+    return (name for host in hosts for name in _names_of_host(host))
 
 
 def _span(part: str) -> Span:
@@ -93,7 +93,7 @@ def _measured(host: Host) -> tuple[int, int]:
     return count, longest
 
 
-def _names(host: Host) -> Iterator[str]:
+def _names_of_host(host: Host) -> Iterator[str]:
     choices = [(part,) if isinstance(part, str) else tuple(_numbers(part)) for part in host]
     return map("".join, product(*choices))
 

@@ -276,7 +276,7 @@ class PartitionsAnswer(Answer, frozen=True):
 def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
     state = JobState.parse(record.job_state or "")
     priority = integer(record.priority)
-    limit = _limit(record.time_limit)
+    limit = _minutes_limit(record.time_limit)
     preempted_at = time_of(record.preempt_time)
     # Slurm invents an end for jobs that have none: a random one while PENDING, start + 1 year
     # without a limit (measured).
@@ -312,7 +312,7 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
     )
 
 
-def _limit(value: Number) -> int | None:
+def _minutes_limit(value: Number) -> int | None:
     minutes = integer(value)
     return None if minutes == _BACKFILL_YEAR else minutes
 

@@ -167,7 +167,9 @@ class SlurmClient:
 
     async def node(self, name: str) -> SlurmNode | None:
         """One node; None if Slurm does not know it."""
-        return await self._get("node", f"node/{quote(name, safe='')}", partial(_node, name=name))
+        return await self._get(
+            "node", f"node/{quote(name, safe='')}", partial(_read_node, name=name)
+        )
 
     async def counted_node(self, name: str) -> SlurmNode | None:
         """As `node`, but with a fresh count of what is allocated on it.
@@ -196,7 +198,7 @@ class SlurmClient:
         return await self._get(
             "job",
             f"job/{_id(job_id)}",
-            partial(_job, job_id),
+            partial(_read_job, job_id),
             max_body=_MAX_JOB,
         )
 
@@ -374,7 +376,7 @@ class _MadeInSpite(SlurmInvalid):
         self.job_id = job_id
 
 
-def _job(job_id: int, response: Response) -> Job:
+def _read_job(job_id: int, response: Response) -> Job:
     try:
         return wire.settled(response, answers.JobsAnswer).job(job_id)
     except SlurmGarbled as error:
@@ -391,7 +393,7 @@ def _unchanged(response: Response) -> None:
         wire.settled(response, wire.Answer)
 
 
-def _node(response: Response, *, name: str) -> SlurmNode | None:
+def _read_node(response: Response, *, name: str) -> SlurmNode | None:
     """An unknown node is HTTP 200 with an error of number 0 and no nodes (measured)."""
     answer = wire.decode(response, answers.NodesAnswer)
     numbers = {error.number for error in answer.errors or ()}

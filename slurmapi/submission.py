@@ -213,7 +213,7 @@ def _short(value: str) -> bool:
     return len(value.encode(errors="surrogatepass")) <= _TEXT_LIMIT
 
 
-def _integer(low: int, high: int = _MAX_NUMBER) -> Callable[[object], bool]:
+def _is_integer(low: int, high: int = _MAX_NUMBER) -> Callable[[object], bool]:
     return lambda value: type(value) is int and low <= value <= high
 
 
@@ -222,7 +222,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
 
 
 def _moment(value: object) -> bool:
-    return _integer(1, _MAX_UNSIGNED)(value) or _matches(_TIME)(value)
+    return _is_integer(1, _MAX_UNSIGNED)(value) or _matches(_TIME)(value)
 
 
 def _is_bool(value: object) -> bool:
@@ -255,7 +255,10 @@ _NAME_RULE: Final = (_word, "1 to 1024 bytes without blanks")
 _OPTIONAL_NAME: Final = (_or_none(_word), "a name without blanks")
 _HOSTS_RULE: Final = (_hosts, "a tuple of host names")
 _FLAG_RULE: Final = (_is_bool, "True or False")
-_UNSIGNED: Final = (_or_none(_integer(0, _MAX_UNSIGNED)), f"an integer from 0 to {_MAX_UNSIGNED}")
+_UNSIGNED: Final = (
+    _or_none(_is_integer(0, _MAX_UNSIGNED)),
+    f"an integer from 0 to {_MAX_UNSIGNED}",
+)
 _MOMENT_RULE: Final = (_or_none(_moment), "seconds of the epoch, or a time such as 'now+1hour'")
 _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(
     {
@@ -264,16 +267,16 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         # May be longer than the other texts: 5000 characters were accepted (measured), and a gang's
         # tag has all its pods.
         "admin_comment": (lambda value: isinstance(value, str) and "\0" not in value, "text"),
-        "cpus": (_integer(1), "an integer of at least 1"),
-        "memory_mib": (_integer(1), "an integer of at least 1 (0 would take the whole node)"),
-        "nodes": (_integer(1), "an integer of at least 1"),
+        "cpus": (_is_integer(1), "an integer of at least 1"),
+        "memory_mib": (_is_integer(1), "an integer of at least 1 (0 would take the whole node)"),
+        "nodes": (_is_integer(1), "an integer of at least 1"),
         "gres": (_or_none(_gres), "'gres/NAME:COUNT' or 'gres/NAME:TYPE:COUNT'"),
         "partition": _OPTIONAL_NAME,
         "account": _OPTIONAL_NAME,
         "qos": _OPTIONAL_NAME,
         "reservation": _OPTIONAL_NAME,
         "comment": (_or_none(_text), "at most 1024 bytes"),
-        "time_limit_minutes": (_or_none(_integer(1)), "an integer of at least 1"),
+        "time_limit_minutes": (_or_none(_is_integer(1)), "an integer of at least 1"),
         "required_nodes": _HOSTS_RULE,
         "excluded_nodes": _HOSTS_RULE,
         "singleton": _FLAG_RULE,
@@ -283,13 +286,13 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
             lambda value: _text(value) and str(value).startswith("/"),
             "an absolute path",
         ),
-        "user_id": (_or_none(_integer(0)), "an integer of at least 0"),
-        "group_id": (_or_none(_integer(0)), "an integer of at least 0"),
+        "user_id": (_or_none(_is_integer(0)), "an integer of at least 0"),
+        "group_id": (_or_none(_is_integer(0)), "an integer of at least 0"),
         "kill_on_node_fail": _FLAG_RULE,
         "requeue": _FLAG_RULE,
         "priority": _UNSIGNED,
         "nice": (
-            _or_none(_integer(2 - _MAX_NUMBER, _MAX_NUMBER - 2)),
+            _or_none(_is_integer(2 - _MAX_NUMBER, _MAX_NUMBER - 2)),
             "an integer within +/- 2147483645",
         ),
         "constraints": _OPTIONAL_NAME,
@@ -300,8 +303,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "begin": _MOMENT_RULE,
         "deadline": _MOMENT_RULE,
         "dependency": (_or_none(_matches(_DEPENDENCY)), "'KIND:JOB' terms joined by commas"),
-        "switches": (_or_none(_integer(1)), "an integer of at least 1"),
-        "switch_wait_seconds": (_or_none(_integer(1)), "an integer of at least 1"),
-        "threads_per_core": (_or_none(_integer(1, 2**16 - 3)), "an integer from 1 to 65533"),
+        "switches": (_or_none(_is_integer(1)), "an integer of at least 1"),
+        "switch_wait_seconds": (_or_none(_is_integer(1)), "an integer of at least 1"),
+        "threads_per_core": (_or_none(_is_integer(1, 2**16 - 3)), "an integer from 1 to 65533"),
     }
 )

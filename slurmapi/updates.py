@@ -106,7 +106,9 @@ def _problems(update: JobUpdate) -> Iterator[str]:
         if value is None or (name == "reservation" and value == ""):
             continue
         found = (
-            _range(name, value) if name in _RANGES else problem(_SUBMITTED.get(name, name), value)
+            _range_problem(name, value)
+            if name in _RANGES
+            else problem(_SUBMITTED.get(name, name), value)
         )
         if found is not None:
             yield found
@@ -119,7 +121,7 @@ _RANGES: Final = {"priority": (0, _MOST_PRIORITY), "nice": (-_MOST_NICE, _MOST_N
 _SUBMITTED: Final = {"priority_reset": "held"}
 
 
-def _range(name: str, value: object) -> str | None:
+def _range_problem(name: str, value: object) -> str | None:
     low, high = _RANGES[name]
     if type(value) is int and low <= value <= high:
         return None

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             dest=name,
             default=argparse.SUPPRESS,
             metavar=_form(name, field),
-            **_BARE if _kind(field) is bool else {},
+            **_BARE if _value_type(field) is bool else {},
             help=_help(field).replace("%", "%%"),
         )
 
@@ -116,7 +116,7 @@ def _help(field: FieldInfo) -> str:
 def _form(name: str, field: FieldInfo) -> str:
     """One word for how a value is written, or its choices if there are any."""
     written = [it.word for it in field.metadata if isinstance(it, Metavar)]
-    kind = _kind(field)
+    kind = _value_type(field)
     if written:
         return written[0]
     if get_origin(kind) is Literal:
@@ -132,7 +132,7 @@ def _values(name: str, field: FieldInfo) -> str:
     return ", ".join(filter(None, (_SAID.get(form, ""), _limits(field))))
 
 
-def _kind(field: FieldInfo) -> Any:
+def _value_type(field: FieldInfo) -> Any:
     """The type of one value: the inner type of an optional field or of a tuple."""
     kinds = [it for it in get_args(field.annotation) if it not in {NoneType, Ellipsis}]
     is_literal = get_origin(field.annotation) is Literal

@@ -46,7 +46,7 @@ def expected(error: Mapping[str, Any]) -> str:
     if text is None:
         return str(error["msg"]).removeprefix("Value error, ")
     context = error.get("ctx", {})
-    return f"expected {text.format(**{name: _number(it) for name, it in context.items()})}"
+    return f"expected {text.format(**{name: _without_zeros(it) for name, it in context.items()})}"
 
 
 def nearest(name: str, known: Iterable[str], *, show: Callable[[str], str] = repr) -> str:
@@ -60,5 +60,5 @@ def shown(value: object) -> str:
     return _SHORT.repr(value)
 
 
-def _number(value: object) -> object:
+def _without_zeros(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value

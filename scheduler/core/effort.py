@@ -38,8 +38,8 @@ _TOLERATION_TEXTS: Final = 2
 
 def weight(term: PodTerm) -> int:
     """How many texts are compared for each pod."""
-    namespaces = len(term.namespaces) + _texts(term.namespace_selector)
-    return 1 + _texts(term.selector) + namespaces
+    namespaces = len(term.namespaces) + _number_of_texts(term.namespace_selector)
+    return 1 + _number_of_texts(term.selector) + namespaces
 
 
 def crowd_weight(crowd: Crowd) -> int:
@@ -61,7 +61,7 @@ def wishes_weight(wishes: Wishes) -> int:
 
 def too_much(terms: Iterable[PodTerm], constraints: Iterable[Constraint]) -> str:
     """What a pod has too much of, in words; "" if it is within the limits."""
-    spread = [2 + _texts(it.selector) for it in constraints]
+    spread = [2 + _number_of_texts(it.selector) for it in constraints]
     weights = [*map(weight, terms), *spread]
     if len(weights) > MOST_TERMS:
         return f"{len(weights)} terms and constraints"
@@ -72,7 +72,7 @@ def too_much(terms: Iterable[PodTerm], constraints: Iterable[Constraint]) -> str
     return ""
 
 
-def _texts(selector: Selector | None) -> int:
+def _number_of_texts(selector: Selector | None) -> int:
     if selector is None:
         return 0
     return sum(max(1, len(it.values)) for it in selector.requirements)

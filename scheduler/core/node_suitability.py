@@ -209,13 +209,13 @@ def _mismatch(wishes: Wishes, node: NodeFacts) -> str:
     """Which label or expression does not match; "" if all do."""
     for key, value in wishes.selector:
         if node.labels.get(key) != value:
-            return f"has {_label(node, key)}, and the pod's nodeSelector wants {key}={value}"
+            return f"has {_label_text(node, key)}, and the pod's nodeSelector wants {key}={value}"
     if wishes.terms is None or matches(wishes.terms, node):
         return ""
     return f"does not match the pod's required node affinity ({_failed(wishes.terms, node)})"
 
 
-def _label(node: NodeFacts, key: str) -> str:
+def _label_text(node: NodeFacts, key: str) -> str:
     value = node.labels.get(key)
     return f"no label {key}" if value is None else f"the label {key}={value}"
 
@@ -299,13 +299,13 @@ def _field_holds(requirement: Requirement, name: str) -> bool:
 
 
 def _compares(value: str, operator: str, bound: str) -> bool:
-    left, right = _integer(value), _integer(bound)
+    left, right = _go_integer(value), _go_integer(bound)
     if left is None or right is None:
         return False
     return left > right if operator == "Gt" else left < right
 
 
-def _integer(text: str) -> int | None:
+def _go_integer(text: str) -> int | None:
     """The 64-bit integer, as Go would parse it; None if it is not one."""
     return None if len(text) > _LONGEST_INTEGER else _parsed(text)
 

@@ -49,10 +49,10 @@ def _was_resized(record: TaggedJob, request: JobRequest) -> bool:
 def _tres(text: str) -> dict[str, float]:
     """CPUs, and memory in MiB, from a text such as `cpu=4,mem=1.50G,node=1`."""
     pairs = (part.partition("=") for part in text.split(","))
-    return {name: _number(value) for name, _, value in pairs if name in {"cpu", "mem"}}
+    return {name: _tres_amount(value) for name, _, value in pairs if name in {"cpu", "mem"}}
 
 
-def _number(text: str) -> float:
+def _tres_amount(text: str) -> float:
     unit = _MIB.get(text[-1:])
     try:
         return float(text) if unit is None else float(text[:-1]) * unit

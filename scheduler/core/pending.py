@@ -203,10 +203,10 @@ _WHAT: Final = re.compile(
 
 def why(reason: str) -> Why | None:
     """What the reason means; None if it is unknown."""
-    return REASONS.get(reason) or _limit(reason)
+    return REASONS.get(reason) or _limit_meaning(reason)
 
 
-def _limit(reason: str) -> Why | None:
+def _limit_meaning(reason: str) -> Why | None:
     """What a reason of a family of limits means; None if it is of none. Slurm has a reason for each
     resource of each kind of limit, so their meanings are composed from their parts.
     """
@@ -224,7 +224,7 @@ def _limit(reason: str) -> Why | None:
     holder, what = _HOLDERS[match["holder"]], _resource_name(parts["what"])
     if parts["minutes"]:
         what = f"minutes of {what}"
-    return _LIMITS[_kind(match["kind"], parts["per"])](holder, what)
+    return _LIMITS[_limit_kind(match["kind"], parts["per"])](holder, what)
 
 
 def label(reason: str) -> str:
@@ -237,11 +237,11 @@ def label(reason: str) -> str:
     parts = None if match is None else _WHAT.fullmatch(match["rest"])
     if match is None or parts is None:
         return OTHER if reason else UNSAID
-    kind = _kind(match["kind"], parts["per"])
+    kind = _limit_kind(match["kind"], parts["per"])
     return match["holder"] + kind.replace("PerUser", "MaxPerUser").replace("PerJob", "MaxPerJob")
 
 
-def _kind(kind: str, per: str | None) -> str:
+def _limit_kind(kind: str, per: str | None) -> str:
     if kind == "Max":
         return "PerUser" if per in {None, "User"} else "PerJob"
     return kind

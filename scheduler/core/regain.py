@@ -57,7 +57,7 @@ def regain(
         message = f"{why}, and {MOST_TRIES} jobs were asked for on {bound[0].node} in its place"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     if facts.refused:
-        why = f"{why}. {_REFUSED_NOW} ({_listed(facts.refused)}), and it is asked for as it was"
+        why = f"{why}. {_REFUSED_NOW} ({_texts(facts.refused)}), and it is asked for as it was"
     submit = Submit(
         facts.request,
         node=bound[0].node,
@@ -127,9 +127,9 @@ def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
 
 def _not_asked_for(facts: UnitFacts, why: str) -> Action:
     problems = facts.refused if isinstance(facts.request, JobRequest) else facts.request
-    message = f"The pod runs without a Slurm job: {why}. None is asked for: {_listed(problems)}"
+    message = f"The pod runs without a Slurm job: {why}. None is asked for: {_texts(problems)}"
     return Warn(Reason.PLACEHOLDER_LOST, message)
 
 
-def _listed(problems: tuple[Problem, ...]) -> str:
+def _texts(problems: tuple[Problem, ...]) -> str:
     return "; ".join(problem.text for problem in problems)

@@ -55,14 +55,14 @@ def requested(
     """
     needed: dict[str, int] = {}
     for container in containers:
-        _add(needed, _effective(container, infeasible=infeasible))
+        _add_amounts(needed, _effective(container, infeasible=infeasible))
     _with_init(needed, init_containers, infeasible=infeasible)
     needed.update(
         (name, amount)
-        for name, amount in _read(whole).items()
+        for name, amount in _amounts(whole).items()
         if name in _OF_PODS or name.startswith(_HUGE_PAGES)
     )
-    _add(needed, _read(overhead))
+    _add_amounts(needed, _amounts(overhead))
     found = ((name, _rounded(name, amount)) for name, amount in needed.items() if is_counted(name))
     return tuple(sorted((name, amount) for name, amount in found if amount))
 
@@ -80,7 +80,7 @@ def is_extended(name: str) -> bool:
 
 def allocatable(given: Given) -> dict[str, int]:
     """A Node's amounts, in the same units as `requested`."""
-    return {name: _rounded(name, amount) for name, amount in _read(given).items()}
+    return {name: _rounded(name, amount) for name, amount in _amounts(given).items()}
 
 
 def _with_init(
@@ -94,37 +94,37 @@ def _with_init(
         # to them.
         if container.restartable:
             asked = _effective(container, infeasible=infeasible)
-            _add(needed, asked)
-            _add(sidecars, asked)
+            _add_amounts(needed, asked)
+            _add_amounts(sidecars, asked)
             beside = {name: sidecars[name] for name in asked}
         else:
-            asked = _read(container.requests)
+            asked = _amounts(container.requests)
             beside = {name: amount + sidecars.get(name, 0) for name, amount in asked.items()}
-        _most(peak, beside)
-    _most(needed, peak)
+        _raise_to(peak, beside)
+    _raise_to(needed, peak)
 
 
 def _effective(container: ContainerRequests, *, infeasible: bool) -> dict[str, int]:
-    asked = _read(container.requests)
+    asked = _amounts(container.requests)
     if container.actuated is None:
         return asked
     found = {} if infeasible else asked
-    _most(found, _read(container.actuated))
-    _most(found, _read(container.allocated))
+    _raise_to(found, _amounts(container.actuated))
+    _raise_to(found, _amounts(container.allocated))
     return found
 
 
-def _add(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _add_amounts(to: dict[str, int], amounts: Mapping[str, int]) -> None:
     for name, amount in amounts.items():
         to[name] = to.get(name, 0) + amount
 
 
-def _most(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _raise_to(to: dict[str, int], amounts: Mapping[str, int]) -> None:
     for name, amount in amounts.items():
         to[name] = max(to.get(name, amount), amount)
 
 
-def _read(given: Given) -> dict[str, int]:
+def _amounts(given: Given) -> dict[str, int]:
     return {name: _amount(str(quantity)) for name, quantity in given.items()}
 
 

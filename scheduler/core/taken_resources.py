@@ -26,10 +26,10 @@ def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:
     if node.allocated_memory_mib and memory < request.memory_mib:
         yield f"{memory} of {node.memory_mib} MiB are free, and the pod has {request.memory_mib}"
     for entry in (request.gres or "").split(","):
-        yield from _missing(node, entry.strip().removeprefix("gres/"))
+        yield from _gres_shortage(node, entry.strip().removeprefix("gres/"))
 
 
-def _missing(node: SlurmNode, entry: str) -> Iterator[str]:
+def _gres_shortage(node: SlurmNode, entry: str) -> Iterator[str]:
     name, _, count = entry.rpartition(":")
     if not name or not count.isdigit():
         return

@@ -37,14 +37,14 @@ class Topology:
             if old is not None:
                 _remove(found, old.labels.get(key), old.name)
             if new is not None:
-                _add(found, new.labels.get(key), new.name)
+                _add_node(found, new.labels.get(key), new.name)
 
     def _values(self, key: str) -> dict[str, set[str]]:
         found = self._by_label.get(key)
         if found is None:
             found = self._by_label[key] = {}
             for node in self._nodes():
-                _add(found, node.labels.get(key), node.name)
+                _add_node(found, node.labels.get(key), node.name)
         return found
 
 
@@ -75,7 +75,7 @@ class Near:
         return any(self._topology.holds_any(self.key, it) for it in self._groups)
 
 
-def _add(found: dict[str, set[str]], value: str | None, name: str) -> None:
+def _add_node(found: dict[str, set[str]], value: str | None, name: str) -> None:
     if value is not None:
         found.setdefault(value, set()).add(name)
 

@@ -291,7 +291,7 @@ def allocated(
     unfit = {node: place for node, place in places.items() if place.unfit is not None}
     occupied = all(it.unfit is not None and it.unfit.occupied for it in unfit.values())
     if facts.in_way is not None and occupied:
-        return _beside(facts, pods, record, facts.in_way, now)
+        return _another_in_the_way(facts, pods, record, facts.in_way, now)
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
     refused = facts.refused_bind
@@ -311,7 +311,7 @@ def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
     )
 
 
-def _beside(
+def _another_in_the_way(
     facts: UnitFacts, pods: tuple[PodFacts, ...], record: Job, way: InWay, now: float
 ) -> tuple[Action, ...]:
     """Another pod still uses what the job holds: wait for it, or give the allocation back."""

@@ -51,7 +51,7 @@ async def run() -> int:
     began = monotonic()
     status = 0
     try:
-        async with _beside(_interrupted(_signals())):
+        async with _running_beside(_interrupted(_signals())):
             await _with_clusters(narrator)
     except* InterruptedDemoError:
         status = 130
@@ -82,12 +82,12 @@ async def _with_clusters(narrator: Narrator) -> None:
         stage = Stage(kube, await stack.enter_async_context(root), narrator)
         await stack.enter_async_context(alice)
         beside = (stage.watch_pods(), stage.watch_jobs(), sandbox.wait())
-        async with _beside(*beside, _ends_early(scheduler)):
+        async with _running_beside(*beside, _ends_early(scheduler)):
             await story.play(stage, alice)
 
 
 @asynccontextmanager
-async def _beside(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _running_beside(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run the parts until the block ends; what one of them raises ends the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part) for part in parts]

@@ -174,7 +174,7 @@ class Updater:
 
     def _say(self, unit: Unit, record: Job, action: Update, outcome: _Outcome) -> None:
         if outcome.taken:
-            now = ", ".join(_now(name, action.request) for name in outcome.taken)
+            now = ", ".join(_set_to(name, action.request) for name in outcome.taken)
             odd = "; ".join(differences(record, action.request))
             shown = f" (but {odd})" if odd and not outcome.refused else ""
             message = f"Slurm job {record.job_id} was updated: {now}{shown}"
@@ -234,7 +234,7 @@ def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
             return {name: value}
 
 
-def _now(name: str, request: JobRequest) -> str:
+def _set_to(name: str, request: JobRequest) -> str:
     value, key = getattr(request, name), called(name, request)
     return f"{key} is {value!r}" if value is not None else f"{key} is taken away"
 

@@ -81,11 +81,13 @@ def _about_pods(pod: Pod) -> Iterator[_Row]:
         required = _NONE if found is None else found
         terms = len(required.required_during_scheduling_ignored_during_execution)
         yield _Row(name, terms, "terms", MOST_TERMS_READ)
-        yield _Row(name, _most(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
+        yield _Row(name, _largest(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
     name, constraints = "spec.topologySpreadConstraints", pod.spec.topology_spread_constraints
     yield _Row(name, len(constraints), "constraints", MOST_TERMS_READ)
     selectors = filter(None, (it.selector for it in spread_of(pod)))
-    yield _Row(name, _most(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ)
+    yield _Row(
+        name, _largest(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ
+    )
 
 
 def _amounts(containers: Iterable[Container]) -> int:
@@ -94,5 +96,5 @@ def _amounts(containers: Iterable[Container]) -> int:
     return sum(map(len, found))
 
 
-def _most(counts: Iterable[int]) -> int:
+def _largest(counts: Iterable[int]) -> int:
     return max(counts, default=0)

@@ -420,7 +420,7 @@ class _Spec:
             spec.affinity and spec.affinity.node_affinity,
             _resource_key(spec),
             *sorted(spec.node_selector.items()),
-            *sorted(_ours(pod.metadata.annotations)),
+            *sorted(_author_annotations(pod.metadata.annotations)),
         )
 
 
@@ -430,7 +430,7 @@ def _resource_key(spec: PodSpec) -> Hashable:
     return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)
 
 
-def _ours(found: Mapping[str, str]) -> list[tuple[str, str]]:
+def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
     """The annotations that the author writes. Others than those with our prefixes are not kept
     (`kube/slim.py`).
     """
@@ -469,9 +469,9 @@ class _Parser:
                 annotations=annotations,
                 containers=tuple(map(_resources, pod.spec.containers)),
                 init_containers=tuple(map(_resources, pod.spec.init_containers)),
-                overhead=_texts(pod.spec.overhead),
-                requests=_texts(whole.requests),
-                limits=_texts(whole.limits),
+                overhead=_as_texts(pod.spec.overhead),
+                requests=_as_texts(whole.requests),
+                limits=_as_texts(whole.limits),
                 node_selector=pod.spec.node_selector,
                 node_affinity=_required_affinity(pod),
                 termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
@@ -496,11 +496,11 @@ def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] |
 def _resources(container: Container) -> ContainerResources:
     return ContainerResources(
         name=container.name,
-        requests=_texts(container.resources.requests),
-        limits=_texts(container.resources.limits),
+        requests=_as_texts(container.resources.requests),
+        limits=_as_texts(container.resources.limits),
         restartable=container.restart_policy == "Always",
     )
 
 
-def _texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
+def _as_texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
     return {name: str(quantity) for name, quantity in quantities.items()}

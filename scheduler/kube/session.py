@@ -234,7 +234,7 @@ class KubeSession:
                     "GET", self._url(path, query), seconds=None, headers={}, data=None
                 )
         async with response:
-            while line := await _line(response, idle_seconds):
+            while line := await _next_line(response, idle_seconds):
                 yield line
 
     async def _answer(self, method: str, url: URL, **request: Any) -> aiohttp.ClientResponse:
@@ -311,7 +311,7 @@ class KubeSession:
             self._on_answer(error)
 
 
-async def _line(response: aiohttp.ClientResponse, idle_seconds: float) -> bytes:
+async def _next_line(response: aiohttp.ClientResponse, idle_seconds: float) -> bytes:
     with _translated():
         async with asyncio.timeout(idle_seconds):
             return await response.content.readline()

@@ -238,7 +238,7 @@ class Nodes:
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A Node was added, removed or changed. Heartbeats have no effect here."""
-        mapped = old is None or new is None or _tied(old) != _tied(new)
+        mapped = old is None or new is None or _parts_for_mapping(old) != _parts_for_mapping(new)
         if not mapped and old and new and old.facts == new.facts:
             return
         for node in filter(None, (old, new)):
@@ -272,7 +272,7 @@ class Nodes:
             follower(name)
 
 
-def _tied(node: Node) -> tuple[object, ...]:
+def _parts_for_mapping(node: Node) -> tuple[object, ...]:
     """The parts of a Node that mappings depend on."""
     meta = node.metadata
     return meta.labels, meta.annotations, node.status.addresses, node.spec.provider_id

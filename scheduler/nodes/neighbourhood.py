@@ -138,7 +138,7 @@ class Neighbourhood:
             self.counted += len(part)
             for pod in part:
                 if _belongs(pod, crowd):
-                    _add(found, pod.node, 1)
+                    _change_number(found, pod.node, 1)
             yield len(part) * weight
 
     def _keep(self, crowd: Crowd, found: dict[str, int]) -> None:
@@ -172,7 +172,7 @@ class Neighbourhood:
         for crowd, nodes in (*self._crowds.items(), *self._underway.values()):
             self.counted += 1
             if _belongs(pod, crowd):
-                _add(nodes, pod.node, by)
+                _change_number(nodes, pod.node, by)
         self.aversions.change_count(pod.namespace, pod.shape.apart, pod.node, by)
 
 
@@ -180,7 +180,7 @@ def _belongs(pod: Neighbour, crowd: Crowd) -> bool:
     return crowd.holds(pod.namespace, pod.labels) and not (crowd.staying and pod.leaving)
 
 
-def _add(nodes: dict[str, int], node: str, by: int) -> None:
+def _change_number(nodes: dict[str, int], node: str, by: int) -> None:
     left = nodes.get(node, 0) + by
     if left:
         nodes[node] = left

@@ -95,19 +95,19 @@ def _value(definition: Definition, given: object) -> Value:
 
 def _allowed(definition: Definition, given: object) -> Allowed:
     if isinstance(given, list):
-        return _listed(definition, given)
+        return _compile_list(definition, given)
     if isinstance(given, dict) and given and given.keys() <= set(_BOUNDS):
-        return _range(definition, given)
+        return _compile_range(definition, given)
     raise NotAcceptableError("a list of values, or min and max for a number")
 
 
-def _listed(definition: Definition, given: list[object]) -> Listed:
+def _compile_list(definition: Definition, given: list[object]) -> Listed:
     globs = tuple(it for it in given if isinstance(it, str) and is_glob(it))
     return Listed(tuple(_value(definition, it) for it in given if it not in globs), globs)
 
 
-def _range(definition: Definition, given: Mapping[str, object]) -> Range:
-    bounds = {bound: _number(definition, bound, it) for bound, it in given.items()}
+def _compile_range(definition: Definition, given: Mapping[str, object]) -> Range:
+    bounds = {bound: _bound_value(definition, bound, it) for bound, it in given.items()}
     least, most = (bounds.get(bound) for bound in _BOUNDS)
     found = Range(least, most)
     if least is not None and not found.accepts(least):
@@ -115,7 +115,7 @@ def _range(definition: Definition, given: Mapping[str, object]) -> Range:
     return found
 
 
-def _number(definition: Definition, bound: str, given: object) -> Value:
+def _bound_value(definition: Definition, bound: str, given: object) -> Value:
     try:
         value = _value(definition, given)
     except NotAcceptableError as refusal:

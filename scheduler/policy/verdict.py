@@ -151,7 +151,7 @@ class _Case:
         """
         name = next(it.key for it in DEFINITIONS if it.field == field)
         text = self._settled.get(_USER, str(_ROOT)) if field == _GROUP else str(_ROOT)
-        value = _read(name, text)
+        value = _value_of(name, text)
         if value.read is not _UNREADABLE and not allowed.accepts(value):
             kind = "user" if field == _USER else "group"
             expected = f"{allowed.text}, since without it the job would have {kind} {text}"
@@ -190,11 +190,11 @@ def _requested_values(
         for key, text in annotations.items():
             definition = BY_KEY.get(key.removeprefix(prefix)) if key.startswith(prefix) else None
             if definition is not None:
-                found.setdefault(definition.field, {})[key] = _read(definition.key, text)
+                found.setdefault(definition.field, {})[key] = _value_of(definition.key, text)
     return found
 
 
-def _read(name: str, text: str) -> Value:
+def _value_of(name: str, text: str) -> Value:
     try:
         return Value(name, text, BY_KEY[name].kind.read(text))
     except NotAcceptableError:

@@ -143,7 +143,7 @@ class NodeParts:
         return [f"/api/v1/namespaces/{name}/pods" for name in namespaces] or ["/api/v1/pods"]
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if old is None or new is None or _tied(old) != _tied(new):
+        if old is None or new is None or _parts_for_mapping(old) != _parts_for_mapping(new):
             self._changed()
 
 
@@ -154,7 +154,7 @@ def _map_file(strategy: Strategy) -> MapFile:
         raise SettingsError(f"--node-mapping: {error}") from None
 
 
-def _tied(pod: Pod) -> tuple[object, ...]:
+def _parts_for_mapping(pod: Pod) -> tuple[object, ...]:
     """What a mapping rests on."""
     going = pod.metadata.deletion_timestamp is not None
     return pod.spec.node_name, pod.spec.hostname, pod.status.phase, going
