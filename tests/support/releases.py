@@ -34,8 +34,10 @@ def _is_of_the_other(item: pytest.Item) -> bool:
 
 def marked(path: Path) -> dict[str, str]:
     """The release by the name of the test; `*` stands for all tests of the file."""
-    found = dict[str, str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text, found = path.read_text(encoding="utf-8"), dict[str, str]()
+    if MARK not in text:
+        return found  # most files: to parse them all takes seconds
+    for node in ast.walk(ast.parse(text)):
         name, marks = _place(node)
         for release in (it for mark in marks for it in _releases(mark)):
             found[name] = release

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,14 @@ STORIES = Path(__file__).parents[1] / "stories"
 CASES = (*SLURM_ENDS, *POD_ENDS)
 
 
-def stories_in(path: Path) -> set[str]:
+@cache
+def stories_in(path: Path) -> frozenset[str]:
     names = {
         it.name
         for it in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    return {name for name in names if name.startswith("test_")}
+    return frozenset(name for name in names if name.startswith("test_"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.happens for case in CASES])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,6 +15,9 @@ from tests.support.outside import read
 from tests.support.sandbox import SandboxCluster
 
 pytestmark = pytest.mark.timeout(120)
+
+# One file: to collect all stories takes longer than to tell one.
+_STORY: Final = "tests/stories/test_edits.py::test_pod_without_a_limit_has_no_end"
 
 
 @pytest.fixture
@@ -49,9 +52,9 @@ def file(told: dict[str, Any], tmp_path: Path) -> Path:
 
 
 def test_story_is_told_on_the_cluster_of_the_file(file: Path):
-    story = ("-k", "test_pod_without_a_limit_has_no_end", "-n", "0", "-p", "no:cacheprovider")
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider")
     done = subprocess.run(
-        (sys.executable, "-m", "pytest", "tests/stories", "--cluster", str(file), "-q", *story),
+        (sys.executable, "-m", "pytest", _STORY, "--cluster", str(file), *options),
         check=False,
         capture_output=True,
         text=True,
