@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.rigs.helm import Helm, ToolError
-from tests.support.chart import Release, chart_of_version
+from tests.support.chart import Release, chart_of_version, policies_forgotten
 from tests.support.kube import Kube, Object
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ async def test_other_scope_takes_the_rights_of_the_former_away(
     await release.upgrade(_values())
     assert await kube.find("clusterroles", name) is not None
     await release.upgrade(_values(scope={"type": "namespace", "namespaces": [served]}))
+    # Only a scope of the whole cluster has them.
+    await policies_forgotten(kube, namespace=release.namespace)
     assert await kube.find("clusterroles", name) is None
     assert await kube.find("clusterrolebindings", name) is None
     assert await kube.find("roles", f"{name}-pods", namespace=served) is not None

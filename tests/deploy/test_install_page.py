@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.rigs.helm import Helm
-from tests.support.chart import of_kind, rendered
+from tests.support.chart import of_kind, policies_forgotten, rendered
 
 if TYPE_CHECKING:
     from tests.support.kube import Kube
@@ -59,6 +59,7 @@ async def test_helm_installs_upgrades_and_uninstalls_as_shown(
             there = await kube.find("deployments", _NAME, namespace=home) is not None
             assert there == (verb != "uninstall")
         done.append(verb)
+    await policies_forgotten(kube, namespace=home)
     assert done == ["install", "test", "upgrade", "uninstall"]
 
 

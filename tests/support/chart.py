@@ -70,20 +70,11 @@ class Release:
         await self._run("rollback", self.name)
 
     async def uninstall(self) -> None:
-        """Take all of it away, and wait until the API server has forgotten its policies.
-
-        They cover the whole cluster: the next test's pods would be refused in their name. A real
-        API server takes up all changes of policies together, once a second and in their order; so
-        one that is made now and acts shows that the deleted ones do not (kube-apiserver 1.36,
-        `admission/plugin/policy/generic/policy_source.go`).
-        """
+        """Take all of it away, and wait until the API server has forgotten its policies."""
         had_policies = await self._has_policies()
         await self._run("uninstall", self.name, "--ignore-not-found", "--wait", "--timeout", "30s")
         if had_policies:
-            async with denying(
-                self.kube.answer, self.namespace, "pods/binding", message="a later policy"
-            ):
-                pass
+            await policies_forgotten(self.kube, namespace=self.namespace)
 
     async def _has_policies(self) -> bool:
         status, found = await self.kube.answer("GET", _POLICIES, None)
@@ -95,6 +86,18 @@ class Release:
         given = json.dumps(values) if values is not None else ""
         words = (*arguments, "--namespace", self.namespace)
         return await asyncio.to_thread(self.helm, *words, stdin=given)
+
+
+async def policies_forgotten(kube: Kube, *, namespace: str) -> None:
+    """Wait until policies that have been deleted refuse nothing any more.
+
+    Those of the chart cover the whole cluster: the next test's pods would be refused in their name.
+    A real API server takes up all changes of policies together, once a second and in their order;
+    so one that is made now and acts shows that the deleted ones do not (kube-apiserver 1.36,
+    `admission/plugin/policy/generic/policy_source.go`).
+    """
+    async with denying(kube.answer, namespace, "pods/binding", message="a later policy"):
+        pass
 
 
 @asynccontextmanager
