@@ -82,14 +82,12 @@ class AuditLog:
     def _wait_for_now(self) -> None:
         """The server logs a request after it has answered: one more, until that is there."""
         mark = f"/version?mark={uuid4()}"
+        since = self._log.size()
         self._rig.ask("GET", mark)
         until = time.monotonic() + _MARK_SECONDS
-        while not any(mark.encode() in line for line in self._log.lines(self._recent())):
+        while not any(mark.encode() in line for line in self._log.lines(since)):
             assert time.monotonic() < until, f"the audit log has no {mark}"
             time.sleep(0.02)
-
-    def _recent(self) -> int:
-        return max(self._since, self._log.size() - 1_000_000)
 
 
 def observed(lines: Iterable[bytes]) -> Iterator[PodSeen | PodAsked]:
