@@ -41,7 +41,7 @@ class Scenario:
 async def pod_succeeds(world: VirtualWorld) -> None:
     uid = world.create(annotations={RUN_SECONDS: "3"}, restartPolicy="Never")
     await world.until("the pod has succeeded", lambda: world.phase() == "Succeeded")
-    await world.until("its job has gone", lambda: not world.judge.live_jobs())
+    await world.until("its job has gone", lambda: not world.live_jobs())
     job = [it for it in world.jobs(uid) if "Succeeded" in it.comment]
     assert job or len(world.processes) > 1, f"the outcome is not on the job\n{world.picture()}"
 
@@ -83,7 +83,7 @@ async def pod_is_deleted_while_it_runs(world: VirtualWorld) -> None:
 async def job_of_a_running_pod_is_cancelled(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
-    world.cancel(world.slurm_takes(uid))
+    world.cancel(world.live_job(uid))
     await world.gone()
 
 
@@ -93,14 +93,14 @@ async def job_of_a_waiting_pod_is_cancelled(world: VirtualWorld) -> None:
     await world.submitted(uid)
     await world.until("its job is recorded", lambda: recorded(world))
     await _settled(world, uid)
-    world.cancel(world.slurm_takes(uid))
+    world.cancel(world.live_job(uid))
     await world.gone()
 
 
 async def job_is_preempted(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
-    world.slurm_takes(uid)
+    world.live_job(uid)
     urgent = _preempt(world)
     await world.gone()
     world.cancel(urgent)
@@ -109,7 +109,7 @@ async def job_is_preempted(world: VirtualWorld) -> None:
 async def job_is_preempted_with_grace(world: VirtualWorld) -> None:
     uid = world.create(slurm={"partition": world.sandbox.grace_partition})
     await world.running()
-    world.slurm_takes(uid)
+    world.live_job(uid)
     urgent = _preempt(world)
     await world.gone()
     world.cancel(urgent)
@@ -120,8 +120,6 @@ async def job_is_preempted_while_the_pod_starts(world: VirtualWorld) -> None:
     uid = world.create()
     job = await world.submitted(uid)
     await world.until("it runs", lambda: job.state is State.RUNNING or not job.alive)
-    world.judge.may_go.add(uid)
-    world.judge.taken.add(uid)
     urgent = _preempt(world)
     await asyncio.sleep(5.0)
     world.cancel(urgent)
@@ -132,14 +130,14 @@ async def job_reaches_its_time_limit(world: VirtualWorld) -> None:
     uid = world.create(slurm={"timeout": "60"})
     await world.running()
     await asyncio.sleep(30.0)
-    world.slurm_takes(uid)
+    world.live_job(uid)
     await world.gone()
 
 
 async def job_loses_its_node(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
-    job = world.slurm_takes(uid)
+    job = world.live_job(uid)
     node = job.shares[0].node
     world.bystanders = [it for it in world.bystanders if it.shares[0].node != node]
     world.slurm.update_node(node, {"state": ["DOWN"], "reason": "broken"}, user=OPERATOR)
@@ -150,7 +148,7 @@ async def job_loses_its_node(world: VirtualWorld) -> None:
 async def job_is_suspended(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
-    job = world.slurm_takes(uid)
+    job = world.live_job(uid)
     world.slurm.suspend(job.id)
     await world.gone()
 
@@ -270,7 +268,7 @@ async def time_limit_is_changed_by_an_operator(world: VirtualWorld) -> None:
 async def pod_is_held_by_its_budget(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
-    world.cancel(world.slurm_takes(uid))
+    world.cancel(world.live_job(uid))
     await world.gone()
 
 
@@ -284,14 +282,14 @@ async def job_is_requeued_before_the_bind(world: VirtualWorld) -> None:
         world.kube.patch(NODES, "", node, {"spec": {"unschedulable": None}}, content_type=MERGE)
     job.begin_time = job.eligible_time = world.slurm.clock()  # as an operator may have it
     await world.running()
-    world.slurm.requeue(world.slurm_takes(uid).id)
+    world.slurm.requeue(world.live_job(uid).id)
     await world.gone()
 
 
 async def job_is_requeued_after_the_bind(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
-    world.slurm.requeue(world.slurm_takes(uid).id)
+    world.slurm.requeue(world.live_job(uid).id)
     await world.gone()
 
 
@@ -299,11 +297,9 @@ async def script_of_a_running_pod_is_killed(world: VirtualWorld) -> None:
     uid = world.create()
     await world.running()
     job = next(it for it in world.jobs(uid) if it.alive)
-    world.judge.taken.add(uid)
     world.slurm.kill_script(job.id)
     await world.until("it has a job again", lambda: held(world, uid), seconds=400)
     await asyncio.sleep(5.0)
-    world.judge.taken.discard(uid)
 
 
 async def three_pods_come_and_go(world: VirtualWorld) -> None:
@@ -311,7 +307,7 @@ async def three_pods_come_and_go(world: VirtualWorld) -> None:
     world.create("second", annotations={RUN_SECONDS: "2"}, restartPolicy="Never")
     await world.running("first")
     world.create("third")
-    world.cancel(world.slurm_takes(first))
+    world.cancel(world.live_job(first))
     await world.gone("first")
     await world.until("second is over", lambda: world.phase("second") == "Succeeded")
     await world.running("third")
@@ -320,7 +316,7 @@ async def three_pods_come_and_go(world: VirtualWorld) -> None:
 async def next_job_waits_until_the_pod_has_stopped(world: VirtualWorld) -> None:
     """The guard is asked for it all the while."""
     uid, node = await _on_a_whole_node(world)
-    job = world.slurm_takes(uid)
+    job = world.live_job(uid)
     following = world.native("following", required_nodes=[node], cpus_per_task=_whole(world))
     world.cancel(job)
     await world.gone()
@@ -334,7 +330,7 @@ async def next_pod_waits_until_the_one_before_has_stopped(world: VirtualWorld) -
     filler = world.native("filler", required_nodes=others, cpus_per_task=_whole(world))
     second = world.create("second", cpus=str(_whole(world)))
     await world.submitted(second)
-    world.cancel(world.slurm_takes(uid))
+    world.cancel(world.live_job(uid))
     await world.running("second")
     assert world.pod() is None
     world.cancel(filler)
@@ -345,7 +341,6 @@ async def script_that_was_signalled_holds_the_node_until_the_pod_has_stopped(
 ) -> None:
     """The node is never without a job for it, so it is not said to be taken."""
     uid, node = await _on_a_whole_node(world)
-    world.judge.may_go.add(uid)
     following = world.native("following", required_nodes=[node], cpus_per_task=_whole(world))
     world.cancel(next(it for it in world.jobs(uid) if it.alive))
     await world.gone()
@@ -459,7 +454,6 @@ def _preempt(world: VirtualWorld) -> Job:
 
 async def lose_job(world: VirtualWorld, uid: str) -> None:
     """slurmctld is away for 3 s, and comes back without the pod's jobs."""
-    world.judge.taken.add(uid)
     world.slurm.stop_controller()
     await asyncio.sleep(3.0)
     world.slurm.start_controller()

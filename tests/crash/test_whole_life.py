@@ -1,7 +1,7 @@
 """Plays the whole scheduler against the embedded cluster: users, operators and kubelets do what
 they like, servers go away and come back, and the process dies at any of its writes.
 
-At each instant the judge looks, and the auditor at the end. Then every pod runs, is over, or says
+At the end the auditor judges all of it. Then every pod runs, is over, or says
 why it waits; and once all pods have gone nothing may be left.
 """
 
@@ -86,7 +86,7 @@ class WholeLife(RuleBasedStateMachine):
         ]
 
     def live_jobs(self) -> list[Job]:
-        return [job for job in self.world.judge.live_jobs() if job.alive]
+        return [job for job in self.world.live_jobs() if job.alive]
 
     # --- users
 
@@ -131,9 +131,6 @@ class WholeLife(RuleBasedStateMachine):
     def cancel_job(self, pick: int, seconds: float) -> None:
         jobs = self.live_jobs()
         job = jobs[pick % len(jobs)]
-        for uid in self.world.pods_of(job):
-            self.world.judge.may_go.add(uid)
-            self.world.judge.taken.add(uid)
         self.act(lambda: self.world.cancel(job), seconds)
 
     @precondition(lambda self: KUBE_APISERVER not in self.away)
@@ -192,7 +189,6 @@ class WholeLife(RuleBasedStateMachine):
             self.world.kube.patch(NODES, "", node, patch, content_type=MERGE)
         await self.world.until("all is well, or told", self.all_told, seconds=_QUIET_SECONDS)
         await self.world.finish()
-        self.world.judge.look()
 
     def all_told(self) -> bool:
         found = list(self.world.kube.bodies(PODS))

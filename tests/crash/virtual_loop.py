@@ -26,19 +26,17 @@ class _NobodyWaits(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
-        self.on_instant: Callable[[], None] = lambda: None
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise AssertionError("everything waits, and nothing can ever happen")
         if timeout > 0:
-            self.on_instant()
             self.now += timeout
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Begins at 1000 s. `on_instant` is called when all that could happen at one time has."""
+    """Begins at 1000 s."""
 
     def __init__(self) -> None:
         self._virtual = _NobodyWaits()
@@ -49,10 +47,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """The virtual time."""
         return self._virtual.now
-
-    def at_each_instant(self, look: Callable[[], None]) -> None:
-        """Call this before time goes on; what it raises ends the run."""
-        self._virtual.on_instant = look
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from unittest import mock
 
 from scheduler.config.settings import Settings
-from scheduler.core.naming import OwnerTag
+from scheduler.core.naming import Owner, OwnerTag
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.resources import PODS
@@ -21,14 +21,15 @@ from scheduler.sandbox.slurm.records import Job, State
 from tests.audit.audit import Audit
 from tests.audit.sandbox import SandboxRecorder
 from tests.crash.hooks import hook_flags, hooked
-from tests.crash.judge import OWNER, Judge, uids
 from tests.crash.process import Death, Process, observed_decisions
 from tests.crash.virtual_loop import alone
 from tests.support import pods
+from tests.support.model_jobs import uids
 
 T = TypeVar("T")
 Body = dict[str, Any]
 
+OWNER: Final = Owner("virtual", "slurm-scheduler")
 NAMESPACE: Final = "default"
 MERGE: Final = "application/merge-patch+json"
 OPERATOR: Final = "slurm"  # root is the scheduler
@@ -45,10 +46,9 @@ _AFTERWARDS_SECONDS: Final = 1.0
 class VirtualWorld:
     """What a scenario acts with; entered by `virtual_world`."""
 
-    def __init__(self, sandbox: Sandbox, judge: Judge, settings: Settings) -> None:
+    def __init__(self, sandbox: Sandbox, settings: Settings) -> None:
         self.sandbox = sandbox
         self.kube, self.slurm = sandbox.kube.model, sandbox.slurm
-        self.judge = judge
         self.settings = settings
         self.processes: list[Process] = []
         self.bystanders: list[Job] = []
@@ -64,9 +64,7 @@ class VirtualWorld:
 
     def delete(self, name: str = "train") -> None:
         """A user deletes a pod."""
-        pod = self.pod(name)
-        assert pod is not None, f"there is no pod {name}"
-        self.judge.may_go.add(pod["metadata"]["uid"])
+        assert self.pod(name) is not None, f"there is no pod {name}"
         self.kube.delete(PODS, NAMESPACE, name, DeleteOptions())
 
     def annotate(self, name: str = "train", **values: str | None) -> None:
@@ -104,12 +102,6 @@ class VirtualWorld:
         """An operator ends a job."""
         self.slurm.cancel(job.id, user=OPERATOR)
 
-    def slurm_takes(self, uid: str) -> Job:
-        """Slurm is about to end the pod's job: the pod may go, and its node be given away."""
-        self.judge.may_go.add(uid)
-        self.judge.taken.add(uid)
-        return next(job for job in self.jobs(uid) if job.alive)
-
     # --- looking
 
     def pod(self, name: str = "train") -> Body | None:
@@ -118,11 +110,20 @@ class VirtualWorld:
 
     def jobs(self, uid: str) -> list[Job]:
         """All jobs for that pod, ended ones included."""
-        return [job for job in self.slurm.jobs() if uid in uids(job)]
+        return [job for job in self.slurm.jobs() if uid in self.pods_of(job)]
+
+    def live_job(self, uid: str) -> Job:
+        """The job of that pod that waits or runs."""
+        return next(job for job in self.jobs(uid) if job.alive)
+
+    def live_jobs(self) -> list[Job]:
+        """Placeholders of ours that may run or still do."""
+        jobs = self.slurm.jobs()
+        return [job for job in jobs if (job.alive or job.completing) and self.pods_of(job)]
 
     def pods_of(self, job: Job) -> tuple[str, ...]:
-        """The uids that a job stands for."""
-        return tuple(uids(job))
+        """The uids that a job of ours stands for."""
+        return uids(job, cluster=OWNER.cluster)
 
     def phase(self, name: str = "train") -> str:
         """The pod's phase, "gone" without one."""
@@ -189,7 +190,7 @@ class VirtualWorld:
                 self.delete(pod["metadata"]["name"])
         await self.until("all pods are gone", lambda: not list(self.kube.bodies(PODS)))
         await self.until(
-            "no placeholder is left", lambda: not self.judge.live_jobs(), seconds=END_SECONDS
+            "no placeholder is left", lambda: not self.live_jobs(), seconds=END_SECONDS
         )
         await asyncio.sleep(_AFTERWARDS_SECONDS)
         assert self._bystanders_run(), f"a job of others was touched\n{self.picture()}"
@@ -225,21 +226,16 @@ async def virtual_world(
         SandboxShape(nodes=2, release=release, prolog_slurmctld=prolog, **shape), folder=folder
     )
     sandbox.slurm.clock = now
-    judge = Judge(sandbox)
     # The kubeconfig, which each process reads, is JSON: YAML takes long to read it.
     with alone(loop, now), mock.patch("yaml.safe_load", json.load), observed_decisions():
         async with sandbox:
             recorder = SandboxRecorder(sandbox.kube.server, sandbox.slurm)
             audit = Audit(recorder, {OWNER.cluster}, {OWNER.scheduler})
             await audit.open()
-            loop.at_each_instant(judge.look)  # type: ignore[attr-defined]
             given = (flags or {}) | (hook_flags(folder) if hooks else {})
-            try:
-                with hooked(sandbox, judge) if hooks else nullcontext():
-                    world = VirtualWorld(sandbox, judge, _settings(sandbox, given))
-                    yield world
-            finally:
-                loop.at_each_instant(lambda: None)  # type: ignore[attr-defined]
+            with hooked(sandbox) if hooks else nullcontext():
+                world = VirtualWorld(sandbox, _settings(sandbox, given))
+                yield world
             if any(it.arrives_late.endswith("/binding") for it in world.processes):
                 audit.accepted["I3"] = "a dead process cannot know that the next one has bound"
             await audit.close_and_judge()

@@ -15,9 +15,9 @@ from scheduler.sandbox.kube.patches import MERGE_PATCH
 from scheduler.sandbox.kube.resources import DEPLOYMENTS, EVENTS, JOBS, PODS
 from scheduler.sandbox.slurm.records import Job, State
 from tests.crash.virtual_loop import VirtualLoop
-from tests.faults.judge import placeholders_of, uids
 from tests.faults.playground import NAMESPACE, Playground, playground
 from tests.support import pods
+from tests.support.model_jobs import placeholders_of, uids
 
 pytestmark = pytest.mark.timeout(120)
 
