@@ -84,7 +84,7 @@ class Metrics:
         )
         self.actions = Counter(
             "slurm_pod_scheduler_actions_total",
-            "Actions carried out, by what came of them",
+            "Actions that were carried out, by outcome",
             ["action", "outcome"],
             registry=registry,
         )
@@ -96,30 +96,31 @@ class Metrics:
         )
         self.early_ends = Counter(
             "slurm_pod_scheduler_early_ends_total",
-            "Pods of a controller that failed or were ended within a minute of being bound, or of "
-            "their job being asked for; those that follow wait",
+            "Pods of a controller that failed or were ended within a minute after their job "
+            "was submitted or they were bound; their successors wait",
             registry=registry,
         )
         self.brake_held = Gauge(
             "slurm_pod_scheduler_brake_held_pods",
-            "Pods whose end the brake holds back until a later look at Slurm confirms it",
+            "Pods that the brake holds until a later look at Slurm confirms their end",
             registry=registry,
         )
         self.brake_engaged = Counter(
             "slurm_pod_scheduler_brake_engaged_total",
-            "Times the brake began to hold pods, as too many would have ended because of Slurm",
+            "Times the brake began to hold pods, because too many would have ended because of"
+            " Slurm",
             ["pods"],
             registry=registry,
         )
         self.policy_refusals = Counter(
             "slurm_pod_scheduler_policy_refusals_total",
-            "Values that a rule of the policy file did not allow, as told to pods",
+            "Values that a rule of the policy file did not allow, as shown on pods",
             ["rule"],
             registry=registry,
         )
         self.policy_reloads = Counter(
             "slurm_pod_scheduler_policy_reloads_total",
-            "New versions of the policy file, by what came of them",
+            "New versions of the policy file, by outcome",
             ["version"],
             registry=registry,
         )
@@ -135,14 +136,14 @@ class Metrics:
         )
         self.edits_held = Counter(
             "slurm_pod_scheduler_edits_held_total",
-            "Edits of waiting pods that had to wait before they reach Slurm, by whose budget was "
-            "used up: pod, namespace, all, or policy for what another policy has changed",
+            "Edits of waiting pods that had to wait before they reach Slurm, by the budget "
+            "that was used up: pod, namespace, all, or policy (changes by a new policy)",
             ["scope"],
             registry=registry,
         )
         self.submits_held = Counter(
             "slurm_pod_scheduler_submits_held_total",
-            "Times a pod's submit had to wait, as its namespace asks for too many jobs",
+            "Times a pod's submit had to wait, because its namespace asks for too many jobs",
             registry=registry,
         )
         self.events_dropped = Counter(
@@ -158,21 +159,21 @@ class Metrics:
         )
         self.leftovers = Counter(
             "slurm_pod_scheduler_leftover_placeholders_total",
-            "Placeholders found that were not recorded: adopted, duplicate or orphan",
+            "Placeholders that were found without being recorded: adopted, duplicate or orphan",
             ["kind"],
             registry=registry,
         )
         self.hook_seconds = Histogram(
             "slurm_pod_scheduler_hook_seconds",
-            "How long Slurm's hooks waited for an answer: guard (of the next job), gone (of a "
-            "placeholder's script)",
+            "How long Slurm's hooks waited for an answer: guard (asked by the next job), gone"
+            " (asked by a placeholder's script)",
             ["hook", "answer"],
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
             registry=registry,
         )
         self.hook_waits = Gauge(
             "slurm_pod_scheduler_hook_waits",
-            "Hooks of Slurm that wait for an answer now",
+            "Hooks of Slurm that are waiting for an answer",
             ["hook"],
             registry=registry,
         )
@@ -184,13 +185,13 @@ class Metrics:
         )
         self.units = Gauge(
             "slurm_pod_scheduler_units",
-            "Units by state of their placeholder, and by why they wait",
+            "Units by the state of their placeholder and the reason why they wait",
             ["state", "reason"],
             registry=registry,
         )
         self.namespace_units = Gauge(
             "slurm_pod_scheduler_namespace_units",
-            "The same by namespace; only of what there is now",
+            "Units by namespace, state and reason; only combinations that exist now",
             ["pod_namespace", "state", "reason"],
             registry=registry,
         )
@@ -201,40 +202,42 @@ class Metrics:
         )
         self.slurm_answered = Gauge(
             "slurm_pod_scheduler_slurm_last_answer_timestamp_seconds",
-            "When Slurm's controller last answered; before the first time, when the process began",
+            "When Slurm's controller last answered; before the first answer, when the process"
+            " started",
             registry=registry,
         )
         self.trouble = Gauge(
             "slurm_pod_scheduler_trouble",
-            "1 while a server (slurm, kubernetes) is of no use for that cause",
+            "1 while a server (slurm, kubernetes) cannot be used for this cause",
             ["server", "cause"],
             registry=registry,
         )
         self.watch_heard = Gauge(
             "slurm_pod_scheduler_kube_watch_last_event_timestamp_seconds",
-            "When a watch last said anything, an idle one does each minute; before the first time, "
-            "when the process began",
+            "When a watch last received anything, which happens at least once a minute; "
+            "before the first time, when the process started",
             ["resource"],
             registry=registry,
         )
         self.token_issued = Gauge(
             "slurm_pod_scheduler_slurm_token_issued_timestamp_seconds",
-            "From when Slurm's token is good, as it says itself; NaN where it does not",
+            "When Slurm's token was issued, as the token says; NaN if it does not say",
             registry=registry,
         )
         self.token_expires = Gauge(
             "slurm_pod_scheduler_slurm_token_expiry_timestamp_seconds",
-            "When Slurm's token expires, as it says itself; NaN where it does not",
+            "When Slurm's token expires, as the token says; NaN if it does not say",
             registry=registry,
         )
         self.tick_seconds = Gauge(
             "slurm_pod_scheduler_pulse_interval_seconds",
-            "Present interval between looks at job states",
+            "Present interval between requests for job states",
             registry=registry,
         )
         self.loop_stalls = Counter(
             "slurm_pod_scheduler_loop_stalls_total",
-            "Times the event loop was late by over 50 ms, busy or waiting for a CPU",
+            "Times the event loop was late by over 50 ms, because it was busy or waiting (for"
+            " a CPU or a blocking call)",
             ["cause"],
             registry=registry,
         )
@@ -245,21 +248,26 @@ class Metrics:
         )
         self.tasks = Gauge(
             "slurm_pod_scheduler_tasks",
-            "Tasks of the event loop; what grows without more pods is a leak",
+            "Tasks of the event loop; growth without more pods is a leak",
             registry=registry,
         )
         self.kill_wait = Gauge(
             "slurm_pod_scheduler_kill_wait_seconds",
-            "KillWait as --slurm-kill-wait says (setting) and as Slurm says (slurm), which counts",
+            "KillWait by --slurm-kill-wait (setting) and by Slurm itself (slurm), which takes"
+            " precedence",
             ["source"],
             registry=registry,
         )
         self.kill_wait_mismatch = Gauge(
             "slurm_pod_scheduler_kill_wait_mismatch",
-            "1 when Slurm's KillWait is not what --slurm-kill-wait says",
+            "1 when Slurm's KillWait differs from --slurm-kill-wait",
             registry=registry,
         )
-        self.ready = Gauge("slurm_pod_scheduler_ready", "1 when /readyz says so", registry=registry)
+        self.ready = Gauge(
+            "slurm_pod_scheduler_ready",
+            "1 when /readyz says that the process is ready",
+            registry=registry,
+        )
         self.leader = Gauge(
             "slurm_pod_scheduler_leader",
             "1 while this process leads and may write, 0 while it stands by; without an election "
@@ -268,7 +276,7 @@ class Metrics:
         )
         self.node_checks = Gauge(
             "slurm_pod_scheduler_node_checks",
-            "1 when Nodes are read, so that each is checked before a pod is bound to it",
+            "1 when the scheduler reads Nodes, and so checks each before it binds a pod to it",
             registry=registry,
         )
         self._add_queue(registry)
@@ -302,13 +310,13 @@ class Metrics:
         )
         self.queue_unfinished = Gauge(
             "slurm_pod_scheduler_workqueue_unfinished_work_seconds",
-            "Time that workers have spent on the keys that they work on now, in all; what grows "
-            "steadily shows workers that are stuck",
+            "Time that all workers have spent on the keys that they work on now; steady "
+            "growth shows workers that are stuck",
             registry=registry,
         )
         self.queue_longest = Gauge(
             "slurm_pod_scheduler_workqueue_longest_running_processor_seconds",
-            "Time that a worker has spent on the key that it works on now, of the slowest worker",
+            "Time that the slowest worker has spent on the key that it works on now",
             registry=registry,
         )
 
