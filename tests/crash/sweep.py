@@ -35,14 +35,14 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Played:
     """How a story went: its processes, and, where none has died, what the only one has called."""
 
     processes: tuple[Process, ...]
     operations: frozenset[str]
 
 
-def play(scenario: Scenario, *deaths: Death) -> Told:
+def play(scenario: Scenario, *deaths: Death) -> Played:
     """Tell the story from its beginning to a clean end.
 
     Raises AssertionError where something was lost, doubled or harmed, or does not come to its end.
@@ -52,7 +52,7 @@ def play(scenario: Scenario, *deaths: Death) -> Told:
         return runner.run(_played(scenario, deaths, Path(folder)))
 
 
-async def _played(scenario: Scenario, deaths: Sequence[Death], folder: Path) -> Told:
+async def _played(scenario: Scenario, deaths: Sequence[Death], folder: Path) -> Played:
     async with virtual_world(
         folder,
         release=scenario.release,
@@ -72,7 +72,7 @@ async def _played(scenario: Scenario, deaths: Sequence[Death], folder: Path) -> 
             for task in (story, life):
                 task.cancel()
             await asyncio.gather(story, life, return_exceptions=True)
-        return Told(tuple(world.processes), operations)
+        return Played(tuple(world.processes), operations)
 
 
 async def _story(
@@ -121,9 +121,9 @@ class Recoveries:
         self._moment = moment
         self._seen: set[tuple[str, ...]] = set()
 
-    def new(self, told: Told) -> Iterator[Point]:
+    def new(self, played: Played) -> Iterator[Point]:
         """Those of the second process of that story, if it had one, that none before has had."""
-        writes = [it for each in told.processes[1:2] for it in each.writes if _recovers(it)]
+        writes = [it for each in played.processes[1:2] for it in each.writes if _recovers(it)]
         for begin, write in enumerate(writes):
             left = tuple(it.what for it in writes[begin:])
             if left not in self._seen:

@@ -12,7 +12,7 @@ import structlog
 from tests.crash.operations import write_operations
 from tests.crash.process import AT_QUESTIONS, Death, Moment
 from tests.crash.scenarios import SCENARIOS, Scenario
-from tests.crash.sweep import Point, Recoveries, Told, play, points, reached
+from tests.crash.sweep import Played, Point, Recoveries, play, points, reached
 
 # A few hundred lives each, on a machine that has other work.
 pytestmark = [pytest.mark.sweep, pytest.mark.timeout(300)]
@@ -47,7 +47,7 @@ def test_process_may_die_at_any_point_and_the_next_one_while_it_recovers(
                 _with_deaths(scenario, point, again)
 
 
-def _with_deaths(scenario: Scenario, *at: Point) -> Told:
+def _with_deaths(scenario: Scenario, *at: Point) -> Played:
     where = ", then ".join(map(str, at))
     try:
         run = play(scenario, *(it.death for it in at))

@@ -10,7 +10,7 @@ import msgspec
 from tests.support.cluster import Cluster
 
 
-class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ClusterDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The file, in JSON, with absolute paths. `release` is Slurm's, as in "26.05"; `container` has
     fields for the containers of pods, such as an image that the Nodes have.
     """
@@ -36,21 +36,21 @@ class OutsideCluster:
     gpus_per_node: Final = 0
     real_node: Final = None
 
-    def __init__(self, told: Told) -> None:
-        self.name = f"outside-{told.release}"
-        self.placeholder_mode = "script" if told.release == "24.11" else "external"
-        self.kubeconfig = Path(told.kubeconfig)
-        self.kube_url = told.kube_url
-        self.kube_token = Path(told.kube_token_file).read_text().strip()
-        self.kube_ca = None if told.kube_ca is None else Path(told.kube_ca)
-        self.slurm_url = told.slurm_url
-        self.slurm_token_file = Path(told.slurm_token_file)
-        self.nodes = told.nodes
-        self.cpus_per_node = told.cpus_per_node
-        self.partition = told.partition
-        self.high_partition = told.high_partition
-        self.grace_partition = told.grace_partition
-        self.container = told.container
+    def __init__(self, description: ClusterDescription) -> None:
+        self.name = f"outside-{description.release}"
+        self.placeholder_mode = "script" if description.release == "24.11" else "external"
+        self.kubeconfig = Path(description.kubeconfig)
+        self.kube_url = description.kube_url
+        self.kube_token = Path(description.kube_token_file).read_text().strip()
+        self.kube_ca = None if description.kube_ca is None else Path(description.kube_ca)
+        self.slurm_url = description.slurm_url
+        self.slurm_token_file = Path(description.slurm_token_file)
+        self.nodes = description.nodes
+        self.cpus_per_node = description.cpus_per_node
+        self.partition = description.partition
+        self.high_partition = description.high_partition
+        self.grace_partition = description.grace_partition
+        self.container = description.container
 
     def recorder(self) -> None:
         """Nothing of what its servers write down can be read from here."""
@@ -66,6 +66,6 @@ class OutsideCluster:
 
 def read(path: Path) -> Cluster:
     """The cluster. Raises OSError, and msgspec.DecodeError for what is no such file."""
-    description = msgspec.json.decode(path.read_bytes(), type=Told)
+    description = msgspec.json.decode(path.read_bytes(), type=ClusterDescription)
     # What it lacks says so when it is asked for.
     return cast("Cluster", OutsideCluster(description))

@@ -19,7 +19,7 @@ import yaml
 
 import scheduler
 from tests.rigs import kind_conf
-from tests.support.outside import Told
+from tests.support.outside import ClusterDescription
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "deploy/kind"
@@ -269,7 +269,7 @@ def test_stories_of_the_project_are_told_where_the_file_says(machine: Machine):
     folder = machine.checkout / "build/kind"
     file = folder / "cluster.json"
     assert machine.asked("python") == [f"python -m pytest tests/stories --cluster {file}"]
-    description = msgspec.json.decode(file.read_bytes(), type=Told)
+    description = msgspec.json.decode(file.read_bytes(), type=ClusterDescription)
     assert description.release == "26.05"
     assert description.nodes == kind_conf.NODES
     assert description.container["image"] == IMAGE

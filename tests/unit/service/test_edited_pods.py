@@ -10,7 +10,7 @@ from annotations import PREFIX
 from scheduler.core.naming import ENDS_AT, JOB_ID, read_tag
 from slurmapi import BaseState, SlurmInvalid, SlurmUnreachable
 from tests.unit.service.tiny_kube import TinyKube
-from tests.unit.service.tiny_service import Service, Told
+from tests.unit.service.tiny_service import RecordedEvent, Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
@@ -27,7 +27,7 @@ async def waits(service: Service, kube: TinyKube, **values: str) -> None:
     await asyncio.sleep(5)
 
 
-def events(service: Service, reason: str) -> list[Told]:
+def events(service: Service, reason: str) -> list[RecordedEvent]:
     return [event for event in service.recorder.events if event.reason == reason]
 
 

@@ -26,7 +26,7 @@ BEYOND = 400
 
 
 @dataclass
-class Told:
+class SilentTeller:
     """What pods were told, of which nothing is written anywhere."""
 
     reasons: list[str] = field(default_factory=list)
@@ -40,10 +40,10 @@ class Churn:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.told = Told()
+        self.teller = SilentTeller()
         self.metrics = Metrics()
         self.pace = SubmitPace(
-            cast("Teller", self.told), metrics=self.metrics, clock=lambda: self.now
+            cast("Teller", self.teller), metrics=self.metrics, clock=lambda: self.now
         )
         self.submits = 0
 
@@ -83,7 +83,7 @@ async def test_burst_of_thousands_is_not_slowed() -> None:
     churn = Churn()
     await churn.play(seconds=1.0, per_second=BURST, lives=1e9)
     assert churn.submits >= BURST
-    assert churn.told.reasons == []
+    assert churn.teller.reasons == []
 
 
 @pytest.mark.parametrize("lives", [1.0, 30.0, 300.0])

@@ -42,7 +42,7 @@ OWNER: Final = Owner("cluster-1", "slurm-scheduler")
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordedEvent:
     """One recorded Event."""
 
     uid: str
@@ -55,12 +55,12 @@ class Told:
 class TinyRecorder:
     """Keeps what is recorded."""
 
-    events: list[Told] = field(default_factory=list)
+    events: list[RecordedEvent] = field(default_factory=list)
 
     def record(
         self, ref: ObjectRef, *, type: str, reason: str, message: str, action: str = ""
     ) -> None:
-        self.events.append(Told(ref.uid, type, reason, message))
+        self.events.append(RecordedEvent(ref.uid, type, reason, message))
 
     def reasons(self, uid: str | None = None) -> list[str]:
         return [event.reason for event in self.events if uid in {None, event.uid}]
