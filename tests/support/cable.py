@@ -1,5 +1,5 @@
-"""TCP that can be cut or led elsewhere, in a thread of its own: a partition between two that are
-well, or an address behind which another server answers.
+"""A TCP forwarder, in a thread of its own, that can be cut or led elsewhere: for a partition
+between two healthy servers, or for an address that another server takes over.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Asked:
 
 
 class Cable:
-    """Between its `port` and `host`:`to_port`; a context manager that runs it. It listens at the
-    address `at`, be it one that this machine will have later only.
+    """Forwards its `port` to `host`:`to_port`; a context manager that runs it. It listens at the
+    address `at`, which this machine may get only later.
 
-    Of plain HTTP it keeps the lines of requests, of TLS it sees nothing. Where what is sent is
-    understood, and how it may fail, is a matter for tests.faults.proxy.
+    Of plain HTTP it records the request lines, of TLS nothing. tests.faults.proxy is for faults
+    that depend on what is sent.
     """
 
     def __init__(self, to_port: int, *, host: str = _LOOPBACK, at: str = _LOOPBACK) -> None:
@@ -60,21 +60,21 @@ class Cable:
         self._loop.close()
 
     def cut(self) -> None:
-        """From now on nothing goes through, and nobody is told."""
+        """From now on nothing goes through, and neither side is told."""
         self._call(self._set(open_=False))
 
     def heal(self) -> None:
-        """New connections go through; what was under way when it was cut is lost."""
+        """Let new connections through. Whatever was under way at the cut is lost."""
         self._call(self._set(open_=True))
 
     def turn_to(self, port: int, *, replacing: tuple[bytes, bytes] | None = None) -> None:
-        """Lead to that port from now on; connections that are open are cut. `replacing` is what is
-        sent there, and what stands for it: a token that is good there, which comes in one piece.
+        """Lead to that port from now on, and cut open connections. `replacing` is a text that is
+        sent and what replaces it: a token that is valid there, which must arrive in one piece.
         """
         self._call(self._turn(port, replacing))
 
     def writes(self, *, since: float) -> list[Asked]:
-        """Requests from that time of day on that may change something."""
+        """Requests since that time of day that may change something."""
         return [it for it in self.requests if it.at >= since and it.method != "GET"]
 
     async def _listen(self) -> None:

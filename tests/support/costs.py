@@ -1,4 +1,4 @@
-"""What something costs, measured so that two runs agree: bytes, calls, CPU time of this thread."""
+"""Measures what something costs, so that two runs agree: bytes, calls, CPU time of this thread."""
 
 from __future__ import annotations
 

@@ -59,9 +59,9 @@ def is_known() -> bool:
 
 
 def ensure() -> Former:
-    """From the cache, or made now in some 20 s.
+    """The former scheduler from the cache, or built now in some 20 s.
 
-    Raises PrerequisiteError where git does not find the commit, or no package can be had.
+    Raises PrerequisiteError if git does not find the commit, or a package is not available.
     """
     home = cache_directory() / f"former-{COMMIT[:7]}-{recipe_key(COMMIT, sys.version)}"
     with locked(home):

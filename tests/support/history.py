@@ -1,4 +1,4 @@
-"""Everything that was ever seen of the pods of one namespace, for what does not stay visible."""
+"""Records every state of the pods of one namespace, for checks of what does not stay visible."""
 
 from __future__ import annotations
 

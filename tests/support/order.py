@@ -1,4 +1,6 @@
-"""Which tests are begun first: those that wait long, for whoever ends last makes the tier long."""
+"""Starts tests that wait long first, because the last test to end determines how long the tier
+takes.
+"""
 
 from __future__ import annotations
 

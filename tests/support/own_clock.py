@@ -1,4 +1,6 @@
-"""A scheduler whose time of day is set, as by a hand or by NTP, while it runs."""
+"""Runs a scheduler with a time of day of its own, which tests set as an administrator or
+NTP would.
+"""
 
 from __future__ import annotations
 

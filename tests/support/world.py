@@ -1,4 +1,4 @@
-"""One test's corner of a cluster: a namespace, hands on both sides, and the scheduler."""
+"""One test's part of a cluster: a namespace, access to Kubernetes and Slurm, and the scheduler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POLL_SECONDS: Final = 0.1
 
 @dataclass(slots=True)
 class World:
-    """What a story acts with. All waits are bounded and explain themselves when they fail."""
+    """The actions of a story. All waits are bounded and explain themselves when they fail."""
 
     cluster: Cluster
     kube: Kube
@@ -90,10 +90,11 @@ class World:
             await self.slurm.cancel(job_id)
 
     async def fill(self, *, leave_cpus: int = 0, but: int = 0, **more: Any) -> int:
-        """A native job on all nodes of an empty cluster, so that pods wait until it is cancelled.
+        """Submit a native job to all nodes of an empty cluster, so that pods wait until it is
+        cancelled.
 
-        `leave_cpus` are left free on each node, for pods that shall run meanwhile; `but` nodes take
-        no jobs anyway; `more` are fields of the job.
+        It leaves `leave_cpus` free on each node, for pods that run meanwhile. `but` nodes take no
+        jobs in any case. `more` are further fields of the job.
         """
         count = len(self.cluster.nodes) - but
         job_id = await self.native_job(
@@ -155,7 +156,7 @@ class World:
         await self.slurm.set_node(node, "RESUME")
 
     def mend_later(self, node: str) -> None:
-        """A Slurm node is about to be drained: back to service after the test."""
+        """Return a Slurm node to service after the test, because it is about to be drained."""
         self._nodes_set.append(node)
 
     # --- waiting ---
@@ -260,7 +261,7 @@ class World:
         return {uid: it.job_id for uid, it in (await self.one_placeholder_each()).items()}
 
     def unharmed(self, *pods_before: Object) -> None:
-        """AssertionError if one of those pods was ever ended, or told that it would be."""
+        """Raises AssertionError if one of those pods was ever ended, or told that it would be."""
         for before in pods_before:
             for seen in self.history.of(before["metadata"]["name"]):
                 assert seen.pod["metadata"]["uid"] == before["metadata"]["uid"]
@@ -365,7 +366,7 @@ def waits_for_slurm(pod: Object) -> bool:
 
 
 async def _answer(look: Callable[[], Awaitable[T | None]]) -> T | None:
-    """What `look` gives, None while a server is being restarted or stands still."""
+    """The result of `look`; None while a server is restarting or stopped."""
     try:
         return await look()
     except (aiohttp.ClientError, TimeoutError):  # `until` itself is ended by a cancel
