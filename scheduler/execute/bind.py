@@ -136,7 +136,8 @@ class Binder:
         unit.bindings.nodes[action.pod.uid] = action.target
         # Without an end nothing was written, so an annotation that the pod brought along must still
         # be removed.
-        unit.said.recorded, unit.said.ends_at = action.job_id, action.ends_at or None
+        said = unit.pod(action.pod.uid).said
+        said.recorded, said.ends_at = action.job_id, action.ends_at or None
         unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None
         unit.bindings.unfit_since = None
         unit.bindings.at = unit.asked.tried_at = self._clock()

@@ -77,9 +77,11 @@ class Release:
         await self._settle_bindings(unit)
         # If the API server refuses this, the job's own tag still says that it was given back.
         await self._teller.patch(unit, annotations={JOB_ID: None})
+        for pod in unit.pods:
+            pod.said.recorded = None
         self._units.set_job(unit, None)
         self._units.forget_bindings(unit)
-        unit.said.recorded = unit.bindings.unfit_since = None
+        unit.bindings.unfit_since = None
         unit.refusals.submit = unit.refusals.submit.whatever()
         unbindable = unit.refusals.bind is not None
         set_back(unit, None, REFUSALS if unbindable else SETBACKS, now=self._clock())

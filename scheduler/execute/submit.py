@@ -67,7 +67,8 @@ class Submitter:
         """Write the job's id on the pod. Raises KubeError."""
         if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):
             return
-        unit.said.recorded = job_id
+        for pod in unit.pods:
+            pod.said.recorded = job_id
         self._census.ask()  # it may end a twin that was kept because the pod named it
 
     def forget(self, unit: Unit) -> None:
@@ -164,12 +165,10 @@ class Submitter:
         )
         if not taken:
             return
-        # said.at is not set, so that the pending reason may follow at once.
-        unit.said.condition, unit.said.reason = (
-            (condition.reason, condition.message),
-            Reason.SLURM_PENDING,
-        )
-        unit.said.recorded = job.job_id
+        for pod in unit.pods:
+            # said.at is not set, so that the pending reason may follow at once.
+            pod.said.condition = (condition.reason, condition.message)
+            pod.said.reason, pod.said.recorded = Reason.SLURM_PENDING, job.job_id
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
         self._tools.count("submit", "refused")

@@ -19,6 +19,7 @@ from scheduler.kube.clip import clipped
 from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.observe.metrics import Metrics
 from scheduler.policy.verdict import Refusal
+from scheduler.state.member import Member
 from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
@@ -60,9 +61,13 @@ class Teller:
         self._outages = Budgets[Reason](*_OUTAGE_EVENTS)
 
     def event(self, unit: Unit, reason: Reason, message: str) -> None:
-        """Record an Event. It is written later, or not at all if there are too many."""
+        """Record an Event on each pod. It is written later, or not at all if there are too many."""
+        for pod in unit.pods:
+            self._event_on(unit, pod, reason, message)
+
+    def _event_on(self, unit: Unit, pod: Member, reason: Reason, message: str) -> None:
         kind = MEANINGS[reason].kind
-        ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=unit.name, uid=unit.key)
+        ref = ObjectRef(kind="Pod", namespace=unit.namespace, name=pod.name, uid=pod.uid)
         self._recorder.record(ref, type=kind, reason=reason, message=message, action="Scheduling")
 
     def warn(self, unit: Unit, reason: Reason, message: str) -> None:
@@ -95,19 +100,19 @@ class Teller:
         seconds to wait if the condition has just been written with other problems. Raises
         KubeError.
         """
-        message = problems_text(action.problems)
+        message, pod = problems_text(action.problems), unit.pod(action.pod.uid)
         condition = self.not_scheduled(Reason.SCHEDULING_FAILED, message)
-        if unit.said.condition == (condition.reason, condition.message):
+        if pod.said.has(condition):
             return None
-        early = self._early(unit, Reason.SCHEDULING_FAILED)
+        early = self._early(unit, pod, Reason.SCHEDULING_FAILED)
         if early > 0:
             return early
-        self.event(unit, Reason.SCHEDULING_FAILED, message)
+        self._event_on(unit, pod, Reason.SCHEDULING_FAILED, message)
         self.log_refusal(unit, Reason.SCHEDULING_FAILED, message)
         for problem in action.problems:
             if isinstance(problem, Refusal):
                 self._metrics.policy_refusals.labels(problem.rule).inc()
-        await self._write(unit, Reason.SCHEDULING_FAILED, message)
+        await self._write(unit, pod, Reason.SCHEDULING_FAILED, message)
         self._metrics.actions.labels("reject", "ok").inc()
         return None
 
@@ -124,15 +129,17 @@ class Teller:
         """Set the condition, and record an Event if Slurm has a new cause. Returns how many seconds
         to wait if the condition has just been written. Raises KubeError.
         """
-        if action.cause not in {"", "None", unit.said.cause}:
-            unit.said.cause = action.cause
-            self.event(unit, action.reason, action.message)
-        return await self._write(unit, action.reason, action.message)
+        pod = unit.pod(action.pod.uid)
+        if action.cause not in {"", "None", pod.said.cause}:
+            pod.said.cause = action.cause
+            self._event_on(unit, pod, action.reason, action.message)
+        return await self._write(unit, pod, action.reason, action.message)
 
     async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
-        """Set the condition, if the pod still waits for a Node. Raises KubeError."""
-        if unit.waiting and not unit.bindings.nodes:
-            await self._write(unit, reason, message)
+        """Set the condition on the pods that still wait for a Node. Raises KubeError."""
+        for pod in unit.pods:
+            if unit.waiting and pod.uid not in unit.bindings.nodes:
+                await self._write(unit, pod, reason, message)
 
     def not_scheduled(self, reason: Reason, message: str) -> Condition:
         """The condition PodScheduled=False, with `unschedulable_reason` if the site has set one."""
@@ -146,12 +153,28 @@ class Teller:
         conditions: tuple[Condition, ...] = (),
         annotations: Mapping[str, str | None],
     ) -> bool:
-        """Write conditions and annotations on the pod. If the API server refuses that, an Event
-        says so and the result is False: a refused write must not keep a pod from its Node, or a
-        node from others. Raises KubeError.
+        """Write conditions and annotations on each pod. False if the API server has refused that
+        for any. Raises KubeError.
+        """
+        written = [
+            await self._patch_pod(unit, pod, conditions=conditions, annotations=annotations)
+            for pod in unit.pods
+        ]
+        return all(written)
+
+    async def _patch_pod(
+        self,
+        unit: Unit,
+        pod: Member,
+        *,
+        conditions: tuple[Condition, ...] = (),
+        annotations: Mapping[str, str | None],
+    ) -> bool:
+        """Write on one pod. If the API server refuses that, an Event says so and the result is
+        False: a refused write must not keep a pod from its Node, or a node from others.
         """
         patched = await self._kube.patch_pod_status(
-            unit.namespace, unit.name, unit.key, conditions=conditions, annotations=annotations
+            unit.namespace, pod.name, pod.uid, conditions=conditions, annotations=annotations
         )
         if not isinstance(patched, Refused):
             unit.refusals.write = NEVER
@@ -165,10 +188,11 @@ class Teller:
         """Write the job's new end on the pod. Looks are limited, so these writes are too. Raises
         KubeError.
         """
-        await self.patch(unit, annotations={ENDS_AT: action.ends_at or None})
-        unit.said.ends_at = action.ends_at
+        pod = unit.pod(action.pod.uid)
+        await self._patch_pod(unit, pod, annotations={ENDS_AT: action.ends_at or None})
+        pod.said.ends_at = action.ends_at
 
-    async def _write(self, unit: Unit, reason: Reason, message: str) -> float | None:
+    async def _write(self, unit: Unit, pod: Member, reason: Reason, message: str) -> float | None:
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.bindings.unfit_since is None:
             unit.bindings.unfit_since = now
@@ -176,18 +200,18 @@ class Teller:
         if reason == Reason.SLURM_UNAVAILABLE and not message.endswith(NO_ANSWER_YET):
             self._outage(unit, message)
         condition = self.not_scheduled(reason, message)
-        if unit.said.condition == (condition.reason, condition.message):
+        if pod.said.has(condition):
             return None
-        early = self._early(unit, reason)
+        early = self._early(unit, pod, reason)
         if early > 0:
             return early
         job_id = None if unit.job is None else unit.job.job_id
         annotations = {} if job_id is None else {JOB_ID: str(job_id)}
-        if not await self.patch(unit, conditions=(condition,), annotations=annotations):
+        if not await self._patch_pod(unit, pod, conditions=(condition,), annotations=annotations):
             return max(0.0, unit.refusals.write.until - now)
-        unit.said.recorded = job_id or unit.said.recorded
-        unit.said.condition, unit.said.reason = (condition.reason, condition.message), reason
-        unit.said.at = now
+        pod.said.recorded = job_id or pod.said.recorded
+        pod.said.condition, pod.said.reason = (condition.reason, condition.message), reason
+        pod.said.at = now
         return None
 
     def _outage(self, unit: Unit, message: str) -> None:
@@ -198,13 +222,13 @@ class Teller:
         if reason not in unit.said.warned and self._outages.try_spend(reason, self._clock()):
             self.warn(unit, reason, message)
 
-    def _early(self, unit: Unit, reason: Reason) -> float:
+    def _early(self, unit: Unit, pod: Member, reason: Reason) -> float:
         """For how many seconds the condition has to keep its wording, because its reason is the
         same or because the API server has just refused a write.
         """
         until = unit.refusals.write.until
-        if unit.said.reason == reason:
-            until = max(until, unit.said.at + self._condition_seconds)
+        if pod.said.reason == reason:
+            until = max(until, pod.said.at + self._condition_seconds)
         return until - self._clock()
 
 

@@ -50,11 +50,13 @@ class Untagged:
             return
         if found is not None:
             await self._canceller.cancel(action.job_id, send_by=soon())
-        await self._kube.patch_pod_status(
-            unit.namespace, unit.name, unit.key, annotations={JOB_ID: None}
-        )
+        for pod in unit.pods:
+            await self._kube.patch_pod_status(
+                unit.namespace, pod.name, pod.uid, annotations={JOB_ID: None}
+            )
+            pod.said.recorded = None
         self._units.set_job(unit, None)
-        unit.said.recorded = unit.bindings.unfit_since = None
+        unit.bindings.unfit_since = None
         former = unit.refusals.submit.whatever()
         unit.refusals.submit = former.again(None, _PAUSES, now=self._clock())
         await self._tell(unit, action.job_id, _PAUSES.after(unit.refusals.submit.count))

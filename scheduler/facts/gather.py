@@ -41,7 +41,7 @@ from scheduler.slurm.census import Census
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
 from scheduler.state.lingering import remains_by
 from scheduler.state.member import Member
-from scheduler.state.said import Said
+from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 
@@ -100,14 +100,14 @@ class Look:
         if not self._rulebook.knows(meta.namespace):
             return None  # the watch of Namespaces wakes this key again
         job_id, runs = recorded_job(pod), bool(pod.spec.node_name) and not pod.finished
+        said = SaidOnPod(condition=_last_condition(pod), recorded=job_id)
         unit = Unit(
             key,
             meta.namespace,
             meta.name,
             seen_at=self._clock(),
             job=None if job_id is None else Placeholder(job_id, claimed=True),
-            said=Said(condition=_last_condition(pod), recorded=job_id),
-            pods=(Member(key, meta.name, SeenOfPod(runs=runs)),),
+            pods=(Member(key, meta.name, SeenOfPod(runs=runs), said),),
         )
         if stage_of(pod, bound=False) in _NEW:
             unit.seen.forerunner = self._successors.take(pod)
@@ -193,7 +193,7 @@ class Look:
         """
         if unit.job is None or self._clock() < unit.refusals.write.until:
             return False
-        return unit.job.job_id != unit.said.recorded
+        return any(pod.said.recorded != unit.job.job_id for pod in unit.pods)
 
     def use_kill_wait(self, seconds: int | None) -> None:
         """Judge grace periods by this KillWait from now on; with None, judge none."""
@@ -276,7 +276,7 @@ class Look:
         return {} if record.tag is None else record.tag.asked
 
     def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
-        meta, ends_at = pod.metadata, unit.said.ends_at
+        meta, ends_at = pod.metadata, unit.pod(pod.metadata.uid).said.ends_at
         return PodFacts(
             uid=meta.uid,
             namespace=meta.namespace,

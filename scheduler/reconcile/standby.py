@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.gather import Look
+from scheduler.state.member import Member
 from scheduler.state.units import Unit, Units
 
 
@@ -26,5 +27,8 @@ class Standby:
         self._look.unit(key)
 
     def _is_outdated(self, unit: Unit) -> bool:
-        pods = (self._look.pod(member.uid) for member in unit.pods)
-        return any(pod is None or unit.said.recorded != recorded_job(pod) for pod in pods)
+        return any(map(self._has_changed, unit.pods))
+
+    def _has_changed(self, member: Member) -> bool:
+        pod = self._look.pod(member.uid)
+        return pod is None or member.said.recorded != recorded_job(pod)

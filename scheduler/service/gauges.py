@@ -170,7 +170,7 @@ def standing(unit: Unit) -> tuple[str, str]:
     state = _state(unit.job_facts())
     if state == "pending":
         return state, _pending_reason(unit)
-    reason = unit.said.reason or unit.said.condition[0]
+    reason = unit.reason
     waits = unit.waiting and reason in MEANINGS and reason != Reason.SLURM_PENDING
     return state, str(reason) if waits else ""
 

@@ -96,7 +96,7 @@ class News:
         now.
         """
         for unit in self._units:
-            if unit.job is None and unit.said.reason == Reason.NO_NODE_FITS:
+            if unit.job is None and unit.reason == Reason.NO_NODE_FITS:
                 self.wake(unit.key, WakeCause.NODES)
 
     def volumes_changed(self) -> None:

@@ -342,7 +342,7 @@ class Census:
         loser = held.job_id if keep_found else found.job_id
         if keep_found:
             self._adopt(unit, found, asked_at)
-        if loser == unit.said.recorded and unit.key in self._known_uids:
+        if unit.names(loser) and unit.key in self._known_uids:
             return  # once the pod names the other: else its end would look like a scancel
         own = await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner)
         if own is None:
@@ -411,4 +411,4 @@ def _let_go(unit: Unit, job: TaggedJob, tag: OwnerTag) -> bool:
     """Whether the unit has let go of the job, in this process or a former one. A job that the pod
     names is still its own: its mark came late, after another process had found the job.
     """
-    return job.job_id in unit.given_back or (tag.given_back and unit.said.recorded != job.job_id)
+    return job.job_id in unit.given_back or (tag.given_back and not unit.names(job.job_id))

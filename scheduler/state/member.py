@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
 
 
@@ -14,3 +15,4 @@ class Member:
     uid: str
     name: str
     seen: SeenOfPod = field(default_factory=SeenOfPod)
+    said: SaidOnPod = field(default_factory=SaidOnPod)

@@ -1,4 +1,4 @@
-"""What has been said on the pod of a unit, so that nothing is said twice."""
+"""What has been said on the pods of a unit, so that nothing is said twice."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from scheduler.core.facts import Remark
 from scheduler.core.reasons import Reason
+from scheduler.kube.wire import PodCondition
 
 
 @dataclass(slots=True)
-class Said:
-    """Written by `execute`, which writes on the pod. `facts` creates it from what a new pod
-    shows.
+class SaidOnPod:
+    """What one pod says. Written by `execute`, which writes on the pod. `facts` creates it from
+    what a new pod shows.
     """
 
     condition: tuple[str, str] = ("", "")
@@ -19,12 +20,24 @@ class Said:
     reason: str = ""
     """Our own reason of the last condition, even if the site has another written in its place."""
     at: float = -1e9
+    """When the last condition was written."""
     cause: str = ""
-    warned: dict[Reason, str] = field(default_factory=dict)
-    """The last message for each reason."""
-    remarks: tuple[Remark, ...] = ()
-    """The last remarks about the pod's request."""
+    """Slurm's last reason for which an Event was recorded."""
     recorded: int | None = None
     """The job id on the pod, as last written or first seen."""
     ends_at: str | None = None
     """The end that was last written on the pod; None if none was written."""
+
+    def has(self, condition: PodCondition) -> bool:
+        """Whether the pod has this condition already."""
+        return self.condition == (condition.reason, condition.message)
+
+
+@dataclass(slots=True)
+class Said:
+    """What was said of the unit, on all of its pods alike. Written by `execute`."""
+
+    warned: dict[Reason, str] = field(default_factory=dict)
+    """The last message for each reason."""
+    remarks: tuple[Remark, ...] = ()
+    """The last remarks about the request."""

@@ -199,6 +199,16 @@ class Unit:
                 return pod
         raise KeyError(uid)
 
+    def names(self, job_id: int) -> bool:
+        """Whether any of its pods names this job, as last written or first seen."""
+        return any(pod.said.recorded == job_id for pod in self.pods)
+
+    @property
+    def reason(self) -> str:
+        """The reason that its pods say, by the first in the order of ranks; empty if none does."""
+        reasons = (pod.said.reason or pod.said.condition[0] for pod in self.pods)
+        return next(filter(None, reasons), "")
+
     @property
     def came_running(self) -> bool:
         """Whether any of its pods was on a Node already when it was first seen."""

@@ -14,7 +14,7 @@ from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction
 from scheduler.state.refusals import Refusals
-from scheduler.state.said import Said
+from scheduler.state.said import Said, SaidOnPod
 from scheduler.state.seen import Seen, SeenOfPod
 from scheduler.state.units import Placeholder, Unit
 
@@ -26,6 +26,7 @@ _OWNER: Final[dict[type[Any], str]] = {
     Seen: "facts",
     SeenOfPod: "facts",
     Said: "execute",
+    SaidOnPod: "execute",
     Asked: "execute",
     Refusals: "execute",
     Bindings: "execute",
@@ -147,7 +148,7 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("facts", "unit.said.reason = ''"),
+        ("facts", "unit.pods[0].said.reason = ''"),
         ("slurm", "unit.seen.orphaned = True"),
         ("slurm", "seen = unit.seen; seen.orphaned = True"),
         ("execute", "unit.pods[0].seen.outcome = ''"),
@@ -176,11 +177,11 @@ def test_breach_is_noticed(room: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("execute", "unit.said.reason = ''"),
+        ("execute", "unit.pods[0].said.reason = ''"),
         ("execute", "unit.bindings.nodes[uid] = node"),
         ("execute", "unit.said.warned.clear()"),
         ("reconcile", "unit.waiting = True"),
-        ("facts", "self.reason = unit.said.reason"),
+        ("facts", "self.reason = unit.pods[0].said.reason"),
         ("facts", "self._coverage.saw(unit)"),
         ("execute", "unit.job.was_cancelled(now)"),
     ],

@@ -211,4 +211,4 @@ async def test_what_a_former_process_told_is_known(service, kube):
     )
     kube.store.new().apply(Pod(ObjectMeta(uid="uid-1"), seen.spec, seen.status))
     unit = service.look.unit("uid-1")
-    assert unit.said.condition == ("SlurmPending", "why")
+    assert unit.pods[0].said.condition == ("SlurmPending", "why")

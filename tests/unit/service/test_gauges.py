@@ -20,7 +20,6 @@ from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges, observe_start
 from scheduler.state.lingering import Remains
 from scheduler.state.member import Member
-from scheduler.state.said import Said
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
@@ -105,11 +104,11 @@ async def test_pending_units_are_counted_by_slurms_reason(scene: Scene) -> None:
 
 async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
     refused = scene.unit("refused")
-    refused.said.reason = Reason.SLURM_REJECTED
+    refused.pods[0].said.reason = Reason.SLURM_REJECTED
     scene.unit("gated").waiting = False
-    scene.unit("before", said=Said((Reason.SCHEDULING_FAILED, "cpu: missing")))
-    scene.unit("foreign", said=Said(("Unschedulable", "by another scheduler")))
-    scene.unit("again").said.reason = Reason.SLURM_PENDING
+    scene.unit("before").pods[0].said.condition = (Reason.SCHEDULING_FAILED, "cpu: missing")
+    scene.unit("foreign").pods[0].said.condition = ("Unschedulable", "by another scheduler")
+    scene.unit("again").pods[0].said.reason = Reason.SLURM_PENDING
     await scene.gauges.count()
     assert scene.value("units", state="none", reason="SlurmRejected") == 1
     assert scene.value("units", state="none", reason="SchedulingFailed") == 1
@@ -118,7 +117,7 @@ async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
 
 async def test_bound_unit_waits_for_nothing(scene: Scene) -> None:
     unit = scene.unit("uid", job=Placeholder(7, state=state(BaseState.RUNNING)))
-    unit.waiting, unit.said.reason = False, Reason.NODE_UNAVAILABLE
+    unit.waiting, unit.pods[0].said.reason = False, Reason.NODE_UNAVAILABLE
     await scene.gauges.count()
     assert scene.value("units", state="running", reason="") == 1
 

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from annotations import Problem
-from scheduler.core.actions import Reject, Tell
+from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
-from scheduler.state.units import Unit
+from scheduler.state.member import Member
+from scheduler.state.units import Placeholder, Unit
 from tests.unit.core.things import PROBLEMS, pod
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -27,6 +28,15 @@ def tell(message: str, reason: Reason = Reason.SLURM_PENDING) -> Tell:
 
 def unit_of(service: Service) -> Unit:
     return service.units.add(Unit(UID, "ns", "train", seen_at=0.0))
+
+
+def gang_of(service: Service, kube: TinyKube) -> Unit:
+    """A unit of two pods, of which Slurm holds job 7."""
+    kube.create("a", name="train-0")
+    kube.create("b", name="train-1")
+    pods = (Member("a", "train-0"), Member("b", "train-1"))
+    unit = Unit("group", "ns", "train", seen_at=0.0, job=Placeholder(7), pods=pods)
+    return service.units.add(unit)
 
 
 @pytest.fixture
@@ -48,6 +58,27 @@ async def test_condition_bears_the_reason_that_the_site_wants(
     condition = kube.condition_of(UID)
     assert condition is not None
     assert (condition.reason, condition.message) == ("Unschedulable", "why")
+
+
+async def test_each_pod_of_a_unit_says_why_it_waits(plain: Service, kube: TinyKube) -> None:
+    unit = gang_of(plain, kube)
+    await plain.teller.tell_waiting(unit, Reason.SLURM_PENDING, "why")
+    await plain.executor.do(
+        unit, Tell(pod(PodStage.WAITING, uid="b"), Reason.NO_NODE_FITS, "other")
+    )
+    await plain.teller.tell_waiting(unit, Reason.SLURM_PENDING, "why")  # `a` says that already
+    patched = [(uid, it.message) for uid, (it,) in kube.patches]
+    assert patched == [("a", "why"), ("b", "why"), ("b", "other"), ("b", "why")]
+    assert unit.names(7)
+    assert [it.said.recorded for it in unit.pods] == [7, 7]
+    assert unit.reason == Reason.SLURM_PENDING
+
+
+async def test_end_is_noted_on_the_pod_that_it_concerns(plain: Service, kube: TinyKube) -> None:
+    unit = gang_of(plain, kube)
+    await plain.executor.do(unit, NoteEnd(pod(PodStage.BOUND, uid="b"), "2030-01-01T00:00:00Z"))
+    assert [it.said.ends_at for it in unit.pods] == [None, "2030-01-01T00:00:00Z"]
+    assert [uid for uid, _ in kube.patches] == ["b"]
 
 
 async def test_events_keep_their_reasons_whatever_the_condition_bears(
