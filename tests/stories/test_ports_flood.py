@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -29,6 +30,12 @@ async def test_flood_of_silent_connections_holds_up_no_pod(world: World) -> None
             await stack.enter_async_context(flood)
         await world.create()
         await world.running()
-        assert world.scheduler.role.startswith("ok")
-        assert "slurm_pod_scheduler_units" in world.scheduler.metrics_text()
+        await world.until("both faces answer among them", lambda: _answers(world))
     assert world.scheduler.log.stat().st_size - before < _LOG_BYTES
+
+
+async def _answers(world: World) -> bool:
+    """Each look has a limit of its own, which a crowded machine may exceed."""
+    role = await asyncio.to_thread(lambda: world.scheduler.role)
+    shown = await asyncio.to_thread(world.scheduler.metrics_text)
+    return role.startswith("ok") and "slurm_pod_scheduler_units" in shown

@@ -11,7 +11,7 @@ import pytest
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
-from tests.support.world import World
+from tests.support.world import REAL_SECONDS, World
 
 if TYPE_CHECKING:
     from tests.rigs.node_real import RealNode
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 _GRACE = 8
+_LONG_GRACE = 20
 _DEAF = "trap '' TERM; echo started; while :; do sleep 1; done"
-_POLITE = "trap 'sleep 2; exit 0' TERM; while :; do sleep 0.1; done"
+_POLITE = "trap 'sleep 2; exit 0' TERM; echo started; while :; do sleep 0.1; done"
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ async def test_job_ends_only_after_a_container_that_ignores_sigterm(
     world: World, live_real_node: RealNode
 ) -> None:
     await world.create_shell(live_real_node.image, _DEAF, grace=_GRACE)
-    pod = await world.running()
+    pod = await _started(world)
     assert pods.node_of(pod) == world.cluster.real_node
     job = await world.placeholder(pod)
 
@@ -41,7 +42,7 @@ async def test_job_ends_only_after_a_container_that_ignores_sigterm(
     await world.delete()
     while (record := await world.slurm.job(job.job_id)) is not None and record.live:
         ended_after = time.monotonic() - deleted_at
-        assert ended_after < 60, await world.picture()
+        assert ended_after < REAL_SECONDS, await world.picture()
         await asyncio.sleep(0.1)
     ended_after = time.monotonic() - deleted_at
 
@@ -55,8 +56,8 @@ async def test_job_ends_only_after_a_container_that_ignores_sigterm(
 async def test_cancelled_job_ends_its_container_with_grace(
     world: World, live_real_node: RealNode
 ) -> None:
-    await world.create_shell(live_real_node.image, _POLITE, grace=_GRACE)
-    pod = await world.running()
+    await world.create_shell(live_real_node.image, _POLITE, grace=_LONG_GRACE)
+    pod = await _started(world)
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
     await world.gone()
@@ -74,6 +75,17 @@ async def test_container_that_ends_leaves_no_job(
     pod = await world.pod_that(f"has {phase}", lambda it: pods.phase(it) == phase)
     assert _exit_code(pod) == code
     await world.job_ended(job.job_id, state="CANCELLED")
+
+
+async def _started(world: World) -> Object:
+    """The pod once its shell has set its traps: the kubelet calls it running before."""
+    pod = await world.running()
+
+    async def said() -> bool:
+        return await world.kube.log("train", namespace=world.namespace) == "started\n"
+
+    await world.until("the shell has started", said)
+    return pod
 
 
 def _exit_code(pod: Object) -> int | None:

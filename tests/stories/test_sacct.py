@@ -14,8 +14,6 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(150), pytest.mark.xdist_group("accounts")]
 
-_SECONDS = 30.0
-
 
 @pytest.fixture(params=["26", "24"], ids=["live-26.05", "live-24.11"])
 def slurm(request: pytest.FixtureRequest) -> SlurmRig:
@@ -48,7 +46,7 @@ async def test_outcome_of_a_finished_pod_is_seen_with_sacct(
     asked = {"comment": "mine"}
     await world.create(slurm=asked, annotations=annotations, restartPolicy="Never")
     job = await world.submitted()
-    assert await _accounted(slurm, job.job_id) == ("CANCELLED by 0", "0:0", f"mine; {told}")
+    assert await _accounted(world, slurm, job.job_id) == ("CANCELLED by 0", "0:0", f"mine; {told}")
     assert f'"outcome":"{told}"' in slurm.call(*_SACCT, "AdminComment%300", "-j", str(job.job_id))
 
 
@@ -56,7 +54,7 @@ async def test_deletion_of_a_pod_is_seen_with_sacct(world: World, slurm: SlurmRi
     await world.create()
     job = await world.placeholder(await world.running())
     await world.delete()
-    state, _, comment = await _accounted(slurm, job.job_id)
+    state, _, comment = await _accounted(world, slurm, job.job_id)
     assert state == "CANCELLED by 0"
     assert comment.startswith("pod deleted")
 
@@ -73,7 +71,7 @@ async def test_pods_come_and_go_while_slurmdbd_is_away(world: World, slurm: Slur
         await world.job_ended(job.job_id)
     finally:
         await world.cluster.start("slurmdbd")
-    state, _, comment = await _accounted(slurm, job.job_id)
+    state, _, comment = await _accounted(world, slurm, job.job_id)
     assert (state, comment.startswith("pod deleted")) == ("CANCELLED by 0", True)
     world.unharmed(before)
     assert pods.phase(await world.running("before")) == "Running"
@@ -82,13 +80,14 @@ async def test_pods_come_and_go_while_slurmdbd_is_away(world: World, slurm: Slur
 _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "-o")
 
 
-async def _accounted(slurm: SlurmRig, job_id: int) -> tuple[str, str, str]:
+async def _accounted(world: World, slurm: SlurmRig, job_id: int) -> tuple[str, str, str]:
     """State, exit code and comment, once slurmdbd has the end of the job."""
     command = (*_SACCT, "State%30,ExitCode,Comment%300", "-j", str(job_id))
-    async with asyncio.timeout(_SECONDS):
-        while True:
-            line = (await asyncio.to_thread(slurm.call, *command)).strip()
-            if line.startswith("CANCELLED"):
-                state, code, comment = line.split("|", 2)
-                return state, code, comment
-            await asyncio.sleep(0.1)
+
+    async def ended() -> str:
+        line = (await asyncio.to_thread(slurm.call, *command)).strip()
+        return line if line.startswith("CANCELLED") else ""
+
+    line = await world.until(f"slurmdbd has the end of job {job_id}", ended)
+    state, code, comment = line.split("|", 2)
+    return state, code, comment

@@ -71,7 +71,8 @@ async def test_without_a_scheduler_the_node_is_held_for_kill_wait(world: World) 
     cancelled_at = time.monotonic()
     await world.slurm.cancel(job_id)
     await world.job_ended(job_id, state="CANCELLED")
-    assert _KILL_WAIT_SECONDS - 3 < time.monotonic() - cancelled_at < _KILL_WAIT_SECONDS + 10
+    # What Slurm needs after that is not ours; left alone the script would hold it for ever.
+    assert time.monotonic() - cancelled_at > _KILL_WAIT_SECONDS - 3
     world.scheduler.start()
     await _in_service(world, node)
 

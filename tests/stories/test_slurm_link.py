@@ -52,8 +52,8 @@ async def _says(world: World, *words: str) -> None:
 
 async def _never_ready(world: World, cause: str) -> None:
     """For a while the scheduler does not take what answers for Slurm."""
-    first = await asyncio.to_thread(world.scheduler.metrics)
     began = time.monotonic()
+    first = await asyncio.to_thread(world.scheduler.metrics)
 
     async def over() -> bool:
         role = await asyncio.to_thread(lambda: world.scheduler.role)
@@ -66,8 +66,8 @@ async def _never_ready(world: World, cause: str) -> None:
     # Before the first answer it is when the process began, by two clocks.
     assert abs(shown[answered] - first[answered]) < 1.0
     requests = "slurm_pod_scheduler_slurm_requests_total"
-    rate = (shown.get(requests, 0.0) - first.get(requests, 0.0)) / _WATCHED_SECONDS
-    assert rate <= _MOST_REQUESTS_PER_SECOND
+    asked = shown.get(requests, 0.0) - first.get(requests, 0.0)
+    assert asked / (time.monotonic() - began) <= _MOST_REQUESTS_PER_SECOND
     labels = {"server": "slurm", "cause": cause}
     assert world.scheduler.metric("slurm_pod_scheduler_trouble", labels) == 1
 
@@ -102,16 +102,23 @@ async def test_nothing_listens_and_then_it_does(world: World) -> None:
 
 async def test_outage_has_one_line_at_its_begin_and_one_at_its_end(world: World) -> None:
     began = "slurm does not answer"
+    # A start on a crowded machine may have had an outage of its own.
+    before = len(_log(world))
+
+    async def logged(event: str) -> bool:
+        return f'"event": "{event}"' in _log(world)[before:]
+
     await world.cluster.stop("slurmrestd")
     try:
-        await world.until("it is noticed", lambda: _logged(world, began))
+        await world.until("it is noticed", lambda: logged(began))
     finally:
         await world.cluster.start("slurmrestd")
-    await world.until("its end is noticed", lambda: _logged(world, "slurm answers again"))
-    log = world.scheduler.log.read_text(encoding="utf-8")
-    assert log.count(f'"event": "{began}"') == 1
-    assert "nothing listens at" in log
+    await world.until("its end is noticed", lambda: logged("slurm answers again"))
+    log = _log(world)[before:]
+    outage, _, _ = log.partition('"event": "slurm answers again"')
+    assert outage.count(f'"event": "{began}"') == 1
+    assert "nothing listens at" in outage
 
 
-async def _logged(world: World, event: str) -> bool:
-    return f'"event": "{event}"' in world.scheduler.log.read_text(encoding="utf-8")
+def _log(world: World) -> str:
+    return world.scheduler.log.read_text(encoding="utf-8")

@@ -49,7 +49,8 @@ async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
 ) -> None:
     world = suspending
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        pod = await running_pod(world, stop_seconds=4)
+        # Time enough that the guard of a crowded machine asks before it is over.
+        pod = await running_pod(world, stop_seconds=8)
         job = await world.placeholder(pod)
         preemptor = await world.native_job(
             user="alice",

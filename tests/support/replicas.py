@@ -18,6 +18,7 @@ from tests.support.cable import Cable
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube
 from tests.support.scheduler import Launch, SchedulerProcess
+from tests.support.world import SECONDS
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 # Of a machine that has other work, in seconds.
@@ -134,7 +135,7 @@ async def pair(
             )
             made.append(stack.enter_context(opening))
             await asyncio.to_thread(made[-1].process.start)
-            await until(lambda: made[0].process.leads, SLACK)
+            await until(lambda: made[0].process.leads, SECONDS)
         yield made[0], made[1]
 
 

@@ -18,7 +18,8 @@ from tests.support.cluster import Servers
 from tests.support.ports import free_ports
 
 SCHEDULER_NAME: Final = "slurm-scheduler"
-_READY_SECONDS: Final = 30.0
+# A start takes two seconds of CPU, and a crowded machine has little for it.
+_READY_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
 
 

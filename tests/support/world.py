@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,8 @@ T = TypeVar("T")
 # Real Slurm schedules once a second, and a node is out for KillWait (30 s) where a batch job was
 # cancelled in the second of its start (24.11.5); the rest is a machine that has other work.
 SECONDS: Final = 60.0
+# A kubelet, containerd and runc start real containers: on a crowded machine that took over 60 s.
+REAL_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.1
 
 
@@ -89,6 +91,11 @@ class World:
         if record is not None and record.name == self._native[job_id]:
             await self.slurm.cancel(job_id)
 
+    async def native_runs(self, job_id: int) -> None:
+        """Wait until a native job has what it wants: Slurm has only been asked for it."""
+        what = f"the job {self._native[job_id]} runs"
+        await self.until(what, lambda: self._has_state(job_id, "RUNNING"))
+
     async def fill(self, *, leave_cpus: int = 0, but: int = 0, **more: Any) -> int:
         """Submit a native job to all nodes of an empty cluster, so that pods wait until it is
         cancelled.
@@ -105,7 +112,7 @@ class World:
             cpus_per_task=self.cluster.cpus_per_node - leave_cpus,
             **more,
         )
-        await self.until("the filler runs", lambda: self._has_state(job_id, "RUNNING"))
+        await self.native_runs(job_id)
         return job_id
 
     async def set_partition(
@@ -208,7 +215,7 @@ class World:
 
         await self.until(f"pod {name} is gone", look)
 
-    async def removed(self, pod: Object, *, seconds: float = SECONDS) -> Seen:
+    async def removed(self, pod: Object, *, seconds: float | None = None) -> Seen:
         """The last state of a pod, once the watch has told that it was removed."""
 
         async def look() -> Seen | None:
@@ -278,9 +285,13 @@ class World:
         return await self.until(f"Event {reason} about {name}", look)
 
     async def until(
-        self, what: str, look: Callable[[], Awaitable[T | None]], *, seconds: float = SECONDS
+        self, what: str, look: Callable[[], Awaitable[T | None]], *, seconds: float | None = None
     ) -> T:
-        """Ask `look` until it gives something true; AssertionError with the whole picture."""
+        """Ask `look` until it gives something true; AssertionError with the whole picture after
+        `seconds`, or as long as this cluster may need for anything.
+        """
+        if seconds is None:
+            seconds = REAL_SECONDS if self.cluster.real_node else SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
@@ -313,16 +324,26 @@ class World:
         )
 
     async def clean(self) -> None:
-        """Remove what the test made; AssertionError when a placeholder outlives its pod."""
-        await self.uncordon()
-        for node in self._nodes_set:
-            await self.slurm.resume_node(node)
-        for node, features in self._features_set.items():
-            await self.slurm.set_features(node, *features)
-        for name in self._partitions_set:
-            await self.cluster.set_partition(name)
-        for job_id in self._native:
-            await self.end_native(job_id)
+        """Remove what the test made; AssertionError when a placeholder outlives its pod.
+
+        Each of these is done though another one fails: the next test meets the same servers.
+        """
+        async with AsyncExitStack() as last_comes_first:
+            after = last_comes_first.push_async_callback
+            for name in self._reservations:
+                after(self.cluster.unreserve, name)
+            after(self._remove_pods)
+            for job_id in self._native:
+                after(self.end_native, job_id)
+            for name in self._partitions_set:
+                after(self.cluster.set_partition, name)
+            for node, features in self._features_set.items():
+                after(self.slurm.set_features, node, *features)
+            for node in self._nodes_set:
+                after(self.slurm.resume_node, node)
+            after(self.uncordon)
+
+    async def _remove_pods(self) -> None:
         for kind in ("deployments", "jobs", "pods"):
             if kind == "pods":
                 await self.until("nobody makes pods again", self._no_replica_set)
@@ -332,8 +353,6 @@ class World:
         try:
             await self.until("all pods are gone", self._is_empty)
             await self.nothing_left()
-            for name in self._reservations:
-                await self.cluster.unreserve(name)
         finally:
             for record in await self.slurm.live_placeholders(self.namespace):
                 await self.slurm.cancel(record.job_id)
