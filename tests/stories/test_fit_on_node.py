@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.support import pods
@@ -32,6 +34,9 @@ async def test_pod_keeps_away_from_a_pod_that_has_its_port(world: World) -> None
     first, *others = world.cluster.nodes
     await world.create("web", scheduler="somebody-else", container=PORT)
     await world.kube.bind("web", first, namespace=world.namespace)
+    # It knows of the other pod from its start: by another watch than that of its own pods.
+    await asyncio.to_thread(world.scheduler.stop)
+    await asyncio.to_thread(world.scheduler.start)
     await world.create(container=PORT)
     assert pods.node_of(await world.running()) in others
     event = await world.event("PlaceholderSubmitted")

@@ -55,13 +55,9 @@ async def _time_limit(world: World) -> Fix:
 
 
 async def _reservation(world: World) -> Fix:
-    name = await world.reserve(world.cluster.nodes[0], in_seconds=20)
+    name = await world.reserve(world.cluster.nodes[0], in_seconds=3600)
     await world.create(slurm={"reservation": name})
-    return _time_passes
-
-
-async def _time_passes() -> None:
-    """The wait for what comes is what sees it through."""
+    return lambda: world.cluster.begin_reservation(name)
 
 
 async def _partition_inactive(world: World) -> Fix:
@@ -81,6 +77,7 @@ async def _partition_inactive(world: World) -> Fix:
 async def _licenses(world: World) -> Fix:
     ((name, count),) = LICENSES.items()
     user = await world.native_job("user", licenses=f"{name}:{count}")
+    await world.native_runs(user)
     await world.create(slurm={"licenses": f"{name}:1"})
     return lambda: world.end_native(user)
 

@@ -164,6 +164,15 @@ async def _in_service(world: World, node: Object) -> None:
     await world.kube.patch("nodes", name, {"spec": {"taints": None}})
     status = {"status": {"conditions": node["status"]["conditions"]}}
     await world.kube.patch("nodes", name, status, subresource="status")
+    await world.until("the Node is in service", lambda: _takes_pods(world, name))
+
+
+async def _takes_pods(world: World, name: str) -> bool:
+    """The node controller has seen it, too: its taints would meet the next test."""
+    node = await world.kube.get("nodes", name)
+    ready = {"type": "Ready", "status": "True"}.items()
+    is_ready = any(ready <= it.items() for it in node["status"]["conditions"])
+    return is_ready and not node["spec"].get("taints")
 
 
 async def _allowed(world: World) -> bool:
@@ -185,6 +194,7 @@ async def _register(world: World, node: Object) -> None:
     """Have the Node again, as its kubelet would."""
     metadata = {key: node["metadata"][key] for key in ("name", "labels")}
     await world.kube.create("nodes", {"metadata": metadata, "status": node["status"]})
+    await world.until("the Node is in service", lambda: _takes_pods(world, metadata["name"]))
 
 
 async def _ends_in_order(world: World, job: Record) -> None:

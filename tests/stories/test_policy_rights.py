@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from tests.stories.clusters import LIVE, told_on
+from tests.support import rights
 from tests.support.cluster import Cluster
 from tests.support.kube import Kube, Object
 from tests.support.scheduler import SchedulerProcess
@@ -18,9 +18,7 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(240)]
 
-_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-_NAME: Final = "slurm-pod-scheduler"
-_EXTRA: Final = _DEPLOY / "examples/rbac-namespaces.yaml"
+_EXTRA: Final = Path(__file__).parents[2] / "deploy/examples/rbac-namespaces.yaml"
 PLAIN = "rules: [{name: plain, namespaces: ['*'], forced: {comment: plain}}]"
 LABELS = (
     "rules: [{name: lab, namespaceSelector: {matchLabels: {team: lab}}, forced: {comment: lab}}]"
@@ -44,18 +42,16 @@ async def scheduler(
     cluster: Cluster, kube: Kube, tmp_path: Path, policy: Path
 ) -> AsyncIterator[SchedulerProcess]:
     """The scheduler as its own ServiceAccount, with the rights of the manifest."""
-    from tests.rigs.kube_files import kubeconfig
-
-    for body in _bodies(_DEPLOY / "manifests/rbac.yaml"):
-        await kube.apply(body)
-    for body in _bodies(_EXTRA):
-        await kube.delete(f"{body['kind'].lower()}s", body["metadata"]["name"])
-    token = await kube.service_account_token(_NAME, namespace=_NAME)
-    config = tmp_path / "kubeconfig"
-    config.write_text(json.dumps(kubeconfig(cluster.kube_ca, cluster.kube_url, token)))
+    await rights.grant(kube)
+    config = await rights.own_kubeconfig(cluster, kube, folder=tmp_path)
     flags = (f"--kubeconfig={config}", f"--policy-file={policy}")
-    with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
-        yield process
+    try:
+        with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
+            yield process
+    finally:
+        for body in _bodies(_EXTRA):
+            await kube.delete(f"{body['kind'].lower()}s", body["metadata"]["name"])
+        await rights.revoke(kube)
 
 
 async def test_rules_about_labels_come_into_force_with_the_right_to_read_them(

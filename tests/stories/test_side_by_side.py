@@ -25,7 +25,7 @@ OTHER: Final = "other-scheduler"
 async def elsewhere(kube: Kube) -> AsyncIterator[str]:
     """A second namespace."""
     name = f"story-{secrets.token_hex(4)}"
-    await kube.create("namespaces", {"metadata": {"name": name}})
+    await kube.create_namespace(name)
     yield name
     await kube.delete("namespaces", name)
 

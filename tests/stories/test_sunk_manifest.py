@@ -6,8 +6,9 @@ Sizes are smaller, as the smallest cluster here is, and every Node gets the labe
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,17 @@ def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
 
 
 @pytest.fixture
-async def labelled(world: World) -> World:
+async def labelled(world: World) -> AsyncIterator[World]:
     """A world whose Nodes have the label of SUNK's example."""
-    labels = {"metadata": {"labels": {"gpu.nvidia.com/model": "H100_NVLINK_80GB"}}}
-    for node in world.cluster.nodes:
-        await world.kube.patch("nodes", node, labels)
-    return world
+    await _label(world, "H100_NVLINK_80GB")
+    yield world
+    await _label(world, None)
+
+
+async def _label(world: World, model: str | None) -> None:
+    patch = {"metadata": {"labels": {"gpu.nvidia.com/model": model}}}
+    nodes = world.cluster.nodes
+    await asyncio.gather(*(world.kube.patch("nodes", node, patch) for node in nodes))
 
 
 async def apply(world: World, manifest: str, **changes: str) -> Object:

@@ -142,6 +142,9 @@ class Cluster(Protocol):
     async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
         """Reserve a Slurm node for root, from `in_seconds` on for an hour."""
 
+    async def begin_reservation(self, name: str) -> None:
+        """Have a reservation of the future begin now."""
+
     async def unreserve(self, name: str) -> None:
         """Delete a reservation."""
 

@@ -115,6 +115,10 @@ class LiveCluster:
         whom = (f"nodes={node}", "users=root", "flags=ignore_jobs")
         await self._scontrol("create", f"reservation={name}", *when, *whom)
 
+    async def begin_reservation(self, name: str) -> None:
+        """As in Cluster."""
+        await self._scontrol("update", f"reservation={name}", "starttime=now", "duration=60")
+
     async def unreserve(self, name: str) -> None:
         """Delete a reservation; as in Cluster."""
         await self._scontrol("delete", f"reservation={name}")

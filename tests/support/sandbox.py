@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -135,6 +136,16 @@ class SandboxCluster:
             name=name, nodes=(node,), start_time=start, end_time=start + 3600
         )
         await self._do(lambda slurm: slurm.reserve(reservation))
+
+    async def begin_reservation(self, name: str) -> None:
+        """As in Cluster."""
+        now = time.time()
+
+        def begin(slurm: SlurmModel) -> None:
+            former = slurm.cluster.reservations[name]
+            slurm.reserve(replace(former, start_time=now, end_time=now + 3600))
+
+        await self._do(begin)
 
     async def unreserve(self, name: str) -> None:
         """Delete a reservation; as in Cluster."""
