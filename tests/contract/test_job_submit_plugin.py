@@ -70,7 +70,8 @@ async def test_refused_submit_is_a_definite_no_without_the_words_of_the_plugin(
     assert refused.value.error_number == number
     assert refused.value.status == (500 if number == -1 or peer.major == "24.11" else 422)
     assert WORDS not in str(refused.value)
-    assert (await client.job_states()).keys() == before.keys()
+    # Of those before, Slurm may forget one at any moment.
+    assert not (await client.job_states()).keys() - before.keys()
 
 
 @pytest.mark.parametrize(("comment", "number"), [(REFUSED, -1), (BUSY, 2016)])

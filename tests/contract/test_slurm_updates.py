@@ -10,14 +10,13 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from slurmapi import BaseState, FileToken, Job, JobSubmission, SlurmClient, SlurmRefused
 from tests.contract.conftest import COMPLETING_SECONDS, is_over
 
-_SECONDS: Final = 20.0
 _numbers = itertools.count(1)
 
 
@@ -49,10 +48,9 @@ class Waiting:
     async def now(self) -> Job:
         return await self.client.job(self.job_id)
 
-    async def until(
-        self, holds: Callable[[Job], bool], *, job_id: int = 0, seconds: float = _SECONDS
-    ) -> Job:
-        async with asyncio.timeout(seconds):
+    async def until(self, holds: Callable[[Job], bool], *, job_id: int = 0) -> Job:
+        # What ran before, in a story too, may still be COMPLETING.
+        async with asyncio.timeout(COMPLETING_SECONDS):
             while True:
                 job = await self.client.job(job_id or self.job_id)
                 if holds(job):
@@ -82,9 +80,7 @@ async def waiting(slurm_peer: Peer) -> AsyncIterator[Waiting]:
         yield waiting
         assert await client.cancel(made) == {}
         for job_id in made:
-            await waiting.until(
-                lambda job: is_over(job.state), job_id=job_id, seconds=COMPLETING_SECONDS
-            )
+            await waiting.until(lambda job: is_over(job.state), job_id=job_id)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ BAD_TOKEN = StaticToken("no.jwt.atall")
 SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 UNKNOWN_ID = 3_999_999
 FIRST_NO_ID = 2**32 - 3  # NO_VAL of slurm.h is one more
+_SECONDS = 60.0
 _numbers = itertools.count(1)
 
 
@@ -72,7 +73,7 @@ class Jobs:
 
     async def reasoned(self, job_id: int, reasons: set[str]) -> Job:
         """The job once Slurm has given one of `reasons` for its state."""
-        give_up_at = asyncio.get_running_loop().time() + 20
+        give_up_at = asyncio.get_running_loop().time() + _SECONDS
         while (job := await self.client.job(job_id)).state_reason not in reasons:
             if asyncio.get_running_loop().time() > give_up_at:
                 pytest.fail(f"not in time: {job}")
@@ -80,7 +81,7 @@ class Jobs:
         return job
 
     async def until(
-        self, job_id: int, condition: Callable[[JobState], bool], *, seconds: float = 20
+        self, job_id: int, condition: Callable[[JobState], bool], *, seconds: float = _SECONDS
     ) -> Job:
         """The job once its state meets `condition`: Slurm schedules once a second."""
         give_up_at = asyncio.get_running_loop().time() + seconds
@@ -281,9 +282,8 @@ async def test_twin_of_a_singleton_stays_pending_until_the_first_has_ended(jobs:
     name = f"twins-{id(jobs)}"
     first, second = await jobs.submit(name=name), await jobs.submit(name=name)
     await jobs.running(first)
-    twin = await jobs.client.job(second)
+    twin = await jobs.reasoned(second, {"Dependency"})
     assert twin.state.base is BaseState.PENDING
-    assert twin.state_reason == "Dependency"
     assert "singleton" in twin.dependency
     assert await jobs.client.cancel([first]) == {}
     await jobs.running(second)

@@ -19,6 +19,7 @@ import pytest
 VERSIONS = {"26.05": "v0.0.45", "24.11": "v0.0.42"}
 SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 UNKNOWN_ID = 3_999_999
+_SECONDS = 60.0
 
 
 class Peer(Protocol):
@@ -89,7 +90,7 @@ class Raw:
 
     async def _exchange(self, request: bytes) -> Answer:
         parts = urlsplit(self.peer.url)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(_SECONDS):
             reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
             try:
                 writer.write(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.live
 
 _NAME: Final = "slurm-pod-scheduler"
-_COLLECTED_SECONDS: Final = 30.0
+_COLLECTED_SECONDS: Final = 60.0
 _SLURM: Final = {"apiBase": "http://slurmrestd:6820"}
 
 
@@ -27,8 +28,11 @@ def _values(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def release(live_helm: Helm, kube: Kube, home: str) -> Release:
-    return Release(live_helm, kube, _NAME, home)
+async def release(live_helm: Helm, kube: Kube, home: str) -> AsyncIterator[Release]:
+    """Taken away even if the test fails: its policies cover the whole cluster."""
+    release = Release(live_helm, kube, _NAME, home)
+    yield release
+    await release.uninstall()
 
 
 @pytest.fixture

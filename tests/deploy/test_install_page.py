@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.rigs.helm import Helm
-from tests.support.chart import of_kind, policies_forgotten, rendered
+from tests.support.chart import Release, of_kind, policies_forgotten, rendered
 
 if TYPE_CHECKING:
     from tests.support.kube import Kube
@@ -46,6 +46,17 @@ def values(tmp_path: Path) -> Path:
 async def test_helm_installs_upgrades_and_uninstalls_as_shown(
     live_helm: Helm, kube: Kube, home: str, values: Path
 ) -> None:
+    installed = Release(live_helm, kube, _NAME, home)
+    try:
+        done = await _done(live_helm, kube, home, values)
+        await policies_forgotten(kube, namespace=home)
+    finally:
+        await installed.uninstall()
+    assert done == ["install", "test", "upgrade", "uninstall"]
+
+
+async def _done(live_helm: Helm, kube: Kube, home: str, values: Path) -> list[str]:
+    """The verbs of the page's commands, carried out in a namespace of the test's own."""
     told = {"deploy/helm/slurm-pod-scheduler": str(_ROOT / "deploy/helm/slurm-pod-scheduler")}
     done = []
     for verb, release, *words in commands("helm"):
@@ -59,8 +70,7 @@ async def test_helm_installs_upgrades_and_uninstalls_as_shown(
             there = await kube.find("deployments", _NAME, namespace=home) is not None
             assert there == (verb != "uninstall")
         done.append(verb)
-    await policies_forgotten(kube, namespace=home)
-    assert done == ["install", "test", "upgrade", "uninstall"]
+    return done
 
 
 def test_names_in_the_commands_of_kubectl_are_those_of_the_objects(

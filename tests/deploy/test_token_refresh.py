@@ -50,7 +50,7 @@ async def test_one_secret_may_be_written_and_no_other(
 
 async def _rights_count(refresher: Kube, home: str) -> None:
     """The API server learns of a new role by a watch of its own."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await refresher.get("secrets", _SECRET, namespace=home)

@@ -199,8 +199,8 @@ class SlurmRig:
         conf = self._run / "etc" / "slurm.conf"
         (conf.parent / "job_submit.lua").write_text(lua)
         usual = conf.read_text()
-        self._restart_with(conf, f"{usual}JobSubmitPlugins=lua\n")
         try:
+            self._restart_with(conf, f"{usual}JobSubmitPlugins=lua\n")
             yield
         finally:
             self._restart_with(conf, usual)
@@ -210,14 +210,15 @@ class SlurmRig:
         """Preemption that suspends; slurmctld is restarted before and after."""
         conf = self._run / "etc" / "slurm.conf"
         usual = conf.read_text()
-        self._restart_with(conf, slurm_conf.suspending(usual))
         try:
+            self._restart_with(conf, slurm_conf.suspending(usual))
             yield
         finally:
             self._restart_with(conf, usual)
 
     def _restart_with(self, conf: Path, text: str) -> None:
-        self.stop("slurmctld")
+        if "slurmctld" in self._daemons:  # a former one may not have been taken
+            self.stop("slurmctld")
         conf.write_text(text)
         self.start("slurmctld")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.conftest import COMPLETING_SECONDS
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure
 from tests.support.slurm_rest import SlurmRest
@@ -126,8 +127,8 @@ def _wait(rest: SlurmRest, job: int, state: str) -> dict[str, Any]:
     return record
 
 
-def _until(ready: Callable[[], bool], explain: Callable[[], str], *, seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
+def _until(ready: Callable[[], bool], explain: Callable[[], str]) -> None:
+    until = time.monotonic() + COMPLETING_SECONDS
     while not ready():
         assert time.monotonic() < until, explain()
         time.sleep(0.05)

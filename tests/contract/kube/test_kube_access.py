@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.kube.client import KubeClient, Namespace
+from tests.contract.kube.client import Body, KubeClient, Namespace, condition, eventually
 from tests.contract.kube.conftest import KubePeer
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -92,9 +92,11 @@ async def test_pods_as_a_table(kube: KubeClient, namespace: Namespace) -> None:
 
 
 async def test_nodes_are_there_and_ready(kube: KubeClient, kube_peer: KubePeer) -> None:
-    node = (await kube.get(f"/api/v1/nodes/{kube_peer.nodes[0]}")).body
-    ready = next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
-    assert ready["status"] == "True"
+    async def ready() -> Body | None:
+        node = (await kube.get(f"/api/v1/nodes/{kube_peer.nodes[0]}")).body
+        return node if condition(node, "Ready")["status"] == "True" else None
+
+    node = await eventually(ready, "the Node is ready again after another test")
     assert int(node["status"]["allocatable"]["cpu"]) > 0
 
 

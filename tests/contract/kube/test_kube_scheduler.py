@@ -35,7 +35,7 @@ PROBES: Final = 8
 NODES_EACH: Final = 6
 RESIDENTS: Final = 14
 # The server's watches may be behind what was just written: until then a pod is asked about again.
-SECONDS: Final = 10.0
+SECONDS: Final = 30.0
 
 Body = dict[str, Any]
 

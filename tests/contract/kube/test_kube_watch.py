@@ -125,13 +125,13 @@ async def test_streaming_list_ends_with_an_annotated_bookmark(
 async def test_bookmark_comes_before_the_timeout(kube: KubeClient, namespace: Namespace) -> None:
     # 2 s before, where something has happened that the bookmark can speak of
     listed = await kube.get(namespace.path("pods"))
+    pod = await namespace.pod()
     query = {
         "resourceVersion": listed.version,
         "allowWatchBookmarks": "true",
         "timeoutSeconds": "5",
     }
     async with kube.watch(namespace.path("pods"), **query) as watch:
-        pod = await namespace.pod()
         events = await watch.rest()
     kinds = [kind for kind, _ in events]
     assert sorted(set(kinds)) == ["ADDED", "BOOKMARK"]
