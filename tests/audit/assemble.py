@@ -36,4 +36,5 @@ def assemble(records: Records, scope: Scope) -> History:
         slurm_nodes=scope.slurm_nodes,
         closed=records.closed,
         opened=records.opened,
+        looks=records.looks,
     )

@@ -128,6 +128,7 @@ class JobLife:
 
     `owner` None is a job without a tag of a scheduler's. `ended` NEVER is one that may still run;
     `state` is its last, LOST where Slurm has forgotten it before it had ended. `kills` took effect.
+    `looks` are at its record, and answered.
     At the times of `unseen` it had nodes which nobody saw.
     """
 
@@ -143,6 +144,7 @@ class JobLife:
     evidence: tuple[Evidence, ...] = ()
     kills: tuple[Touch, ...] = ()
     updates: tuple[Touch, ...] = ()
+    looks: tuple[Touch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,8 @@ class Stray:
 class History:
     """All of it from `opened` to `closed`. `owners` are the tags by which a job is ours,
     `schedulers` the names by which a pod is. `slurm_nodes` tells which Slurm node is behind a Node
-    where the two have other names. `strays` may have been anybody's.
+    where the two have other names. `strays` may have been anybody's. `looks` says that looks at
+    jobs are on record.
     """
 
     jobs: tuple[JobLife, ...]
@@ -203,6 +206,7 @@ class History:
     schedulers: frozenset[str]
     closed: float
     opened: float = 0.0
+    looks: bool = False
     strays: tuple[Stray, ...] = ()
     slurm_nodes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 

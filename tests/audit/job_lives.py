@@ -200,16 +200,24 @@ def _touched(lives: list[JobLife], asked: list[JobAsked]) -> Iterator[JobLife]:
     """
     kills: dict[int, list[Touch]] = defaultdict(list)
     updates: dict[int, list[Touch]] = defaultdict(list)
+    looks: dict[int, list[Touch]] = defaultdict(list)
     for it in asked:
         then = _there(lives, it.when)
         by = it.by if len(then) == 1 else By.UNKNOWN
         for index in then:
-            if it.verb == "update":
+            if it.verb == "look":
+                looks[index].append(Touch(it.when, by))
+            elif it.verb == "update":
                 updates[index].append(Touch(it.when, by))
             elif lives[index].state in _KILLED:
                 kills[index].append(Touch(it.when, by))
     for index, life in enumerate(lives):
-        yield replace(life, kills=tuple(kills[index]), updates=tuple(updates[index]))
+        yield replace(
+            life,
+            kills=tuple(kills[index]),
+            updates=tuple(updates[index]),
+            looks=tuple(looks[index]),
+        )
 
 
 def _there(lives: list[JobLife], when: When) -> list[int]:

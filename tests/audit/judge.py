@@ -44,6 +44,8 @@ class Limits:
 
     `bind_age`: Slurm may end a job, the pod's own or that of another pod on the Node, between the
     look at it and the bind, which has that long.
+    `look_age`: what a write to a job rests on may be 2 s old when it is sent, and a crowded machine
+    takes its time to deliver it.
     `settle`: a new placeholder may start just while its pod is deleted for the former's end.
     I7, by the brake's defaults: of the bound pods no more go for a lost node within `brake_window`
     than the share, or `brake_minimum`, unless the evidence against them is `brake_pause` old. Both
@@ -52,6 +54,7 @@ class Limits:
     """
 
     bind_age: float = 2.5
+    look_age: float = 10.0
     settle: float = 5.0
     brake_share: float = 0.25
     brake_minimum: int = 10
@@ -64,7 +67,7 @@ _LOST_NODE: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
 
 def judge(history: History, limits: Limits = DEFAULT) -> list[Violation]:
-    """Every breach of I1 to I8, and of I12 by our own binds, that is certain."""
+    """Every breach of I1 to I8, of I12 by our own binds, and of I14, that is certain."""
     case = _Case(history, limits)
     return [found for rule in RULES for found in rule(case)]
 
@@ -251,6 +254,22 @@ def foreign_untouched(case: _Case) -> Iterator[Violation]:
                     yield Violation("I8", _name(pod), what)
 
 
+def read_before_written(case: _Case) -> Iterator[Violation]:
+    """I14: a placeholder that we cancel or update was looked at by us shortly before. What is not
+    ours is I8's, however recently it was looked at.
+    """
+    if not case.history.looks:
+        return
+    for job in case.history.ours():
+        seen = [it.when for it in job.looks if it.by is not By.OTHER]
+        for touch in (*job.kills, *job.updates):
+            since = touch.when.earliest - case.limits.look_age
+            read = any(it.latest >= since and it.maybe_before(touch.when) for it in seen)
+            if touch.by is By.US and not read:
+                told = f"written at {_time(touch.when)}, and not looked at shortly before"
+                yield Violation("I14", f"job {job.job_id}", told)
+
+
 RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
     one_runs,
     bound_where_held,
@@ -260,6 +279,7 @@ RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
     ended_on_evidence,
     braked,
     foreign_untouched,
+    read_before_written,
     bound_beside_nobody,
 )
 

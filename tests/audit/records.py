@@ -63,7 +63,7 @@ class JobMissing:
 
 @dataclass(frozen=True, slots=True)
 class JobAsked:
-    """A "kill" that took effect, or an "update"."""
+    """A "kill" that took effect, an "update", or a "look" that was answered."""
 
     when: When
     by: By
@@ -86,11 +86,13 @@ class Records:
     """All of it, in the order of observation. `opened` and `closed` are when it began and ended.
 
     `reported` says that kubelets tell of the end of containers later than it was, with a time.
+    `looks` says that looks at jobs are on record.
     """
 
     opened: float
     closed: float = 0.0
     reported: bool = False
+    looks: bool = False
     pods: list[PodSeen] = field(default_factory=list)
     pods_asked: list[PodAsked] = field(default_factory=list)
     jobs: list[JobSeen | JobMissing] = field(default_factory=list)

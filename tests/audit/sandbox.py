@@ -43,7 +43,7 @@ class SandboxRecorder:
 
     def open(self) -> None:
         """Begin; what is there already is taken up as it is, what has ended is another's matter."""
-        self._records = Records(opened=self._now)
+        self._records = Records(opened=self._now, looks=True)
         self._over = frozenset(job.sluid for job in self._slurm.jobs() if not job.alive)
         model: KubeModel = self._server.model
         for pod in model.bodies(PODS):

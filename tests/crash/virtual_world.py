@@ -236,6 +236,8 @@ async def virtual_world(
             with hooked(sandbox) if hooks else nullcontext():
                 world = VirtualWorld(sandbox, _settings(sandbox, given))
                 yield world
+            if any(it.arrives_late for it in world.processes):
+                audit.accepted["I14"] = "what a dead process has sent arrives long after its look"
             if any(it.arrives_late.endswith("/binding") for it in world.processes):
                 audit.accepted["I3"] = "a dead process cannot know that the next one has bound"
             await audit.close_and_judge()

@@ -87,6 +87,7 @@ class Endpoints:
     def job(self, job_id: int) -> Answer:
         """GET job/{id}."""
         job = self._model.job(job_id)
+        self._model.looked_at(job_id, user=self._user)
         record = render_job.job_record(self._model.cluster, job, self._shape)
         # Of one job this is the time of the answer (measured on 26.05.5 and 24.11.5).
         return self._job_list([record], last_update=self._now)

@@ -16,4 +16,6 @@ class Journal(Protocol):
         """The controller has come back and knows these jobs, by id."""
 
     def asked(self, verb: str, job_id: int, *, user: str, since: float) -> None:
-        """A user's "kill" took effect, or a user's "update" was done, which began at `since`."""
+        """A user's "kill" took effect, or a user's "update" was done, which began at `since`; or a
+        user's "look" at the job was answered.
+        """

@@ -212,6 +212,10 @@ class SlurmModel:
         """Whether the user owns the job or is an operator."""
         return user in self.config.operators or user == job.asked.user_name
 
+    def looked_at(self, job_id: int, *, user: str) -> None:
+        """The user is answered what the job's record says."""
+        self._asked("look", job_id, user=user, since=self.clock())
+
     def _asked(self, verb: str, job_id: int, *, user: str, since: float) -> None:
         for journal in self.cluster.journals:
             journal.asked(verb, job_id, user=user, since=since)

@@ -332,6 +332,27 @@ def test_a_foreign_pod_touched(how: str) -> None:
     assert rules(theirs) == []
 
 
+# --- I14
+
+
+@pytest.mark.parametrize("how", ["kills", "updates"])
+def test_a_job_written_to_that_was_not_looked_at_then(how: str) -> None:
+    """Whose it was some time ago says nothing of whose it is."""
+    placeholder, life = job(1, run(10)), pod()
+
+    def found(*looks: Touch, known: bool = True) -> list[str]:
+        done = replace(placeholder, looks=looks, **{how: (us(60),)})  # type: ignore[arg-type]
+        return [it for it in rules(done, life, looks=known) if it == "I14"]
+
+    assert found() == ["I14"]
+    assert found(us(30)) == ["I14"]
+    assert found(other(59)) == ["I14"]
+    assert found(us(61)) == ["I14"]
+    assert found(us(30), us(59)) == []
+    assert found(Touch(at(59), By.UNKNOWN)) == []
+    assert found(known=False) == [], "looks are on no record there"
+
+
 # --- moments
 
 

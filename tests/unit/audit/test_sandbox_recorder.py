@@ -77,6 +77,19 @@ def test_job_from_its_submit_to_its_cancel(recorder: SandboxRecorder, lab: Lab) 
     assert life.state == "CANCELLED"
 
 
+@pytest.mark.parametrize(("looks", "broken"), [(True, []), (False, ["I14"])])
+def test_cancel_without_a_look_is_found(
+    recorder: SandboxRecorder, lab: Lab, *, looks: bool, broken: list[str]
+) -> None:
+    job = lab.submit(script=SLEEP, **tagged("pod-1"))
+    lab.model.looked_at(job.id, user="root")
+    lab.pass_time(60)
+    if looks:
+        lab.model.looked_at(job.id, user="root")
+    lab.model.cancel(job.id, user="root")
+    assert [it.rule for it in judge(told(recorder))] == broken
+
+
 def test_requeue_is_seen(recorder: SandboxRecorder, lab: Lab) -> None:
     job = lab.submit(script=SLEEP)
     lab.pass_time(2)
