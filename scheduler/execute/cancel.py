@@ -9,7 +9,7 @@ import structlog
 from scheduler.core.actions import Cancel, DropJob, TakeBack
 from scheduler.core.naming import JOB_ID
 from scheduler.core.reasons import Reason
-from scheduler.execute.canceller import Canceller
+from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.farewell import Farewell
 from scheduler.execute.setback import REFUSALS, SETBACKS, set_back
 from scheduler.execute.tools import Result, Tools

@@ -11,7 +11,7 @@ from scheduler.core.naming import JOB_ID
 from scheduler.core.reasons import Reason
 from scheduler.core.refused_request import Pauses
 from scheduler.core.tagged import TaggedJob
-from scheduler.execute.canceller import Canceller
+from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.tools import Tools
 from scheduler.slurm.look import read_job
 from scheduler.slurm.ownership import soon

@@ -10,7 +10,7 @@ from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
 from scheduler.execute.brake import EndingBrake
 from scheduler.execute.cancel import Release
-from scheduler.execute.canceller import Canceller
+from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
 from scheduler.execute.evict import Evictor

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from scheduler.execute.canceller import Canceller
+from scheduler.execute.cancel_batches import Canceller
 from scheduler.slurm.ownership import soon
 from slurmapi import BaseState, SlurmBusy, SlurmClient, SlurmUnreachable
 from tests.unit.service.tiny_slurm import TinySlurm
