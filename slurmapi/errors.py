@@ -2,7 +2,7 @@
 
 The first question is the one that matters to a scheduler: was the request never sent, maybe acted
 upon, or answered? `retryable` and `retry_after` are decided here once, so that no caller has to
-interpret error numbers.
+interpret error numbers; a `Retry-After` is limited where the header is read (`http1.py`).
 
     SlurmError
     |- SlurmUnreachable   never sent

@@ -42,7 +42,7 @@ LABELS: Final[Mapping[str, str]] = {
     "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`, `neighbours` (the pods on Nodes), "
     "`volumes`, `claims`",
     "rule": "name of a rule of the [policy file](policy.md)",
-    "scope": "`pod`, `namespace`, `all`",
+    "scope": "`pod`, `namespace`, `all`, `policy`",
     "server": "`slurm`, `kubernetes`",
     "source": "`setting`, `slurm`",
     "stage": "`submitted`, `allocated`, `bound`, `started`",

@@ -2,6 +2,9 @@
 
 Labels come from closed sets. The one exception are namespaces: only the largest ones have series of
 their own. Ages are exported as timestamps, and a query subtracts them from time().
+
+`make docs` rewrites the tables in docs/metrics.md; the values of a new label go into LABELS of
+docs/_make/pages.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Why a unit is looked at. This is for the log only: no decision depends on it."""
+"""Why a unit is looked at. This is for the log only: no decision depends on it.
+
+`reconcile/controller.py` adds the cause to each log line of a pass.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ class WakeCause(StrEnum):
     PULSE = "pulse"
     """The regular look at Slurm's jobs showed news of the job."""
     HOOK = "hook"
-    """One of Slurm's hooks called, and the look at Slurm that followed showed news of the job."""
+    """A hook asked about pods or nodes, and the look at Slurm that followed showed news of the job.
+    A hint of a hook only makes the next pulse come sooner: its news has the cause `pulse`.
+    """
     CENSUS = "census"
     """The search for placeholders found a job of the unit, or found that there is none."""
     NODES = "nodes"

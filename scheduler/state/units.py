@@ -26,7 +26,7 @@ _SECOND: Final = 1.0
 @dataclass(slots=True)
 class Placeholder:
     """The job of a unit. The pulse updates `state`, and full looks update `record`. Written by
-    `slurm`; others use its methods.
+    `slurm`; others use its methods, as the table in docs/architecture.md says.
     """
 
     job_id: int
