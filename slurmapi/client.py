@@ -219,9 +219,10 @@ class SlurmClient:
     async def submit(self, job: JobSubmission) -> Submitted:
         """Submit the job. The request is written to the server at most once.
 
-        Raises SlurmInvalid if the job will never work as requested (or only in part: a job that
-        Slurm created in spite of errors is cancelled again), and SlurmInterrupted if it is not
-        known whether the job exists now.
+        Raises SlurmInvalid if the job will never work as requested, or only in part; SlurmStranger
+        if another Slurm cluster has answered; and SlurmInterrupted if it is not known whether the
+        job exists now. A job that was created in spite of errors, or by another cluster, is
+        cancelled before the error is raised.
         """
         operation = Operation(
             name="submit",
@@ -237,7 +238,7 @@ class SlurmClient:
             failures = await self.cancel([made.job_id], send_by=_soon())
             if failures:
                 raise SlurmInterrupted(
-                    f"job {made.job_id} was made in spite of an error and is not cancelled: {made}",
+                    f"job {made.job_id} was created in spite of an error, not cancelled: {made}",
                     job_id=made.job_id,
                 ) from made
             raise made.error from None

@@ -248,8 +248,8 @@ class Settings(BaseModel):
         2.0,
         ge=0,
         le=50,
-        description="full looks per second at the jobs of running pods, which show a preemption "
-        "before its GraceTime is over; 0: none",
+        description="how many jobs of running pods are read in full each second, to see a "
+        "preemption before its GraceTime is over; 0: none",
     )
     workers: int = Field(
         48, ge=1, le=512, description="number of units that are handled at the same time"

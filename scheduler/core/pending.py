@@ -104,7 +104,8 @@ REASONS: Final[Mapping[str, Why]] = {
     ),
     "Reservation": Why(
         "its reservation has not begun, or is used up by other jobs",
-        "wait for the reservation (`scontrol show reservation`), or name no reservation",
+        "wait for the reservation (`scontrol show reservation`), or name another reservation in "
+        "the annotation, or none",
     ),
     "ReservationDeleted": Why(
         "its reservation was deleted", "name another reservation in the annotation, or none"

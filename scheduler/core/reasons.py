@@ -216,8 +216,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "The API server refuses to write the pod's condition or the scheduler's annotations; "
         "the message gives the server's words and the refused text. The pod is served "
         "nevertheless, and the write is tried again with growing pauses.",
-        "Change the policy, webhook or right that the message names so that the scheduler may"
-        " write `pods/status`.",
+        "Let the policy or webhook that the message names accept the scheduler's writes to "
+        "`pods/status`, or grant the right that is missing (`patch` on `pods/status`).",
     ),
     Reason.CONTROLLER_BACK_OFF: Meaning(
         "Warning",

@@ -209,7 +209,7 @@ def _wait(
     edit = edit_of(record, request)
     if edit.anew:
         what = ", ".join(called(name, request) for name in edit.anew)
-        why = f"{what} was edited, which no pending job can take: a new one follows, last in line"
+        why = f"{what} was edited, and this edit needs a new job, at the end of the queue"
         return (*_give_back(job.job_id, why), Again(0.0))
     if edit.in_place and now >= facts.update_at:
         return (Update(job.job_id, request, edit.in_place), Again(SLOW_LOOK_SECONDS))
@@ -274,7 +274,9 @@ def allocated(
         return (*_give_back(job.job_id, "Slurm is preempting it"), Again(0.0))
     grown = "" if facts.any_runs else _outgrown(facts, record)
     if grown:
-        why = f"the pod was resized: it asks for {grown}; a new job follows, last in line"
+        why = (
+            f"the pod was resized: it asks for {grown}; a new job follows, at the end of the queue"
+        )
         return (*_give_back(job.job_id, why), Again(0.0))
     placed = _places(facts.pods, record.nodes)
     if placed is None:

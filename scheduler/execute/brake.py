@@ -226,7 +226,9 @@ def _unseen(unit: Unit) -> bool:
 
 
 def _ending(unit: Unit, kind: str) -> Ending | None:
-    """The ending that the last pulse has shown, if it ends the pod too; otherwise None."""
+    """How the job ended according to the last pulse, if a pod of this kind ("run" or "wait") must
+    end with it; otherwise None.
+    """
     state = None if unit.job is None else unit.job.state
     if state is None or not state.ended or (unit.job is not None and unit.job.missing):
         return None

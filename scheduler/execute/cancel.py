@@ -85,7 +85,7 @@ class Release:
         unit.refusals.submit = unit.refusals.submit.whatever()
         unbindable = unit.refusals.bind is not None
         set_back(unit, None, REFUSALS if unbindable else SETBACKS, now=self._clock())
-        text = f"The pod has let go of Slurm job {action.job_id}: {action.why}"
+        text = f"Slurm job {action.job_id} no longer belongs to the pod: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def take_back(self, unit: Unit, action: TakeBack) -> None:

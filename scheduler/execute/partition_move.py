@@ -33,7 +33,7 @@ class PartitionMove:
             return ""
         former = replace(request, partition=record.partition)
         moved = f"{called('partition', request)} was edited, and on the nodes there"
-        follows = "a new one follows, last in line"
+        follows = "a new one follows, at the end of the queue"
         here = await self._modes.choose(former.partition, former.required_nodes)
         there = await self._modes.choose(request.partition, request.required_nodes)
         if there.mode != here.mode:

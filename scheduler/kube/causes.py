@@ -100,8 +100,8 @@ def _tls_text(error: ssl.SSLError) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes, including the operating system's error, which aiohttp keeps in an
-    attribute.
+    """The error and its causes, including the error of the operating system or of the certificate
+    check, which aiohttp keeps in an attribute.
     """
     while error is not None:
         yield error

@@ -39,7 +39,9 @@ class WentBackError(Exception):
 
 
 def went_back(error: BaseException) -> WentBackError | None:
-    """The WentBackError, if a group holds no other kind of error; None for any other error."""
+    """The error itself if it is a WentBackError, or the first one of an exception group that has
+    no other kind of error; otherwise None.
+    """
     if isinstance(error, WentBackError):
         return error
     if not isinstance(error, BaseExceptionGroup):

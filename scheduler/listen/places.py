@@ -130,7 +130,9 @@ class Places:
 
 @lru_cache(_REMEMBERED_ADDRESSES)
 def block_of(host: str) -> str:
-    """The address that places are counted for: an IPv4 address, or the /64 of an IPv6 address."""
+    """The address under which a caller's connections are counted: its IPv4 address, or the /64
+    network of its IPv6 address.
+    """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -170,7 +170,9 @@ class Coverage:
         return names[0] if names else "a pod of another namespace"
 
     def _name(self, uid: str, namespace: str) -> str:
-        """Empty if the pod is in another namespace."""
+        """What a message in that namespace calls the pod, as the subject of "may still run".
+        Empty if the pod is in another namespace or not known.
+        """
         left, unit = self._presence.left_by(uid), self._units.of_pod(uid)
         if left is not None:
             own = left.namespace == namespace

@@ -256,7 +256,9 @@ class Surroundings:
         return known and all(map(self.around.counts, demands.crowds))
 
     def _items(self, demands: Demands) -> int:
-        """What a survey would cost now."""
+        """The cost of making the survey now, in the surveyor's items: the pods for each crowd that
+        is not counted yet, and one to three passes over all Nodes.
+        """
         missing = [it for it in demands.crowds if not self.around.counts(it)]
         pods = len(self._seen) * sum(map(crowd_weight, missing))
         looks = 1 + (not self._divisions.knows(demands.spread, demands.wishes))
@@ -264,8 +266,9 @@ class Surroundings:
         return pods + looks * len(self._nodes.all_facts()) * demands.node_items
 
     def _survey_again(self, demands: Demands) -> Iterator[int]:
-        """Make the survey in steps, and yield how many items each compared. There are no steps if
-        it was made in the meantime, for a pod of another namespace with the same template.
+        """Make the survey in steps, and yield after each step how many items it has compared. Yield
+        nothing if the survey was made in the meantime, for a pod of another namespace with the same
+        template.
         """
         kept = self._surveys.get(demands)
         done = kept is not None and not self._outdated(kept, self._clock())
@@ -277,8 +280,8 @@ class Surroundings:
             for nodes in self._divisions.dividing(demands.spread, demands.wishes):
                 yield nodes * demands.node_items
         edition, changes, at = self._nodes.edition, self.around.changes, self._clock()
-        # A pause, so that the next part, which looks at all Nodes too, starts with a slice of its
-        # own.
+        # A full slice makes the surveyor pause here. So the next part, which also goes through all
+        # Nodes, starts with a slice of its own.
         yield SLICE_ITEMS if len(self._nodes.all_facts()) * demands.node_items > SLICE_ITEMS else 0
         survey = yield from self._look(demands)
         self._surveys[demands] = _Kept(survey, edition, changes, at)

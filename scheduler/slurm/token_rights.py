@@ -83,12 +83,15 @@ class TokenRights:
         await asyncio.Event().wait()
 
     async def _try(self) -> bool:
-        """Ask once. True if the right is known to be there."""
+        """Submit the trial job once. True if Slurm's answer shows that the token's user may write
+        AdminComment.
+        """
         try:
             made = await self._slurm.submit(trial(self._owner, namespace=self._namespace))
         except SlurmError as error:
             return self._learn(error)
-        if await self._slurm.cancel([made.job_id], send_by=soon()):
+        failures = await self._slurm.cancel([made.job_id], send_by=soon())
+        if failures:
             log.warning("trial job is left to the next census", job_id=made.job_id)
         self._settled()
         return True
