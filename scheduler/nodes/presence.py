@@ -6,14 +6,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Pod
 from scheduler.nodes.parted import Left, Parted
-from scheduler.state.lingering import KUBELET_SECONDS, remains_of
+from scheduler.state.lingering import Remains, remains_of
 
 # To a process that has just started, only the pod itself says who bound it, and its author can
 # forge that. It is believed for this long, which is enough for pods whose job ended in the
@@ -71,12 +71,13 @@ class Presence:
         else:
             self._there.add(uid)
         sent = self._binding.pop(uid, "") if new is None or node else ""
-        if not node or pod.finished or (new is None and remains_of(pod) is None):
+        remains = remains_of(pod) if new is None else None
+        if not node or pod.finished or (new is None and remains is None):
             self._leave(uid)
         else:
             self._place(pod, bound_by_us=sent == node)
-            if new is None:
-                self._part(pod)
+            if remains is not None:
+                self._part(pod, remains)
         self._sweep()
 
     def judge_nodes(self, is_dead: Callable[[str], bool]) -> None:
@@ -94,15 +95,15 @@ class Presence:
         placed.leaves_at = pod.metadata.deletion_timestamp
         self._on[node].add(uid)
 
-    def _part(self, pod: Pod) -> None:
+    def _part(self, pod: Pod, remains: Remains) -> None:
         """The pod is gone, and its containers may run on."""
         meta, placed = pod.metadata, self._placed[pod.metadata.uid]
         if not self._is_ours(meta.uid):
             self._leave(meta.uid)
             return
-        grace = float(pod.spec.termination_grace_period_seconds)
-        grace = grace if placed.by_us else min(grace, CLAIM_SECONDS)
-        until = self._clock() + grace + KUBELET_SECONDS
+        grace = remains.grace_seconds
+        grace = grace if placed.by_us else min(grace, int(CLAIM_SECONDS))
+        until = replace(remains, grace_seconds=grace, gone_at=self._clock()).until
         left = Left(meta.uid, meta.namespace, meta.name, until, by_us=placed.by_us)
         forgotten = self._parted.add(left)
         if forgotten is not None:
