@@ -24,7 +24,7 @@ from tests.crash.hooks import hook_flags, hooked
 from tests.crash.process import Death, Process, observed_decisions
 from tests.crash.virtual_loop import alone
 from tests.support import pods
-from tests.support.model_jobs import uids
+from tests.support.model_jobs import submit_native, uids
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -76,19 +76,12 @@ class VirtualWorld:
     def native(self, name: str, *, user: str = "alice", **fields: Any) -> Job:
         """A job of Slurm's own users that runs until somebody ends it."""
         external = self.sandbox.placeholder_mode == "external"
-        asked = {
+        placed = {
             "partition": self.sandbox.partition,
             "flags": ["EXTERNAL_JOB"] if external else [],
-            "name": name,
-            "environment": ["A=b"],
-            "current_working_directory": "/",
-            "memory_per_node": 100,
-            "tasks": 1,
         }
-        job, _remark = self.slurm.submit(
-            asked | fields, None if external else "sleep infinity", user=user
-        )
-        return job
+        script = None if external else "sleep infinity"
+        return submit_native(self.slurm, name, user=user, script=script, **(placed | fields))
 
     def fill(self, **fields: Any) -> Job:
         """All CPUs of all nodes but those of the bystanders."""

@@ -28,7 +28,7 @@ from tests.faults.cluster import open_front
 from tests.faults.play import Play
 from tests.faults.proxy import FaultProxy
 from tests.support import pods
-from tests.support.model_jobs import placeholders_of, uids
+from tests.support.model_jobs import placeholders_of, submit_native, uids
 from tests.support.scheduler import SCHEDULER_NAME
 
 Body = dict[str, Any]
@@ -241,7 +241,8 @@ async def playground(folder: Path, *, release: str = "26.05") -> AsyncIterator[P
                 "node-mapping": "comment,name",
             }
         )
-        _submit_native(sandbox)
+        # Nobody has a reason to touch it: the auditor watches over it.
+        submit_native(sandbox.slurm, "native", user="alice", script="sleep infinity")
         ground = Playground(sandbox, play, settings, (front.slurm, front.kube))
         ground.audit = await _audited(sandbox)
         try:
@@ -249,18 +250,6 @@ async def playground(folder: Path, *, release: str = "26.05") -> AsyncIterator[P
         finally:
             await ground.kill()
             await ground.audit.close()
-
-
-def _submit_native(sandbox: Sandbox) -> None:
-    """A job of somebody else, which nobody has a reason to touch: the auditor watches over it."""
-    asked = {
-        "name": "native",
-        "environment": ["A=b"],
-        "current_working_directory": "/",
-        "memory_per_node": 100,
-        "tasks": 1,
-    }
-    sandbox.slurm.submit(asked, "sleep infinity", user="alice")
 
 
 async def _audited(sandbox: Sandbox) -> Audit:

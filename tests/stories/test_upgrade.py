@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.audit.history import By, History, Touch, When
+from tests.audit.history import By, History, JobLife, Touch, When
 from tests.rigs.node_real import RealNode
 from tests.stories.clusters import LIVE, told_on
 from tests.support import forked, former, pods
@@ -355,8 +355,7 @@ def _written_only_what_had_to_be(
     machine more than a second later. A pod that runs is written to where Slurm says `another_end`
     of its job: 24.11 adds what a prolog took to the time limit after the bind.
     """
-    names = {job_id: name for name, job_id in jobs.items()}
-    ours = [(names[it.job_id], it) for it in history.ours()]
+    ours = _named(history, jobs)
     cancelled = {name for name, it in ours if any(_by_us(kill, since) for kill in it.kills)}
     assert cancelled <= set(crowd.ending())
     updates = Counter(name for name, it in ours for touch in it.updates if touch.by is By.US)
@@ -373,15 +372,20 @@ def _early_updates(
     """How often the job of which pod was written to while those that wait were held back, but for
     those that end and the one that was edited.
     """
-    names = {job_id: name for name, job_id in jobs.items()}
     expected = {_EDITED, *crowd.ending()}
     return Counter(
         name
-        for job in history.ours()
+        for name, job in _named(history, jobs)
         for touch in job.updates
         if _by_us(touch, held_back.earliest) and touch.when.latest < held_back.latest
-        if (name := names[job.job_id]) not in expected
+        if name not in expected
     )
+
+
+def _named(history: History, jobs: dict[str, int]) -> list[tuple[str, JobLife]]:
+    """Our jobs, each with the name of its pod."""
+    names = {job_id: name for name, job_id in jobs.items()}
+    return [(names[it.job_id], it) for it in history.ours()]
 
 
 def _by_us(touch: Touch, since: float) -> bool:

@@ -1,12 +1,28 @@
-"""Placeholders among the jobs of the model of Slurm."""
+"""Jobs of the model of Slurm: native ones, and placeholders among them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from scheduler.core.naming import OwnerTag, read_tag
 from scheduler.sandbox.slurm import SlurmModel
 from scheduler.sandbox.slurm.records import Job
+
+
+def submit_native(
+    slurm: SlurmModel, name: str, *, user: str, script: str | None, **fields: Any
+) -> Job:
+    """A job of one of Slurm's own users that runs until somebody ends it."""
+    asked = {
+        "name": name,
+        "environment": ["A=b"],
+        "current_working_directory": "/",
+        "memory_per_node": 100,
+        "tasks": 1,
+    }
+    job, _remark = slurm.submit(asked | fields, script, user=user)
+    return job
 
 
 def uids(job: Job, *, cluster: str = "") -> tuple[str, ...]:
