@@ -264,6 +264,9 @@ class App:
             reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s{why}")
         elif self._parts.watch.stranger:
             reasons.append(self._slurm.trouble)
+        elif unknown := self._reflections.caches.nodes.unlisted:
+            # Nothing is submitted before: no job could be mapped to a Node.
+            reasons.append(f"Slurm has not listed its nodes yet: {unknown}")
         if self._rights.missing:
             reasons.append(self._rights.missing)
         if self._parts.brake.trouble:
