@@ -320,7 +320,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
     """What `decide` says to the two together."""
     return decide(
         UnitFacts(
-            key=_UID,
+            uids=frozenset({_UID}),
             owner=_OWNER,
             pods=situation.pods,
             request=situation.request,

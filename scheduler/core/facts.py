@@ -138,7 +138,8 @@ class UnitFacts:
     a node that is missing there, Slurm must be asked first.
     """
 
-    key: str
+    uids: frozenset[str]
+    """The uids of all its pods, also of those that are gone."""
     owner: Owner
     pods: tuple[PodFacts, ...]
     request: JobRequest | tuple[Problem, ...]
@@ -214,4 +215,4 @@ class UnitFacts:
 
     def owns(self, record: TaggedJob) -> bool:
         """Whether the job is the placeholder of this very unit (I8)."""
-        return record.stands_for(self.key, owner=self.owner)
+        return record.stands_for(*self.uids, owner=self.owner)

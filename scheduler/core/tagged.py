@@ -28,6 +28,9 @@ class TaggedJob(Job):
         """A record that has just arrived, with its tag."""
         return cls(**{name: getattr(job, name) for name in _COPIED})
 
-    def stands_for(self, uid: str, *, owner: Owner) -> bool:
-        """Whether the job is the owner's, for the unit that has this pod (I8)."""
-        return self.tag is not None and self.tag.owner == owner and uid in self.tag.uids
+    def stands_for(self, *uids: str, owner: Owner) -> bool:
+        """Whether the job is the owner's, for any of these pods (I8). Whether it is a unit's own,
+        `Unit.owns` and `UnitFacts.owns` say.
+        """
+        tag = self.tag
+        return tag is not None and tag.owner == owner and not set(uids).isdisjoint(tag.uids)

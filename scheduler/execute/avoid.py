@@ -61,7 +61,7 @@ class Avoidance:
         job waits on with its former list, and the request is repeated after a growing pause. Raises
         SlurmError if Slurm cannot be asked.
         """
-        own = await own_job(self._slurm, action.job_id, uid=unit.key, owner=self._owner)
+        own = await own_job(self._slurm, action.job_id, unit=unit, owner=self._owner)
         if own is None:
             return
         try:

@@ -103,7 +103,7 @@ class Release:
         finds the job, checks that it is ours, and tries until it succeeds. Raises SlurmError.
         """
         try:
-            own = await mark_given_back(self._slurm, job_id, uid=unit.key, owner=self._tools.owner)
+            own = await mark_given_back(self._slurm, job_id, unit=unit, owner=self._tools.owner)
             if own is not None:
                 await self._canceller.cancel(job_id, send_by=own.send_by)
         except SlurmError:

@@ -42,7 +42,7 @@ class Untagged:
     async def take_back(self, unit: Unit, action: TakeBack) -> None:
         """Cancel the job, then forget it. Raises SlurmError and KubeError."""
         found = await self._read(action)
-        if found is not None and found.stands_for(unit.key, owner=self._owner):
+        if found is not None and unit.owns(found, owner=self._owner):
             if (
                 unit.job is not None
             ):  # somebody has put the tag back: the next pass has it looked at

@@ -46,7 +46,7 @@ def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
     if job.record is None:
         refuted = job.refuted
     else:
-        refuted = not job.record.stands_for(unit.key, owner=owner)
+        refuted = not unit.owns(job.record, owner=owner)
         if not refuted:
             job.believe()
     if refuted:

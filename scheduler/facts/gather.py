@@ -139,7 +139,7 @@ class Look:
         places = self._places(unit, read, compared=uncompared is None)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
-            key=unit.key,
+            uids=unit.uids,
             owner=self._owner,
             pods=() if pod is None else (self._pod(pod, unit),),
             request=request,
@@ -339,7 +339,7 @@ class Look:
         return known if own <= known or not self._owned(unit, record) else known | own
 
     def _owned(self, unit: Unit, record: TaggedJob) -> bool:
-        return record.stands_for(unit.key, owner=self._owner)
+        return unit.owns(record, owner=self._owner)
 
 
 def _nodes_of_job(unit: Unit) -> tuple[str, ...]:

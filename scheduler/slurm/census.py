@@ -235,7 +235,7 @@ class Census:
             unit.job is not None
             and (
                 unit.job.submitted_at > 0.0
-                or (unit.job.record is not None and self._stands_for(unit, unit.job.record))
+                or (unit.job.record is not None and unit.owns(unit.job.record, owner=self._owner))
             )
             for unit in self._units.by_job(job_id)
         )
@@ -332,7 +332,7 @@ class Census:
             not readable
             or held.record is None
             or held.missing
-            or not self._stands_for(unit, held.record)
+            or not unit.owns(held.record, owner=self._owner)
         ):
             self._adopt(unit, found, asked_at)
             return
@@ -344,7 +344,7 @@ class Census:
             self._adopt(unit, found, asked_at)
         if unit.names(loser) and unit.key in self._known_uids:
             return  # once the pod names the other: else its end would look like a scancel
-        own = await mark_given_back(self._client, loser, uid=unit.key, owner=self._owner)
+        own = await mark_given_back(self._client, loser, unit=unit, owner=self._owner)
         if own is None:
             return
         failures = await self._client.cancel([loser], send_by=own.send_by)
@@ -369,7 +369,7 @@ class Census:
         return bool(node) and node not in (asked, *found.nodes)
 
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
-        own = await mark_given_back(self._client, job_id, uid=unit.key, owner=self._owner)
+        own = await mark_given_back(self._client, job_id, unit=unit, owner=self._owner)
         if own is not None:
             failures = await self._client.cancel([job_id], send_by=own.send_by)
             if failures:
@@ -393,9 +393,6 @@ class Census:
                 raise
             return False
         return True
-
-    def _stands_for(self, unit: Unit, job: TaggedJob) -> bool:
-        return job.stands_for(unit.key, owner=self._owner)
 
 
 def _goes_before(found: TaggedJob, held: TaggedJob) -> bool:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from scheduler.core.naming import Owner
 from scheduler.slurm.ownership import OwnJob, own_job
+from scheduler.state.units import Unit
 from slurmapi import SlurmClient, SlurmDenied, SlurmRefused
 
 
 async def mark_given_back(
-    slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner
+    slurm: SlurmClient, job_id: int, *, unit: Unit, owner: Owner
 ) -> OwnJob | None:
     """Mark the job as given back. Returns it if it may be cancelled now, that is, if it lives and
-    is ours for the pod with this uid; otherwise None.
+    is ours for this unit; otherwise None.
 
     Raises SlurmError if Slurm cannot be asked.
     """
-    own = await own_job(slurm, job_id, uid=uid, owner=owner)
+    own = await own_job(slurm, job_id, unit=unit, owner=owner)
     tag = None if own is None else own.job.tag
     if own is None or tag is None or own.job.state.ended:
         return None
@@ -28,7 +29,7 @@ async def mark_given_back(
         return own
     await _mark(slurm, own, tag.encode(given_back=True))
     # That may have taken long, and slurmctld may have restarted without its state since.
-    return await own_job(slurm, job_id, uid=uid, owner=owner)
+    return await own_job(slurm, job_id, unit=unit, owner=owner)
 
 
 async def _mark(slurm: SlurmClient, own: OwnJob, noted: str) -> None:

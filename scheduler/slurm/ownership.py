@@ -37,15 +37,15 @@ class OwnJob:
     send_by: float
 
 
-async def own_job(slurm: SlurmClient, job_id: int, *, uid: str, owner: Owner) -> OwnJob | None:
-    """The job as it is now, if it is ours for the pod with this uid; otherwise None. Raises
+async def own_job(slurm: SlurmClient, job_id: int, *, unit: Unit, owner: Owner) -> OwnJob | None:
+    """The job as it is now, if it is ours for this unit; otherwise None. Raises
     SlurmError if Slurm does not tell.
     """
     try:
         job = await read_job(slurm, job_id)
     except SlurmNoSuchJob:
         return None
-    return OwnJob(job, soon()) if job.stands_for(uid, owner=owner) else None
+    return OwnJob(job, soon()) if unit.owns(job, owner=owner) else None
 
 
 async def own_placeholder(
@@ -74,6 +74,6 @@ def soon() -> float:
 
 def _owned(unit: Unit, job: Placeholder, owner: Owner) -> OwnJob | None:
     record = None if job.missing else job.record
-    if record is None or not record.stands_for(unit.key, owner=owner):
+    if record is None or not unit.owns(record, owner=owner):
         return None
     return OwnJob(record, job.record_at + TAG_SECONDS)

@@ -9,6 +9,7 @@ from typing import Final
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.intervals import FRESH_SECONDS
+from scheduler.core.naming import Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
@@ -198,6 +199,17 @@ class Unit:
             if pod.uid == uid:
                 return pod
         raise KeyError(uid)
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The uids of its pods."""
+        return frozenset(pod.uid for pod in self.pods)
+
+    def owns(self, record: TaggedJob, *, owner: Owner) -> bool:
+        """Whether the job is the owner's, for this very unit: its tag has the uid of any of the
+        unit's pods (I8).
+        """
+        return record.stands_for(*self.uids, owner=owner)
 
     def names(self, job_id: int) -> bool:
         """Whether any of its pods names this job, as last written or first seen."""

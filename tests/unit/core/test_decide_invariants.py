@@ -75,7 +75,7 @@ def proven(unit: UnitFacts) -> TaggedJob | None:
     if not isinstance(unit.job, Tracked) or unit.job.record is None:
         return None
     found = read_tag(unit.job.record.admin_comment)
-    ours = found is not None and found.owner == OURS and unit.key in found.uids
+    ours = found is not None and found.owner == OURS and not unit.uids.isdisjoint(found.uids)
     return unit.job.record if ours else None
 
 

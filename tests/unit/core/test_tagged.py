@@ -42,6 +42,13 @@ def test_job_stands_for_its_owners_pod_only():
     assert not record(admin_comment="").stands_for(KEY, owner=OURS)
 
 
+def test_job_of_several_pods_stands_for_each_and_for_any_of_them():
+    job = record(admin_comment=tag(uids=("a", "b")))
+    assert all(job.stands_for(*uids, owner=OURS) for uids in (("a",), ("b",), ("b", "new")))
+    assert not job.stands_for("new", "ab", owner=OURS)
+    assert not job.stands_for(owner=OURS)
+
+
 def test_tag_is_decoded_in_one_place():
     places = {
         path.relative_to(_SCHEDULER).as_posix()

@@ -111,7 +111,9 @@ def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFact
         "request": REQUEST,
         "nodes": places("n1", "n2"),
     }
-    return UnitFacts(key=KEY, owner=OURS, pods=pods, job=job or NoJob(), **(fields | more))
+    return UnitFacts(
+        uids=frozenset({KEY}), owner=OURS, pods=pods, job=job or NoJob(), **(fields | more)
+    )
 
 
 # --- all facts there may be -----------------------------------------------------------------------

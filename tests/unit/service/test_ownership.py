@@ -19,6 +19,7 @@ from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_slurm import TinySlurm
 
 RUNNING = JobState(BaseState.RUNNING)
+UNIT = Unit(KEY, "ns", "train", seen_at=0.0)
 OTHERS = {
     "a native one": "",
     "another pod's": tag_of(uids=("another-uid",)),
@@ -32,14 +33,14 @@ def client(slurm: TinySlurm) -> SlurmClient:
 
 
 async def mark(slurm: TinySlurm, job_id: int) -> bool:
-    return await mark_given_back(client(slurm), job_id, uid=KEY, owner=OURS) is not None
+    return await mark_given_back(client(slurm), job_id, unit=UNIT, owner=OURS) is not None
 
 
 @pytest.mark.parametrize("comment", OTHERS.values(), ids=OTHERS)
 async def test_job_of_others_is_neither_ours_nor_marked_nor_readmitted(slurm, comment):
     job_id = slurm.add(admin_comment=comment, state=RUNNING)
     before = slurm.jobs[job_id]
-    assert await own_job(client(slurm), job_id, uid=KEY, owner=OURS) is None
+    assert await own_job(client(slurm), job_id, unit=UNIT, owner=OURS) is None
     assert not await mark(slurm, job_id)
     avoidance = Avoidance(
         client(slurm),
@@ -48,7 +49,7 @@ async def test_job_of_others_is_neither_ours_nor_marked_nor_readmitted(slurm, co
         metrics=Metrics(),
         clock=lambda: 0.0,
     )
-    await avoidance.readmit(Unit(KEY, "ns", "train", seen_at=0.0), Readmit(job_id, ("n2",)))
+    await avoidance.readmit(UNIT, Readmit(job_id, ("n2",)))
     assert slurm.jobs[job_id] == before
     assert slurm.calls["update"] == 0
 

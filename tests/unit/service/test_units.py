@@ -3,14 +3,20 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
+from scheduler.core.naming import Owner
 from scheduler.state.member import Member
 from scheduler.state.units import Placeholder, Unit, Units
-from tests.unit.core.things import record
+from tests.unit.core.things import KEY, OURS, record, tag
 
 
 def unit(key: str, job_id: int | None = None) -> Unit:
     job = None if job_id is None else Placeholder(job_id)
     return Unit(key, "ns", "train", seen_at=0.0, job=job)
+
+
+def gang() -> Unit:
+    pods = (Member("a", "t-0"), Member("b", "t-1"))
+    return Unit("group", "ns", "train", seen_at=0.0, pods=pods)
 
 
 def test_unit_is_found_by_key_and_by_job():
@@ -40,17 +46,15 @@ def test_unit_of_a_single_pod_is_found_by_its_uid():
 
 def test_each_pod_of_a_unit_leads_to_it():
     units = Units()
-    gang = Unit("group", "ns", "train", seen_at=0.0, pods=(Member("a", "t-0"), Member("b", "t-1")))
-    units.add(gang)
+    both = units.add(gang())
     units.add(unit("c"))
-    assert [units.of_pod(uid) for uid in ("a", "b", "group")] == [gang, gang, None]
+    assert [units.of_pod(uid) for uid in ("a", "b", "group")] == [both, both, None]
     assert [units.key_of(uid) for uid in ("a", "b", "c", "d")] == ["group", "group", "c", "d"]
 
 
 def test_pods_of_a_removed_unit_lead_nowhere():
     units = Units()
-    pods = (Member("a", "t-0"), Member("b", "t-1"))
-    units.add(Unit("group", "ns", "train", seen_at=0.0, pods=pods))
+    units.add(gang())
     kept = units.add(unit("c"))
     units.remove("group")
     assert [units.of_pod(uid) for uid in ("a", "b", "c")] == [None, None, kept]
@@ -130,13 +134,39 @@ def test_bindings_of_all_pods_go_with_their_unit():
 
 
 def test_what_was_seen_of_its_pods_adds_up():
-    pods = (Member("a", "t-0"), Member("b", "t-1"))
-    gang = Unit("group", "ns", "train", seen_at=0.0, pods=pods)
-    assert (gang.came_running, gang.bound_by_us, gang.outcome) == (False, False, "")
-    gang.pod("b").seen.runs = gang.pod("b").seen.bound_by_us = True
-    gang.pod("b").seen.outcome = "pod Failed"
-    assert (gang.came_running, gang.bound_by_us, gang.outcome) == (True, False, "pod Failed")
-    gang.pod("a").seen.bound_by_us = True
-    assert gang.bound_by_us
+    both = gang()
+    assert (both.came_running, both.bound_by_us, both.outcome) == (False, False, "")
+    both.pod("b").seen.runs = both.pod("b").seen.bound_by_us = True
+    both.pod("b").seen.outcome = "pod Failed"
+    assert (both.came_running, both.bound_by_us, both.outcome) == (True, False, "pod Failed")
+    both.pod("a").seen.bound_by_us = True
+    assert both.bound_by_us
     with pytest.raises(KeyError):
-        gang.pod("group")
+        both.pod("group")
+
+
+@pytest.mark.parametrize(
+    ("uids", "of_single", "of_gang"),
+    [
+        (("a",), True, True),
+        (("b",), False, True),
+        (("a", "b"), True, True),
+        (("b", "gone"), False, True),
+        (("other", "gone"), False, False),
+        (("group",), False, False),
+    ],
+)
+def test_unit_owns_the_jobs_whose_tag_names_any_of_its_pods(uids, of_single, of_gang):
+    job = record(admin_comment=tag(uids=uids))
+    assert unit("a").owns(job, owner=OURS) == of_single
+    assert gang().owns(job, owner=OURS) == of_gang
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["", "a plugin's", tag(owner=Owner("another", OURS.scheduler))],
+    ids=["none", "a plugin's", "another cluster's"],
+)
+def test_unit_owns_no_job_without_a_tag_of_its_scheduler(comment):
+    job = record(admin_comment=comment)
+    assert not Unit(KEY, "ns", "train", seen_at=0.0).owns(job, owner=OURS)
