@@ -7,8 +7,9 @@ Every node has `FEATURE`, the last one `SPECIAL_FEATURE` as well, and there are 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from scheduler.sandbox.slurm import (
     SlurmServer,
     mint_token,
 )
-from slurmapi import JobState
+from slurmapi import BaseState, JobState, SlurmClient
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_conf import FEATURE, LICENSES, SPECIAL_FEATURE
 
@@ -35,8 +36,8 @@ _GPUS = 8
 _NODES = 4
 _MODEL = {"26.05": "model_slurm_26", "24.11": "model_slurm_24"}
 _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
-# A batch job that is cancelled as it starts is COMPLETING for KillWait, 30 s, and its node takes no
-# other meanwhile (measured on 24.11.5).
+# A batch job that is cancelled before its script runs is COMPLETING for KillWait, 30 s, and its
+# node takes no other meanwhile (measured on 24.11.5).
 COMPLETING_SECONDS: Final = 80.0
 # For fixtures: a model and a real Slurm of each release, as (kind, release).
 EACH_SLURM: Final = (
@@ -61,9 +62,16 @@ def is_over(state: JobState) -> bool:
     return state.ended and not state.completing
 
 
+def is_running(state: JobState) -> bool:
+    """Whether it has its nodes, and they are there for it."""
+    return state.base is BaseState.RUNNING and not state.configuring
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPeer:
-    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token."""
+    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token. `script_runs` tells
+    of a running job whether its script does, true of a job that has none.
+    """
 
     url: str
     socket: Path | None
@@ -73,11 +81,26 @@ class SlurmPeer:
     partition: str
     gpus_per_node: int
     token: Callable[[str], str]
+    script_runs: Callable[[int], bool]
 
     @property
     def special_node(self) -> str:
         """The one node that has the special feature."""
         return self.nodes[-1]
+
+
+async def scripts_run(
+    client: SlurmClient, script_runs: Callable[[int], bool], job_ids: Iterable[int]
+) -> None:
+    """Wait until those of the jobs that are running can be cancelled, and end at once."""
+    async with asyncio.timeout(COMPLETING_SECONDS):
+        for job_id in job_ids:
+            while True:
+                state = (await client.job_states([job_id])).get(job_id)
+                starts = state is not None and state.base is BaseState.RUNNING
+                if not starts or await asyncio.to_thread(script_runs, job_id):
+                    break
+                await asyncio.sleep(0.05)
 
 
 @pytest.fixture
@@ -115,6 +138,7 @@ def live_peer(rig: SlurmRig) -> SlurmPeer:
         partition=rig.partition,
         gpus_per_node=rig.gpus_per_node,
         token=rig.token,
+        script_runs=rig.script_runs if rig.major == "24.11" else _has_no_script,
     )
 
 
@@ -139,11 +163,16 @@ async def model_peer(
             partition="main",
             gpus_per_node=_GPUS,
             token=lambda user: mint_token(model.key, user),
+            script_runs=_has_no_script,
         )
         yield peer, model
     finally:
         await server.stop()
         model.detach()
+
+
+def _has_no_script(_job_id: int) -> bool:
+    return True
 
 
 def _config(release: Release) -> SlurmConfig:

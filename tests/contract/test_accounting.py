@@ -25,6 +25,7 @@ from tests.contract.conftest import (
     is_over,
     live_peer,
     model_peer,
+    scripts_run,
 )
 from tests.support.cluster import Accounts
 from tests.support.model_accounts import FIRST_ACCOUNTS, ModelAccounts
@@ -73,9 +74,12 @@ class Lab:
                 await asyncio.sleep(0.05)
 
     async def runs(self, job_id: int) -> Job:
-        return await self.until(job_id, lambda job: job.state.base is BaseState.RUNNING)
+        job = await self.until(job_id, lambda job: job.state.base is BaseState.RUNNING)
+        await scripts_run(self.client, self.peer.script_runs, [job_id])
+        return job
 
     async def cancel_all(self) -> None:
+        await scripts_run(self.client, self.peer.script_runs, self._made)
         await self.client.cancel(self._made)
         for job_id in self._made:
             await self.until(job_id, lambda job: is_over(job.state))

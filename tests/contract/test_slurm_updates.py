@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from slurmapi import BaseState, FileToken, Job, JobSubmission, SlurmClient, SlurmRefused
-from tests.contract.conftest import COMPLETING_SECONDS, is_over
+from tests.contract.conftest import COMPLETING_SECONDS, is_over, scripts_run
 
 _numbers = itertools.count(1)
 
@@ -26,6 +26,8 @@ class Peer(Protocol):
     major: str
     nodes: tuple[str, ...]
     partition: str
+
+    def script_runs(self, job_id: int) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ async def waiting(slurm_peer: Peer) -> AsyncIterator[Waiting]:
         waiting = Waiting(client, made[0], made[1])
         await waiting.until(lambda job: job.state_reason == "Dependency")
         yield waiting
+        await scripts_run(client, slurm_peer.script_runs, made)
         assert await client.cancel(made) == {}
         for job_id in made:
             await waiting.until(lambda job: is_over(job.state), job_id=job_id)

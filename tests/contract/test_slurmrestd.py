@@ -32,7 +32,14 @@ from slurmapi import (
     StaticToken,
 )
 from slurmapi.cluster_check import ClusterCheck
-from tests.contract.conftest import COMPLETING_SECONDS, SlurmPeer, is_over, second_of_slurm
+from tests.contract.conftest import (
+    COMPLETING_SECONDS,
+    SlurmPeer,
+    is_over,
+    is_running,
+    scripts_run,
+    second_of_slurm,
+)
 from tests.support.slurm import UNLIMITED
 
 BAD_TOKEN = StaticToken("no.jwt.atall")
@@ -92,27 +99,17 @@ class Jobs:
         return await self.client.job(job_id)
 
     async def running(self, job_id: int) -> Job:
-        """The job once it runs, and can be cancelled without harm.
-
-        A batch job cancelled in the second of its start stays COMPLETING for more than 20 s, and
-        its node takes no other job meanwhile (measured on 24.11.5).
-        """
+        """The job once it runs, and can be cancelled without harm."""
         # What ran there before, in a story too, may still be COMPLETING.
         job = await self.until(job_id, is_running, seconds=COMPLETING_SECONDS)
-        if self._peer.major == "24.11":
-            assert job.start_time is not None
-            await asyncio.sleep(max(0.0, job.start_time + 1.5 - time.time()))
+        await scripts_run(self.client, self._peer.script_runs, [job_id])
         return job
 
     async def cancel_all(self) -> None:
+        await scripts_run(self.client, self._peer.script_runs, self._made)
         assert await self.client.cancel(self._made) == {}
         for job_id in self._made:
-            # One that happened to start just now stays COMPLETING for long, see `running`.
             await self.until(job_id, is_over, seconds=COMPLETING_SECONDS)
-
-
-def is_running(state: JobState) -> bool:
-    return state.base is BaseState.RUNNING and not state.configuring
 
 
 @pytest.fixture

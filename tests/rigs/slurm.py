@@ -45,6 +45,11 @@ _ENDED: Final = "CD,CA,F,TO,PR,NF,BF,DL,OOM"
 # slurmctld looks for them once a minute.
 _PURGE_SECONDS: Final = 100.0
 _SCRIPT_SECONDS: Final = 30.0
+# What has the variables of a job is its script, once it is what runs: its slurmstepd has them not.
+_SCRIPT_RUNS: Final = """
+exec grep --quiet --no-messages --null-data --line-regexp --fixed-strings \\
+    "SLURM_JOB_ID=$1" /proc/[0-9]*/environ
+"""
 # What follows the last end of a line is kept; at 4 GiB it would end by itself.
 _GLUTTON: Final = 'ulimit -v 4194304; echo $$ >"$1" && exec tail /dev/zero'
 
@@ -287,6 +292,10 @@ class SlurmRig:
             if time.monotonic() > until:
                 raise RuntimeError(f"job {job_id} has no script after {_SCRIPT_SECONDS:.0f} s")
             time.sleep(0.05)
+
+    def script_runs(self, job_id: int) -> bool:
+        """Whether slurmd has started the script of a batch job that Slurm says is running."""
+        return self._succeeds("sh", "-c", _SCRIPT_RUNS, "look", str(job_id))
 
     def run_out_of_memory(self, job_id: int) -> None:
         """Have the kernel kill a process of a batch job for its memory, and then its script, where
