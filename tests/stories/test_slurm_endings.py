@@ -152,10 +152,13 @@ async def test_suspended_job_evicts_its_pod(world: World) -> None:
 
 async def test_pod_that_leaves_slowly_is_hurried_when_its_job_ends(world: World) -> None:
     await world.create(grace=_GRACE, annotations={"sandbox/stop-seconds": "600"})
-    job = await world.placeholder(await world.running())
+    pod = await world.running()
+    job = await world.placeholder(pod)
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=3600)
+    # The news of the job must not overtake that of the deletion.
+    await world.until("the watch tells of the deletion", lambda: _seen_leaving(world))
     await world.slurm.cancel(job.job_id)
-    await world.gone()
+    await world.removed(pod)
     graces = [it["metadata"]["deletionGracePeriodSeconds"] for it in _leaving(world)]
     assert [it for it in dict.fromkeys(graces) if it] == [3600, _GRACE]
     assert "s left to stop" in (await world.event("PlaceholderCancelled"))["message"]
@@ -343,6 +346,10 @@ def _told(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> 
 
 def _given_grace(world: World) -> int:
     return int(_leaving(world)[0]["metadata"]["deletionGracePeriodSeconds"])
+
+
+async def _seen_leaving(world: World) -> bool:
+    return any(pods.leaving(it.pod) for it in world.history.of("train"))
 
 
 def _leaving(world: World) -> list[Object]:
