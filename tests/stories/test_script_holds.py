@@ -144,7 +144,9 @@ async def _pending_while_the_pod_is_there(world: World, job_id: int) -> None:
         while True:
             record = await world.slurm.job(job_id)
             assert record is not None
-            if await world.kube.find("pods", "train", namespace=world.namespace) is None:
+            pod = await world.kube.find("pods", "train", namespace=world.namespace)
+            # Its kubelet takes it away in a request of its own, after it has told of the end.
+            if pod is None or pods.has_ended(pod):
                 return
             assert record.states == ("PENDING",), record
             await asyncio.sleep(0.05)
