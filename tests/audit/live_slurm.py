@@ -34,6 +34,7 @@ class SlurmRecords:
     """Follows the jobs of a rig, in a thread of its own, from `open` to `read_into`."""
 
     def __init__(self, rig: SlurmRig) -> None:
+        self._rig = rig
         self._rest: SlurmRest = rig.rest()
         self._log = LogFile(rig.log_directory / "slurmctld.log")
         self._since = 0
@@ -41,13 +42,14 @@ class SlurmRecords:
         self._known: dict[int, tuple[tuple[str, ...], float]] = {}
         self._over: set[int] = set()
         self._polled_at = 0.0
-        self._away = False
+        self._starts = 0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="job records", daemon=True)
 
     def open(self) -> None:
         """Begin; jobs that have ended are not looked at any more."""
         self._since = self._log.size()
+        self._starts = self._slurmctld_starts()
         states = self._states()
         assert states is not None, "slurmrestd does not answer"
         sent = self._polled_at
@@ -78,30 +80,39 @@ class SlurmRecords:
 
     def _poll(self) -> bool:
         """Look at what has changed; whether everything was answered."""
-        before = self._polled_at
+        before, starts = self._polled_at, self._slurmctld_starts()
         states = self._states()
         if states is None:
-            self._away = True
             return False
         sent, received = self._polled_at, time.time()
-        # A Slurm that lost its state gives ids out again, and another's job may be in the same one.
-        anew = self._away or max(states, default=0) < max(self._known, default=0)
-        self._away = False
-        if anew:
-            self._over.clear()
+        if self._slurmctld_starts() != self._starts:
+            self._doubt_ids()
+        self._starts = starts  # if it has started since, the next poll doubts them once more
         for job_id in set(self._known) - set(states):
             state, confirmed = self._known.pop(job_id)
-            if state[0] in _LIVE:
+            if state[0] in _LIVE or state == _UNSEEN:
                 self._seen.append(JobMissing(When(confirmed, received), job_id))
         changed = []
         for job_id, state in states.items():
             # A look may fail, and then the job was there longer than that.
             known = self._known.setdefault(job_id, (_UNSEEN, before))
-            if known[0] == state and not (anew and state[0] in _LIVE):
+            if known[0] == state:
                 self._known[job_id] = (state, sent)
             elif not self._was_over(job_id, state):
                 changed.append(job_id)
         return self._look(changed)
+
+    def _doubt_ids(self) -> None:
+        """Look at every live job again: a slurmctld that has lost its state gives ids out anew, and
+        another's job may be in the same state.
+        """
+        self._over.clear()
+        for job_id, (state, confirmed) in self._known.items():
+            if state[0] in _LIVE:
+                self._known[job_id] = (_UNSEEN, confirmed)
+
+    def _slurmctld_starts(self) -> int:
+        return self._rig.starts["slurmctld"]
 
     def _was_over(self, job_id: int, state: tuple[str, ...]) -> bool:
         """Whether it had ended before the record began, and is COMPLETING no more now."""

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -89,6 +90,8 @@ class SlurmRig:
         self._slurmd_ports = dict(zip(self.shape.slurmd, ports[3:], strict=True))
         self._key = secrets.token_bytes(32)
         self._daemons: dict[str, Daemon] = {}
+        self.starts: Counter[str] = Counter()
+        """How often each component has been started."""
         self._namespace: Namespace | None = None
         self._syslog: Syslog | None = None
 
@@ -354,6 +357,7 @@ class SlurmRig:
 
     def _launch(self, component: str, *options: str) -> Daemon:
         assert self._namespace is not None
+        self.starts[component] += 1
         log = self._run / "log" / f"{component}.out"
         if component == "slurmrestd":
             return self._namespace.run(
