@@ -63,14 +63,14 @@ def stat(title: str, expr: str, *, unit: str = "short", info: str = "", **more: 
     )
 
 
-def quantiles(title: str, histogram: str, by: str, *, selector: str = "", info: str = "") -> Panel:
+def quantiles(title: str, histogram: str, by: str, *, selector: str) -> Panel:
     """The median and the slow end of a histogram, for each value of a label."""
     rate = f"sum by (le, {by}) (rate({histogram}_bucket{{{selector}}}[$__rate_interval]))"
     queries = tuple(
         Query(f"histogram_quantile({q}, {rate})", f"p{round(q * 100)} {{{{{by}}}}}")
         for q in (0.5, 0.99)
     )
-    return Panel(title, queries, unit="s", info=info)
+    return Panel(title, queries, unit="s")
 
 
 def rate(title: str, counter: str, by: str, *, selector: str = "", info: str = "") -> Panel:

@@ -118,8 +118,3 @@ def call_of(server: Server, method: str, target: str) -> Call | None:
         it for it in CALLS if it.fits(server, method, path, watch=watch, of_others=of_others)
     )
     return next(fitting, None)
-
-
-def call(name: str) -> Call:
-    """The kind of that name."""
-    return next(it for it in CALLS if it.name == name)

@@ -49,8 +49,8 @@ def test_batch_job_completes_and_its_pods_are_collected(live_kube: KubeRig, name
     annotations = {"sandbox/run-seconds": "0"}
     template = {"metadata": {"annotations": annotations}, "spec": _pod_spec(restartPolicy="Never")}
     _create(live_kube, _JOBS, name, {"spec": {"completions": 2, "template": template}})
-    _until(lambda: _bind_new(live_kube, f"job-name={name}", _NODE) is not None)
-    _until(lambda: _bind_new(live_kube, f"job-name={name}", _NODE) is not None)
+    _until(lambda: _bind_new(live_kube, f"job-name={name}") is not None)
+    _until(lambda: _bind_new(live_kube, f"job-name={name}") is not None)
     _until(lambda: _get(live_kube, _JOBS, name)["status"].get("succeeded") == 2)
     _delete(live_kube, _JOBS, name)
     _until(lambda: not _select(live_kube, f"job-name={name}"))
@@ -266,12 +266,12 @@ def _bind(rig: KubeRig, name: str, node: str) -> None:
     assert answer.status == 201, answer
 
 
-def _bind_new(rig: KubeRig, selector: str, node: str) -> str | None:
+def _bind_new(rig: KubeRig, selector: str) -> str | None:
     """Bind one pod that has no Node yet; its name."""
     for pod in _select(rig, selector):
         if "nodeName" not in pod["spec"]:
             name = str(pod["metadata"]["name"])
-            _bind(rig, name, node)
+            _bind(rig, name, _NODE)
             return name
     return None
 

@@ -50,11 +50,6 @@ class Agents:
         self._wake = asyncio.Event()
         store.observe(self._observe)
 
-    def look(self, reconciler: Reconciler, key: Key) -> None:
-        """Have a key looked at, though nothing has changed."""
-        self._ready[self._reconcilers.index(reconciler), key] = None
-        self._wake.set()
-
     async def run(self) -> None:
         """Never returns; end it by cancelling."""
         while True:

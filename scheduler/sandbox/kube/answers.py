@@ -42,14 +42,14 @@ def found(body: Body | None) -> Answer:
     return json_of(body)
 
 
-def success(code: int) -> Body:
-    """A Status that says yes."""
+def made() -> Body:
+    """The Status that answers a binding or an eviction."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "code": code,
+        "code": 201,
     }
 
 

@@ -29,12 +29,11 @@ class KubeCluster:
         self,
         *,
         token: str,
-        nodes: Sequence[NodeShape] = (),
+        nodes: Sequence[NodeShape],
         port: int = 0,
         timing: Timing | None = None,
-        model: KubeModel | None = None,
     ) -> None:
-        self.model = model or KubeModel()
+        self.model = KubeModel()
         self.server = KubeServer(self.model, token=token)
         self.kubelets = Kubelets(self.model, timing=timing)
         self._port = port
@@ -56,13 +55,6 @@ class KubeCluster:
         self._running: asyncio.Task[None] | None = None
         for shape in nodes:
             self.kubelets.add_node(shape)
-
-    def set_node_alive(self, name: str, *, alive: bool) -> None:
-        """Let a Node's kubelet die, or come back and go on with its pods."""
-        self.kubelets.set_alive(name, alive=alive)
-        if alive:
-            for key in self.kubelets.pods_on(name):
-                self._agents.look(self.kubelets, key)
 
     async def wait(self) -> None:
         """Return never; raise what the kubelets and controllers fail with, if they do."""

@@ -60,29 +60,17 @@ class Kubelets:
     def __init__(self, model: KubeModel, *, timing: Timing | None = None) -> None:
         self._model = model
         self._timing = timing or Timing()
-        self._nodes: dict[str, bool] = {}
+        self._nodes: set[str] = set()
         self._runs: dict[Key, Run] = {}
 
     def add_node(self, shape: NodeShape) -> None:
         """Register a Node, Ready, with a kubelet. Raises ApiError 409 when the name is taken."""
-        self._nodes[shape.name] = True
+        self._nodes.add(shape.name)
         self._model.create(NODES, "", nodes.node(shape))
         self._model.create(LEASES, nodes.LEASE_NAMESPACE, nodes.lease(shape.name))
 
-    def set_alive(self, name: str, *, alive: bool) -> None:
-        """Let a kubelet die, or come back; its Node is NotReady at once, its pods stay as is."""
-        if name not in self._nodes:
-            raise ValueError(f"node {name!r} has no kubelet here; there are {sorted(self._nodes)}")
-        self._nodes[name] = alive
-        node = self._model.find(NODES, "", name)
-        if node is not None:
-            self._model.modify(NODES, node, nodes.ready if alive else nodes.unreachable)
-            self._model.modify(
-                NODES, node, nodes.untainted if alive else nodes.tainted, subresource=""
-            )
-
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """Pods on living Nodes here, and those Nodes."""
+        """Pods on Nodes here, and those Nodes."""
         if storage == PODS.storage:
             stored = change.after or change.before
             if stored is not None and stored.body["spec"].get("nodeName") in self._nodes:
@@ -98,7 +86,7 @@ class Kubelets:
         if pod is None:
             self._runs.pop(key, None)
             return None
-        if not self._nodes.get(pod["spec"].get("nodeName", "")):
+        if pod["spec"].get("nodeName") not in self._nodes:
             return None
         run = self._runs.get(key)
         if run is None or run.uid != pod["metadata"]["uid"]:
@@ -107,18 +95,9 @@ class Kubelets:
             return self._stop(pod, run)
         return None if is_finished(pod) else self._advance(pod, run)
 
-    def pods_on(self, name: str) -> list[Key]:
-        """The keys of the pods bound to a Node."""
-        bodies = self._model.bodies(PODS)
-        return [
-            ("pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
-            for pod in bodies
-            if pod["spec"].get("nodeName") == name
-        ]
-
     def _beat(self, name: str) -> float | None:
         lease = self._model.find(LEASES, nodes.LEASE_NAMESPACE, name)
-        if not self._nodes[name] or lease is None or self._model.find(NODES, "", name) is None:
+        if lease is None or self._model.find(NODES, "", name) is None:
             return None
         self._model.modify(LEASES, lease, nodes.renewed, subresource="")
         return self._timing.heartbeat_seconds

@@ -46,23 +46,22 @@ def node(shape: NodeShape) -> Body:
         "kubernetes.io/arch": "amd64",
         **shape.labels,
     }
-    return ready(
-        {
-            "kind": "Node",
-            "apiVersion": "v1",
-            "metadata": {"name": shape.name, "labels": labels},
-            "spec": {},
-            "status": {
-                "capacity": offered,
-                "allocatable": offered,
-                "addresses": [
-                    {"type": "InternalIP", "address": "127.0.0.1"},
-                    {"type": "Hostname", "address": shape.name},
-                ],
-                "nodeInfo": _info(shape.name),
-            },
-        }
-    )
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": shape.name, "labels": labels},
+        "spec": {},
+        "status": {
+            "capacity": offered,
+            "allocatable": offered,
+            "addresses": [
+                {"type": "InternalIP", "address": "127.0.0.1"},
+                {"type": "Hostname", "address": shape.name},
+            ],
+            "nodeInfo": _info(shape.name),
+            "conditions": _ready(),
+        },
+    }
 
 
 def _info(name: str) -> Body:
@@ -80,49 +79,16 @@ def _info(name: str) -> Body:
     }
 
 
-def ready(body: Body) -> Body:
-    """The Node with a kubelet that has just reported."""
-    conditions = (body.get("status") or {}).get("conditions")
+def _ready() -> list[Body]:
+    conditions: list[Body] = []
     for kind, (reason, message) in _PRESSURES.items():
         conditions = _reported(conditions, kind, "False", reason, message)
     message = "kubelet is posting ready status"
-    conditions = _reported(conditions, "Ready", "True", "KubeletReady", message)
-    return {**body, "status": {**body["status"], "conditions": conditions}}
-
-
-def unreachable(body: Body) -> Body:
-    """The Node after its kubelet has been silent for too long."""
-    conditions = body["status"].get("conditions")
-    for kind in (*_PRESSURES, "Ready"):
-        message = "Kubelet stopped posting node status."
-        conditions = _reported(conditions, kind, "Unknown", "NodeStatusUnknown", message)
-    return {**body, "status": {**body["status"], "conditions": conditions}}
-
-
-def tainted(body: Body) -> Body:
-    """The Node with the taints of one that is unreachable."""
-    taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-    spec = body.get("spec") or {}
-    return {**body, "spec": {**spec, "taints": [*_other_taints(spec), *taints]}}
-
-
-def untainted(body: Body) -> Body:
-    """The Node without those taints."""
-    spec = {key: value for key, value in (body.get("spec") or {}).items() if key != "taints"}
-    if kept := _other_taints(body.get("spec") or {}):
-        spec["taints"] = kept
-    return {**body, "spec": spec}
-
-
-_UNREACHABLE = "node.kubernetes.io/unreachable"
-
-
-def _other_taints(spec: Body) -> list[Body]:
-    return [taint for taint in spec.get("taints") or () if taint.get("key") != _UNREACHABLE]
+    return _reported(conditions, "Ready", "True", "KubeletReady", message)
 
 
 def _reported(
-    conditions: list[Body] | None, kind: str, status: str, reason: str, message: str
+    conditions: list[Body], kind: str, status: str, reason: str, message: str
 ) -> list[Body]:
     condition = {
         "type": kind,

@@ -340,5 +340,4 @@ RESOURCES: tuple[Resource, ...] = (
 BY_PATH = {(r.group, r.version, r.plural): r for r in RESOURCES}
 STORED = tuple(r for r in RESOURCES if "list" in r.verbs and not r.stored_as)
 BY_STORAGE = {r.storage: r for r in STORED}
-BY_KIND = {(r.api_version, r.kind): r for r in STORED}
 REVIEW_KINDS = frozenset(r.kind for r in REVIEWS)

@@ -24,10 +24,10 @@ from scheduler.sandbox.kube.answers import (
     json_of,
     list_body,
     listed,
+    made,
     one_of,
     renderer,
     stored_as_asked,
-    success,
 )
 from scheduler.sandbox.kube.calls import Call, delete_options, mapping, options_of
 from scheduler.sandbox.kube.errors import bad_request, method_not_allowed, path_not_found
@@ -216,7 +216,7 @@ class Api:
             case "binding":
                 body = mapping(call.document())
                 pods.bind(self._model, target.namespace, target.name, body, dry_run=call.dry_run)
-                return json_of(success(201), status=201)
+                return json_of(made(), status=201)
             case "eviction":
                 return self._evict(target, call)
             case "log":
@@ -232,7 +232,7 @@ class Api:
         body = mapping(call.document())
         options = options_of(body.get("deleteOptions") or {}, {})
         pods.evict(self._model, target.namespace, target.name, options, dry_run=call.dry_run)
-        return json_of(success(201), status=201)
+        return json_of(made(), status=201)
 
     def _log(self, target: Target) -> Answer:
         self._model.get(target.resource, target.namespace, target.name)

@@ -54,7 +54,6 @@ LICENSES = Operation(
 )
 DIAG = Operation("slurm_get_statistics() failed to get slurmctld statistics", "op_handler_diag")
 CONF = Operation("slurm_load_ctl_conf() failed", "op_handler_conf")
-PING = Operation("Unable to ping", "op_handler_ping")
 MALFORMED = Operation("Rejecting request. Failure parsing {}", "_parse_request")
 
 

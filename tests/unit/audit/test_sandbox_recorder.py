@@ -48,9 +48,9 @@ def hand(server: KubeServer, *, agent: str = "tests") -> Kube:
     return Kube(server.url, token="secret", agent=agent)
 
 
-def tagged(uid: str) -> dict[str, Any]:
+def tagged() -> dict[str, Any]:
     tag = {"v": 1, "cluster": OURS.cluster, "scheduler": OURS.scheduler}
-    encoded = msgspec.json.encode(tag | {"namespace": "default", "unit": "p", "uids": [uid]})
+    encoded = msgspec.json.encode(tag | {"namespace": "default", "unit": "p", "uids": ["pod-1"]})
     return {"admin_comment": encoded.decode()}
 
 
@@ -59,7 +59,7 @@ def told(recorder: SandboxRecorder) -> History:
 
 
 def test_job_from_its_submit_to_its_cancel(recorder: SandboxRecorder, lab: Lab) -> None:
-    job = lab.submit(script=SLEEP, **tagged("pod-1"))
+    job = lab.submit(script=SLEEP, **tagged())
     lab.pass_time(2)
     lab.model.update(job.id, {"comment": "x"}, user="slurm")
     lab.clock.now += 8
@@ -81,7 +81,7 @@ def test_job_from_its_submit_to_its_cancel(recorder: SandboxRecorder, lab: Lab) 
 def test_cancel_without_a_look_is_found(
     recorder: SandboxRecorder, lab: Lab, *, looks: bool, broken: list[str]
 ) -> None:
-    job = lab.submit(script=SLEEP, **tagged("pod-1"))
+    job = lab.submit(script=SLEEP, **tagged())
     lab.model.looked_at(job.id, user="root")
     lab.pass_time(60)
     if looks:
@@ -123,7 +123,7 @@ def test_job_that_was_there_before_is_taken_up(server: KubeServer, lab: Lab) -> 
 
 
 def test_job_that_had_ended_before_is_not_taken_up(server: KubeServer, lab: Lab) -> None:
-    job = lab.submit(script=SLEEP, **tagged("pod-1"))
+    job = lab.submit(script=SLEEP, **tagged())
     lab.pass_time(10)
     lab.model.cancel(job.id, user="root")
     assert job.completing

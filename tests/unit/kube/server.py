@@ -46,9 +46,9 @@ class ApiStub:
     def requests(self, method: str, path: str | None = None) -> list[Seen]:
         return [s for s in self.seen if s.method == method and path in (None, s.path)]
 
-    async def wait_for_requests(self, count: int, method: str, path: str | None = None) -> None:
+    async def wait_for_requests(self, count: int, method: str) -> None:
         async with asyncio.timeout(10), self.arrived:
-            await self.arrived.wait_for(lambda: len(self.requests(method, path)) >= count)
+            await self.arrived.wait_for(lambda: len(self.requests(method)) >= count)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         method = _kind(request)

@@ -33,10 +33,8 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def fetched(
-    http: aiohttp.ClientSession, port: int | None, path: str, *, method: str = "GET"
-) -> tuple[int, str]:
-    async with http.request(method, f"http://127.0.0.1:{port}{path}") as answer:
+async def fetched(http: aiohttp.ClientSession, port: int | None, path: str) -> tuple[int, str]:
+    async with http.get(f"http://127.0.0.1:{port}{path}") as answer:
         return answer.status, await answer.text()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from annotations import PREFIX, JobRequest
+from annotations import PREFIX
 from scheduler.core.actions import Submit
 from scheduler.execute.placeholder_mode import Setting
 from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
@@ -41,9 +41,9 @@ async def mode(service: Service, partition: str | None = None, *nodes: str) -> s
     return (await service.modes.choose(partition, nodes)).mode
 
 
-async def jobs_of(service: Service, unit, request: JobRequest = REQUEST) -> list[bool]:
+async def jobs_of(service: Service, unit) -> list[bool]:
     """Whether each job that came of it is external."""
-    await service.executor.do(unit, Submit(request))
+    await service.executor.do(unit, Submit(REQUEST))
     return [it.external for it in service.slurm.submissions.values()]
 
 

@@ -200,26 +200,24 @@ async def test_no_token_in_the_file(tmp_path: Path, content: str | None, said: s
     assert "scontrol token" in cause.text
 
 
-def _denied(body: str) -> bytes:
-    return (
-        f"HTTP/1.1 511 X\r\nContent-Length: {len(body)}\r\nConnection: Close\r\n\r\n{body}"
-    ).encode()
-
-
 _PROTOCOL_ERROR: Final = json.dumps(
     {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}]}
 )
+_DENIED: Final = (
+    f"HTTP/1.1 511 X\r\nContent-Length: {len(_PROTOCOL_ERROR)}\r\nConnection: Close\r\n\r\n"
+    f"{_PROTOCOL_ERROR}"
+).encode()
 
 
 async def test_token_that_has_expired() -> None:
-    async with _listening(_answers(_denied(_PROTOCOL_ERROR))) as port:
+    async with _listening(_answers(_DENIED)) as port:
         cause = await _cause(f"http://127.0.0.1:{port}", StaticToken(_jwt(exp=_EXPIRED_AT)))
     assert cause.name == "token_expired"
     assert "the token of file /t expired at 2023-11-14 22:13:20 UTC" in cause.text
 
 
 async def test_token_that_has_not_expired() -> None:
-    async with _listening(_answers(_denied(_PROTOCOL_ERROR))) as port:
+    async with _listening(_answers(_DENIED)) as port:
         cause = await _cause(f"http://127.0.0.1:{port}", StaticToken(_jwt(exp=4e9)))
     assert cause.name == "token_refused"
     assert "jwt_key" in cause.text

@@ -17,9 +17,8 @@ QUARANTINE_SECONDS = 40.0  # as in kube-controller-manager
 class PodGarbageCollector:
     """Removes pods whose Node is gone; a Node that comes back in time saves them."""
 
-    def __init__(self, model: KubeModel, *, quarantine_seconds: float = QUARANTINE_SECONDS) -> None:
+    def __init__(self, model: KubeModel) -> None:
         self._model = model
-        self._quarantine_seconds = quarantine_seconds
         self._missing_since: dict[str, float] = {}
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
@@ -38,7 +37,7 @@ class PodGarbageCollector:
             self._missing_since.pop(node, None)
             return None
         since = self._missing_since.setdefault(node, monotonic())
-        if (left := since + self._quarantine_seconds - monotonic()) > 0:
+        if (left := since + QUARANTINE_SECONDS - monotonic()) > 0:
             return left
         for pod in self._model.bodies(PODS):
             if pod["spec"].get("nodeName") == node:
