@@ -1,1 +1,1 @@
-"""What tests share: clusters, clients for the hands of a test, the scheduler as a process."""
+"""What tests share: clusters, clients of their servers, and the scheduler as a process."""

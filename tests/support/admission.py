@@ -1,4 +1,4 @@
-"""The admission policies of deploy/admission on a real API server, put there and taken away."""
+"""Installs the admission policies of deploy/admission on a real API server, and removes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: Final = {
     "MutatingAdmissionPolicy": f"{_REGISTRATION}/mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": f"{_REGISTRATION}/mutatingadmissionpolicybindings",
 }
-# Of a machine that has other work.
+# Generous, because other work may slow the machine down.
 _SECONDS: Final = 60.0
 # A toleration that shows the mutating policy at work, whatever else it does.
 _PROBE: Final = "admission.test/probe"
@@ -32,7 +32,7 @@ _NAME: Final = "slurm-scheduler"
 
 
 def rendered(settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """All objects of the folder with these settings, as render.sh gives them."""
+    """All objects that render.sh makes of the folder with these settings."""
     given = [f"{key}={value}" for key, value in (settings or {}).items()]
     command = ("sh", str(FOLDER / "render.sh"), *given)
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -41,7 +41,7 @@ def rendered(settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
 
 @contextmanager
 def admitted(rig: KubeRig, settings: Mapping[str, str] | None = None) -> Iterator[None]:
-    """The policies in force, with these settings."""
+    """Within the block the policies are in force, with these settings."""
     given = dict(settings or {})
     given["tolerate"] = ",".join(filter(None, [given.get("tolerate"), _PROBE]))
     names = [*given.get("scheduler-name", _NAME).split(",")]
@@ -49,26 +49,27 @@ def admitted(rig: KubeRig, settings: Mapping[str, str] | None = None) -> Iterato
         for body in rendered(given):
             answer = rig.ask("POST", KINDS[body["kind"]], body)
             assert answer.status == 201, answer.text
-        until(lambda: _all_act(rig, names[0]), "the policies act")
+        until(lambda: _all_act(rig, names[0]), "the policies are in force")
         yield
     finally:
         _remove(rig, names[0])
 
 
 def _remove(rig: KubeRig, name: str) -> None:
-    # The server forgets them in this order, and the refusals waited for are of the last ones.
+    # The server forgets policies in the order of their deletion. `_none_acts` tries out those that
+    # are deleted last, so none is in force when it holds.
     for body in sorted(rendered(), key=lambda it: it["metadata"]["name"].endswith("-pods")):
         rig.ask("DELETE", f"{KINDS[body['kind']]}/{body['metadata']['name']}")
-    until(lambda: _none_acts(rig, name), "the policies are forgotten")
+    until(lambda: _none_acts(rig, name), "the policies are no longer in force")
 
 
 def dry(rig: KubeRig, pod: Mapping[str, Any], *, namespace: str = "default") -> Answer:
-    """What the API server says to a pod, which is not kept."""
+    """What the API server answers to the creation of a pod, as a dry run."""
     return rig.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
 
 
 def deployment(template: Mapping[str, Any]) -> dict[str, Any]:
-    """A Deployment of such pods."""
+    """A Deployment with that pod as its template."""
     metadata = {key: it for key, it in template["metadata"].items() if key != "name"}
     return {
         "metadata": {"name": "train"},

@@ -1,4 +1,4 @@
-"""The alert rules as tests need them: as they are shipped, and the same with minutes as seconds."""
+"""The alert rules: as they are shipped, and with times that a test can wait for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import yaml
 
 RULES: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler/rules/alerts.yaml"
 _WINDOW: Final = re.compile(r"\[\d+m\]")
-# The scheduler counts its units each five seconds: what one count shows may be over at once.
+# The scheduler counts its units every five seconds. A state that one count shows may end before
+# the next count.
 _COUNTED: Final = re.compile(r"scheduler_(units|namespace_units|placeholders_without_pod)\b")
 _SILENCE: Final = re.compile(r"^(time\(\) - .* > )\d+$")
 
@@ -23,8 +24,10 @@ def rules() -> Iterator[dict[str, Any]]:
 
 
 def hastened(text: str) -> str:
-    """The rule file with times that a test can wait for, and nothing else changed: `for` is one
-    second, or as long as one count of the units is shown; windows and the longest silence are six.
+    """The rule file with shorter times, and nothing else changed.
+
+    `for` becomes one second, or six where the rule rests on a count of the units. Windows and the
+    longest silence become six seconds.
     """
     document = yaml.safe_load(text)
     for group in document["groups"]:

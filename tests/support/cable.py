@@ -1,5 +1,5 @@
-"""A TCP forwarder, in a thread of its own, that can be cut or led elsewhere: for a partition
-between two healthy servers, or for an address that another server takes over.
+"""A TCP forwarder in a thread of its own. Tests cut it, to play a partition between two healthy
+servers, or turn it to another server, to play an address that another server takes over.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Asked:
 
 
 class Cable:
-    """Forwards its `port` to `host`:`to_port`; a context manager that runs it. It listens at the
-    address `at`, which this machine may get only later.
+    """Forwards its `port` to `host`:`to_port` while its context is open.
 
-    Of plain HTTP it records the request lines, of TLS nothing. tests.faults.proxy is for faults
-    that depend on what is sent.
+    It listens at the address `at`, which this machine may get only later. It records the request
+    lines of plain HTTP and nothing of TLS. Use tests.faults.proxy for faults that depend on what
+    is sent.
     """
 
     def __init__(self, to_port: int, *, host: str = _LOOPBACK, at: str = _LOOPBACK) -> None:
@@ -60,21 +60,23 @@ class Cable:
         self._loop.close()
 
     def cut(self) -> None:
-        """From now on nothing goes through, and neither side is told."""
+        """Hold back all bytes from now on; connections stay open, so neither side notices."""
         self._call(self._set(open_=False))
 
     def heal(self) -> None:
-        """Let new connections through. Whatever was under way at the cut is lost."""
+        """Let new connections through. Connections from before the cut are closed."""
         self._call(self._set(open_=True))
 
     def turn_to(self, port: int, *, replacing: tuple[bytes, bytes] | None = None) -> None:
-        """Lead to that port from now on, and cut open connections. `replacing` is a text that is
-        sent and what replaces it: a token that is valid there, which must arrive in one piece.
+        """Lead to that port from now on, and close open connections.
+
+        `replacing` is a text to look for in what clients send, and the text to put in its place,
+        such as a token that is valid at the other server. The text must arrive in one piece.
         """
         self._call(self._turn(port, replacing))
 
     def writes(self, *, since: float) -> list[Asked]:
-        """Requests since that time of day that may change something."""
+        """Requests since that time of day, other than GET."""
         return [it for it in self.requests if it.at >= since and it.method != "GET"]
 
     async def _listen(self) -> None:

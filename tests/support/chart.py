@@ -1,4 +1,4 @@
-"""The Helm chart in the hands of a test: rendered, installed, and its Deployment's command line."""
+"""Renders and installs the Helm chart, and reads the command line of its Deployment."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support.refusing import denying
 
 CHART: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler"
 VALUES: Final = sorted((CHART / "ci").glob("*-values.yaml"))
-# The rig's API server, address and files take their place, as they would in another pod.
+# Flags that only make sense in a pod: `command_line` leaves them out.
 _OF_THE_POD: Final = ("-bind-address=",)
 _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
 def chart_of_version(version: str, *, folder: Path) -> Path:
-    """A copy of the chart that says it is of that version."""
+    """A copy of the chart with that version in Chart.yaml."""
     chart = folder / CHART.name
     shutil.copytree(CHART, chart)
     text = (chart / "Chart.yaml").read_text()
@@ -38,13 +38,13 @@ def chart_of_version(version: str, *, folder: Path) -> Path:
 
 
 def rendered(helm: Helm, *arguments: str | Path, chart: Path = CHART) -> list[Object]:
-    """All objects of `helm template`, those of hooks included."""
+    """All objects that `helm template` prints, including those of hooks."""
     text = helm("template", *arguments, chart)
     return [it for it in yaml.safe_load_all(text) if it]
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
-    """Those of one kind."""
+    """The objects of one kind."""
     return [it for it in objects if it["kind"] == kind]
 
 
@@ -58,19 +58,19 @@ class Release:
     namespace: str
 
     async def upgrade(self, values: Mapping[str, Any], *, chart: Path = CHART) -> str:
-        """Install it, or give it other values; the notes."""
+        """Install the chart, or upgrade it to other values; returns the notes that helm prints."""
         return await self._run("upgrade", "--install", self.name, chart, "-f", "-", values=values)
 
     async def test(self, *more: str) -> str:
-        """`helm test`, which waits for the test's pod."""
+        """Run `helm test`, which waits until the test pod has ended; returns what it prints."""
         return await self._run("test", self.name, "--timeout", "60s", *more)
 
     async def rollback(self) -> None:
-        """Back to what was there before the last change."""
+        """Roll back to the revision before the last one."""
         await self._run("rollback", self.name)
 
     async def uninstall(self) -> None:
-        """Take all of it away, and wait until the API server has forgotten its policies."""
+        """Uninstall the release, and wait until the API server no longer applies its policies."""
         had_policies = await self._has_policies()
         await self._run("uninstall", self.name, "--ignore-not-found", "--wait", "--timeout", "30s")
         if had_policies:
@@ -89,12 +89,12 @@ class Release:
 
 
 async def policies_forgotten(kube: Kube, *, namespace: str) -> None:
-    """Wait until policies that have been deleted refuse nothing any more.
+    """Wait until deleted policies no longer refuse anything.
 
-    Those of the chart cover the whole cluster: the next test's pods would be refused in their name.
-    A real API server takes up all changes of policies together, once a second and in their order;
-    so one that is made now and acts shows that the deleted ones do not (kube-apiserver 1.36,
-    `admission/plugin/policy/generic/policy_source.go`).
+    The chart's policies cover the whole cluster, so they would refuse the next test's pods too.
+    A real API server applies changes of policies once a second, all together and in their order.
+    So this makes a new policy: once the new one is in force, the deleted ones are not
+    (kube-apiserver 1.36, `admission/plugin/policy/generic/policy_source.go`).
     """
     async with denying(kube.answer, namespace, "pods/binding", message="a later policy"):
         pass
@@ -102,7 +102,7 @@ async def policies_forgotten(kube: Kube, *, namespace: str) -> None:
 
 @asynccontextmanager
 async def namespace_for(kube: Kube, prefix: str) -> AsyncIterator[str]:
-    """A namespace that goes with the test."""
+    """A new namespace, deleted at the end of the block."""
     name = f"{prefix}-{secrets.token_hex(4)}"
     try:
         await kube.create_namespace(name)
@@ -114,7 +114,8 @@ async def namespace_for(kube: Kube, prefix: str) -> AsyncIterator[str]:
 async def command_line(kube: Kube, release: Release, *, folder: Path) -> tuple[str, ...]:
     """The arguments of the Deployment's container, for a process on this machine.
 
-    What the kubelet would mount is in `folder`. Addresses to listen at are left out.
+    The files that the kubelet would mount are written into `folder`. Addresses to listen at are
+    left out.
     """
     found = await kube.get("deployments", release.name, namespace=release.namespace)
     pod = found["spec"]["template"]["spec"]
@@ -131,7 +132,7 @@ async def command_line(kube: Kube, release: Release, *, folder: Path) -> tuple[s
 
 
 async def _files(kube: Kube, volume: Object, *, namespace: str) -> dict[str, bytes]:
-    """What is in a mounted Secret or ConfigMap."""
+    """The files of a Secret or ConfigMap that a pod mounts."""
     if "secret" in volume:
         found = await kube.get("secrets", volume["secret"]["secretName"], namespace=namespace)
         return {key: base64.b64decode(it) for key, it in found["data"].items()}

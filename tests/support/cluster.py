@@ -1,4 +1,4 @@
-"""The seam of the story tests: a Kubernetes and a Slurm that are one cluster, modelled or real."""
+"""The interface through which stories use a cluster: Kubernetes and Slurm, modelled or real."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.audit.records import Recorder
 
 
 class Accounts(Protocol):
-    """Accounts that root's jobs may name, and QoS; there is a limit only where one is given."""
+    """Slurm's accounts, which jobs of root may name, and its QoS. None is no limit."""
 
     async def set_account(
         self, name: str, *, max_jobs: int | None = None, group_cpus: int | None = None
     ) -> None:
-        """Make an account, or change its limits: running jobs of a user, CPUs of all its jobs."""
+        """Make an account, or change its limits: running jobs per user, CPUs of all its jobs."""
 
     async def set_qos(
         self, name: str, *, max_jobs_per_user: int | None = None, group_cpus: int | None = None
@@ -27,15 +27,15 @@ class Accounts(Protocol):
 
 
 class Servers(Protocol):
-    """Where a scheduler finds both servers, and as whom it comes."""
+    """Where a scheduler finds both servers, and the credentials it uses."""
 
     @property
     def kubeconfig(self) -> Path:
-        """Leads to the API server."""
+        """The kubeconfig file for the API server."""
 
     @property
     def slurm_token_file(self) -> Path:
-        """A token of an operator of Slurm."""
+        """The file with the token of a Slurm operator."""
 
     @property
     def slurm_url(self) -> str:
@@ -43,18 +43,18 @@ class Servers(Protocol):
 
     @property
     def placeholder_mode(self) -> str:
-        """What stories expect of pods there, "external" or "script"."""
+        """The kind of job that a scheduler here submits for a pod: "external" or "script"."""
 
 
 class Cluster(Protocol):
     """`name` is KIND-RELEASE, as in "live-24.11"; `placeholder_mode` is "external" or "script".
 
-    `nodes` are names of a Node and a node each. `real_node`, where there is one, has a kubelet with
-    real containers; pods get there through the partition `real_partition`. In `script_partition`,
-    on `nodes_for_scripts`, both pods and batch scripts run. The settings of Slurm's hooks go into
-    `hooks_folder`, which the hooks themselves know as `hooks_seen_as`. `accounts` are there
-    where Slurm knows any, and enforces their limits. `container` are fields that the containers of
-    pods need to run there, such as an image.
+    Each of `nodes` names both a Kubernetes Node and a Slurm node. `real_node`, if there is one, is
+    a Node whose kubelet runs real containers; pods get there through the partition
+    `real_partition`. In `script_partition`, on `nodes_for_scripts`, both pods and batch scripts
+    run. The settings of Slurm's hooks go into `hooks_folder`; the hooks see that folder as
+    `hooks_seen_as`. `accounts` is set where Slurm has accounts and enforces their limits.
+    `container` holds fields that every container needs to run there, such as an image.
     """
 
     name: str
@@ -88,17 +88,17 @@ class Cluster(Protocol):
         """slurmrestd over TCP."""
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
-        """End "slurmctld", "slurmrestd" or "kube-apiserver"; with `kill` as a crash would."""
+        """Stop "slurmctld", "slurmrestd" or "kube-apiserver"; with `kill` as in a crash."""
 
     async def start(self, component: str) -> None:
         """Start it again; returns when it answers."""
 
     async def save(self, job_id: int) -> None:
-        """Return when slurmctld has written this job, and all that was before, to its disk."""
+        """Return once slurmctld has written this job, and all earlier changes, to disk."""
 
     async def lose_state(self) -> None:
-        """Have slurmctld crash, and start with an empty state directory: it knows no job, and
-        counts ids from 1.
+        """Crash slurmctld, and start it with an empty state directory: it then knows no job and
+        counts job ids from 1.
         """
 
     async def purge(self) -> None:
@@ -111,7 +111,7 @@ class Cluster(Protocol):
         """Stop a running job's clock, as `scontrol suspend`."""
 
     async def resume(self, job_id: int) -> None:
-        """Let it run on, as `scontrol resume`."""
+        """Let a suspended job run on, as `scontrol resume`."""
 
     async def requeue(self, job_id: int) -> None:
         """Put a batch job back into the queue, as `scontrol requeue` after `Requeue=1`."""
@@ -123,33 +123,33 @@ class Cluster(Protocol):
         """Have somebody kill (SIGKILL) a batch job's script on its node, as OverMemoryKill does."""
 
     def job_submit_plugin(self) -> AbstractAsyncContextManager[None]:
-        """Slurm has the job_submit plugin of tests/support/job_submit.py."""
+        """Within the block Slurm runs the job_submit plugin of tests/support/job_submit.py."""
 
     def rebooting(self, node: str) -> AbstractAsyncContextManager[None]:
-        """What `reboot` asks for happens after the block, in which the node becomes free."""
+        """Within the block the node becomes free; after it the node reboots, as `reboot` asked."""
 
     async def power_cycle(self, node: str) -> None:
-        """Have a node that jobs are on lose its power and come back."""
+        """Have a node lose its power, with the jobs that run on it, and come back."""
 
     async def set_instance_id(self, node: str, instance: str) -> None:
-        """Say which instance of a cloud a Slurm node is, as `scontrol update`."""
+        """Set the cloud instance id of a Slurm node, as `scontrol update`."""
 
     async def set_partition(
         self, name: str, *, state: str = "UP", max_minutes: int | None = None
     ) -> None:
-        """Set a Slurm partition UP, DOWN or INACTIVE, with a longest time of jobs or without."""
+        """Set a Slurm partition UP, DOWN or INACTIVE, with a MaxTime or without."""
 
     async def reserve(self, name: str, node: str, *, in_seconds: int) -> None:
-        """Reserve a Slurm node for root, from `in_seconds` on for an hour."""
+        """Reserve a Slurm node for root for one hour, starting in `in_seconds`."""
 
     async def begin_reservation(self, name: str) -> None:
-        """Have a reservation of the future begin now."""
+        """Let a reservation that lies in the future begin now."""
 
     async def unreserve(self, name: str) -> None:
         """Delete a reservation."""
 
     def recorder(self) -> Recorder | None:
-        """What records both servers for the auditor; None where their own records are closed."""
+        """The recorder of both servers for the auditor; None where their logs cannot be read."""
 
     def slurm_token(self, user: str) -> str:
         """A Slurm token of "root" (an operator) or of an ordinary user, "alice" or "bob"."""

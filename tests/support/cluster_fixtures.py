@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def outside_cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The one that `--cluster` tells of."""
+    """The cluster that the option `--cluster` describes."""
     from tests.support.outside import read
 
     return read(request.config.getoption("--cluster"))
@@ -61,7 +61,7 @@ def sandbox_accounted_24() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def live_26(live_kube: KubeRig, live_slurm_26: SlurmRig) -> Cluster:
-    """Real servers, Slurm 26.05 and 200 played Nodes."""
+    """Real servers, Slurm 26.05 and 200 simulated Nodes."""
     from tests.support.live import LiveCluster
 
     return LiveCluster(live_kube, live_slurm_26)
@@ -69,7 +69,7 @@ def live_26(live_kube: KubeRig, live_slurm_26: SlurmRig) -> Cluster:
 
 @pytest.fixture(scope="session")
 def live_24(live_kube: KubeRig, live_slurm_24: SlurmRig) -> Cluster:
-    """Real servers, Slurm 24.11 and two played Nodes."""
+    """Real servers, Slurm 24.11 and two simulated Nodes."""
     from tests.support.live import LiveCluster
 
     return LiveCluster(live_kube, live_slurm_24)
@@ -77,7 +77,7 @@ def live_24(live_kube: KubeRig, live_slurm_24: SlurmRig) -> Cluster:
 
 @pytest.fixture(scope="session")
 def live_26_real(live_kube: KubeRig, live_slurm_26: SlurmRig, live_real_node: RealNode) -> Cluster:
-    """As live_26, and a Node with real containers."""
+    """As live_26, with one more Node that runs real containers."""
     from tests.support.live import LiveCluster
 
     return LiveCluster(live_kube, live_slurm_26, real_node=live_real_node.name)
@@ -85,7 +85,7 @@ def live_26_real(live_kube: KubeRig, live_slurm_26: SlurmRig, live_real_node: Re
 
 @pytest.fixture(scope="session")
 def live_accounted_26(live_kube: KubeRig, live_accounted_slurm_26: SlurmRig) -> Cluster:
-    """Real servers, Slurm 26.05 with accounts and limits, and four played Nodes."""
+    """Real servers, Slurm 26.05 with accounts and limits, and four simulated Nodes."""
     from tests.support.live import LiveCluster
 
     return LiveCluster(live_kube, live_accounted_slurm_26)
@@ -93,7 +93,7 @@ def live_accounted_26(live_kube: KubeRig, live_accounted_slurm_26: SlurmRig) -> 
 
 @pytest.fixture(scope="session")
 def live_accounted_24(live_kube: KubeRig, live_accounted_slurm_24: SlurmRig) -> Cluster:
-    """Real servers, Slurm 24.11 with accounts and limits, and two played Nodes."""
+    """Real servers, Slurm 24.11 with accounts and limits, and two simulated Nodes."""
     from tests.support.live import LiveCluster
 
     return LiveCluster(live_kube, live_accounted_slurm_24)

@@ -1,4 +1,4 @@
-"""Measures what something costs, so that two runs agree: bytes, calls, CPU time of this thread."""
+"""Measures what a block of code costs: bytes, calls of functions, CPU time of this thread."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _UNDER_TEST: Final = [
 
 @dataclass(slots=True)
 class Cost:
-    """Bytes of Python's allocations: the most at one moment, of all threads, and what code under
-    test has left at the end.
+    """Bytes that Python allocated: the peak over all threads, and what the packages under test
+    still hold at the end.
     """
 
     peak_bytes: int = 0
@@ -31,7 +31,7 @@ class Cost:
 
 @contextmanager
 def measured() -> Iterator[Cost]:
-    """The cost of the block, known once it is left."""
+    """Measures the block; the result is filled in when the block ends."""
     cost = Cost()
     gc.collect()
     tracemalloc.start()
@@ -45,8 +45,9 @@ def measured() -> Iterator[Cost]:
 
 
 def kept_bytes() -> int:
-    """What lines of the packages under test have allocated since tracemalloc was started, and still
-    hold. A sandbox of another test may run in a thread of the same process: it does not count.
+    """Bytes that the packages under test have allocated since tracemalloc started, and still hold.
+
+    A sandbox of another test may run in a thread of this process; its bytes do not count.
     """
     gc.collect()
     found = tracemalloc.take_snapshot().filter_traces(_UNDER_TEST)
@@ -55,7 +56,7 @@ def kept_bytes() -> int:
 
 @contextmanager
 def cpu_seconds() -> Iterator[list[float]]:
-    """The CPU time that this thread spends in the block, as the one item of the list."""
+    """CPU time that this thread spends in the block; it becomes the one item of the list."""
     spent: list[float] = []
     began = time.thread_time()
     try:
@@ -66,8 +67,8 @@ def cpu_seconds() -> Iterator[list[float]]:
 
 @contextmanager
 def calls() -> Iterator[list[int]]:
-    """How many calls of Python functions this thread makes in the block, as the one item of the
-    list. Two runs make the same, on any machine.
+    """Number of Python calls that this thread makes in the block; it becomes the one item of the
+    list. The number is the same in every run and on every machine.
     """
     made = 0
 

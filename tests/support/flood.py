@@ -12,7 +12,7 @@ _SLICE: Final = 100
 
 
 class Flood:
-    """Connections that say `words` and no more, until they are closed or cut."""
+    """Connections that send `words` and then nothing, until either side closes them."""
 
     def __init__(self, port: int, *, addresses: int, words: bytes = b"") -> None:
         self._port = port
@@ -21,7 +21,7 @@ class Flood:
         self._sockets: list[socket.socket] = []
 
     async def open(self, count: int) -> None:
-        """Make so many more, each address in turn."""
+        """Open `count` more connections, from each of the addresses in turn."""
         loop = asyncio.get_running_loop()
         for n in range(count):
             sock = socket.socket()

@@ -1,7 +1,7 @@
-"""The scheduler's command line in processes of their own that need not import it all again.
+"""Runs the scheduler's command line in processes that need not import it all again.
 
 A start of Python with all imports takes most of a second of CPU, which is most of what a short
-story costs. The standard library's fork server has them ready.
+story costs. The fork server of the standard library imports everything once, for all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONTEXT: Final[ForkServerContext] = multiprocessing.get_context("forkserver")
 
 
 def spawn(arguments: Sequence[str], *, log: Path) -> ForkServerProcess:
-    """Run `slurm-pod-scheduler ARGUMENTS` in this environment; what it writes is added to `log`."""
+    """Run `slurm-pod-scheduler ARGUMENTS` in this environment; its output is appended to `log`."""
     _CONTEXT.set_forkserver_preload(["tests.support.preloaded"])
     ensure_running()
     process = _CONTEXT.Process(target=_run, args=(list(arguments), str(log), dict(os.environ)))

@@ -1,6 +1,7 @@
-"""The scheduler as it was at a commit of this repository, to be replaced by that of the checkout.
+"""The scheduler of an older commit, which a test of an upgrade replaces by the present one.
 
-It gets a virtual environment of its own, by the lock file of its time, in the cache of the rigs.
+It has a virtual environment of its own in the cache of the rigs, with the versions that its lock
+file names.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Former:
         self._python = python
 
     def __call__(self, arguments: Sequence[str], *, log: Path) -> Executed:
-        # -P: the folder of the tests has packages of the same names.
+        # -P, because the folder of the tests has packages of the same names.
         command = (str(self._python), "-P", "-m", "scheduler", *arguments)
         return Executed(Daemon(command, log=log))
 
@@ -50,7 +51,7 @@ MISSING: Final = (
 
 
 def is_known() -> bool:
-    """Whether git finds that commit here: an archive has no commits, a shallow clone but few."""
+    """Whether git has that commit. An archive has no commits, a shallow clone only a few."""
     if shutil.which("git") is None:
         return False
     commit = f"{COMMIT}^{{commit}}"
@@ -59,7 +60,7 @@ def is_known() -> bool:
 
 
 def ensure() -> Former:
-    """The former scheduler from the cache, or built now in some 20 s.
+    """The former scheduler, taken from the cache or built now in about 20 s.
 
     Raises PrerequisiteError if git does not find the commit, or a package is not available.
     """

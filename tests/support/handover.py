@@ -1,4 +1,4 @@
-"""Two jobs on one node: a pod whose job ends, and a batch job that comes after it."""
+"""Stories of two jobs on one node: the job of a pod ends, and a batch job follows it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tests.support.slurm import Record
 from tests.support.world import World
 
 STOP_SECONDS: Final = 4
-# From the moment the pod is gone to the start of the job that waited for it; a second on an idle
-# machine, over eight on a crowded one, while the hook itself would ask again only after 30.
+# The longest time from the pod's removal to the start of the job that waited for it. It takes one
+# second on an idle machine and over eight on a busy one. Without an answer to its waiting request
+# the hook would ask again only after 30 s.
 _AT_ONCE_SECONDS: Final = 20.0
 _SCRIPT: Final = "#!/bin/sh\nexit 0\n"
 
@@ -21,7 +22,7 @@ _SCRIPT: Final = "#!/bin/sh\nexit 0\n"
 async def create_pod(
     world: World, name: str = "train", *, cpus: int | None = None, stop_seconds: int = STOP_SECONDS
 ) -> None:
-    """A pod that takes a whole node, and its time to stop."""
+    """Create a pod that needs `stop_seconds` to stop; by default it takes a whole node."""
     await world.create(
         name,
         cpus=str(cpus or world.cluster.cpus_per_node),
@@ -32,13 +33,13 @@ async def create_pod(
 
 
 async def running_pod(world: World, name: str = "train", **more: Any) -> Object:
-    """Such a pod once its containers run."""
+    """Create a pod as `create_pod` does, and return it once its containers run."""
     await create_pod(world, name, **more)
     return await world.running(name)
 
 
 async def script_begun(world: World, pod: Object) -> Record:
-    """Its job once the script can hear a signal, a moment after its start.
+    """The pod's job, once its script has begun and can receive a signal.
 
     A batch job that is cancelled in the second of its start lingers for 20 s (24.11.5).
     """
@@ -55,7 +56,7 @@ async def script_begun(world: World, pod: Object) -> Record:
 
 
 async def cancel_placeholder(world: World, pod: Object) -> None:
-    """Have somebody end the job of a pod, on real nodes once its script can hear of it."""
+    """Cancel the job of a pod, as an operator would; on real nodes once its script has begun."""
     cluster = world.cluster
     is_process = cluster.name.startswith("live") and cluster.placeholder_mode == "script"
     job = await (script_begun if is_process else World.placeholder)(world, pod)
@@ -63,7 +64,7 @@ async def cancel_placeholder(world: World, pod: Object) -> None:
 
 
 async def quick_job(world: World, node: str, *, cpus: int = 1) -> int:
-    """A batch job on that node whose script ends as soon as it has begun."""
+    """Submit a batch job to that node whose script ends as soon as it has begun."""
     return await world.native_job(
         flags=[],
         script=_SCRIPT,
@@ -74,13 +75,13 @@ async def quick_job(world: World, node: str, *, cpus: int = 1) -> int:
 
 
 async def next_job(world: World, pod: Object, *, cpus: int | None = None) -> int:
-    """Such a job on the pod's node, of all CPUs if nothing else is said."""
+    """Submit a `quick_job` to the pod's node, by default with all its CPUs."""
     wanted = cpus or world.cluster.cpus_per_node
     return await quick_job(world, str(pods.node_of(pod)), cpus=wanted)
 
 
 async def fill_others(world: World, node: str) -> int:
-    """A job on all nodes of the partition but one."""
+    """Submit a native job to all nodes of the partition but this one."""
     nodes = [it for it in world.cluster.nodes_for_scripts if it != node]
     return await world.native_job(
         "filler",
@@ -93,13 +94,13 @@ async def fill_others(world: World, node: str) -> int:
 
 
 async def started_after_the_pod(world: World, job_id: int) -> None:
-    """Wait until the job's script has begun, and see that the pod's containers have ended."""
+    """Wait until the job's script has begun, and check that the pod's containers have ended."""
     gone_at = time.monotonic()
     async with asyncio.timeout(60):
         while True:
             record = await world.slurm.job(job_id)
             pod = await world.kube.find("pods", "train", namespace=world.namespace)
-            # Its kubelet takes it away in a request of its own, after it has told of the end.
+            # The kubelet reports the end of the containers first, and removes the pod afterwards.
             there = pod is not None and not pods.has_ended(pod)
             assert record is not None
             if _started(record):
@@ -112,7 +113,7 @@ async def started_after_the_pod(world: World, job_id: int) -> None:
 
 
 async def next_job_is_held(world: World) -> None:
-    """By the guard, until a pod whose job was ended has stopped; then it runs to its end."""
+    """Story: the guard holds the next job until the pod whose job ended has stopped."""
     pod = await running_pod(world, stop_seconds=8)
     following = await next_job(world, pod)
     await cancel_placeholder(world, pod)
@@ -126,13 +127,15 @@ def _started(record: Record) -> bool:
 
 
 def guards(world: World, answer: str) -> float:
-    """How often the guard has answered so."""
+    """How often the guard has given this answer."""
     return _answered(world, "guard", answer)
 
 
 async def ended_when_told(world: World, job_id: int, *, state: str) -> None:
-    """Wait until a job whose script waited for its pod, which has gone just now, has ended, or the
-    one that follows it, and see that an answer of the hooks API was the cause.
+    """Right after a pod has gone, wait until a job has ended; check that the hooks API ended it.
+
+    The job is the one whose script waited for that pod, or the job that follows it. KillWait would
+    end it too, but later.
     """
     gone_at = time.monotonic()
     await world.job_ended(job_id, state=state)

@@ -1,4 +1,4 @@
-"""Records every state of the pods of one namespace, for checks of what does not stay visible."""
+"""Records every state of the pods of one namespace, for checks of states that do not last."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class History:
         return [it for it in self._seen if it.pod["metadata"]["name"] == name]
 
     def uids(self) -> set[str]:
-        """The uids of all pods there ever were."""
+        """The uids of all pods that were seen."""
         return {it.pod["metadata"]["uid"] for it in self._seen}
 
     def removed(self, uid: str) -> Seen | None:
-        """The last state of a pod that was removed, None while it is there."""
+        """The last state of a removed pod, None for one that still exists."""
         return next((it for it in self._seen if it.gone and it.pod["metadata"]["uid"] == uid), None)
 
     def when_bound(self, other: str, *, name: str) -> Object | None:
-        """The pod `name` as it was when the pod `other` got its Node, None while that has none. One
-        watch tells of both, in the order in which they were written.
+        """The state of the pod `name` at the moment when the pod `other` got its Node; None while
+        `other` has no Node. One watch reports both pods, in the order of the writes.
         """
         last = None
         for seen in self._seen:
@@ -61,11 +61,11 @@ class History:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """Follow while in the block, at the end of which there must be an API server."""
+        """Record within the block. The API server must be up when the block ends."""
         task = asyncio.create_task(self._follow(), name="history")
         try:
             yield
-            # One that is cancelled in its TLS handshake says goodbye while the loop is closed.
+            # If cancelled in its TLS handshake, a connection would write after the loop closed.
             async with asyncio.timeout(_CONNECTED_SECONDS):
                 await self._connected.wait()
         finally:

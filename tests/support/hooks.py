@@ -1,4 +1,4 @@
-"""Slurm's hooks as a site sets them up: switched on for one scheduler, and off again."""
+"""Configures Slurm's hooks for one scheduler, as a site would, and removes the settings again."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _TOKEN: Final = "hooks.token"
 
 
 class Hooked(Protocol):
-    """Where the settings of Slurm's hooks go, and where the hooks see them; None: it has none."""
+    """A cluster as far as hooks are concerned; None where it has no hooks."""
 
     @property
     def hooks_folder(self) -> Path | None:
-        """The folder."""
+        """The folder for the settings of the hooks."""
 
     @property
     def hooks_seen_as(self) -> str:
-        """Its name for the hooks."""
+        """The path by which the hooks see that folder."""
 
 
 @contextmanager
 def hooks_on(cluster: Hooked, url: str, **settings: object) -> Iterator[None]:
-    """The cluster's hooks ask `url`; `settings` are lines of their configuration."""
+    """Within the block the hooks ask `url`; `settings` are further lines of their settings."""
     folder = cluster.hooks_folder
-    assert folder is not None, "no hooks here"
+    assert folder is not None, "this cluster has no hooks"
     told = {"URL": url, "TOKEN_FILE": f"{cluster.hooks_seen_as}/{_TOKEN}"} | settings
     (folder / _TOKEN).write_text(SECRET + "\n")
-    (folder / _TOKEN).chmod(0o644)  # SlurmUser has no name here
-    # Renamed into place: a hook of another job may read it at any moment.
+    (folder / _TOKEN).chmod(0o644)  # SlurmUser must read it, and has no name here
+    # Renamed into place, because a hook of another job may read it at any moment.
     lines = "".join(f"{name}='{value}'\n" for name, value in told.items())
     replace(folder / CONF, lines.encode())
     try:
@@ -48,14 +48,14 @@ def hooks_on(cluster: Hooked, url: str, **settings: object) -> Iterator[None]:
 
 
 def secret_file(folder: Path) -> Path:
-    """A file with the secret, for the scheduler."""
+    """Write the secret into a file for the scheduler; returns its path."""
     path = folder / "hooks-secret"
     path.write_text(SECRET + "\n")
     return path
 
 
 def flags_for_scripts(folder: Path, *, scheme: str = "http") -> tuple[str, ...]:
-    """Flags of a scheduler whose placeholders are scripts that ask its hooks API."""
+    """Flags for a scheduler that submits batch scripts which ask its hooks API."""
     (port,) = free_ports(1)
     return (
         "--placeholder-mode=script",
@@ -66,7 +66,7 @@ def flags_for_scripts(folder: Path, *, scheme: str = "http") -> tuple[str, ...]:
 
 
 class TlsFiles:
-    """Certificate and key of a scheduler's hooks API, and their authority, as files in a folder."""
+    """Files with the certificate and key of the hooks API, and with the certificate authority."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = trustme.CA()
@@ -76,11 +76,11 @@ class TlsFiles:
 
     @property
     def authority(self) -> bytes:
-        """The certificate of who has signed the one of the API."""
+        """The file with the certificate of the authority."""
         return self._authority.cert_pem.bytes()
 
     def issue(self, *, expired: bool = False) -> None:
-        """Have another certificate signed."""
+        """Write a new certificate, signed by the same authority."""
         now = datetime.now(UTC)
         leaf = self._authority.issue_cert(
             "127.0.0.1",
@@ -91,13 +91,13 @@ class TlsFiles:
         replace(self.certificate, b"".join(it.bytes() for it in leaf.cert_chain_pems))
 
     def change_authority(self) -> None:
-        """Have another certificate signed, by somebody else."""
+        """Write a new certificate, signed by a new authority."""
         self._authority = trustme.CA()
         self.issue()
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file that others may be reading."""
+    """Replace a file that others may be reading."""
     draft = path.with_suffix(".new")
     draft.write_bytes(content)
     os.replace(draft, path)

@@ -1,4 +1,4 @@
-"""What is in a container image, read from its docker archive; nothing of it is run."""
+"""Reads the content of a container image from its docker archive, without running it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 class ImageArchive:
-    """`docker save`'s format with one image; `config` is its configuration.
+    """An archive as `docker save` writes it, with one image; `config` is its configuration.
 
-    `layers` are the digests of its layers, from the base up; `sizes` their bytes.
+    `layers` are the digests of the image's layers from the base up, `sizes` their bytes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,10 +31,10 @@ class ImageArchive:
         return set(self._files)
 
     def read(self, path: str) -> bytes:
-        """A file's content; KeyError for what is none."""
+        """The content of a regular file; KeyError for any other path."""
         content = self._files[path]
         if content is None:
-            raise KeyError(f"{path} is no regular file")
+            raise KeyError(f"{path} is not a regular file")
         return content
 
     def _add(self, layer: bytes) -> None:
@@ -57,5 +57,5 @@ class ImageArchive:
 
 def _read(archive: tarfile.TarFile, name: str) -> bytes:
     content = archive.extractfile(name)
-    assert content is not None, f"{name} is no file of the archive"
+    assert content is not None, f"{name} is not a file of the archive"
     return content.read()

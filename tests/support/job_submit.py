@@ -1,4 +1,4 @@
-"""One job_submit plugin in two languages: for the model, and for a real slurmctld."""
+"""One job_submit plugin, written twice: in Lua for slurmctld and in Python for the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from scheduler.sandbox.slurm import Verdict
 
-# What the comment of a job, or of a change of a job, has the plugin do.
+# The plugin acts on these words in the comment of a job, or of a job's update.
 REFUSED: Final = "to be refused"
 BUSY: Final = "to be told that nodes are busy"
 TALKED_ABOUT: Final = "to be talked about"
@@ -41,7 +41,7 @@ return slurm.SUCCESS
 
 
 def verdict(fields: Mapping[str, Any]) -> Verdict:
-    """The same for the model."""
+    """What the Lua script does, for the model."""
     return {
         REFUSED: Verdict(number=-1, words=WORDS),
         BUSY: Verdict(number=2016),

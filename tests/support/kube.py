@@ -1,4 +1,4 @@
-"""A small Kubernetes client for the hands of a test; no code of the product."""
+"""A small Kubernetes client with which tests act; it shares no code with the scheduler."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _APPLY: Final = "application/apply-patch+yaml"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _MERGE: Final = "application/merge-patch+json"
 _SECONDS: Final = 20.0
-# kube-controller-manager backs off while a test has had the API server away.
+# kube-controller-manager retries ever more slowly while a test has stopped the API server.
 _ACCOUNT_SECONDS: Final = 60.0
 
 
@@ -57,7 +57,7 @@ class KubeAnswerError(Exception):
 class Kube:
     """The API server at `url`; an async context manager.
 
-    `agent` is the name it goes by. `kind` is a plural as in URLs ("pods"). Methods raise
+    `agent` is the User-Agent of the requests. `kind` is a plural as in URLs ("pods"). Methods raise
     KubeAnswerError for a refusal, and aiohttp.ClientError or TimeoutError when there is no answer
     within 20 s.
     """
@@ -89,7 +89,7 @@ class Kube:
         return await self._ask("POST", _path(kind, namespace), body)
 
     async def create_namespace(self, name: str) -> None:
-        """Make one, and wait for what it gets from a controller and every pod needs."""
+        """Create a namespace; wait until a controller has added the service account pods need."""
         await self.create("namespaces", {"metadata": {"name": name}})
         async with asyncio.timeout(_ACCOUNT_SECONDS):
             while True:
@@ -98,7 +98,7 @@ class Kube:
                 await asyncio.sleep(0.05)
 
     async def apply(self, body: Object) -> None:
-        """Store what a manifest gives, in place of what was there (server-side apply)."""
+        """Create or replace the object of a manifest (server-side apply)."""
         metadata = body["metadata"]
         path = _path(f"{body['kind'].lower()}s", metadata.get("namespace", ""), metadata["name"])
         await self._ask("PATCH", f"{path}?fieldManager=tests&force=true", body, content_type=_APPLY)
@@ -115,7 +115,7 @@ class Kube:
         return await self._ask("GET", _path(kind, namespace, name))
 
     async def find(self, kind: str, name: str, *, namespace: str = "") -> Object | None:
-        """One object, or None where there is none."""
+        """One object, or None if it does not exist."""
         try:
             return await self.get(kind, name, namespace=namespace)
         except KubeAnswerError as refusal:
@@ -131,7 +131,7 @@ class Kube:
     async def delete(
         self, kind: str, name: str, *, namespace: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Ask for an object's deletion; one that is not there is fine."""
+        """Ask for an object's deletion; does nothing if it does not exist."""
         options: Object = {"propagationPolicy": "Background"}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -164,7 +164,7 @@ class Kube:
         await self._ask("POST", f"{_path('pods', namespace, pod)}/eviction", body)
 
     async def log(self, pod: str, *, namespace: str) -> str:
-        """What the pod's container has written."""
+        """The log of the pod's container."""
         answer = await self._ask("GET", f"{_path('pods', namespace, pod)}/log")
         return str(answer["message"])
 
@@ -178,8 +178,9 @@ class Kube:
     async def watch(
         self, kind: str, *, namespace: str, since: str
     ) -> AsyncIterator[AsyncIterator[tuple[str, Object]]]:
-        """Changes after the resourceVersion `since` as (ADDED|MODIFIED|DELETED|ERROR, object); in
-        the block the server has answered.
+        """Changes after the resourceVersion `since`, as (ADDED|MODIFIED|DELETED|ERROR, object).
+
+        The block begins once the server has answered.
         """
         query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true"}
         async with self._session.get(
@@ -191,17 +192,17 @@ class Kube:
             try:
                 yield _changes(response)
             finally:
-                # Else it says goodbye to a server that may be busy, while the loop is closed.
+                # Closed hard, because a TLS goodbye to a busy server could outlast the event loop.
                 if connection is not None and connection.transport is not None:
                     connection.transport.abort()
 
     async def resource_version(self, kind: str, *, namespace: str) -> str:
-        """Where a watch may begin."""
+        """The resourceVersion from which a watch may begin now."""
         answer = await self._ask("GET", _path(kind, namespace))
         return str(answer["metadata"]["resourceVersion"])
 
     async def answer(self, method: str, path: str, body: Object | None) -> tuple[int, Object]:
-        """Status and body of what the API server says to a request, be it a refusal."""
+        """Status and body of the API server's answer, including a refusal."""
         kinds = {"PATCH": _STRATEGIC}
         try:
             found = await self._ask(

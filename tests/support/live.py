@@ -1,4 +1,4 @@
-"""A real cluster: the Kubernetes of one rig and the Slurm of another, with Nodes of equal names."""
+"""A real cluster: the Kubernetes of one rig and the Slurm of another, with equal node names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LiveCluster:
         return self._slurm.url
 
     def slurm_token(self, user: str) -> str:
-        """A token of that user."""
+        """A Slurm token of that user."""
         return self._slurm.token(user)
 
     @property
@@ -85,12 +85,12 @@ class LiveCluster:
         return await asyncio.to_thread(self._slurm.read, path)
 
     async def save(self, job_id: int) -> None:
-        """Touch the job, for slurmctld writes only what has changed, and wait; as in Cluster."""
+        """As in Cluster. Changes the job first, because slurmctld only writes after a change."""
         mark = f"touched {uuid4()}"
         rest = self._slurm.rest(OPERATOR)
         touch = partial(rest.request, "POST", f"job/{job_id}", body={"comment": mark})
         answer = await asyncio.to_thread(touch)
-        assert answer.ok, f"slurmctld did not take the touch of job {job_id}: {answer}"
+        assert answer.ok, f"slurmctld refused the update of job {job_id}: {answer}"
         async with asyncio.timeout(_SAVE_SECONDS):
             while not self._slurm.has_saved(mark):  # noqa: ASYNC110 - a file of another process
                 await asyncio.sleep(0.05)
@@ -136,7 +136,7 @@ class LiveCluster:
         await asyncio.to_thread(self._kube.back_up, folder)
 
     async def restore_kubernetes(self, folder: Path) -> None:
-        """Have etcd go back to what was copied."""
+        """Restore etcd's data from that copy."""
         await asyncio.to_thread(self._kube.restore, folder)
 
     async def lose_state(self) -> None:
@@ -180,7 +180,7 @@ class LiveCluster:
 
     @asynccontextmanager
     async def suspending(self) -> AsyncIterator[None]:
-        """Preemption that suspends, as SlurmRig has it."""
+        """As SlurmRig.suspending."""
         preemption = self._slurm.suspending()
         await asyncio.to_thread(preemption.__enter__)
         try:
@@ -207,7 +207,7 @@ class LiveCluster:
         await asyncio.to_thread(self._slurm.kill_script, job_id)
 
     async def run_out_of_memory(self, job_id: int) -> None:
-        """Have a batch job be killed for its memory; as SlurmRig does."""
+        """As SlurmRig.run_out_of_memory."""
         await asyncio.to_thread(self._slurm.run_out_of_memory, job_id)
 
     def log_size(self) -> int:
@@ -215,8 +215,9 @@ class LiveCluster:
         return self._slurm.log.size()
 
     async def logged(self, words: str, *, since: int) -> bool:
-        """Whether slurmctld's log has a line with these words after so many bytes. Ids of jobs come
-        again after a story in which Slurm loses its state.
+        """Whether slurmctld's log has a line with these words after the first `since` bytes.
+
+        Older lines may be about another job, because ids repeat after Slurm has lost its state.
         """
 
         def look() -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from scheduler.sandbox.slurm import AccountConfig, QosConfig, SlurmModel
 
-# As the rigs have them at their start.
+# The same as in the rigs at their start.
 FIRST_ACCOUNTS: Final = (
     AccountConfig(name="root", users=frozenset({"root"})),
     AccountConfig(name="staff", users=frozenset({"alice", "bob"})),
@@ -16,7 +16,7 @@ FIRST_ACCOUNTS: Final = (
 
 
 class ModelAccounts:
-    """As in `Accounts`; `do` has a function act on the model where that runs."""
+    """As in `Accounts`; `do` runs a function in the thread of the model."""
 
     def __init__(self, do: Callable[[Callable[[SlurmModel], None]], Awaitable[None]]) -> None:
         self._do = do

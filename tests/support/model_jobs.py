@@ -1,4 +1,4 @@
-"""Jobs of the model of Slurm: native ones, and placeholders among them."""
+"""Helpers for jobs of the Slurm model: native jobs and placeholders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.sandbox.slurm.records import Job
 def submit_native(
     slurm: SlurmModel, name: str, *, user: str, script: str | None, **fields: Any
 ) -> Job:
-    """A job of one of Slurm's own users that runs until somebody ends it."""
+    """Submit a job of one of Slurm's own users; it runs until it is cancelled."""
     asked = {
         "name": name,
         "environment": ["A=b"],
@@ -26,7 +26,7 @@ def submit_native(
 
 
 def uids(job: Job, *, cluster: str = "") -> tuple[str, ...]:
-    """The pods a job stands for, in that cluster or in any; none for a native job."""
+    """Uids of the pods that a job stands for, in that cluster or in any; none for a native job."""
     tag = _tag(job.admin_comment)
     return tag.uids if tag is not None and cluster in {"", tag.cluster} else ()
 

@@ -1,4 +1,4 @@
-"""Prometheus beside a story: what fires, what a query gives, and something that always happens."""
+"""Prometheus beside a story: its alerts, its queries, and a steady stream of changes to watch."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from tests.support.world import World
 _BEAT_SECONDS: Final = 1.0
 _SECONDS: Final = 45.0
 _POLL_SECONDS: Final = 0.25
-# What Go's templates write where they cannot do what an annotation asks.
+# What Prometheus writes into an annotation whose template fails.
 _TEMPLATE_ERROR: Final = "<error"
-# The machine of the tests has many servers and few CPUs: it may be right at any time.
+# Alerts about slowness may be right at any time: the machine has many servers and few CPUs.
 _BY_LOAD: Final = frozenset({"SlurmPodSchedulerStalls"})
 
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """What Prometheus says of the scheduler of a world; all waits are bounded."""
+    """The Prometheus that scrapes the scheduler of a story; all waits are bounded."""
 
     world: World
     prometheus: Prometheus
 
     async def fires(self, *names: str) -> None:
-        """Wait until each of these alerts has fired; AssertionError for any other that goes on, or
-        for a text gone wrong. With minutes as seconds a crowded machine raises others for a moment.
+        """Wait until each of these alerts has fired.
+
+        AssertionError if another alert keeps firing, or if a text was rendered wrongly. Others may
+        fire for a moment, because the rules count seconds for minutes and the machine is busy.
         """
         wanted, seen = set(names), dict[str, list[dict[str, Any]]]()
 
@@ -50,7 +52,7 @@ class Monitor:
         assert not [text for text in texts if _TEMPLATE_ERROR in text]
 
     async def silent(self, *names: str) -> None:
-        """Wait until the scheduler is scraped and nothing fires, or none of these alerts."""
+        """Wait until the scheduler is scraped and none of these alerts (by default: any) fires."""
 
         async def firing() -> set[str]:
             if not await asyncio.to_thread(self.prometheus.targets_up):
@@ -61,7 +63,7 @@ class Monitor:
         await self._until_none("silence", firing)
 
     async def gives_data(self, queries: Mapping[str, str]) -> None:
-        """Wait until each query has an element that is a number; they are called by their keys."""
+        """Wait until each query gives a number; `queries` maps a name to each expression."""
 
         async def empty() -> set[str]:
             return {name for name, expr in queries.items() if not await self._has_data(expr)}
@@ -88,8 +90,8 @@ class Monitor:
 
 @asynccontextmanager
 async def watched(world: World, prometheus: Prometheus) -> AsyncIterator[Monitor]:
-    """Until the end something happens each second to a pod and to a Node, so that a watch that
-    says nothing is a watch that is lost.
+    """Changes a pod and a Node every second within the block, so that a watch without events has
+    been lost.
     """
     gates = [{"name": "example.com/never"}]
     await world.create("beat", schedulingGates=gates)
@@ -106,7 +108,7 @@ async def _beat(world: World) -> None:
     while True:
         count += 1
         patch = {"metadata": {"annotations": {"example.com/beat": str(count)}}}
-        # The API server may be away.
+        # The story may have stopped the API server.
         with suppress(aiohttp.ClientError, TimeoutError, KubeAnswerError):
             await world.kube.patch("pods", "beat", patch, namespace=world.namespace)
             await world.kube.patch("nodes", node, patch)

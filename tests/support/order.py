@@ -10,10 +10,10 @@ import pytest
 
 
 def begin_slow_ones(items: list[pytest.Item], *, workers: int) -> None:
-    """Put those marked `slow` where the workers of xdist begin (`--dist worksteal`).
+    """Put the tests marked `slow` where the workers of xdist begin (`--dist worksteal`).
 
-    At first each worker has an equal share of the list. Every second one gets slow tests: these
-    wait, and the others have the machine meanwhile.
+    At first each worker has an equal share of the list. Every second worker begins with slow tests:
+    they mostly wait, and leave the CPUs to the other workers meanwhile.
     """
     slow = [it for it in items if it.get_closest_marker("slow")]
     rest = iter([it for it in items if not it.get_closest_marker("slow")])
@@ -24,6 +24,6 @@ def begin_slow_ones(items: list[pytest.Item], *, workers: int) -> None:
         first = slow[number // 2 :: waiting][:size] if number % 2 == 0 else []
         dealt += [*first, *islice(rest, size - len(first))]
         left -= size
-    # Of a short list a share may be too small for its slow ones.
+    # In a short list a share may be too small for its slow tests.
     missing = set(items).difference(dealt)
     items[:] = [*dealt, *(it for it in items if it in missing)]

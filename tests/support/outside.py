@@ -1,4 +1,4 @@
-"""A cluster that somebody else has brought up, as a file tells of it (`pytest --cluster FILE`)."""
+"""A cluster that somebody else has brought up, described in a file (`pytest --cluster FILE`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tests.support.cluster import Cluster
 
 
 class ClusterDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The file, in JSON, with absolute paths. `release` is Slurm's, as in "26.05"; `container` has
-    fields for the containers of pods, such as an image that the Nodes have.
+    """The content of the file, which is JSON with absolute paths.
+
+    `release` is Slurm's, as in "26.05". `container` holds fields for the containers of pods, such
+    as an image that the Nodes have.
     """
 
     release: str
@@ -31,7 +33,7 @@ class ClusterDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class OutsideCluster:
-    """A Cluster as far as stories with the mark `anywhere` need one."""
+    """A Cluster with only those members that stories marked `anywhere` need."""
 
     gpus_per_node: Final = 0
     real_node: Final = None
@@ -53,19 +55,19 @@ class OutsideCluster:
         self.container = description.container
 
     def recorder(self) -> None:
-        """Nothing of what its servers write down can be read from here."""
+        """None, because the logs of its servers cannot be read from here."""
 
     def slurm_token(self, user: str) -> str:
-        """The token there is, which is that of an administrator."""
+        """The token of an administrator, the only one there is."""
         assert user == "root", f"no token of {user} for {self.name}"
         return self.slurm_token_file.read_text().strip().removeprefix("SLURM_JWT=")
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AssertionError(f"{self.name} has no {name}: this story cannot be told anywhere")
+        raise AssertionError(f"{self.name} has no {name}: the story must not be marked `anywhere`")
 
 
 def read(path: Path) -> Cluster:
-    """The cluster. Raises OSError, and msgspec.DecodeError for what is no such file."""
+    """The cluster that a file describes. Raises OSError, msgspec.DecodeError."""
     description = msgspec.json.decode(path.read_bytes(), type=ClusterDescription)
-    # What it lacks says so when it is asked for.
+    # Members that it lacks raise AssertionError when a story asks for them.
     return cast("Cluster", OutsideCluster(description))

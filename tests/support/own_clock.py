@@ -1,6 +1,4 @@
-"""Runs a scheduler with a time of day of its own, which tests set as an administrator or
-NTP would.
-"""
+"""Runs a scheduler with a clock of its own, which tests set as an administrator or NTP would."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class OwnClock:
-    """The time of day of the processes that it launches; `folder` gets the file that says it."""
+    """A clock for the processes that it launches; a file in `folder` holds its offset."""
 
     def __init__(self, library: Path, folder: Path) -> None:
         self._library = library
@@ -28,13 +26,13 @@ class OwnClock:
         self.set_off(0)
 
     def set_off(self, seconds: int) -> None:
-        """Set the clock ahead of the true one by so much, or behind it."""
+        """Set the clock ahead of the true time by so many seconds; behind it if negative."""
         fresh = self._offset.with_suffix(".new")
         fresh.write_text(f"{seconds:+d}\n")
-        fresh.rename(self._offset)  # half a file would be another time
+        fresh.rename(self._offset)  # atomic
 
     def launch(self, arguments: Sequence[str], *, log: Path) -> Executed:
-        """Run `slurm-pod-scheduler ARGUMENTS` by this clock, as tests.support.forked.spawn does."""
+        """Run `slurm-pod-scheduler ARGUMENTS` with this clock, otherwise as forked.spawn does."""
         clock = faketime.by_clock(self._library, self._offset)
         command = (*clock, sys.executable, "-m", "scheduler", *arguments)
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
@@ -42,7 +40,7 @@ class OwnClock:
 
 
 class Executed:
-    """A program with an environment of its own, as a process of multiprocessing shows itself."""
+    """A program with an environment of its own, with the interface of a multiprocessing process."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -54,11 +52,11 @@ class Executed:
 
     @property
     def exitcode(self) -> int | None:
-        """Its status, that of a signal below zero; None while it runs."""
+        """Its exit status, negative for a signal; None while it runs."""
         return self._daemon.status
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, for so many seconds at most."""
+        """Wait until it has ended, at most `timeout` seconds."""
         with suppress(subprocess.TimeoutExpired):
             self._daemon.wait_ended(seconds=timeout)
 
@@ -68,6 +66,6 @@ class Executed:
 
 
 def seconds_off(lease: dict[str, Any]) -> float:
-    """How far the clock that renewed a Lease is ahead of the true one, or has stood since then."""
+    """Seconds by which the clock that last renewed a Lease is ahead of the true time."""
     renewed = datetime.fromisoformat(lease["spec"]["renewTime"])
     return (renewed - datetime.now(UTC)).total_seconds()

@@ -1,4 +1,4 @@
-"""Pods as a test writes and reads them."""
+"""Builds pods for tests, and reads their fields."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def pod(
     container: Object | None = None,
     **spec: Any,
 ) -> Object:
-    """A pod with one container; `slurm` are annotations without their prefix.
+    """A pod with one container; `slurm` holds annotations of ours, without their prefix.
 
-    `container` and `spec` are fields to set or replace in the container and in the pod's spec.
+    `container` and `spec` hold fields to set or replace in the container and in the pod's spec.
     """
     requests = {k: v for k, v in (("cpu", cpus), ("memory", memory)) if v is not None}
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
@@ -61,35 +61,35 @@ def rfc3339(epoch: int) -> str:
 
 
 def condition(pod: Object, kind: str) -> Object | None:
-    """A condition of a pod by its type, None where it has none of that type."""
+    """The condition of that type, None if the pod has none."""
     conditions = pod.get("status", {}).get("conditions", ())
     return next((it for it in conditions if it["type"] == kind), None)
 
 
 def annotation(pod: Object, key: str) -> str | None:
-    """An annotation of a pod, None where it has none of that name."""
+    """The value of an annotation, None if the pod does not have it."""
     value = pod["metadata"].get("annotations", {}).get(key)
     return None if value is None else str(value)
 
 
 def phase(pod: Object) -> str:
-    """The phase, "Pending" before anyone wrote one."""
+    """The pod's phase; "Pending" while the status has none."""
     return str(pod.get("status", {}).get("phase", "Pending"))
 
 
 def node_of(pod: Object) -> str | None:
-    """The Node it is bound to."""
+    """The Node that the pod is bound to."""
     name = pod["spec"].get("nodeName")
     return None if name is None else str(name)
 
 
 def has_ended(pod: Object) -> bool:
-    """Whether its containers have, and none of them will be started again."""
+    """Whether its containers have ended for good."""
     return phase(pod) in {"Succeeded", "Failed"}
 
 
 def leaving(pod: Object) -> bool:
-    """Whether its deletion was asked for."""
+    """Whether the pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 

@@ -1,8 +1,8 @@
-"""Ports nobody listens on, outside the range from which the kernel serves outgoing connections.
+"""Free ports outside the range that the kernel uses for outgoing connections.
 
-A server of a rig is stopped and started again on its port; a port of the kernel's own range could
-be taken by any connection meanwhile. A port is handed out some time before its server listens, so
-each test process hands out ports of a block that no other test process has.
+The rigs stop a server and start it again on the same port. Meanwhile an outgoing connection could
+take a port of the kernel's range. A port is handed out some time before its server listens on it,
+so each test process hands out ports of a block that no other test process has.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final
 _FIRST: Final = 20000
 _LAST: Final = 32000
 _BLOCK: Final = 100
-# Not the global generator: pytest-randomly gives every test the same seed.
+# A generator of its own, because pytest-randomly seeds the global one alike for every test.
 _random: Final = random.SystemRandom()
 
 
 def free_ports(count: int) -> tuple[int, ...]:
     """`count` different TCP ports of 127.0.0.1, free at this moment.
 
-    A port comes again only after all others of the block. RuntimeError where there are too few.
+    A port is handed out again only after all others of the block. RuntimeError if too few are free.
     """
     found = tuple(islice(filter(_is_free, islice(_own_block(), _BLOCK)), count))
     if len(found) < count:
@@ -34,7 +34,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 @cache
 def _own_block() -> Iterator[int]:
-    """The ports of a block that is this process's own until it ends, over and over."""
+    """Endless iterator over the ports of a block that this process owns until it ends."""
     firsts = list(range(_FIRST, _LAST, _BLOCK))
     _random.shuffle(firsts)
     for first in firsts:
@@ -51,7 +51,7 @@ def _turns(claim: socket.socket, ports: range) -> Iterator[int]:
 
 
 def _claim(port: int) -> socket.socket | None:
-    """The port, bound so that nobody else can: the kernel lets go of it when this process ends."""
+    """The port, bound as a lock on its block; the kernel releases it when this process ends."""
     claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         claim.bind(("127.0.0.1", port))

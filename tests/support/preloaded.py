@@ -1,4 +1,4 @@
-"""What the fork server imports: the scheduler, and garbage collections have nothing to visit."""
+"""Imported by the fork server: loads the scheduler, and exempts it from garbage collection."""
 
 import gc
 

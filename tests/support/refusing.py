@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies that deny what a scheduler writes, in one namespace."""
+"""ValidatingAdmissionPolicies that deny writes of a scheduler in one namespace."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _OPERATIONS: Final = {"pods/binding": "CREATE", "pods/status": "UPDATE"}
 
 @asynccontextmanager
 async def denying(ask: Ask, namespace: str, what: str, *, message: str) -> AsyncIterator[None]:
-    """Have the API server deny `what` ("pods/binding", "pods/status") in the namespace, from the
-    begin of the block to its end.
+    """Within the block the API server denies writes to `what` ("pods/binding", "pods/status") in
+    the namespace.
     """
     name = f"deny-{what.replace('/', '-')}-{namespace}"
     probe = f"/api/v1/namespaces/{namespace}/pods"
@@ -46,7 +46,7 @@ async def _made(ask: Ask, path: str, body: Body) -> None:
 
 
 async def _until(ask: Ask, probe: str, what: str, *, denied: bool) -> None:
-    """A real server takes up a policy, and forgets it, within seconds."""
+    """Wait: a real server needs some seconds to apply a policy, and to drop a deleted one."""
     async with asyncio.timeout(_SECONDS):
         while True:
             status, _ = await ask(*_TRIES[what](probe))

@@ -1,6 +1,6 @@
-"""Stories that are told on one release of the real Slurm only: the mark `live_on` names it.
+"""Deselects live stories that run on one release of Slurm only, which the mark `live_on` names.
 
-tests/README.md has a table of them, with where the other release is shown.
+A table in tests/README.md lists them, and says what covers the other release.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RELEASES: Final = frozenset({"26.05", "24.11"})
 
 
 def leave_out_the_other_release(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the live tests of the release that the mark does not name."""
+    """Deselect live tests for a release other than the one that their mark names."""
     left_out = [it for it in items if _is_of_the_other(it)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -33,10 +33,10 @@ def _is_of_the_other(item: pytest.Item) -> bool:
 
 
 def marked(path: Path) -> dict[str, str]:
-    """The release by the name of the test; `*` stands for all tests of the file."""
+    """The marked release of each test of a file, by name; `*` stands for the whole file."""
     text, found = path.read_text(encoding="utf-8"), dict[str, str]()
     if MARK not in text:
-        return found  # most files: to parse them all takes seconds
+        return found  # true of most files; parsing them all would take seconds
     for node in ast.walk(ast.parse(text)):
         name, marks = _place(node)
         for release in (it for mark in marks for it in _releases(mark)):

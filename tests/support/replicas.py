@@ -1,4 +1,4 @@
-"""Several schedulers of one name on one cluster, each behind relays and with a name of its own."""
+"""Several replicas of one scheduler, each behind cables of its own and with its own identity."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.scheduler import Launch, SchedulerProcess
 from tests.support.world import SECONDS
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-# Of a machine that has other work, in seconds.
+# In seconds; generous, because other work may slow the machine down.
 SLACK: Final = 10.0
 AuditLog = Callable[[], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One of them. `account` is its name in the audit log of a real API server."""
+    """One replica. `account` is its user name in the audit log of a real API server."""
 
     process: SchedulerProcess
     kube: Cable
@@ -36,14 +36,14 @@ class Replica:
     account: str
 
     def wrote(self, *, since: float, audit: AuditLog | None) -> list[str]:
-        """What it wrote to either server from that time of day on, as the servers' side saw it."""
+        """Its writes to both servers since that time of day, as seen on the servers' side."""
         lines = [f"{it.method} {it.path}" for it in self.slurm.writes(since=since)]
         if audit is None:
             return lines + [f"{it.method} {it.path}" for it in self.kube.writes(since=since)]
         return lines + [
             f"{it['verb']} {it['requestURI']}"
             for it in audit()
-            # Who was refused for want of a good token has no name.
+            # A request without a valid token has no user in the log.
             if it["user"].get("username") == self.account
             and it["verb"] in WRITES
             and _epoch(it["requestReceivedTimestamp"]) >= since
@@ -56,7 +56,7 @@ def _epoch(text: str) -> float:
 
 @asynccontextmanager
 async def access(kube: Kube, cluster: Cluster, namespace: str, name: str) -> AsyncIterator[str]:
-    """A token for that replica: one of its own where the API server knows more than one user."""
+    """A token for that replica; its own where the API server knows more than one user."""
     if cluster.kube_ca is None:
         yield cluster.kube_token
         return
@@ -83,7 +83,7 @@ def replica(
     flags: tuple[str, ...],
     launch: Launch = forked.spawn,
 ) -> Iterator[Replica]:
-    """A scheduler that stands for election, not started yet; it is ended with the block."""
+    """A replica that takes part in the election, not started yet; it is stopped with the block."""
     own = folder / name
     own.mkdir()
     with ExitStack() as stack:
@@ -119,7 +119,7 @@ async def pair(
     flags: tuple[str, ...],
     launch: Launch = forked.spawn,
 ) -> AsyncIterator[tuple[Replica, Replica]]:
-    """The first one leads, and is started by `launch`; the second one stands by."""
+    """Two replicas: the first leads and is started by `launch`, the second stands by."""
     async with AsyncExitStack() as stack:
         made = []
         for name, by in (("one", launch), ("two", forked.spawn)):
@@ -140,7 +140,7 @@ async def pair(
 
 
 async def until(holds: Callable[[], bool], seconds: float) -> None:
-    """Wait for what another process comes to; TimeoutError after so many seconds."""
+    """Wait until a condition holds; TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The scheduler's own ServiceAccount, with the rights of the plain manifests."""
+"""The scheduler's ServiceAccount with the rights of the plain manifests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME: Final = "slurm-pod-scheduler"
 
 
 async def grant(kube: Kube, *, without: str = "") -> None:
-    """Apply the manifest, or leave out the rule about one resource, such as "pods/binding"."""
+    """Apply rbac.yaml, without the rule about the resource `without`, such as "pods/binding"."""
     for body in _objects():
         rules = body.get("rules")
         if rules:
@@ -26,12 +26,12 @@ async def grant(kube: Kube, *, without: str = "") -> None:
 
 
 async def revoke(kube: Kube) -> None:
-    """Take the rights away: another test would not notice that it lacks them."""
+    """Remove the rights, so that no other test passes only because of them."""
     await kube.delete("clusterrolebindings", _NAME)
 
 
 async def own_kubeconfig(cluster: Cluster, kube: Kube, *, folder: Path) -> Path:
-    """A kubeconfig of the ServiceAccount."""
+    """Write a kubeconfig for the ServiceAccount; returns its path."""
     from tests.rigs.kube_files import kubeconfig
 
     token = await kube.service_account_token(_NAME, namespace=_NAME)

@@ -1,4 +1,4 @@
-"""Accounts and QoS of a real Slurm, by sacctmgr."""
+"""Accounts and QoS of a real Slurm, changed with sacctmgr."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 from tests.rigs.slurm import SlurmRig
 
-# How sacctmgr takes a limit away.
+# The value by which sacctmgr removes a limit.
 _NO_LIMIT: Final = -1
 _CPUS: Final = "GrpTRES=cpu"
 
 
 class RealAccounts:
-    """Those of a rig with slurmdbd, as in `Accounts`."""
+    """Accounts of a rig with slurmdbd; see `Accounts`."""
 
     def __init__(self, rig: SlurmRig) -> None:
         self._rig = rig
@@ -41,7 +41,7 @@ class RealAccounts:
         await self._sacctmgr("modify", "account", account, "set", f"qos+={qos}")
 
     async def _set(self, kind: str, name: str, **limits: int | None) -> None:
-        """Change limits, of which a new one has none: sacctmgr fails where nothing changes."""
+        """Set limits, if they differ from the present ones: sacctmgr fails when nothing changes."""
         wanted = tuple(
             f"{limit}={_NO_LIMIT if value is None else value}" for limit, value in limits.items()
         )

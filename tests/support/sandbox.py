@@ -1,4 +1,4 @@
-"""The sandbox as tests meet it: on sockets only, in a thread and an event loop of its own."""
+"""The sandbox as a Cluster: in a thread and event loop of its own, reached over sockets only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.model_accounts import FIRST_ACCOUNTS, ModelAccounts
 
 T = TypeVar("T")
 
-# 200 nodes without a process each, or two, as on the real clusters.
+# The numbers of nodes are those of the real clusters.
 _NODES: Final = {"26.05": 200, "24.11": 2}
 _CALL_SECONDS: Final = 30.0
 _HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
@@ -35,7 +35,7 @@ _HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
 class SandboxCluster:
     """A sandbox with Slurm `major` ("26.05" or "24.11"); a context manager that runs it.
 
-    With `accounting` its Slurm knows accounts and enforces their limits.
+    With `accounting` its Slurm has accounts and enforces their limits.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SandboxCluster:
         return self._sandbox.slurm_url
 
     def slurm_token(self, user: str) -> str:
-        """A token of that user."""
+        """A Slurm token of that user."""
         return self._sandbox.slurm_token(user)
 
     def recorder(self) -> Recorder:
@@ -113,7 +113,7 @@ class SandboxCluster:
         return _InItsLoop(inner, self._call)
 
     async def save(self, job_id: int) -> None:
-        """Have everything saved; as in Cluster."""
+        """As in Cluster; saves everything."""
 
         await self._do(lambda slurm: slurm.cluster.save())
 
@@ -215,7 +215,7 @@ class SandboxCluster:
         await self._do(lambda slurm: slurm.power_cycle(node))
 
     async def run_out_of_memory(self, job_id: int) -> None:
-        """Have the kernel kill the job's process, which no rig can."""
+        """End the job as if the kernel had killed its process for lack of memory."""
         await self._do(lambda slurm: slurm.run_out_of_memory(job_id))
 
     async def _do(self, act: Callable[[SlurmModel], None]) -> None:
@@ -238,7 +238,7 @@ class SandboxCluster:
 
 
 class _InItsLoop:
-    """A recorder of models that live in another thread."""
+    """Runs a recorder in the event loop of the models, which is another thread's."""
 
     def __init__(
         self, inner: SandboxRecorder, call: Callable[[Coroutine[Any, Any, Any]], Any]

@@ -18,31 +18,31 @@ from tests.support.cluster import Servers
 from tests.support.ports import free_ports
 
 SCHEDULER_NAME: Final = "slurm-scheduler"
-# A start takes two seconds of CPU, and a crowded machine has little for it.
+# A start takes two seconds of CPU time, which can take long on a busy machine.
 _READY_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
 
 
 class Launched(Protocol):
-    """A process, as multiprocessing has it."""
+    """A process with the interface of multiprocessing."""
 
     @property
     def pid(self) -> int | None:
-        """None before it was started."""
+        """The process id; None before the start."""
 
     @property
     def exitcode(self) -> int | None:
-        """Its status, that of a signal below zero; None while it runs."""
+        """Its exit status, negative for a signal; None while it runs."""
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, for so many seconds at most."""
+        """Wait until it has ended, at most `timeout` seconds."""
 
     def kill(self) -> None:
         """End it (SIGKILL)."""
 
 
 class Launch(Protocol):
-    """Runs `slurm-pod-scheduler ARGUMENTS`; what it writes is added to `log`."""
+    """Runs `slurm-pod-scheduler ARGUMENTS`; its output is appended to `log`."""
 
     def __call__(self, arguments: Sequence[str], *, log: Path) -> Launched: ...
 
@@ -50,8 +50,8 @@ class Launch(Protocol):
 class SchedulerProcess:
     """`slurm-pod-scheduler run` against `cluster`; a context manager that starts and ends it.
 
-    `folder` gets the log, which goes on over restarts. `flags` are added to the command line, and
-    win over what stands there already. `launch` starts each of its processes.
+    The log lies in `folder` and continues over restarts. `flags` are appended to the command line
+    and override flags that are already there. `launch` starts each of its processes.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class SchedulerProcess:
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
             f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
             f"--hooks-api-bind-address=127.0.0.1:{self._hooks_port}",
-            # Model nodes have a slurmd, where auto would wait for a guard that few stories install.
+            # "auto" waits for a guard on nodes with a slurmd, and few stories install a guard.
             f"--placeholder-mode={cluster.placeholder_mode}",
             "--zap-log-level=debug",
-            # Stories read the wordings one after the other; at the default each costs ten seconds.
+            # Stories read one message after the other; at the default each would take ten seconds.
             "--condition-interval=1",
             *flags,
         )
@@ -92,47 +92,47 @@ class SchedulerProcess:
         self.stop()
 
     def add_flags(self, *flags: str) -> None:
-        """Flags for the next start, which win over those of the last one."""
+        """Add flags for the next start; they override earlier ones."""
         self._flags = (*self._flags, *flags)
 
     def given(self, flag: str) -> set[str]:
-        """What the last such flag says, of several words all; empty where there is none."""
+        """The comma-separated values of a flag as it was given last; empty if it was not."""
         said = [it.removeprefix(f"--{flag}=") for it in self._flags if it.startswith(f"--{flag}=")]
         return set(said[-1].split(",")) if said else set()
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it has been started and has not ended."""
         return self._process is not None and self._process.exitcode is None
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The process id of the running process."""
         assert self._process is not None
         return _pid_of(self._process)
 
     @property
     def metrics_address(self) -> str:
-        """Where Prometheus finds it."""
+        """HOST:PORT of its metrics."""
         return f"127.0.0.1:{self._metrics_port}"
 
     @property
     def face_ports(self) -> tuple[int, int]:
-        """Those of its metrics and its probes."""
+        """The ports of its metrics and its probes."""
         return (self._metrics_port, self._probe_port)
 
     @property
     def hooks_url(self) -> str:
-        """Its hooks API."""
+        """The URL of its hooks API."""
         return f"http://127.0.0.1:{self._hooks_port}"
 
     @property
     def hooks_https_url(self) -> str:
-        """Its hooks API where it has a certificate."""
+        """The https URL of its hooks API, if it has a certificate."""
         return f"https://127.0.0.1:{self._hooks_port}"
 
     def start(self) -> None:
-        """Start it and wait until it is ready; AssertionError with the log's end if it is not."""
+        """Start it and wait until it is ready; AssertionError with the end of the log otherwise."""
         self.launch()
         try:
             self._wait_ready()
@@ -141,11 +141,11 @@ class SchedulerProcess:
             raise
 
     def launch(self) -> None:
-        """Start it and wait for nothing."""
+        """Start it without waiting until it is ready."""
         self._process = self._launch(("run", *self._access, *self._flags), log=self.log)
 
     def stop(self) -> int:
-        """Ask it to end, as Kubernetes does (SIGTERM), and return its exit status."""
+        """Stop it as Kubernetes does (SIGTERM), and return its exit status."""
         return self._end(signal.SIGTERM)
 
     def ended(self, *, seconds: float) -> int:
@@ -157,20 +157,20 @@ class SchedulerProcess:
         return status
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL)."""
+        """Kill it (SIGKILL)."""
         self._end(signal.SIGKILL)
 
     def suspend(self) -> None:
-        """Have it stand still (SIGSTOP)."""
+        """Pause its process (SIGSTOP)."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Let its process continue (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
 
     @property
     def role(self) -> str:
-        """What /readyz says: "ok" and who leads, or what is missing; empty without an answer."""
+        """The answer of /readyz: "ok" and who leads, or what is missing; empty if there is none."""
         try:
             return _get(self._probe_port, "/readyz")[1]
         except (OSError, http.client.HTTPException):
@@ -190,7 +190,7 @@ class SchedulerProcess:
         return totals
 
     def metric(self, name: str, labels: dict[str, str]) -> float:
-        """One sample, 0 where there is none of these labels."""
+        """One sample; 0 if there is none with these labels."""
         return sum(
             sample.value
             for family in text_string_to_metric_families(self.metrics_text())
@@ -199,7 +199,7 @@ class SchedulerProcess:
         )
 
     def metrics_text(self) -> str:
-        """What Prometheus gets."""
+        """The answer of /metrics."""
         status, text = _get(self._metrics_port, "/metrics")
         assert status == 200, f"{status} from /metrics: {text}"
         return text
@@ -212,7 +212,7 @@ class SchedulerProcess:
         process, self._process = self._process, None
         if process is None:
             return 0
-        # It may have been killed by others, and be gone before the fork server tells.
+        # Somebody else may have killed it, and the fork server reports that late.
         with suppress(ProcessLookupError):
             if process.exitcode is None:
                 os.kill(_pid_of(process), number)

@@ -1,4 +1,4 @@
-"""The scheduler as its users run it in a cluster: its image as a pod, with the least it needs."""
+"""The scheduler as a pod: its image, run from the shipped Deployment on a real Node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
 MANIFEST: Final = Path(__file__).parents[2] / "deploy/manifests/deployment.yaml"
-# What it asks for, and its fellow rbac.yaml makes.
+# The manifest names these, and rbac.yaml makes them.
 NAMESPACE: Final = "slurm-pod-scheduler"
 ACCOUNT: Final = "slurm-pod-scheduler"
 GRACE_SECONDS: Final = 30
@@ -29,7 +29,7 @@ GRACE_SECONDS: Final = 30
 _SECRET: Final = "slurm-pod-scheduler-slurm-token"
 _SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-# Keeps the pod readable until its exit status was read.
+# A finalizer that keeps the pod until its exit status has been read.
 _HOLD: Final = ["rig.test/hold"]
 _SECONDS: Final = 60.0
 
@@ -37,8 +37,8 @@ _SECONDS: Final = 60.0
 class SchedulerPod(SchedulerProcess):
     """`image` as the pod `name` on `node`, a real Node of `rig`; starts and ends as a process does.
 
-    It is the pod of deploy/manifests/deployment.yaml, so what rbac.yaml makes must be there.
-    Without a network between pods and servers it shares that of the Node.
+    The pod is that of deploy/manifests/deployment.yaml, so rbac.yaml must have been applied. It
+    uses the network of the Node, because there is none between pods and the servers.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SchedulerPod(SchedulerProcess):
 
     @property
     def pid(self) -> int:
-        """Of its first process, as this machine sees it."""
+        """The pid of its first process, in the pid namespace of this machine."""
         mine = f"--health-probe-bind-address=127.0.0.1:{self._probe_port}".encode()
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):  # another process that has just ended
@@ -69,7 +69,7 @@ class SchedulerPod(SchedulerProcess):
         raise LookupError(f"no process of pod {self.name}")
 
     def start(self) -> None:
-        """Create the pod and wait until its readiness probe is content."""
+        """Create the pod and wait until it is Ready."""
         token = base64.b64encode(self._token.encode()).decode()
         secret = {"metadata": {"name": _SECRET}, "data": {"auth-token": token}}
         assert self._rig.ask("POST", _SECRETS, secret).status in {201, 409}
@@ -83,7 +83,7 @@ class SchedulerPod(SchedulerProcess):
         return answer.text
 
     def pod(self) -> Object | None:
-        """The pod, None where there is none."""
+        """The pod, None if it does not exist."""
         answer = self._rig.ask("GET", f"{_PODS}/{self.name}")
         return answer.body if answer.status == 200 else None
 
@@ -129,9 +129,9 @@ class SchedulerPod(SchedulerProcess):
         return {"metadata": metadata, "spec": spec}
 
     def _changes(self, container: Object) -> Object:
-        """What is the rig's own: the image, where the servers are, and ports on loopback."""
+        """Fields that differ on the rig: the image, the addresses of the servers, the ports."""
         api = urlsplit(self._rig.url)
-        # No proxy makes the address of the Service work.
+        # There is no kube-proxy, so the address of the Service does not work.
         env = {"KUBERNETES_SERVICE_HOST": api.hostname, "KUBERNETES_SERVICE_PORT": str(api.port)}
         ports = {"health": self._probe_port, "metrics": self._metrics_port}
         probes = {kind: it for kind, it in container.items() if kind.endswith("Probe")}

@@ -1,4 +1,4 @@
-"""An operator's hand on Slurm: native jobs, node states, a look at our placeholders."""
+"""What an operator does with Slurm: native jobs, node states, a look at our placeholders."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import msgspec
 
 from tests.support.slurm_rest import Answer, SlurmRest
 
-# The minutes of a job that asks for no limit: one that the backfill scheduler starts gets a year
-# (measured on 26.05.5 and 24.11.5).
+# Time limit in minutes for native jobs. A job without one gets a year when the backfill scheduler
+# starts it (measured on 26.05.5 and 24.11.5).
 UNLIMITED: Final = frozenset({None, 365 * 24 * 60})
-# Who cancels and changes jobs by a test's hand: a user with all rights, and another than the
-# scheduler comes as, so that Slurm's record tells the two apart.
+# The user by whom tests cancel and change jobs. It has all rights, and is not the scheduler's user,
+# so that Slurm's record tells the two apart.
 OPERATOR: Final = "slurm"
-# Base states of jobs that may still run or run (slurm.h).
+# Base states of jobs that run or may still run (slurm.h).
 LIVE: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 _FEW: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One job as slurmrestd shows it; `raw` has the rest."""
+    """One job as slurmrestd shows it; `raw` is the whole record."""
 
     job_id: int
     name: str
@@ -39,11 +39,11 @@ class Record:
 
     @property
     def live(self) -> bool:
-        """Whether it may still run."""
+        """Whether it runs or may still run."""
         return self.states[0] in LIVE
 
     def number(self, field: str) -> int | None:
-        """A numeric field of Slurm's set/infinite/number kind, or None where it is not set."""
+        """A field of the form {"set", "infinite", "number"}; None if it is not set."""
         value = self.raw[field]
         if isinstance(value, dict):
             return int(value["number"]) if value["set"] else None
@@ -51,7 +51,7 @@ class Record:
 
 
 class SlurmHand:
-    """Slurm through slurmrestd, with any user's token; AssertionError where it refuses.
+    """Slurm through slurmrestd, with the token of any user; AssertionError if Slurm refuses.
 
     `operator` is the user who cancels and changes jobs.
     """
@@ -66,13 +66,13 @@ class SlurmHand:
 
     @property
     def external(self) -> bool:
-        """Whether jobs can be without a process (Slurm >= 25.05)."""
+        """Whether Slurm has external jobs, which have no process (Slurm >= 25.05)."""
         return self._major != "24.11"
 
     async def ask(
         self, method: str, path: str, *, body: dict[str, Any] | None = None, user: str = "root"
     ) -> Answer:
-        """One request; repeated while nothing answers, for at most 30 s."""
+        """Send one request; repeat it for at most 30 s while no server answers."""
         rest = SlurmRest(self._url, major=self._major, token=self._token(user))
         async with asyncio.timeout(30):
             while True:
@@ -98,14 +98,14 @@ class SlurmHand:
             job["script"] = "#!/bin/sh\nexec sleep 3600\n"
         job |= fields
         if "script" in job:
-            # Ids come again after Slurm has lost its state: the default may be another user's file.
+            # Ids repeat after Slurm has lost its state: the default file may be another user's.
             job.setdefault("standard_output", "/dev/null")
         answer = await self.ask("POST", "job/submit", body={"job": job}, user=user)
         assert answer.ok, f"submit of {name}: {answer}"
         return int(answer.body["job_id"])
 
     async def job(self, job_id: int) -> Record | None:
-        """One job, or None when Slurm does not know it."""
+        """One job, or None if Slurm does not know it."""
         answer = await self.ask("GET", f"job/{job_id}")
         if any(error.get("error_number") == 2017 for error in answer.body.get("errors", ())):
             return None
@@ -124,8 +124,10 @@ class SlurmHand:
         return sorted(mine, key=lambda it: it.job_id)
 
     async def live_placeholders(self, namespace: str) -> list[Record]:
-        """Those of them that may still run. Where these are few they are looked at one by one:
-        what has ended of former tests would be most of a list.
+        """Those of them that run or may still run.
+
+        If they are few they are read one by one, because a list would mostly hold ended jobs of
+        earlier tests.
         """
         answer = await self.ask("GET", "jobs/state/")
         assert answer.ok, f"jobs/state: {answer}"
@@ -136,16 +138,16 @@ class SlurmHand:
         return [it for it in found if it and it.live and it.tag.get("namespace") == namespace]
 
     async def cancel_all(self, job_ids: Iterable[int]) -> None:
-        """As one scancel: slurmctld ends them under one lock, so that no look sees a part."""
+        """Cancel all in one request, under one lock of slurmctld: nobody sees a part of it."""
         body = {"jobs": [str(it) for it in job_ids]}
         answer = await self.ask("DELETE", "jobs/", body=body, user=self.operator)
         assert answer.ok, f"cancel of {body}: {answer}"
 
     async def cancel(self, job_id: int) -> None:
-        """What scancel does; a job that has ended already is fine.
+        """Cancel a job as scancel does; a job that has already ended is fine.
 
-        Where slurmctld goes away amid it, slurmrestd tells of EPERM (measured on both releases):
-        repeated.
+        The request is repeated on EPERM, with which slurmrestd answers if slurmctld goes away in
+        the middle of it (measured on both releases).
         """
         gone = {0, 2017, 2021}
         cancel = partial(self.ask, "DELETE", f"job/{job_id}", user=self.operator)
@@ -159,10 +161,10 @@ class SlurmHand:
         assert not errors, f"cancel of {job_id}: {answer}"
 
     async def update(self, job_id: int, **fields: Any) -> None:
-        """Change a job as an operator would with scontrol update.
+        """Change a job as `scontrol update` does.
 
-        Without slurmdbd slurmctld refuses some changes of a partition or an account with a stale
-        errno, EAGAIN or EINTR (measured on 26.05.5 and 24.11.5): repeated.
+        The request is repeated on EAGAIN and EINTR: without slurmdbd slurmctld refuses some changes
+        of a partition or an account with such a stale errno (measured on 26.05.5 and 24.11.5).
         """
         update = partial(self.ask, "POST", f"job/{job_id}", body=fields, user=self.operator)
         answer = await update()
@@ -179,18 +181,18 @@ class SlurmHand:
         assert answer.ok, f"node {node} to {state}: {answer}"
 
     async def features(self, node: str) -> tuple[str, ...]:
-        """What a node has for constraints to name."""
+        """The features of a node, which constraints can name."""
         answer = await self.ask("GET", f"node/{node}")
         return tuple(answer.body["nodes"][0]["features"])
 
     async def set_features(self, node: str, *features: str) -> None:
-        """Change that."""
+        """Change the features of a node."""
         body = {"features": list(features), "features_act": list(features)}
         answer = await self.ask("POST", f"node/{node}", body=body)
         assert answer.ok, f"features {features} of {node}: {answer}"
 
     async def resume_node(self, node: str) -> None:
-        """Have a node in service; one whose slurmd has come back by itself is, and stays so."""
+        """Return a node to service, unless its slurmd has already brought it back."""
         answer = await self.ask("POST", f"node/{node}", body={"state": ["RESUME"]})
         if not answer.ok:
             found = await self.ask("GET", f"node/{node}")

@@ -1,6 +1,6 @@
-"""Raw HTTP to slurmrestd, one connection for each request; no code of the product.
+"""Raw HTTP to slurmrestd, one connection per request; it shares no code with the scheduler.
 
-http.client reads the first of the two responses that 26.05 sends for a failed request.
+http.client reads only the first of the two responses that 26.05 sends to a failed request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-# The newest version each release serves (measured on 26.05.5 and 24.11.5).
+# The newest API version that each release serves (measured on 26.05.5 and 24.11.5).
 API_VERSIONS: Final = {"26.05": "v0.0.45", "24.11": "v0.0.42"}
 
 
@@ -44,7 +44,7 @@ class SlurmRest:
         self._seconds = seconds
 
     def request(self, method: str, path: str, *, body: Mapping[str, Any] | None = None) -> Answer:
-        """`path` below the version, as in "job/7"; raises OSError, http.client.HTTPException."""
+        """Ask for a path such as "job/7". Raises OSError, http.client.HTTPException."""
         connection = self._connect()
         headers = {"X-SLURM-USER-TOKEN": self._token, "Connection": "close"}
         if body is not None:

@@ -1,8 +1,8 @@
-"""The time limit of a test holds to its very end; a plugin of pytest, on top of pytest-timeout.
+"""A pytest plugin on top of pytest-timeout: the time limit also holds for the clean-up of a test.
 
-By itself that one strikes once, and not at all after a failure, for then it ends its timer: what is
-cleaned up after a failed test could hang for ever. And where its strike meets a task of asyncio in
-the background, only that task ends.
+pytest-timeout by itself strikes once, and stops its timer when a test fails, so the clean-up of a
+failed test could hang for ever. And if its one strike meets a background task of asyncio, only that
+task ends, and the test goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-# Until it strikes again, at whatever still hangs then.
+# The pause until it strikes again, if something still hangs.
 _AGAIN_SECONDS: Final = 15.0
 _SETTINGS: Final = pytest.StashKey[Any]()
 _Hook = Generator[None, object, object]
@@ -21,7 +21,7 @@ _Hook = Generator[None, object, object]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> _Hook:
-    """As pytest-timeout does, and have it strike again and again."""
+    """Start the timer as pytest-timeout does, but let it strike repeatedly."""
     done = yield
     if settings.method == "signal":
         signal.setitimer(signal.ITIMER_REAL, settings.timeout, _AGAIN_SECONDS)
@@ -31,19 +31,19 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> _Hook:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> _Hook:
-    """Once it has failed, pytest itself is at work, and must not be struck."""
+    """Stop the timer once the test has failed: pytest's own work then must not be struck."""
     return (yield from _ended_by_failure(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> _Hook:
-    """As above."""
+    """As in `pytest_runtest_setup`."""
     return (yield from _ended_by_failure(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> _Hook:
-    """After a failure, clean up within the time that the test itself had."""
+    """After a failure, start the timer again for the clean-up, with the same limit."""
     settings = item.stash.get(_SETTINGS, None)
     remaining, _ = signal.getitimer(signal.ITIMER_REAL)
     if settings is not None and remaining == 0:

@@ -1,4 +1,4 @@
-"""One test's part of a cluster: a namespace, access to Kubernetes and Slurm, and the scheduler."""
+"""What a story acts with: a namespace, clients of Kubernetes and Slurm, and the scheduler."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.support.slurm import Record, SlurmHand
 
 T = TypeVar("T")
 
-# Real Slurm schedules once a second, and a node is out for KillWait (30 s) where a batch job was
-# cancelled in the second of its start (24.11.5); the rest is a machine that has other work.
+# Real Slurm schedules once a second, and a node is unavailable for KillWait (30 s) if a batch job
+# was cancelled in the second of its start (24.11.5). The rest allows for other work on the machine.
 SECONDS: Final = 60.0
-# A kubelet, containerd and runc start real containers: on a crowded machine that took over 60 s.
+# To start real containers took kubelet, containerd and runc over 60 s on a busy machine.
 REAL_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.1
 
@@ -50,18 +50,18 @@ class World:
 
     @property
     def accounts(self) -> Accounts:
-        """Slurm's accounts and QoS, for stories on clusters that have them."""
-        assert self.cluster.accounts is not None, f"{self.cluster.name} knows no accounts"
+        """Slurm's accounts and QoS; AssertionError on a cluster that has none."""
+        assert self.cluster.accounts is not None, f"{self.cluster.name} has no accounts"
         return self.cluster.accounts
 
     async def create(self, name: str = "train", **more: Any) -> Object:
-        """Create a pod of ours; `more` as in tests.support.pods.pod."""
+        """Create a pod for the scheduler; `more` as in tests.support.pods.pod."""
         container = self.cluster.container | more.pop("container", {})
         body = pods.pod(name, container=container, **more)
         return await self.kube.create("pods", body, namespace=self.namespace)
 
     async def create_shell(self, image: str, script: str, *, grace: int) -> Object:
-        """Create the pod `train`, whose one container runs the script on the real Node."""
+        """Create the pod `train`, whose one container runs a shell script on the real Node."""
         return await self.create(
             cpus="1",
             memory="100Mi",
@@ -76,32 +76,32 @@ class World:
         )
 
     async def delete(self, name: str = "train") -> None:
-        """Delete a pod with its own grace."""
+        """Delete a pod with the grace period that it asks for itself."""
         await self.kube.delete("pods", name, namespace=self.namespace)
 
     async def native_job(self, name: str = "native", **fields: Any) -> int:
-        """A job of Slurm's own users, ended after the test."""
+        """Submit a job of Slurm's own users; it is cancelled after the test."""
         job_id = await self.slurm.submit(name, **fields)
         self._native[job_id] = name
         return job_id
 
     async def end_native(self, job_id: int) -> None:
-        """Cancel a native job, unless a crash of slurmctld has given its id to another."""
+        """Cancel a native job, unless its id belongs to another job since a crash of slurmctld."""
         record = await self.slurm.job(job_id)
         if record is not None and record.name == self._native[job_id]:
             await self.slurm.cancel(job_id)
 
     async def native_runs(self, job_id: int) -> None:
-        """Wait until a native job has what it wants: Slurm has only been asked for it."""
+        """Wait until a native job runs; `native_job` only submits it."""
         what = f"the job {self._native[job_id]} runs"
         await self.until(what, lambda: self._has_state(job_id, "RUNNING"))
 
     async def fill(self, *, leave_cpus: int = 0, but: int = 0, **more: Any) -> int:
-        """Submit a native job to all nodes of an empty cluster, so that pods wait until it is
+        """Fill all nodes of an empty cluster with a native job, so that pods wait until it is
         cancelled.
 
-        It leaves `leave_cpus` free on each node, for pods that run meanwhile. `but` nodes take no
-        jobs in any case. `more` are further fields of the job.
+        `leave_cpus` stay free on each node, for pods that run meanwhile. `but` is the number of
+        nodes that take no jobs anyway. `more` holds further fields of the job.
         """
         count = len(self.cluster.nodes) - but
         job_id = await self.native_job(
@@ -118,52 +118,52 @@ class World:
     async def set_partition(
         self, name: str, *, state: str = "UP", max_minutes: int | None = None
     ) -> None:
-        """Change a Slurm partition, back to UP and no limit after the test."""
+        """Change a Slurm partition; after the test it is UP again, without a MaxTime."""
         self._partitions_set.append(name)
         await self.cluster.set_partition(name, state=state, max_minutes=max_minutes)
 
     async def reserve(self, node: str, *, in_seconds: int) -> str:
-        """Reserve a Slurm node until the test ends; gives the reservation's name."""
+        """Reserve a Slurm node until the test ends; returns the reservation's name."""
         name = f"{self.namespace}-{len(self._reservations)}"
         await self.cluster.reserve(name, node, in_seconds=in_seconds)
         self._reservations.append(name)
         return name
 
     async def cordon(self, *nodes: str) -> None:
-        """Have Kubernetes take no pods on these Nodes, until `uncordon` or the test's end."""
+        """Mark these Nodes unschedulable in Kubernetes, until `uncordon` or the test's end."""
         for node in nodes:
             await self.kube.patch("nodes", node, {"spec": {"unschedulable": True}})
             self._cordoned.append(node)
 
     async def uncordon(self) -> None:
-        """Take the Nodes back into service."""
+        """Undo `cordon` for all Nodes."""
         while self._cordoned:
             node = self._cordoned.pop()
             await self.kube.patch("nodes", node, {"spec": {"unschedulable": None}})
 
     async def reboot(self, node: str) -> None:
-        """Have a node reboot once it is free; back to service after the test."""
+        """Let a node reboot once it is free; it returns to service after the test."""
         self._nodes_set.append(node)
         await self.cluster.reboot(node)
 
     async def set_node(self, node: str, state: str) -> None:
-        """Set a Slurm node DOWN or the like, back to service after the test."""
+        """Set the state of a Slurm node, such as DOWN; it returns to service after the test."""
         self.mend_later(node)
         await self.slurm.set_node(node, state)
 
     async def set_features(self, node: str, *features: str) -> None:
-        """Give a Slurm node other features, those of before after the test."""
+        """Change the features of a Slurm node; they are restored after the test."""
         if node not in self._features_set:
             self._features_set[node] = await self.slurm.features(node)
         await self.slurm.set_features(node, *features)
 
     async def restore_node(self, node: str) -> None:
-        """Bring a node back to service, once: a second time real Slurm refuses it."""
+        """Return a node to service, once: real Slurm refuses to do it a second time."""
         self._nodes_set.remove(node)
         await self.slurm.set_node(node, "RESUME")
 
     def mend_later(self, node: str) -> None:
-        """Return a Slurm node to service after the test, because it is about to be drained."""
+        """Have a Slurm node returned to service after the test; call it before it is drained."""
         self._nodes_set.append(node)
 
     # --- waiting ---
@@ -177,7 +177,7 @@ class World:
         return await self.pod_that("runs", lambda it: pods.phase(it) == "Running", name=name)
 
     async def submitted(self, name: str = "train") -> Record:
-        """The placeholder as soon as the pod names it."""
+        """The pod's job, as soon as the pod names it."""
         what = "names its Slurm job"
         found = await self.pod_that(
             what, lambda it: bool(pods.annotation(it, pods.JOB_ID)), name=name
@@ -185,7 +185,7 @@ class World:
         return await self.placeholder(found)
 
     async def message_with(self, *words: str, name: str = "train") -> str:
-        """The message of PodScheduled=False once it has all these words."""
+        """The message of PodScheduled=False, once it contains all these words."""
 
         def said(pod: Object) -> bool:
             return all(word in _why(pod) for word in words)
@@ -216,7 +216,7 @@ class World:
         await self.until(f"pod {name} is gone", look)
 
     async def removed(self, pod: Object, *, seconds: float | None = None) -> Seen:
-        """The last state of a pod, once the watch has told that it was removed."""
+        """The last state of a pod, once the watch has reported its removal."""
 
         async def look() -> Seen | None:
             return self.history.removed(pod["metadata"]["uid"])
@@ -224,7 +224,7 @@ class World:
         return await self.until(f"{pods.summary(pod)} was removed", look, seconds=seconds)
 
     async def placeholder(self, pod: Object) -> Record:
-        """The job a pod's annotation names."""
+        """The job that a pod's annotation names."""
         job_id = pods.annotation(pod, pods.JOB_ID)
         assert job_id is not None, f"no {pods.JOB_ID} on {pods.summary(pod)}"
         record = await self.slurm.job(int(job_id))
@@ -252,7 +252,7 @@ class World:
         await self.until("no placeholder is left", look)
 
     async def one_placeholder_each(self) -> dict[str, Record]:
-        """Wait until every pod has exactly one live placeholder; gives them by uid."""
+        """Wait until every pod has exactly one live placeholder; returns them by pod uid."""
 
         async def look() -> dict[str, Record] | None:
             found = await self.kube.items("pods", namespace=self.namespace)
@@ -264,11 +264,11 @@ class World:
         return await self.until("every pod has exactly one live placeholder", look)
 
     async def one_job_id_each(self) -> dict[str, int]:
-        """As `one_placeholder_each`, by its id only."""
+        """As `one_placeholder_each`, but returns only the job ids by pod uid."""
         return {uid: it.job_id for uid, it in (await self.one_placeholder_each()).items()}
 
     def unharmed(self, *pods_before: Object) -> None:
-        """Raises AssertionError if one of those pods was ever ended, or told that it would be."""
+        """AssertionError if one of those pods was ever being deleted, or marked as disrupted."""
         for before in pods_before:
             for seen in self.history.of(before["metadata"]["name"]):
                 assert seen.pod["metadata"]["uid"] == before["metadata"]["uid"]
@@ -276,7 +276,7 @@ class World:
                 assert not pods.condition(seen.pod, "DisruptionTarget"), pods.summary(seen.pod)
 
     async def event(self, reason: str, *, name: str = "train") -> Object:
-        """The Event of that reason about the pod."""
+        """The Event with that reason about the pod, once it exists."""
 
         async def look() -> Object | None:
             events = await self.kube.events_of(name, namespace=self.namespace)
@@ -287,8 +287,10 @@ class World:
     async def until(
         self, what: str, look: Callable[[], Awaitable[T | None]], *, seconds: float | None = None
     ) -> T:
-        """Ask `look` until it gives something true; AssertionError with the whole picture after
-        `seconds`, or as long as this cluster may need for anything.
+        """Call `look` until it returns something true.
+
+        AssertionError with `picture` after `seconds`, by default the longest time that anything
+        may take on this cluster.
         """
         if seconds is None:
             seconds = REAL_SECONDS if self.cluster.real_node else SECONDS
@@ -303,7 +305,7 @@ class World:
     # --- explaining and cleaning ---
 
     async def picture(self) -> str:
-        """Pods, Events, placeholders and the scheduler's last words."""
+        """Pods, Events, placeholders and the end of the scheduler's log, for a failure message."""
         found = await self.kube.items("pods", namespace=self.namespace)
         events = await self.kube.items("events", namespace=self.namespace)
         jobs = await self.slurm.placeholders(self.namespace)
@@ -324,9 +326,9 @@ class World:
         )
 
     async def clean(self) -> None:
-        """Remove what the test made; AssertionError when a placeholder outlives its pod.
+        """Remove what the test made; AssertionError if a placeholder outlives its pod.
 
-        Each of these is done though another one fails: the next test meets the same servers.
+        A step that fails does not stop the others, because the next test uses the same servers.
         """
         async with AsyncExitStack() as last_comes_first:
             after = last_comes_first.push_async_callback
@@ -385,7 +387,7 @@ def waits_for_slurm(pod: Object) -> bool:
 
 
 async def _answer(look: Callable[[], Awaitable[T | None]]) -> T | None:
-    """The result of `look`; None while a server is restarting or stopped."""
+    """The result of `look`; None while a server does not answer."""
     try:
         return await look()
     except (aiohttp.ClientError, TimeoutError):  # `until` itself is ended by a cancel
