@@ -175,3 +175,10 @@ def test_every_folder_of_tests_is_told_of(document: Path) -> None:
     folders = {f"tests/{it.parent.name}" for it in (ROOT / "tests").glob("*/__init__.py")}
     named = {found.removesuffix("/") for found in _PATH.findall(document.read_text("utf-8"))}
     assert not folders - named - _PER_PACKAGE
+
+
+def test_every_shared_helper_stands_on_the_page_of_helpers() -> None:
+    folder = ROOT / "tests" / "support"
+    helpers = {f"tests/support/{it.name}" for it in folder.glob("[!_]*.py")}
+    assert helpers
+    assert not helpers - set(_PATH.findall(TESTS.read_text("utf-8")))
