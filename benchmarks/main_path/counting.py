@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
 from typing import Final, Self
 
 _REQUEST: Final = re.compile(rb"(?:GET|POST|DELETE) /\S+ HTTP/1\.1\r\n")
@@ -28,12 +27,7 @@ class CountingRelay:
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -60,12 +59,7 @@ class FaultProxy:
         await self.accept()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.refuse()
         self._let_go()
         for task in list(self._tasks):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 _SLICE: Final = 100
 
@@ -36,14 +35,9 @@ class Flood:
             if n % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    async def __aenter__(self) -> Flood:
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for sock in self._sockets:
             sock.close()

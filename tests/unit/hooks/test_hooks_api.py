@@ -328,27 +328,31 @@ async def test_certificate_is_renewed_while_serving(scene, secrets, tmp_path):
     listener = Listener(HOOKS)
     served = Served(scene, secrets, listener, limits=PATIENT)
     authority = trustme.CA()
-    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    _issue(authority, cert, key)
-    certificate = Certificate(cert, key)
-    certificate.files.load()
+    certificate = _certificate(authority, tmp_path)
     await served.open(tls=certificate.context)
     port = served.port
     first = await _serial(port, authority)
-    key.write_text("half written")
+    (tmp_path / "tls.key").write_text("half written")
     with pytest.raises(OSError, match=r"PEM|SSL"):
         certificate.files.load()
     assert await _serial(port, authority) == first
-    _issue(authority, cert, key)
+    _issue(authority, tmp_path)
     certificate.files.load()
     assert await _serial(port, authority) != first
     await listener.close()
 
 
-def _issue(authority: trustme.CA, cert: Path, key: Path) -> None:
+def _certificate(authority: trustme.CA, folder: Path) -> Certificate:
+    _issue(authority, folder)
+    certificate = Certificate(folder / "tls.crt", folder / "tls.key")
+    certificate.files.load()
+    return certificate
+
+
+def _issue(authority: trustme.CA, folder: Path) -> None:
     leaf = authority.issue_cert("127.0.0.1")
-    leaf.private_key_pem.write_to_path(key)
-    leaf.cert_chain_pems[0].write_to_path(cert)
+    leaf.private_key_pem.write_to_path(folder / "tls.key")
+    leaf.cert_chain_pems[0].write_to_path(folder / "tls.crt")
 
 
 async def _serial(port: int, authority: trustme.CA) -> str:
@@ -369,11 +373,7 @@ async def test_request_that_comes_with_the_end_of_the_handshake_is_answered(
     listener = Listener(HOOKS)
     served = Served(scene, secrets, listener, limits=PATIENT)
     authority = trustme.CA()
-    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    _issue(authority, cert, key)
-    certificate = Certificate(cert, key)
-    certificate.files.load()
-    await served.open(tls=certificate.context)
+    await served.open(tls=_certificate(authority, tmp_path).context)
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     answer = await _in_one_packet(served.port, trusting, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -42,6 +42,13 @@ def live(slurm: TinySlurm) -> set[int]:
     return {job_id for job_id in slurm.jobs if slurm.live(job_id)}
 
 
+def assert_adopted(service: Service, job_id: int) -> None:
+    unit = service.units.get(UID)
+    assert unit is not None
+    assert unit.job is not None
+    assert unit.job.job_id == job_id
+
+
 async def test_unrecorded_job_of_a_waiting_pod_is_adopted(slurm, kube, service):
     job_id = slurm.add(admin_comment=tag())
     kube.create(UID)
@@ -49,10 +56,7 @@ async def test_unrecorded_job_of_a_waiting_pod_is_adopted(slurm, kube, service):
     service.start()
     await asyncio.sleep(10)
     assert slurm.calls["submit"] == 0
-    unit = service.units.get(UID)
-    assert unit is not None
-    assert unit.job is not None
-    assert unit.job.job_id == job_id
+    assert_adopted(service, job_id)
 
 
 async def test_job_that_a_former_process_gave_back_is_ended_and_not_adopted(slurm, kube, service):
@@ -237,10 +241,7 @@ async def test_unrecorded_job_of_a_new_pod_is_found_before_the_old_ones(slurm, k
     service.start()
     await asyncio.sleep(10)
     assert slurm.calls["submit"] == 0
-    unit = service.units.get(UID)
-    assert unit is not None
-    assert unit.job is not None
-    assert unit.job.job_id == job_id
+    assert_adopted(service, job_id)
 
 
 @pytest.mark.parametrize("created", [_LONG_AGO, _LONG_AGO + timedelta(minutes=5), None])
@@ -256,10 +257,7 @@ async def test_pod_that_may_be_older_than_a_job_waits_for_a_look_at_it(
     await asyncio.sleep(20)
     assert slurm.calls["submit"] == 0
     assert live(slurm) > {job_id}
-    unit = service.units.get(UID)
-    assert unit is not None
-    assert unit.job is not None
-    assert unit.job.job_id == job_id
+    assert_adopted(service, job_id)
 
 
 async def looks(slurm: TinySlurm, service: Service, *, afresh: bool = False) -> tuple[int, int]:

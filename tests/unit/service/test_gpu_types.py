@@ -75,8 +75,7 @@ async def test_pod_says_why_the_nodes_cannot_be_listed_now(slurm, kube, service)
     assert "no right to see nodes" in condition.message
 
 
-@pytest.mark.parametrize("lists", [0, 20], ids=["at once", "much later"])
-async def test_restart_costs_no_pending_job_its_place(slurm, kube, lists):
+async def submit_and_die(slurm: TinySlurm, kube: TinyKube) -> None:
     slurm.gres = "gpu:h100:8"
     create(kube)
     first = Service(slurm, kube)
@@ -84,6 +83,11 @@ async def test_restart_costs_no_pending_job_its_place(slurm, kube, lists):
     await asyncio.sleep(5)
     await first.kill()
     kube.relist()
+
+
+@pytest.mark.parametrize("lists", [0, 20], ids=["at once", "much later"])
+async def test_restart_costs_no_pending_job_its_place(slurm, kube, lists):
+    await submit_and_die(slurm, kube)
     slurm.fail["nodes"].extend([AWAY] * lists)
     second = Service(slurm, kube)
     second.start()
@@ -96,13 +100,7 @@ async def test_restart_costs_no_pending_job_its_place(slurm, kube, lists):
 
 async def test_restart_while_the_nodes_of_a_type_are_away_costs_no_job_its_place(slurm, kube):
     """Dynamic nodes come back to Slurm only after it was started again itself."""
-    slurm.gres = "gpu:h100:8"
-    create(kube)
-    first = Service(slurm, kube)
-    first.start()
-    await asyncio.sleep(5)
-    await first.kill()
-    kube.relist()
+    await submit_and_die(slurm, kube)
     slurm.gres = ""
     second = Service(slurm, kube)
     second.start()
