@@ -1,4 +1,4 @@
-"""`python -m tests.rigs`: the real clusters, up until Ctrl-C, to try things on by hand."""
+"""`python -m tests.rigs`: starts the real clusters to try things by hand, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure as ensure_slurm
 from tests.support.chart import CHART
 
-# Not the one of kind, which has a cluster of its own.
+# kind is left out, because it has a cluster of its own.
 _FOLDER: Final = Path("build/rig")
 
 _READY: Final = """
@@ -63,7 +63,7 @@ To install it anew, or to change {folder}/values.yaml (docs/install.md):
 
 
 def main() -> int:
-    """0 when it was ended by SIGINT or SIGTERM; 1, with a word, when something is missing."""
+    """Exit status: 0 after SIGINT or SIGTERM; 1, with a message, if something is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.rigs", description=__doc__)
     parser.add_argument("--release", choices=sorted(slurm_conf.SHAPES), default="26.05")
     parser.add_argument(
@@ -71,7 +71,7 @@ def main() -> int:
     )
     parser.add_argument("--folder", type=Path, default=_FOLDER, help=f"default: {_FOLDER}")
     args = parser.parse_args()
-    # A shell has its background jobs ignore the first.
+    # A shell starts background jobs with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def _bring_up(stack: ExitStack, args: argparse.Namespace) -> str:
-    """Start everything; says where it is."""
+    """Start everything; returns the text that says where it is."""
     need_root()
     shape = slurm_conf.SHAPES[args.release]
     with announced("Kubernetes"):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-# slurmdbd runs as this user; so does its MariaDB, which lets in whom the kernel says it is.
+# slurmdbd and MariaDB run as this user. MariaDB authenticates it by its uid on the unix socket.
 OWNER: Final = "slurm"
-# Made when the chroot is, for it takes 3 s; an instance starts from a copy.
+# Made with the chroot, because it takes 3 s; each instance starts from a copy.
 EMPTY_DATABASE: Final = "/var/lib/rig-database"
 _INNODB: Final = "--innodb-log-file-size=4M"
-# The places where Debian's two releases have the server's socket, which slurmdbd looks for.
+# Where the packages of Debian's two releases expect the socket of the server.
 RUN_DIRECTORIES: Final = ("/run/mysqld", "/run/mariadbd", "/run/slurmdbd")
 
 _NAME: Final = "slurm_accounting"
 
-# For the making of a chroot, with its directory as $1. The packages' own database is not used. In
-# MariaDB a database is a folder; it is there because a slurmdbd that has to create it dies with
-# libmariadb 3.4.10 (sid: a second connect by the same handle then allows results of 0 columns).
+# Runs when a chroot is made, with its directory as $1. The packages' own database is not used. In
+# MariaDB a database is a folder. It is made here, because slurmdbd crashes with libmariadb 3.4.10
+# if it has to create it (sid: after a second connect, results of 0 columns are allowed).
 CUSTOMIZE: Final = (
     f'chroot "$1" install -d -o {OWNER} -g {OWNER} {EMPTY_DATABASE}',
     f'chroot "$1" mariadb-install-db --user={OWNER} --datadir={EMPTY_DATABASE} {_INNODB} '
@@ -33,9 +33,9 @@ MARIADBD: Final = (
     "--skip-networking",
     _INNODB,
     "--innodb-buffer-pool-size=32M",
-    # With it on, slurmdbd ends at a conflict of two writes (its own warning on 26.05).
+    # With it on, slurmdbd exits at a conflict of two writes (it warns of this on 26.05).
     "--innodb-snapshot-isolation=OFF",
-    # The data outlives a process here, never the machine.
+    # The data need not survive a crash of the machine.
     "--innodb-flush-log-at-trx-commit=0",
 )
 
@@ -60,7 +60,7 @@ StorageLoc={_NAME}
 
 
 def accounting_conf(*, port: int) -> str:
-    """What slurm.conf says of it."""
+    """The lines of slurm.conf about accounting."""
     return f"""\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
@@ -72,7 +72,7 @@ AccountingStorageTRES=gres/gpu
 
 
 def first_accounts(cluster: str, *, users: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """What sacctmgr is told at the start: root has the account root, the users have `staff`."""
+    """Arguments of sacctmgr at the start: root gets the account root, the users get `staff`."""
     yield "add", "cluster", cluster
     yield "add", "account", "staff"
     yield "add", "user", ",".join(users), "account=staff"

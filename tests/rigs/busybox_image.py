@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 BUSYBOX: Final = "localhost/rig/busybox:1"
-# Holds the namespaces of a pod; has only to be there.
+# The pause container, which only holds the namespaces of a pod.
 PAUSE: Final = "localhost/rig/pause:1"
 
 _LAYER: Final = "layer.tar"

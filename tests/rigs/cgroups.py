@@ -1,4 +1,4 @@
-"""Cgroups of a rig, by a name that tells whose they are: the next one removes those of the dead."""
+"""Cgroups of a rig. Their name holds the pid, so that the next rig removes those of dead ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path("/sys/fs/cgroup")
-# Of cgroup v1, where each controller has a tree of its own.
+# Controllers of cgroup v1, where each one has a tree of its own.
 MEMORY: Final = _ROOT / "memory"
 _PREFIX: Final = "slurm-pod-rig-"
-# A group competes for the CPU as one process does, and the servers of a rig and its tests are many:
-# with twenty at work, a container had a twentieth, and its Python was half a minute in starting.
+# By default a group competes for the CPU like one process. With twenty busy servers and tests a
+# container then got a twentieth of a CPU, and Python took half a minute to start in it.
 _TIMES_A_PROCESS: Final = 8
 # By file: of cgroup v1, and of v2, with the value that stands for one process.
 _CPU_WEIGHTS: Final = {"cpu.shares": 1024, "cpu.weight": 100}
@@ -23,14 +23,14 @@ _POLL_SECONDS: Final = 0.1
 
 
 def name_of(rig: str) -> str:
-    """The name of the cgroups of a rig of this process; `rig` is unique on this machine."""
+    """The name of a rig's cgroups; `rig` is unique on this machine, and this process owns it."""
     return f"{_PREFIX}{os.getpid()}-{rig}"
 
 
 def make(name: str) -> None:
-    """Make one of that name in each tree, once those of processes that have died are gone.
+    """Make a cgroup of that name in each tree, after removing those of dead processes.
 
-    It has the CPU time of eight processes where others want it, too.
+    Its CPU share is that of eight processes.
     """
     _remove_those_of_the_dead()
     for root in _trees():
@@ -42,9 +42,9 @@ def make(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Remove what is empty, from the leaves up; processes that are ending may need a moment.
+    """Remove the cgroups from the leaves up, waiting a moment for processes that are ending.
 
-    RuntimeError where one does not end.
+    RuntimeError if one does not end.
     """
     until = time.monotonic() + _END_SECONDS
     for root in _trees():

@@ -1,4 +1,4 @@
-"""The Helm chart on the rig's one real Node, as docs/install.md has it installed."""
+"""Installs the Helm chart on the rig's one real Node, as docs/install.md describes."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def on_one_node(kube: KubeRig, image: str) -> dict[str, Any]:
 def in_pod_network(
     kube: KubeRig, slurm_url: str, *, image: str, node: RealNode
 ) -> Iterator[dict[str, Any]]:
-    """As `on_one_node`, and with room for several replicas: their pods have a network of their own,
-    and relays lead from it to the servers.
+    """As `on_one_node`, but for several replicas: each pod has a network of its own, with relays
+    from it to the servers.
     """
     ports = (urlsplit(url).port or 0 for url in (kube.url, slurm_url))
     with ExitStack() as stack:
         api, slurm = (stack.enter_context(Cable(it, at=node.gateway)) for it in ports)
-        # By a name that stands in the API server's certificate.
+        # A name that the certificate of the API server holds.
         aliases = [{"ip": node.gateway, "hostnames": [_API_NAME]}]
         slurm_settings = {"apiBase": f"http://{node.gateway}:{slurm.port}"}
         yield _without_registry(image, api=f"{_API_NAME}:{api.port}") | {
@@ -59,7 +59,7 @@ def in_pod_network(
 def _without_registry(image: str, *, api: str) -> dict[str, Any]:
     repository, _, tag = image.rpartition(":")
     host, _, port = api.rpartition(":")
-    # No proxy makes the address of the Service work.
+    # There is no kube-proxy, so the address of the Service does not work.
     places = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
@@ -70,13 +70,13 @@ def _without_registry(image: str, *, api: str) -> dict[str, Any]:
 
 
 def values(kube: KubeRig, slurm: SlurmRig, *, image: str) -> dict[str, Any]:
-    """What stands in values.yaml of the page, and what the one Node needs."""
+    """The values.yaml of that page, with what the one Node needs."""
     settings = {
         "apiBase": slurm.url,
         "killWait": "30s",
         "token": {"existingSecret": _SECRET},
     }
-    test = {"sandbox/run-seconds": "0.1"}  # for a played Node
+    test = {"sandbox/run-seconds": "0.1"}  # for a simulated Node
     if slurm.shape.real:
         test = {"sunk.coreweave.com/partition": slurm_conf.REAL_PARTITION}
     more = {"config": {"slurm": settings}, "test": {"annotations": test}}
@@ -84,7 +84,7 @@ def values(kube: KubeRig, slurm: SlurmRig, *, image: str) -> dict[str, Any]:
 
 
 def install(kube: KubeRig, helm: Helm, *, given: Mapping[str, Any], token: str) -> None:
-    """Namespace, Secret and release, and the wait until it is ready. Raises RuntimeError."""
+    """Make the namespace, Secret and release; wait until it is ready. Raises RuntimeError."""
     kube.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAME}})
     secret = {"metadata": {"name": _SECRET}, "stringData": {"auth-token": token}}
     kube.ask("POST", f"/api/v1/namespaces/{NAME}/secrets", secret)

@@ -1,4 +1,4 @@
-"""Debian's packages in directories of their own, by mmdebstrap; nothing else is changed."""
+"""Unpacks Debian packages into directories of their own, without installing them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bootstrap(
     variant: Literal["extract", "minbase"],
     hooks: Sequence[str] = (),
 ) -> None:
-    """Make `root`, whole or not at all: "extract" only unpacks, "minbase" installs a small system.
+    """Make `root` completely or not at all: "extract" only unpacks, "minbase" installs a system.
 
     `hooks` are shell commands run at the end with the directory as $1. Raises PrerequisiteError.
     """
@@ -66,7 +66,7 @@ def bootstrap(
 
 
 def need_program(name: str) -> None:
-    """Have the program of the Debian package of that name installed. Raises PrerequisiteError."""
+    """Install the Debian package `name` unless its program is there. Raises PrerequisiteError."""
     if shutil.which(name):
         return
     if not shutil.which("apt-get"):
@@ -80,7 +80,7 @@ def need_program(name: str) -> None:
 
 
 def _mirror() -> str:
-    """The Debian mirror this machine's own apt is set up with."""
+    """The Debian mirror that apt uses on this machine."""
     if not (found := _debian_mirrors()):
         run(("apt-get", "update"))
         found = _debian_mirrors()

@@ -1,4 +1,4 @@
-"""In kube-scheduler's place: binds the pods of the default scheduler to the one real Node."""
+"""Stands in for kube-scheduler: binds the default scheduler's pods to the one real Node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAUSE_SECONDS: Final = 0.2
 
 
 def bind(kube: KubeRig, pod: dict[str, Any], node: str) -> None:
-    """One binding; left alone is a pod that has gone, has one already, or whose namespace ends."""
+    """Bind a pod, unless it has gone, is bound already, or its namespace is being deleted."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
     body = {"metadata": {"name": metadata["name"]}, "target": {"kind": "Node", "name": node}}
@@ -25,8 +25,10 @@ def bind(kube: KubeRig, pod: dict[str, Any], node: str) -> None:
 
 
 class DefaultScheduler:
-    """A context manager: inside, pods that name no scheduler run on `node` of `kube`, each once the
-    ports of the Node that it wants are free: the kubelet would refuse it, and another would follow.
+    """A context manager: within it, pods that name no scheduler are bound to `node` of `kube`.
+
+    A pod waits until its host ports are free. Otherwise the kubelet would refuse it, and its
+    controller would make another one.
     """
 
     def __init__(self, kube: KubeRig, node: str) -> None:
@@ -48,7 +50,7 @@ class DefaultScheduler:
             try:
                 self._bind_all()
             except OSError:
-                continue  # the API server is away, or is being restarted
+                continue  # the API server is down or restarting
 
     def _bind_all(self) -> None:
         waiting = self._kube.ask("GET", _WAITING).body["items"]
@@ -66,7 +68,7 @@ class DefaultScheduler:
 
 
 def _ports(pod: dict[str, Any]) -> set[int]:
-    """Those of the Node itself."""
+    """The host ports of a pod."""
     containers = pod["spec"]["containers"]
     found = (port.get("hostPort", 0) for it in containers for port in it.get("ports", ()))
     return {port for port in found if port}

@@ -1,4 +1,4 @@
-"""A time of day of one process's own: Debian's libfaketime, unpacked and loaded before its libc."""
+"""Gives one process a clock of its own, by Debian's libfaketime, loaded before its libc."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.rigs.prerequisites import PrerequisiteError
 
 # The oldest suite, because the library is loaded beside the machine's own libc.
 _SUITE: Final = "bookworm"
-# The library names what it keeps in /dev/shm by the process id, leaves it there, and refuses to
-# start where a former process of that id has left some.
+# The library leaves files in /dev/shm that are named by the process id, and refuses to start if an
+# earlier process with the same id has left some.
 _ON_ITS_OWN: Final = 'mount -t tmpfs none /dev/shm && exec env "$@"'
-# The one for processes with threads. The other keeps the offset of a call where all threads share
-# it: while one waits for Python's lock, another is now and then told the true time.
+# The variant for threads. The other one keeps the offset of a call in memory that all threads
+# share, so a thread may get the true time while another one waits for Python's lock.
 _LIBRARY: Final = "usr/lib/*/faketime/libfaketimeMT.so.1"
 
 
@@ -28,7 +28,7 @@ def ensure() -> Path:
 
 
 def by_clock(library: Path, offset: Path) -> tuple[str, ...]:
-    """What a command begins with that goes by a CLOCK_REALTIME off by what the file `offset` says.
+    """The start of a command line that shifts CLOCK_REALTIME by the offset in the file `offset`.
 
     CLOCK_MONOTONIC and CLOCK_BOOTTIME stay as they are, as with a clock that is set. Times of files
     are not changed either. Python's `time.sleep` must not be used there: the library takes the

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.rigs.node_sim import SimulatedNodes
     from tests.rigs.prometheus import PrometheusBinaries
 
-# Both Slurm rigs use the one Kubernetes, so their nodes are its Nodes.
+# Both Slurm rigs share one Kubernetes, so it has a Node for each of their nodes.
 SIMULATED: Final = tuple(
     dict.fromkeys(name for shape in SHAPES.values() for name in (*shape.schedulable, *shape.slurmd))
 )
@@ -32,7 +32,7 @@ REAL: Final = SHAPES["26.05"].real[0]
 
 @pytest.fixture(scope="session")
 def live_kube_binaries() -> KubeBinaries:
-    """The servers, to start a rig of one's own."""
+    """The binaries, for tests that start a rig of their own."""
     from tests.rigs.kube_build import ensure
 
     return ensure()
@@ -49,7 +49,7 @@ def live_control_plane(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
 
 @pytest.fixture(scope="session")
 def live_nodes(live_control_plane: KubeRig) -> Iterator[SimulatedNodes]:
-    """A played, Ready Node for each schedulable node of the Slurm rigs."""
+    """A simulated, Ready Node for each schedulable node of the Slurm rigs."""
     from tests.rigs.node_sim import SimulatedNodes
     from tests.rigs.simulator.nodes import NodeShape
 
@@ -84,7 +84,7 @@ def prometheus_binaries() -> PrometheusBinaries:
 
 @pytest.fixture(scope="session")
 def live_clock() -> Path:
-    """The library by which a process has a time of day of its own."""
+    """The library that gives a process a clock of its own."""
     from tests.rigs.faketime import ensure
 
     return ensure()
@@ -92,7 +92,7 @@ def live_clock() -> Path:
 
 @pytest.fixture(scope="session")
 def live_image(live_real_node: RealNode) -> str:
-    """The image of the scheduler, built from its Dockerfile, by the name the real Node knows."""
+    """The name of the scheduler's image on the real Node, built from its Dockerfile."""
     from tests.rigs import image
 
     live_real_node.load(image.ensure())
@@ -101,7 +101,7 @@ def live_image(live_real_node: RealNode) -> str:
 
 @pytest.fixture(scope="session")
 def live_helm(live_kube: KubeRig, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """helm on the cluster, as its administrator."""
+    """helm, acting on the cluster as its administrator."""
     from tests.rigs.helm import Helm, helm_program
 
     home = tmp_path_factory.mktemp("helm")

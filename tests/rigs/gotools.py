@@ -1,4 +1,4 @@
-"""Programs of other projects, built from source by Go once, and kept in the user's cache."""
+"""Builds Go programs of other projects once, and keeps them in the user's cache."""
 
 from __future__ import annotations
 

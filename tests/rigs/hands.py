@@ -1,4 +1,4 @@
-"""A folder with which a person works on the rigs: kubeconfig, values, a pod, commands of Slurm."""
+"""The folder for working with the rigs by hand: kubeconfig, values, a pod, Slurm's commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ spec:
 
 @contextmanager
 def folder(place: Path, *, kubeconfig: Path) -> Iterator[Path]:
-    """Make it, and take it away at the end; what was there goes."""
+    """Make the folder anew, and remove it at the end of the block."""
     shutil.rmtree(place, ignore_errors=True)
     (place / "bin").mkdir(parents=True)
     shutil.copy(kubeconfig, place / "kubeconfig")
@@ -50,13 +50,13 @@ def folder(place: Path, *, kubeconfig: Path) -> Iterator[Path]:
 
 
 def add_pod(place: Path, *, image: str, real: bool) -> None:
-    """A pod to begin with, on the real Node where pods of Slurm get there."""
+    """Write the manifest of a first pod, for the real Node if Slurm can reach it."""
     partition = slurm_conf.REAL_PARTITION if real else slurm_conf.PARTITION
     (place / "pod.yaml").write_text(_POD.format(partition=partition, image=image))
 
 
 def add_slurm(place: Path, slurm: SlurmRig) -> None:
-    """The token, and the commands, which run on Slurm's side as root."""
+    """Write the token, and scripts that run Slurm's commands as root on its host."""
     shutil.copy(slurm.token_file, place / "slurm-token")
     for name in _COMMANDS:
         script = place / "bin" / name
@@ -65,7 +65,7 @@ def add_slurm(place: Path, slurm: SlurmRig) -> None:
 
 
 def add_helm(place: Path, *, program: Path, values: Mapping[str, Any]) -> None:
-    """helm, and the values of what it has installed."""
+    """Link helm, and write the values of its release."""
     (place / "bin/helm").symlink_to(program)
     plain = json.loads(json.dumps(values))
     (place / "values.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))

@@ -12,7 +12,7 @@ from tests.rigs.gotools import installed
 
 _HELM: Final = ("helm.sh/helm/v3/cmd/helm", "v3.22.0")
 _KUSTOMIZE: Final = ("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1")
-# Without these helm calls itself v3, and takes the cluster for Kubernetes 1.20 where it asks none.
+# Without these helm reports version 3, and assumes Kubernetes 1.20 when it asks no cluster.
 _STAMPS: Final = {
     "helm.sh/helm/v3/internal/version.version": _HELM[1],
     "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": "1",
@@ -24,7 +24,7 @@ _SECONDS: Final = 120
 
 
 class ToolError(RuntimeError):
-    """The program ended with another status than 0; the text is what it said."""
+    """The program failed; the text is its command line and its output."""
 
 
 def helm_program() -> Path:
@@ -39,7 +39,7 @@ def kustomize_program() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """helm on the cluster of `kubeconfig`; `home` keeps its own files, away from the user's."""
+    """helm for the cluster of `kubeconfig`; `home` holds its own files, apart from the user's."""
 
     program: Path
     home: Path

@@ -1,7 +1,7 @@
 """The container image, built from the Dockerfile as it stands by the script that users run.
 
 Debian's buildah builds it on a base made of Debian packages, since no registry is needed for that.
-What lies in the layers is kept in the user's cache, by a name for all that goes in.
+The layers are kept in the user's cache, under a key of everything that goes into them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CUSTOMIZE: Final = (
 )
 # Any fixed times will do: the same files then make the same layers.
 _FIXED: Final = {"SOURCE_DATE_EPOCH": "1767225600", "REVISION": "rig"}
-# One for each of a few checkouts that are tested on one machine.
+# Enough for a few checkouts that are tested on one machine.
 _KEPT: Final = 4
 
 
@@ -111,7 +111,7 @@ def _base() -> Path:
 
 @contextmanager
 def storage() -> Iterator[Mapping[str, str]]:
-    """Variables that say where buildah works; nothing of it is kept."""
+    """Environment variables with temporary folders for buildah."""
     folder = Path(tempfile.mkdtemp(prefix="image-rig-"))
     config = folder / "storage.conf"
     config.write_text(
