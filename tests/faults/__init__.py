@@ -1,1 +1,1 @@
-"""Faults between the scheduler and its servers: a proxy plays them, all must outlive them."""
+"""Faults between the scheduler and its servers, played by a proxy; nothing may be lost by them."""

@@ -10,14 +10,14 @@ from urllib.parse import parse_qsl
 
 
 class Server(StrEnum):
-    """Who is asked."""
+    """The server that a request goes to."""
 
     SLURM = "slurm"
     KUBE = "kube"
 
 
 class Reads(StrEnum):
-    """What a read gives; faults of lists and of watches fit no other."""
+    """What a read returns; some faults only fit lists, others only watches."""
 
     NOTHING = "nothing"
     ONE = "one"
@@ -27,7 +27,7 @@ class Reads(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One kind of request. What reads nothing is a write."""
+    """One kind of request. One that reads nothing is a write."""
 
     server: Server
     name: str

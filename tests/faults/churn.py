@@ -1,4 +1,4 @@
-"""A workload with churn, in which every kind of call is made; and faults upon it."""
+"""A workload in which pods come and go and every kind of call is made, with faults played on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.calls import Call, Server
 from tests.faults.play import Fault, Rule
 from tests.faults.playground import Playground
 
-# Calls that are made only when something else goes wrong: which fault on which call brings them.
+# Calls that are made only after another fault: maps each to the fault and call that lead to it.
 PROVOKED: Final[dict[str, tuple[Fault, str]]] = {
     "get_pod": (faults.reset_after, "bind"),
     "list_pods": (faults.expired, "watch_pods"),
@@ -22,10 +22,10 @@ PROVOKED: Final[dict[str, tuple[Fault, str]]] = {
     "list_namespaces": (faults.expired, "watch_namespaces"),
 }
 TIMES: Final = 3
-# What Slurm said of a node is good for 30 s; then a binding to it asks for it.
+# The scheduler uses what Slurm said of a node for 30 s; a later binding to the node asks again.
 _STALE_SECONDS: Final = 35.0
 _STEP_SECONDS: Final = 3.0
-# Where nothing answers for a while the later calls come late.
+# While nothing answers, the later calls come late.
 _CHURNS: Final = 8
 
 
@@ -33,9 +33,9 @@ Cell = tuple[Fault, Call]
 
 
 async def play(ground: Playground, cells: Sequence[Cell], *, times: int = TIMES) -> list[Rule]:
-    """Play those faults while pods come, change and go; gives the rules as played.
+    """Play those faults while pods come, change and go; returns the rules as played.
 
-    The scheduler begins anew in it where the calls are such as it makes at its start.
+    The scheduler is restarted if it makes some of these calls only at its start.
     """
     rules = [ground.play.add(fault, call=call.name, times=times) for fault, call in cells]
     calls = [call for _, call in cells]
@@ -72,7 +72,7 @@ async def outage(ground: Playground, fault: Fault, server: Server) -> None:
 
 
 async def _churn(ground: Playground) -> None:
-    """One of each: it ends by itself, is deleted, loses its job, is edited, is never served."""
+    """Pods that end by themselves, are deleted, lose their job, are edited, or are never served."""
     ends, deleted = ground.create(runs=5.0), ground.create()
     cancelled, edited = ground.create(), ground.create(slurm={"timeout": "600"})
     waits = ground.create(cpus="40")

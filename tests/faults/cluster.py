@@ -1,4 +1,4 @@
-"""A cluster seen through fault proxies: what a scheduler is pointed at in place of the cluster."""
+"""A cluster behind fault proxies, to which a scheduler connects instead of the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CALL_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Proxies of both servers, and files that lead a scheduler to them."""
+    """Proxies of both servers, and the files by which a scheduler finds them."""
 
     slurm: FaultProxy
     kube: FaultProxy
@@ -93,7 +93,7 @@ class ProxiedCluster:
 
     @property
     def front(self) -> Front:
-        """The proxies, while they are there."""
+        """The proxies, while they run."""
         assert self._front is not None
         return self._front
 
@@ -104,7 +104,7 @@ class ProxiedCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """Leads to the proxy of the API server."""
+        """The kubeconfig file for the proxy of the API server."""
         return self.front.kubeconfig
 
     @property
@@ -135,7 +135,7 @@ class ProxiedCluster:
 
 
 def _certified(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """An authority's certificate in a file, and what a server shows that it stands for."""
+    """Write a CA certificate to a file; returns that file, and a server context with its trust."""
     authority = trustme.CA()
     path = folder / "proxy-ca.pem"
     authority.cert_pem.write_to_path(str(path))
@@ -145,7 +145,7 @@ def _certified(folder: Path) -> tuple[Path, ssl.SSLContext]:
 
 
 def _led_to(config: dict[str, Any], url: str, ca: Path | None) -> dict[str, Any]:
-    """That kubeconfig with another server; who comes stays as it is, be it in the URL."""
+    """That kubeconfig with another server; the credentials stay, even those in the URL."""
     cluster = dict(config["clusters"][0]["cluster"])
     user, at, _ = urlsplit(cluster["server"]).netloc.rpartition("@")
     cluster["server"] = url.replace("://", f"://{user}{at}")

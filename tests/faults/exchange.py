@@ -1,4 +1,4 @@
-"""One request on its way through a proxy, as a fault meets it."""
+"""One request on its way through a proxy, and what a fault can do with it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Answer:
     reader: asyncio.StreamReader
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """The body as it comes, frames of chunks included."""
+        """The body as it arrives, including the framing of chunks."""
         try:
             async for piece in answer_pieces(self.reader, self.head):
                 yield piece
@@ -40,14 +40,14 @@ class Answer:
             raise UpstreamGoneError("in the middle of an answer") from error
 
     async def drained(self) -> bytes:
-        """All of the body, without frames; whatever follows it is dropped."""
+        """The whole body without the framing of chunks; whatever follows it is dropped."""
         body = b"".join([payload(self.head, piece) async for piece in self.pieces()])
         async for _ in self.postscript():
             pass
         return body
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The lines of a watch, as they come."""
+        """The lines of a watch as they arrive."""
         rest = b""
         async for piece in self.pieces():
             *whole, rest = (rest + payload(self.head, piece)).split(b"\n")
@@ -55,7 +55,7 @@ class Answer:
                 yield line + b"\n"
 
     async def postscript(self) -> AsyncIterator[bytes]:
-        """What follows the answer: slurmrestd 26.05.5 sends a second one (measured)."""
+        """Bytes after the answer: slurmrestd 26.05.5 sends a second answer (measured)."""
         if self.head.closes:
             while piece := await self.reader.read(64 * 1024):
                 yield piece
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request, both sides of it, and what can be done; `write` numbers writes from 1."""
+    """A request with its client and its server; `write` is its number among the writes, from 1."""
 
     proxy: FaultProxy
     play: Play
@@ -79,21 +79,21 @@ class Exchange:
 
     @property
     def server(self) -> Server:
-        """Who is asked."""
+        """The server that the request goes to."""
         return self.proxy.server
 
     @property
     def name(self) -> str:
-        """The name of the kind of call."""
+        """The name of its kind of call."""
         return "stranger" if self.call is None else self.call.name
 
     @property
     def is_watch(self) -> bool:
-        """Whether the answer is without end."""
+        """Whether the answer is an endless stream."""
         return self.call is not None and self.call.reads is Reads.WATCH
 
     async def forward(self) -> Answer:
-        """Have the server do it; its answer is not told to the client yet. May be done again."""
+        """Send the request to the server, without passing on the answer yet. May be repeated."""
         reader, writer = await self._connected()
         try:
             writer.write(self.request.raw + self.body)
@@ -109,7 +109,7 @@ class Exchange:
         return Answer(head, reader)
 
     async def relay(self, answer: Answer | None = None) -> None:
-        """The plain way: ask if need be, and pass the answer on as it comes."""
+        """Play no fault: ask the server if need be, and pass the answer on as it arrives."""
         answer = answer or await self.forward()
         kept: list[bytes] = []
         await self.send(answer.head.raw)
@@ -124,7 +124,7 @@ class Exchange:
         self.spent = answer.head.closes
 
     async def send(self, data: bytes) -> None:
-        """Bytes for the client."""
+        """Send bytes to the client."""
         self._answered = True
         self.client.write(data)
         await self.client.drain()
@@ -135,7 +135,7 @@ class Exchange:
         self.client.close()
 
     def reset(self) -> None:
-        """Cut the client's connection (RST), with what was not read yet."""
+        """Reset the client's connection (RST); bytes that it has not read yet are lost."""
         self.spent = True
         reset(self.client)
 
@@ -149,12 +149,12 @@ class Exchange:
         return self.call is not None and self.call.reads is Reads.LIST
 
     async def ended(self) -> None:
-        """All is done that was to be done."""
+        """Call the hooks for an answered request, if it was answered."""
         if self._answered:
             await self.play.call_hooks(Moment.ANSWERED, self)
 
     async def _connected(self) -> Stream:
-        """The upstream connection of before, unless that has ended."""
+        """The upstream connection; a new one if the former has ended."""
         if self.upstream is not None:
             reader, writer = self.upstream
             if not reader.at_eof() and not writer.is_closing():
@@ -168,7 +168,7 @@ class Exchange:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the peer gets a reset, not an end; in memory there are none."""
+    """Close with a reset instead of an orderly end; connections in memory have no reset."""
     raw = writer.get_extra_info("socket")
     with suppress(OSError):  # it has been closed
         if raw is not None:

@@ -1,4 +1,4 @@
-"""The table of faults: what may go wrong with one request, each a function of its exchange."""
+"""The table of faults: each is a function that lets one request go wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def jitter(it: Exchange) -> None:
 
 
 async def refused(it: Exchange) -> None:
-    """All connections are cut, and for three seconds nobody listens."""
+    """All connections are cut, and new ones are refused for three seconds."""
     it.proxy.refuse_for(_REFUSED_SECONDS)
 
 
@@ -54,18 +54,18 @@ async def reset_before(it: Exchange) -> None:
 
 
 async def reset_after(it: Exchange) -> None:
-    """The request is carried out, its answer is lost."""
+    """The request is carried out, but its answer is lost."""
     await it.forward()
     it.reset()
 
 
 async def silence_before(it: Exchange) -> None:
-    """Half open: the request never arrives, and no word comes back."""
+    """Half-open connection: the request never arrives, and no answer comes."""
     await it.hang()
 
 
 async def silence_after(it: Exchange) -> None:
-    """Half open: the request is carried out, and no word comes back."""
+    """Half-open connection: the request is carried out, and no answer comes."""
     await it.forward()
     await it.hang()
 
@@ -95,38 +95,38 @@ async def truncated(it: Exchange) -> None:
 
 
 async def garbage(it: Exchange) -> None:
-    """Bytes that are no HTTP."""
+    """The answer is not HTTP."""
     await it.forward()
     await it.send(_GARBAGE)
     await it.close()
 
 
 async def garbled_body(it: Exchange) -> None:
-    """A good head, and no JSON behind it."""
+    """The answer has a valid head and a body that is not JSON."""
     await it.forward()
     await it.send(written(200, b'{"items": [{"meta'))
     await it.close()
 
 
 async def wrong_type(it: Exchange) -> None:
-    """A page for people, with status 200; the request never arrives."""
+    """The answer is an HTML page with status 200; the request never arrives."""
     await it.send(written(200, _PAGE, content_type="text/html"))
 
 
 async def other_json(it: Exchange) -> None:
-    """JSON of no meaning, with status 200; the request never arrives."""
+    """The answer is unrelated JSON with status 200; the request never arrives."""
     await it.send(written(200, b"{}"))
 
 
 async def delivered_twice(it: Exchange) -> None:
-    """The request is carried out twice; the second answer is told."""
+    """The request is carried out twice; the client gets the second answer."""
     if not it.is_watch:
         await (await it.forward()).drained()
     await it.relay()
 
 
 async def answered_twice(it: Exchange) -> None:
-    """The answer comes twice on one connection, which is closed then."""
+    """The answer comes twice on one connection, which is then closed."""
     answer = await it.forward()
     if it.is_watch:
         await it.relay(answer)
@@ -137,7 +137,7 @@ async def answered_twice(it: Exchange) -> None:
 
 
 async def stale(it: Exchange) -> None:
-    """The list is one of an earlier time, with status 200."""
+    """The answer is an earlier list, with status 200."""
     await it.send(written(200, await _listed(it, await it.forward())))
 
 
@@ -163,24 +163,24 @@ async def ends_at_once(it: Exchange) -> None:
 
 
 async def goes_silent(it: Exchange) -> None:
-    """The watch begins, and nothing comes any more."""
+    """The watch begins, and then sends nothing."""
     answer = await it.forward()
     await it.send(answer.head.raw)
     await it.hang()
 
 
 async def events_twice(it: Exchange) -> None:
-    """The watch tells everything twice."""
+    """The watch sends every event twice."""
     await _relayed(it, await it.forward(), _doubled)
 
 
 async def events_out_of_order(it: Exchange) -> None:
-    """The watch tells of neighbours in the wrong order."""
+    """The watch swaps events that follow each other."""
     await _relayed(it, await it.forward(), _swapped)
 
 
 async def expired(it: Exchange) -> None:
-    """The watch begins, and says that its version is too old."""
+    """The watch begins, and reports that its resourceVersion is too old."""
     event = json.dumps({"type": "ERROR", "object": _status(410, "Expired")}).encode()
     answer = await it.forward()
     await it.send(answer.head.raw + chunk(event + b"\n") + b"0\r\n\r\n")
@@ -188,7 +188,7 @@ async def expired(it: Exchange) -> None:
 
 
 def status(code: int, *, retry_after: bool = False) -> Fault:
-    """A refusal with that status, in the words of the server; the request never arrives."""
+    """A refusal with that status and the server's usual body; the request never arrives."""
 
     async def refusal(it: Exchange) -> None:
         fields = (("Retry-After", str(_RETRY_AFTER)),) if retry_after else ()
@@ -196,7 +196,7 @@ def status(code: int, *, retry_after: bool = False) -> Fault:
             body = json.dumps(_status(code, _REASONS.get(code, ""))).encode()
             await it.send(written(code, body, fields=fields))
             return
-        if it.server is Server.KUBE:  # a gateway before it
+        if it.server is Server.KUBE:  # as from a gateway in front of it
             await it.send(written(code, _PAGE, content_type="text/html", fields=fields))
             return
         closing = (*fields, ("Connection", "Close"))
@@ -228,7 +228,7 @@ def _status(code: int, reason: str) -> dict[str, Any]:
 
 
 def _slurm_refusal(code: int) -> bytes:
-    """What slurmrestd says with a token that has expired is an empty list too (measured)."""
+    """The body of a refusal. For an expired token it also holds an empty list (measured)."""
     if code != 511:
         return b"a fault between you and the server"
     error = {"description": "refused", "error_number": 1007, "error": "Protocol error"}
@@ -252,7 +252,7 @@ async def _doubled(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _swapped(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Each second line before the first, when it comes soon."""
+    """Swap pairs of lines, if the second one arrives soon after the first."""
     waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def read() -> None:

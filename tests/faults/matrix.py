@@ -1,4 +1,4 @@
-"""Which fault is played on which call: every fault on every call that it makes sense for."""
+"""Which fault is played on which call: every fault on every call where it makes sense."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ FAULTS: Final = (
     *(_row(fault, _watches) for fault in _WATCHES),
 )
 
-# What only a deadline ends: live, where time is dear, they are played on writes, whose are short.
+# Faults that only a deadline ends. Live tests play them on writes only, whose deadlines are short.
 _SILENT: Final = (faults.silence_before, faults.silence_after, faults.goes_silent)
 
-# Calls of the table that no scheduler makes, and why.
+# Calls of the table that the scheduler does not make, and why.
 UNUSED: Final = {"partitions": "nothing is decided by partitions"}
 
 
 def chosen(which: int, *, of: Collection[Call]) -> list[tuple[Row, Call]]:
     """A part of the matrix: two cells for each fault, spread so that each of these calls has some.
 
-    Another `which` is another part.
+    Each value of `which` gives another part.
     """
     part = []
     for number, row in enumerate(FAULTS):
@@ -94,9 +94,9 @@ def chosen(which: int, *, of: Collection[Call]) -> list[tuple[Row, Call]]:
 
 
 def rounds(row: Row) -> Iterator[tuple[Call, ...]]:
-    """The calls of a fault, in groups that are played together.
+    """The calls of a row, in groups that are played together.
 
-    Pods are evicted or deleted, as a setting says: the former is played by itself.
+    A setting decides whether pods are evicted or deleted, so the call to evict has its own group.
     """
     played = [call for call in CALLS if call.name not in UNUSED and row.fits(call)]
     kube = [call for call in played if call.server is Server.KUBE]

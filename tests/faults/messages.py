@@ -1,4 +1,4 @@
-"""HTTP/1.1 as a proxy needs it: where a message begins and ends, and its bytes as they came."""
+"""HTTP/1.1 for a proxy: finds where messages begin and end, and keeps their bytes unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Head:
 
     @property
     def method(self) -> str:
-        """Of a request."""
+        """The method of a request."""
         return self.start[0]
 
     @property
@@ -32,12 +32,12 @@ class Head:
 
     @property
     def status(self) -> int:
-        """Of an answer."""
+        """The status of an answer."""
         return int(self.start[1])
 
     @property
     def closes(self) -> bool:
-        """Whether nothing but what belongs to this message follows on its connection."""
+        """Whether the connection is closed after this message."""
         return "close" in self.fields.get("connection", "").lower()
 
     @property
@@ -51,7 +51,7 @@ class Head:
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """The next head, None where the peer closed before it. Raises IncompleteReadError within it."""
+    """The next head, None if the peer closes before it; IncompleteReadError if within it."""
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as cut:
@@ -65,14 +65,14 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 
 
 async def request_body(reader: asyncio.StreamReader, head: Head) -> bytes:
-    """The body of a request as it came; none without a length or chunks."""
+    """The bytes of a request's body; empty without a length or chunks."""
     if head._chunked:
         return b"".join([piece async for piece in _chunks(reader)])
     return await reader.readexactly(head._length or 0)
 
 
 async def answer_pieces(reader: asyncio.StreamReader, head: Head) -> AsyncIterator[bytes]:
-    """The body of an answer as it comes: whole chunks with their frames, or pieces of a length."""
+    """The body of an answer as it arrives: whole chunks with their framing, or pieces of it."""
     if head.status in _BODILESS:
         return
     if head._chunked:
@@ -113,7 +113,7 @@ async def _span(reader: asyncio.StreamReader, length: int | None) -> AsyncIterat
 
 
 def payload(head: Head, piece: bytes) -> bytes:
-    """What a piece holds without the frame of a chunk."""
+    """The content of a piece, without the framing of a chunk."""
     if not head._chunked:
         return piece
     line, _, rest = piece.partition(b"\r\n")
@@ -121,7 +121,7 @@ def payload(head: Head, piece: bytes) -> bytes:
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk; none would be the end."""
+    """The data as one chunk; empty for no data, because an empty chunk ends the body."""
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
@@ -132,7 +132,7 @@ def written(
     content_type: str = "application/json",
     fields: tuple[tuple[str, str], ...] = (),
 ) -> bytes:
-    """An answer of our own."""
+    """The bytes of an answer that the proxy makes up itself."""
     lines = [f"HTTP/1.1 {status} Fault", f"Content-Length: {len(body)}"]
     lines += [f"Content-Type: {content_type}", *(f"{name}: {value}" for name, value in fields)]
     return "\r\n".join([*lines, "", ""]).encode() + body

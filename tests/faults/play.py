@@ -1,4 +1,4 @@
-"""What a proxy does to requests: rules that choose a fault, hooks at moments, and a journal."""
+"""What a proxy does to requests: rules that choose faults, hooks, and a journal of requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Hook = Callable[["Moment", "Exchange"], Awaitable[None]]
 
 
 class Moment(StrEnum):
-    """Where on its way a request is."""
+    """A point on a request's way through the proxy, at which hooks are called."""
 
     ARRIVED = "the server has not seen it"
     ACTED = "the server has answered, the client does not know"
@@ -33,7 +33,7 @@ class Moment(StrEnum):
 class Rule:
     """Play `fault` on the `nth` request that matches and on those after it, `times` in all.
 
-    What is None matches any. `times` None is without end.
+    A field that is None matches everything; `times` None means without end.
     """
 
     fault: Fault
@@ -45,7 +45,7 @@ class Rule:
     played: int = 0
 
     def takes(self, exchange: Exchange) -> bool:
-        """Whether the fault is to be played on this one; counts it."""
+        """Whether to play the fault on this request; counts the requests that match."""
         if self.server not in {None, exchange.server} or self.call not in {None, exchange.name}:
             return False
         self.matched += 1
@@ -56,7 +56,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request that came; `write` is its number among the writes to both servers, from 1."""
+    """One request; `write` is its number among the writes to both servers, from 1."""
 
     server: Server
     name: str
@@ -89,13 +89,13 @@ class Play:
         nth: int = 1,
         times: int | None = 1,
     ) -> Rule:
-        """From now on play this; the rule tells how often it was."""
+        """Play this fault from now on; the returned rule counts how often it was played."""
         rule = Rule(fault, server, call, nth, times)
         self.rules.append(rule)
         return rule
 
     def heal(self) -> None:
-        """No more faults; what is silent already stays so, as a lost connection does."""
+        """End all faults. Connections that are silent already stay silent, as lost ones do."""
         self.rules.clear()
 
     def count(self, call: Call | None) -> int | None:
@@ -106,7 +106,7 @@ class Play:
         return self.writes
 
     def taken(self, exchange: Exchange) -> Fault | None:
-        """The fault for this one; notes it in the journal."""
+        """The fault for this request, if any; notes the request in the journal."""
         fault = next((rule.fault for rule in list(self.rules) if rule.takes(exchange)), None)
         head = exchange.request
         name = None if fault is None else getattr(fault, "__name__", str(fault))
@@ -122,16 +122,16 @@ class Play:
             await hook(moment, exchange)
 
     def remember(self, exchange: Exchange, body: bytes) -> None:
-        """Keep a list for later, when it is stale."""
+        """Keep a list, so that it can be sent later as a stale one."""
         self._former.setdefault(_place(exchange), deque(maxlen=_REMEMBERED)).append(body)
 
     def former(self, exchange: Exchange) -> bytes | None:
-        """A list that was given for the same path some answers ago."""
+        """A list that was sent for the same path some answers ago."""
         kept = self._former.get(_place(exchange))
         return kept[0] if kept else None
 
     def seen(self) -> Counter[str]:
-        """How many requests of each kind came."""
+        """The number of requests of each kind."""
         return Counter(entry.name for entry in self.journal)
 
 

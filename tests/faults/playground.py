@@ -35,7 +35,7 @@ Body = dict[str, Any]
 
 NAMESPACE: Final = "default"
 _MERGE: Final = "application/merge-patch+json"
-# Namespaces are watched only where a rule reads their labels.
+# A rule that reads labels of namespaces, because only then are namespaces watched.
 _POLICY: Final = """
 rules:
 - name: labelled
@@ -44,7 +44,7 @@ rules:
 """
 _RESTART_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.25
-# The longest pause of a unit is 300 s; a census that nobody asked for comes as seldom.
+# The longest pause of a unit is 300 s; the periodic census is as rare.
 _CONVERGED_SECONDS: Final = 900.0
 
 
@@ -83,28 +83,28 @@ class Playground:
             self.kube.delete(PODS, NAMESPACE, name, DeleteOptions())
 
     def annotate(self, name: str, **values: str | None) -> None:
-        """Edit what a pod asks Slurm for."""
+        """Edit annotations of a pod that say what it asks Slurm for."""
         if self.pod(name) is not None:
             edits = {pods.PREFIX + key: value for key, value in values.items()}
             patch = {"metadata": {"annotations": edits}}
             self.kube.patch(PODS, NAMESPACE, name, patch, content_type=_MERGE)
 
     def scancel(self, name: str) -> None:
-        """Somebody ends a pod's job."""
+        """Cancel a pod's job, as an operator would."""
         pod = self.pod(name)
         for job in () if pod is None else self.jobs(pod):
             if job.alive:
                 self.slurm.cancel(job.id, user="slurm")
 
     def drop_lease(self) -> None:
-        """An administrator deletes the Lease, so that it is created anew."""
+        """Delete the Lease, as an administrator might; the scheduler then creates it anew."""
         for lease in list(self.kube.bodies(LEASES, NAMESPACE)):
             self.kube.delete(LEASES, NAMESPACE, lease["metadata"]["name"], DeleteOptions())
 
     # --- the scheduler
 
     def start(self, **changed: object) -> None:
-        """Run the scheduler, again and again as a kubelet does where it ends by itself.
+        """Run the scheduler; if it ends by itself it is started again, as by a kubelet.
 
         `changed` are fields of the settings.
         """
@@ -113,12 +113,12 @@ class Playground:
         self._process = asyncio.get_running_loop().create_task(work, name="scheduler")
 
     async def restart(self) -> None:
-        """Another process in the place of this one, with the same settings."""
+        """Replace the process by a new one with the same settings."""
         await self.kill()
         self.start()
 
     async def kill(self) -> None:
-        """End it where it stands."""
+        """Kill the process at once."""
         if self._process is not None:
             self._process.cancel()
             with suppress(asyncio.CancelledError):
@@ -160,13 +160,13 @@ class Playground:
         return pod is not None and pods.phase(pod) == "Running"
 
     async def until(self, what: str, holds: Callable[[], object], *, seconds: float) -> None:
-        """Wait for that; AssertionError with the whole picture when it does not come."""
+        """Wait until a condition holds; AssertionError with the whole picture otherwise."""
         assert await self.comes(holds, seconds=seconds), (
             f"not within {seconds} s: {what}\n{self.picture()}"
         )
 
     async def comes(self, holds: Callable[[], object], *, seconds: float) -> bool:
-        """Whether that comes true in time."""
+        """Whether a condition comes true in time."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not holds():
@@ -176,7 +176,7 @@ class Playground:
         return True
 
     async def converge(self) -> None:
-        """With no fault any more every pod gets what it should have, and nothing else is left."""
+        """After the faults, wait until every pod has what it should, and nothing is left over."""
         self.play.heal()
         await self.until("all is as it should be", self._settled, seconds=_CONVERGED_SECONDS)
 
@@ -241,7 +241,7 @@ async def playground(folder: Path, *, release: str = "26.05") -> AsyncIterator[P
                 "node-mapping": "comment,name",
             }
         )
-        # Nobody has a reason to touch it: the auditor watches over it.
+        # A job of somebody else. The auditor checks that the scheduler does not touch it.
         submit_native(sandbox.slurm, "native", user="alice", script="sleep infinity")
         ground = Playground(sandbox, play, settings, (front.slurm, front.kube))
         ground.audit = await _audited(sandbox)
@@ -253,7 +253,7 @@ async def playground(folder: Path, *, release: str = "26.05") -> AsyncIterator[P
 
 
 async def _audited(sandbox: Sandbox) -> Audit:
-    """The auditor, at work."""
+    """Within the block the auditor records; at its end it judges."""
     system = sandbox.kube.model.get(NAMESPACES, "", "kube-system")
     audit = Audit(
         SandboxRecorder(sandbox.kube.server, sandbox.slurm),

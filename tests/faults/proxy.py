@@ -1,7 +1,7 @@
 """The fault proxy: one listener in front of one server, which speaks HTTP/1.1 to both sides.
 
-It passes on bytes as they come, tokens and double answers included, unless a rule of its `Play`
-has a fault for a request. What goes wrong on the server's side is passed on as a reset.
+It passes bytes on unchanged, including tokens and double answers, unless a rule of its `Play` has
+a fault for the request. A failure on the server's side reaches the client as a reset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.faults.exchange import Exchange, Stream, UpstreamGoneError, reset
 from tests.faults.messages import LONGEST_HEAD, Head, read_head, request_body
 from tests.faults.play import Moment, Play
 
-# With TLS a client has to answer a goodbye; one that has been killed never does.
+# With TLS a client has to answer the closing message, and one that has been killed never does.
 _GOODBYE_SECONDS: Final = 5.0
 
 
@@ -80,7 +80,7 @@ class FaultProxy:
             reset(client)
 
     def refuse_for(self, seconds: float) -> None:
-        """Refuse for so long."""
+        """Refuse new connections for so many seconds, and cut those that are there."""
         self.refuse()
         self._keep(self._accept_after(seconds))
 
@@ -148,7 +148,7 @@ class FaultProxy:
             await self._say_goodbye(writer)
 
     async def _say_goodbye(self, client: asyncio.StreamWriter) -> None:
-        """End a connection after what was sent; nothing of it is left, even when this is ended."""
+        """Close a connection after what was sent, even if this task is cancelled meanwhile."""
         client.close()
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
@@ -193,7 +193,7 @@ class FaultProxy:
 
 
 class _ClientReader(asyncio.StreamReader):
-    """Tells that the client has left, without reading what it may have sent."""
+    """Detects that the client has left, without reading what it may have sent."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit=limit)
@@ -209,7 +209,7 @@ class _ClientReader(asyncio.StreamReader):
 
 
 def _bound(port: int) -> socket.socket | None:
-    """A port that is taken, and refuses as nobody listens; None where it was taken meanwhile."""
+    """A bound port without a listener, which refuses connections; None if somebody has taken it."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""Kills the scheduler's process at its writes: a fault that the proxies play on a real process."""
+"""Kills the scheduler's process at its writes, as a fault that the proxies play."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BY_POLICY: Final = {"delete": "delete_pod", "budget": "evict_pod"}
 
 
 def kinds_of_election() -> frozenset[str]:
-    """All kinds of writes by which a process comes to lead, and goes on to."""
+    """All kinds of writes by which a process becomes the leader and stays it."""
     return frozenset(it for it in write_operations() if it.endswith("_lease"))
 
 
 def kinds_of_work(policy: str) -> frozenset[str]:
-    """All other kinds that there are with that eviction policy."""
+    """All other kinds of writes with that eviction policy."""
     others = {kind for name, kind in BY_POLICY.items() if name != policy}
     return write_operations() - kinds_of_election() - others
 
@@ -52,7 +52,7 @@ class Point(NamedTuple):
 
 
 class Reaper:
-    """Kills the process `pid`, once each time it is armed, at the points that are `due` still."""
+    """Kills the process `pid` once each time it is armed, at one of the points still `due`."""
 
     def __init__(self, play: Play, *, pid: Callable[[], int]) -> None:
         self.due: Counter[Point] = Counter()
@@ -68,14 +68,14 @@ class Reaper:
         return ", ".join(f"{point} ({times})" for point, times in sorted(self.killed.items()))
 
     def arm(self) -> None:
-        """From now on the process may be killed."""
+        """Let the process be killed from now on."""
         self.dead.clear()
         self._life += 1
         self._armed = not self._over
         self.revived.set()
 
     def disarm(self) -> None:
-        """No more."""
+        """Do not kill it from now on."""
         self._over, self._armed = True, False
 
     @property
@@ -85,15 +85,15 @@ class Reaper:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was on its way at a death has been carried out."""
+        """Whether every request that was on its way at a kill has been carried out."""
         return all(it.done() for it in self._sent)
 
     def missed(self, points: Iterable[Point]) -> list[str]:
-        """Those of them where the process was never killed."""
+        """Those of the points at which the process was never killed."""
         return [str(it) for it in points if not self.killed[it]]
 
     async def deal(self, it: Exchange) -> None:
-        """One request on its way."""
+        """Handle one request: pass it on, or kill the process at it."""
         point, life = self._chosen(it), self._life
         if point is None:
             await it.relay()
@@ -102,7 +102,7 @@ class Reaper:
             case Moment.BEFORE:
                 self._kill(point, life)
             case Moment.SENT:
-                # The connection ends with the process, and the request is carried out all the same.
+                # The connection ends with the process, but the request is still carried out.
                 sent = asyncio.ensure_future(_done(it))
                 self._sent.add(sent)
                 self._kill(point, life)
@@ -117,7 +117,7 @@ class Reaper:
         it.reset()
 
     def _chosen(self, it: Exchange) -> Point | None:
-        """Of the points of that write the one that is due most often."""
+        """The point of that write at which most kills are still due."""
         if not self._armed or it.write is None:
             return None
         points = (Point(it.name, moment) for moment in Moment)
@@ -136,9 +136,9 @@ class Reaper:
 
 
 async def _done(it: Exchange) -> None:
-    """Have the server do it, if it still can be reached when the process is gone.
+    """Let the server carry out the request, if it can still be reached once the process is gone.
 
-    By a connection of its own: that of the client ends with the client.
+    It uses a connection of its own, because the client's ends with the client.
     """
     alone = replace(it, upstream=None)
     try:
