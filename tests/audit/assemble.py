@@ -1,4 +1,4 @@
-"""From observations to lives."""
+"""Makes a history, of the lives of pods and jobs, from the records of both servers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.audit.records import Records
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which tags and schedulerNames are ours, and which Slurm node is behind a Node where the two
-    have other names. Pods of the schedulers `elsewhere` have a Slurm that is not recorded.
+    """Which owner tags and schedulerNames are ours, and which Slurm node is behind a Node if their
+    names differ. Pods of the schedulers `elsewhere` belong to a Slurm that is not recorded.
     """
 
     owners: frozenset[Owner]

@@ -1,4 +1,4 @@
-"""The auditor of one test on one cluster: opened before the scheduler acts, judged at the end."""
+"""The auditor of one test on one cluster: it records from the start, and judges at the end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MOST_TOLD: Final = 20
 
 @dataclass(slots=True)
 class Audit:
-    """Of what `recorder` records; None records nothing, and nothing is found.
+    """Judges what `recorder` records; with None nothing is recorded and nothing is found.
 
-    `clusters` and `schedulers` are the identities that are ours, `slurm_nodes` tells of Nodes with
-    another name than their Slurm node, `elsewhere` of schedulers of ours with a Slurm that is not
-    recorded: a test that changes one of them says so here. `accepted` are rules that a test breaks
-    itself, with the reason why.
+    `clusters` and `schedulers` are the identities that are ours. `slurm_nodes` maps Nodes to Slurm
+    nodes of another name. `elsewhere` names schedulers of ours whose Slurm is not recorded. A test
+    that changes one of these sets it here. `accepted` maps each rule that the test breaks on
+    purpose to the reason.
     """
 
     recorder: Recorder | None
@@ -39,19 +39,19 @@ class Audit:
             await asyncio.to_thread(self.recorder.open)
 
     async def close(self) -> History | None:
-        """End the record, once; None where there is none."""
+        """End the record, at most once; None if there is no record."""
         if self.recorder is not None:
             recorder, self.recorder = self.recorder, None
             self._history = assemble(await asyncio.to_thread(recorder.close), self._scope())
         return self._history
 
     async def violations(self) -> list[Violation]:
-        """End the record, and judge it."""
+        """End the record, and return the rules that were broken."""
         history = await self.close()
         return [] if history is None else judge(history, self.limits)
 
     async def close_and_judge(self) -> None:
-        """End the record; AssertionError with what was broken, if anything was."""
+        """End the record; AssertionError that lists the broken rules, if there are any."""
         found = [it for it in await self.violations() if it.rule not in self.accepted]
         told = "\n".join(map(str, found[:_MOST_TOLD]))
         assert not found, f"the auditor found {len(found)} violations:\n{told}"
@@ -67,5 +67,5 @@ class Audit:
 
 
 def unaudited() -> Audit:
-    """One that records nothing."""
+    """An auditor that records nothing."""
     return Audit(None, set(), set())

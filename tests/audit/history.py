@@ -1,8 +1,8 @@
 """What happened, in one form for models and real servers: lives of jobs and of pods.
 
-Every moment is an interval, as wide as the server that recorded it leaves it open. A rule speaks
-only of what is certain however the true moments lie in theirs, so a coarse clock can hide a breach
-and never make one up.
+Every moment is an interval, as wide as the uncertainty of the server that recorded it. A rule is
+only broken if it is for all true moments within their intervals. So a coarse clock can hide a
+breach, but never invent one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class When:
             raise ValueError(f"earliest: {self.earliest} is after the latest, {self.latest}")
 
     def surely_before(self, other: When) -> bool:
-        """Whether no two moments of theirs are the other way round, or the same."""
+        """Whether every moment of this interval is before every moment of the other."""
         return self.latest < other.earliest
 
     def maybe_before(self, other: When) -> bool:
-        """Whether it can have been before the other, or at once with it."""
+        """Whether it may have been before the other, or at the same time."""
         return self.earliest <= other.latest
 
     def within(self, other: When) -> When:
-        """What both intervals leave open; this one where two clocks contradict each other."""
+        """The intersection of both intervals; this one if they do not overlap."""
         low, high = max(self.earliest, other.earliest), min(self.latest, other.latest)
         return When(low, high) if low <= high else self
 
@@ -45,12 +45,12 @@ NEVER: Final = When(inf, inf)
 
 
 def at(moment: float) -> When:
-    """A moment that is known."""
+    """A moment that is known exactly."""
     return When(moment, moment)
 
 
 class By(Enum):
-    """Who did it, by the server's record: the scheduler, anybody else, or nobody can tell."""
+    """Who did it, by the server's record: the scheduler, somebody else, or unknown."""
 
     US = "the scheduler"
     OTHER = "somebody else"
@@ -67,7 +67,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From a moment to a moment."""
+    """The time from one moment to another."""
 
     start: When
     end: When = NEVER
@@ -77,14 +77,14 @@ class Span:
         return self.start.latest < when.earliest and self.end.earliest > when.latest
 
     def surely_overlap(self, other: Span) -> bool:
-        """Whether there was a moment that both had in them."""
+        """Whether the two certainly had a moment in common."""
         latest_start = max(self.start.latest, other.start.latest)
         return latest_start < min(self.end.earliest, other.end.earliest)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One time that a job held nodes, RUNNING or SUSPENDED; `ready` is when it was no longer
+    """A period in which a job held nodes, RUNNING or SUSPENDED; at `ready` it was no longer
     CONFIGURING.
     """
 
@@ -94,7 +94,7 @@ class Run:
 
 
 class Sign(Enum):
-    """What in Slurm's record, other than an end, may cost a pod its node."""
+    """A fact in Slurm's record, other than an end, that may cost a pod its node."""
 
     REQUEUED = "requeued"
     PREEMPTED = "chosen to make room"
@@ -104,7 +104,7 @@ class Sign(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Such a sign, and since when it can be seen."""
+    """A sign, and since when it has been visible."""
 
     when: When
     sign: Sign
@@ -112,7 +112,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a placeholder is, by its tag."""
+    """The owner of a placeholder, from its owner tag."""
 
     cluster: str
     scheduler: str
@@ -124,12 +124,12 @@ LOST: Final = "LOST"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLife:
-    """One job, which is not one job id: a crash of slurmctld has ids given out again.
+    """One job. Several jobs may have the same id, because slurmctld reuses ids after a crash.
 
-    `owner` None is a job without a tag of a scheduler's. `ended` NEVER is one that may still run;
-    `state` is its last, LOST where Slurm has forgotten it before it had ended. `kills` took effect.
-    `looks` are at its record, and answered.
-    At the times of `unseen` it had nodes which nobody saw.
+    `owner` is None for a job without an owner tag. `ended` is NEVER for a job that may still run.
+    `state` is its last state, LOST if Slurm forgot it before it ended. `kills` are those that took
+    effect. `looks` are answered requests for its record. In the periods of `unseen` it had nodes
+    that nobody saw.
     """
 
     job_id: int
@@ -159,9 +159,9 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLife:
-    """One pod. `placed` is when it got its `node`, empty for none. Its containers may have run from
-    then until `stopped`. `over` is when nothing of it could run any more, as the API server knew:
-    it had ended, or was gone. `touches` are all accepted writes.
+    """One pod. `placed` is when it got its `node`, which is empty if it got none. Its containers
+    may have run from then until `stopped`. At `over` the API server knew that nothing of it could
+    run any more: it had ended, or was gone. `touches` are all accepted writes.
     """
 
     uid: str
@@ -178,14 +178,14 @@ class PodLife:
 
     @property
     def held(self) -> Span:
-        """While its containers may have run."""
+        """The period in which its containers may have run."""
         return Span(self.placed, self.stopped)
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A job that got its nodes then, of which nothing else is known: nobody had looked when a crash
-    of slurmctld forgot it. No `nodes` may have been any.
+    """The start of a job of which nothing else is known, because slurmctld forgot it in a crash
+    before anybody looked. Empty `nodes` may have been any nodes.
     """
 
     started: When

@@ -32,7 +32,7 @@ _KILLED: Final = _LIVE | {"CANCELLED", LOST}
 
 
 class _Tag(msgspec.Struct, frozen=True):
-    """What of an owner tag counts here; read without the scheduler's own code."""
+    """The fields of an owner tag that count here; read without the scheduler's own code."""
 
     v: Literal[1]
     cluster: str
@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder(_Tag).decode
 
 
 def job_lives(records: Records) -> Iterator[JobLife]:
-    """One for each job that was seen, however often its id was given out."""
+    """One life for each job that was seen, even if several had the same id."""
     by_id: dict[int, list[JobSeen | JobMissing]] = defaultdict(list)
     for it in sorted(records.jobs, key=lambda it: it.when.latest):
         by_id[it.job_id].append(it)
@@ -60,7 +60,7 @@ def job_lives(records: Records) -> Iterator[JobLife]:
 
 
 def strays(records: Records, lives: Iterable[JobLife]) -> Iterator[Stray]:
-    """What began that no life, or more than one, may have been. Not every start has a line."""
+    """Logged starts that fit no life, or more than one. Not every start is logged."""
     by_id: dict[int, list[JobLife]] = defaultdict(list)
     for life in lives:
         by_id[life.job_id].append(life)
@@ -71,7 +71,7 @@ def strays(records: Records, lives: Iterable[JobLife]) -> Iterator[Stray]:
 
 
 def _told_apart(seen: Iterable[JobSeen | JobMissing]) -> Iterator[JobLife]:
-    """The jobs that had one id, one after the other."""
+    """The jobs that had the same id, one after the other."""
     life: _Life | None = None
     for it in seen:
         if life is not None and (isinstance(it, JobMissing) or it.key != life.last.key):
@@ -88,7 +88,7 @@ def _told_apart(seen: Iterable[JobSeen | JobMissing]) -> Iterator[JobLife]:
 
 @dataclass(slots=True)
 class _Life:
-    """A job so far; `since`, `nodes` and `ready` are of the run it is in."""
+    """A job up to now; `since`, `nodes` and `ready` describe its present run."""
 
     last: JobSeen
     runs: list[Run] = field(default_factory=list)
@@ -100,7 +100,7 @@ class _Life:
     began: bool = False
 
     def note_former_runs(self, it: JobSeen) -> None:
-        """It was requeued before anybody looked."""
+        """Note runs that ended with a requeue before anybody looked."""
         if it.restarts:
             when = When(it.submitted.earliest, max(it.submitted.earliest, it.when.latest))
             self.evidence.append(Evidence(when, Sign.REQUEUED))
@@ -123,7 +123,7 @@ class _Life:
             self._end(it, before)
 
     def lost(self, when: When) -> JobLife:
-        """It is another's id now, or nobody's."""
+        """Note that the job is forgotten: its id belongs to another job, or to none."""
         if self.ended == NEVER:
             self.ended, self.last = when, replace(self.last, state=LOST)
         return self.finished()
@@ -155,7 +155,7 @@ class _Life:
 
     def _close(self, end: When) -> None:
         assert self.since is not None
-        # Between two looks it may have been ready: since when, nobody has seen.
+        # It may have become ready between two looks, at a moment that nobody saw.
         ready = self.ready or When(self.since.earliest, max(self.since.earliest, end.latest))
         self.runs.append(Run(Span(self.since, end), self.nodes, ready))
         self.since = None
@@ -183,7 +183,7 @@ def _tag(comment: str) -> _Tag | None:
 
 
 def _noted(lives: list[JobLife], notes: list[JobNoted]) -> Iterator[JobLife]:
-    """Each with the notes of its time. One that may be about another job of that id is left out."""
+    """Lives with the log lines of their time, without lines that may be about another job."""
     mine: dict[int, list[JobNoted]] = defaultdict(list)
     for it in notes:
         then = _there(lives, it.when)
@@ -194,9 +194,9 @@ def _noted(lives: list[JobLife], notes: list[JobNoted]) -> Iterator[JobLife]:
 
 
 def _touched(lives: list[JobLife], asked: list[JobAsked]) -> Iterator[JobLife]:
-    """Each with what was asked of it. Where a request may have been about another job of that id,
-    nobody can tell who did it to which. Slurm itself kills too, for limits and preemption: that
-    leaves another state behind.
+    """Lives with the requests about them. If a request may have been about another job with that
+    id, its author counts as unknown. Slurm itself kills too, for limits and preemption, but that
+    leaves a different state behind.
     """
     kills: dict[int, list[Touch]] = defaultdict(list)
     updates: dict[int, list[Touch]] = defaultdict(list)
@@ -221,7 +221,7 @@ def _touched(lives: list[JobLife], asked: list[JobAsked]) -> Iterator[JobLife]:
 
 
 def _there(lives: list[JobLife], when: When) -> list[int]:
-    """Which of the jobs that had one id may have been there then."""
+    """Those jobs that had the id and may have existed at that moment."""
     return [
         index
         for index, life in enumerate(lives)

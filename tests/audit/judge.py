@@ -1,6 +1,6 @@
 """Decides after the fact whether the invariants held. It knows nothing of how the scheduler works.
 
-What is uncertain acquits: each rule asks for moments that cannot have been otherwise.
+It acquits in doubt: a rule is only broken if no order of uncertain moments could explain it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.audit.history import (
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Which invariant, about what, and what happened."""
+    """A broken invariant: which one, for which pod or job, and what happened."""
 
     rule: str
     subject: str
@@ -40,7 +40,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What no two servers can promise each other, in seconds.
+    """Delays between two servers that the judge tolerates, in seconds.
 
     `bind_age`: Slurm may end a job, the pod's own or that of another pod on the Node, between the
     look at it and the bind, which has that long.
@@ -73,7 +73,7 @@ def judge(history: History, limits: Limits = DEFAULT) -> list[Violation]:
 
 
 class _Case:
-    """A history with what the rules look up."""
+    """A history with indexes for the rules."""
 
     def __init__(self, history: History, limits: Limits) -> None:
         self.history = history
@@ -85,12 +85,12 @@ class _Case:
                 self.placeholders[uid].append(job)
 
     def binds(self) -> Iterator[tuple[PodLife, Bind]]:
-        """Those of ours that were accepted."""
+        """Our binds that were accepted."""
         for pod in self.history.pods:
             yield from ((pod, it) for it in pod.binds if it.by is By.US and it.accepted)
 
     def runs_on(self, pod: PodLife) -> Iterator[tuple[JobLife, Run]]:
-        """The times in which a placeholder of the pod held its node."""
+        """The periods in which a placeholder of the pod held its node."""
         node = self.history.slurm_node(pod.node)
         for job in self.placeholders[pod.uid]:
             yield from ((job, run) for run in job.runs if node in run.nodes)
@@ -222,7 +222,7 @@ def bound_beside_nobody(case: _Case) -> Iterator[Violation]:
     for pod, bind in case.binds():
         for beside in there[bind.node]:
             if beside is pod:
-                continue  # what it lacks itself is I2's
+                continue  # whether the pod itself may be there is judged by I2
             if beside.held.surely_covers(bind.when) and not _may_be_covered(case, beside, bind):
                 jobs = "; ".join(map(_held, case.placeholders[beside.uid]))
                 what = f"bound to {bind.node} at {_time(bind.when)}, beside {_name(beside)}, for"
@@ -285,7 +285,7 @@ RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
 
 
 def _evidence(case: _Case, pod: PodLife, deletion: Touch) -> When | None:
-    """Since when Slurm's record spoke against the pod, None where it did not."""
+    """Since when Slurm's record justified the deletion of the pod; None if it did not."""
     found = [
         when
         for job in case.placeholders[pod.uid]
@@ -298,14 +298,14 @@ def _evidence(case: _Case, pod: PodLife, deletion: Touch) -> When | None:
 
 
 def _signs(job: JobLife) -> Iterator[When]:
-    """Moments at which the job was taken from its pod, by anybody but us."""
+    """Moments at which somebody other than us took the job from its pod."""
     if job.ended != NEVER and job.state != LOST and not _by_our_own_hand(job):
         yield job.ended
     yield from (it.when for it in job.evidence)
 
 
 def _by_our_own_hand(job: JobLife) -> bool:
-    """Whether it ended because we cancelled it, and nobody else can have."""
+    """Whether it ended because we cancelled it, and nobody else can have done so."""
     return job.state == "CANCELLED" and {kill.by for kill in job.kills} == {By.US}
 
 
@@ -321,7 +321,7 @@ def _superseded(case: _Case, pod: PodLife, job: JobLife, when: When) -> bool:
 
 
 def _hasty(case: _Case) -> Iterator[When]:
-    """Deletions of ours, of bound pods, that came soon after the evidence did."""
+    """Our deletions of bound pods that came soon after the evidence."""
     for pod in case.history.pods:
         for deletion in pod.deletions[:1]:
             if deletion.by is not By.US or not pod.placed.maybe_before(deletion.when):

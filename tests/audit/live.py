@@ -1,4 +1,4 @@
-"""Records a real cluster, from its two servers' own records."""
+"""Records a real cluster from the logs and records of its two servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.rigs.slurm import SlurmRig
 
 
 class LiveRecorder:
-    """Of two rigs; see Recorder."""
+    """A Recorder of two rigs."""
 
     def __init__(self, kube: KubeRig, slurm: SlurmRig) -> None:
         self._kube = kube

@@ -1,8 +1,8 @@
 """Reads a real API server's audit log: who wrote what about pods, and what became of them.
 
-One source for all of it: each write is there with its author, its answer and the pod that it left,
-in the server's own time to the microsecond. A watch tells neither authors nor refusals. What the
-server had stored but not yet logged when it was killed shows in the pod's next state.
+The log alone is enough: it has each write with its author, its answer and the resulting pod, in the
+server's own time to the microsecond. A watch shows neither authors nor refusals. A write that the
+server stored but did not log before it was killed shows in the pod's next state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True, rename="camel"):
-    """An Event of audit.k8s.io/v1, as far as it counts here."""
+    """The fields of an Event of audit.k8s.io/v1 that count here."""
 
     verb: str
     stage: str
@@ -63,7 +63,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 class AuditLog:
-    """The part of the log that is written from now on."""
+    """The part of the log that is written after this object is made."""
 
     def __init__(self, rig: KubeRig) -> None:
         self._rig = rig
@@ -71,7 +71,7 @@ class AuditLog:
         self._since = self._log.size()
 
     def read_into(self, records: Records) -> None:
-        """All that was asked before this call."""
+        """Add everything that was asked before this call."""
         self._wait_for_now()
         for it in observed(self._log.lines(self._since)):
             if isinstance(it, PodSeen):
@@ -80,7 +80,7 @@ class AuditLog:
                 records.pods_asked.append(it)
 
     def _wait_for_now(self) -> None:
-        """The server logs a request after it has answered: one more, until that is there."""
+        """Send one more request and wait for its line: the server logs after it has answered."""
         mark = f"/version?mark={uuid4()}"
         since = self._log.size()
         self._rig.ask("GET", mark)
@@ -91,7 +91,7 @@ class AuditLog:
 
 
 def observed(lines: Iterable[bytes]) -> Iterator[PodSeen | PodAsked]:
-    """What lines of the log tell of pods."""
+    """The observations of pods in these lines of the log."""
     for raw in lines:
         if b'"resource":"pods"' in raw and b'"ResponseComplete"' in raw:
             line = _decode(raw)
@@ -119,7 +119,7 @@ def _seen(line: _Line) -> Iterator[PodSeen]:
 
 
 def _is_gone(pod: dict[str, Any]) -> bool:
-    """The last word on a pod: no grace is left, and nobody holds it."""
+    """Whether this state of a pod is its last: no grace is left, and no finalizer holds it."""
     metadata = pod["metadata"]
     leaving = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
     return leaving and not metadata.get("finalizers")
@@ -145,7 +145,7 @@ def _asked(line: _Line) -> Iterator[PodAsked]:
 
 
 def _accepted(line: _Line) -> bool:
-    """Whether the server said so; of a request that was cut off the pod's next state tells."""
+    """Whether the server accepted it. If the answer was cut off, the pod's next state shows it."""
     return 200 <= line.response_status.code < 300
 
 

@@ -1,9 +1,9 @@
 """Records a real Slurm: its job records over time, and what slurmctld's log says of them.
 
-Records are looked at whenever a cheap poll of all states shows a change, so that a moment is known
-to a poll's distance, and to less where the record itself names the second, or the log tells it.
-slurmdbd would name who cancelled a job, but not who tried or updated, and has nothing of a job that
-a crash has lost.
+It reads a record whenever a cheap poll of all states shows a change. So a moment is known to the
+distance of two polls, and more exactly if the record or the log names it. slurmdbd would name who
+cancelled a job, but not who tried to or updated it, and it knows nothing of a job that was lost in
+a crash.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.support.slurm_rest import SlurmRest
 
 _POLL_SECONDS: Final = 0.2
 _LAST_LOOK_SECONDS: Final = 20.0
-# A busy Slurm is left alone for so many times as long as it took to answer.
+# The pause after a poll, as a multiple of the time that Slurm took to answer.
 _REST: Final = 3.0
-# From so many changes on, one look at all jobs is cheaper than one at each.
+# From so many changes on, one request for all jobs is cheaper than one for each.
 _MANY: Final = 40
 _LIVE: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 _UNSEEN: Final = ("",)
@@ -47,7 +47,7 @@ class SlurmRecords:
         self._thread = threading.Thread(target=self._follow, name="job records", daemon=True)
 
     def open(self) -> None:
-        """Begin; jobs that have ended are not looked at any more."""
+        """Begin to record; jobs that have already ended are ignored."""
         self._since = self._log.size()
         self._starts = self._slurmctld_starts()
         states = self._states()
@@ -59,7 +59,7 @@ class SlurmRecords:
         self._thread.start()
 
     def read_into(self, records: Records) -> None:
-        """End it after one more look. AssertionError where Slurm does not answer."""
+        """End after one more look; AssertionError if Slurm does not answer."""
         self._end.set()
         self._thread.join()
         until = time.monotonic() + _LAST_LOOK_SECONDS
@@ -79,7 +79,7 @@ class SlurmRecords:
             took = time.monotonic() - began
 
     def _poll(self) -> bool:
-        """Look at what has changed; whether everything was answered."""
+        """Read the records that have changed; returns whether everything was answered."""
         before, starts = self._polled_at, self._slurmctld_starts()
         states = self._states()
         if states is None:
@@ -94,7 +94,7 @@ class SlurmRecords:
                 self._seen.append(JobMissing(When(confirmed, received), job_id))
         changed = []
         for job_id, state in states.items():
-            # A look may fail, and then the job was there longer than that.
+            # A look may fail, so the job may have been there longer than that.
             known = self._known.setdefault(job_id, (_UNSEEN, before))
             if known[0] == state:
                 self._known[job_id] = (state, sent)
@@ -115,7 +115,7 @@ class SlurmRecords:
         return self._rig.starts["slurmctld"]
 
     def _was_over(self, job_id: int, state: tuple[str, ...]) -> bool:
-        """Whether it had ended before the record began, and is COMPLETING no more now."""
+        """Whether it had ended before recording began, and is no longer COMPLETING."""
         if state[0] in _LIVE:
             self._over.discard(job_id)
         return job_id in self._over
@@ -145,7 +145,7 @@ class SlurmRecords:
         return {int(it["job_id"]): tuple(it["state"]) for it in jobs}
 
     def _ask(self, path: str) -> dict[str, Any] | None:
-        """The answer; None where there is none, as while a test has a server away."""
+        """The answer; None if there is none, for example while a test has stopped a server."""
         try:
             answer = self._rest.request("GET", path)
         except (OSError, http.client.HTTPException):

@@ -1,4 +1,4 @@
-"""Lives of pods, from their states and from what was asked about them."""
+"""Makes lives of pods from their states and from the requests about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTS: Final = ("initContainerStatuses", "containerStatuses", "ephemeralContain
 
 
 def pod_lives(records: Records) -> Iterator[PodLife]:
-    """One for each uid that was seen."""
+    """One life for each uid that was seen."""
     seen: dict[str, list[PodSeen]] = defaultdict(list)
     for it in sorted(records.pods, key=lambda it: it.when.latest):
         seen[it.pod["metadata"]["uid"]].append(it)
@@ -48,7 +48,7 @@ def _life(
 
 
 def _placed(bound: PodSeen | None, binds: Sequence[Bind]) -> When:
-    """By the Binding where that was recorded; else by the first state that shows it."""
+    """When it got its Node: from the recorded Binding, else from the first state that shows it."""
     accepted = [bind.when for bind in binds if bind.accepted]
     if bound is None:
         return min(accepted, default=NEVER)
@@ -60,8 +60,8 @@ def _is_over(seen: PodSeen) -> bool:
 
 
 def _stopped(states: Sequence[PodSeen], *, reported: bool) -> When:
-    """When the last container stopped. A report comes later than the fact; where it tells no time
-    of it, a pod that was asked to go may have stopped from then on.
+    """When the last container stopped. Reports come late; if a report has no time in it, a pod may
+    have stopped at any moment since its deletion was asked for.
     """
     over = next((it for it in states if _is_over(it)), None)
     if over is None:
@@ -91,7 +91,7 @@ def _finished(pod: dict[str, Any]) -> float | None:
 
 
 def _by_uid(records: Records, seen: dict[str, list[PodSeen]]) -> dict[str, list[PodAsked]]:
-    """A request that names no uid is about the pod of that name whose time it was."""
+    """Requests by uid. One without a uid is about the pod that had the name at that time."""
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for uid, states in seen.items():
         metadata = states[0].pod["metadata"]

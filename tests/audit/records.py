@@ -1,4 +1,4 @@
-"""What a recorder hands over: single observations of what two servers hold and were asked for."""
+"""What a recorder returns: single observations of the state of two servers and of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.audit.history import By, When
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod as a write has left it; `gone` marks the last state of one that was removed."""
+    """A pod as it was after a write; `gone` marks the last state of a removed pod."""
 
     when: When
     pod: dict[str, Any]
@@ -19,8 +19,8 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodAsked:
-    """A write about a pod: "bind", "delete" (an eviction too) or "write"; `uid` empty where the
-    request names none.
+    """A write about a pod: "bind", "delete" (which includes evictions) or "write"; `uid` is empty
+    if the request names none.
     """
 
     when: When
@@ -35,8 +35,8 @@ class PodAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSeen:
-    """A job that was changed at `when`, or found so. `key` is another one for another job of the
-    same id. `start`, `end` and `preempted` are what the record itself says, where it does.
+    """A job that was changed at `when`, or found so. `key` differs between jobs with the same id.
+    `start`, `end` and `preempted` come from the record itself, if it has them.
     """
 
     when: When
@@ -55,7 +55,7 @@ class JobSeen:
 
 @dataclass(frozen=True, slots=True)
 class JobMissing:
-    """From some moment on Slurm knows no job of that id."""
+    """Slurm no longer knows a job with that id."""
 
     when: When
     job_id: int
@@ -83,7 +83,7 @@ class JobNoted:
 
 @dataclass(slots=True)
 class Records:
-    """All of it, in the order of observation. `opened` and `closed` are when it began and ended.
+    """All observations in their order. `opened` and `closed` are when recording began and ended.
 
     `reported` says that kubelets tell of the end of containers later than it was, with a time.
     `looks` says that looks at jobs are on record.
