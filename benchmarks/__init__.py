@@ -1,1 +1,1 @@
-"""Measurements of this project against plain ways of doing the same, in one run."""
+"""Measures this project against simpler programs that do the same, in one run."""

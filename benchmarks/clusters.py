@@ -1,4 +1,4 @@
-"""The clusters that a story could be told on, for measurements that are told as stories."""
+"""The clusters of the stories, for measurements that are written as stories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.sandbox import SandboxCluster
 
 
 def cluster_on(stack: ExitStack, on: str, major: str, *, nodes: int | None = None) -> Cluster:
-    """The "sandbox", of so many nodes, or real servers, which end with `stack` and need root."""
+    """The "sandbox" with `nodes` nodes, or real servers (as root); they end with `stack`."""
     if on == "sandbox":
         return stack.enter_context(SandboxCluster(major, nodes=nodes))
     slurm = stack.enter_context(SlurmRig(slurm_build.ensure(major)))

@@ -1,6 +1,6 @@
-"""What a decision costs: `decide` over a mix of units, and beside it the making of its facts.
+"""What a decision costs: `decide` over a mix of units, and the making of its facts.
 
-`python -m benchmarks.decide --units 2000`. Ratios are what to compare between machines.
+`python -m benchmarks.decide --units 2000`. Compare ratios between machines, not times.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PENDING: Final = JobState(BaseState.PENDING)
 
 
 def _record(number: int, state: JobState, *, uid: str) -> TaggedJob:
-    """The job of a unit, with our owner tag, as a full look leaves it."""
+    """The job of a unit, with our owner tag, as after a full look."""
     name = f"pod-{number}"
     tag = OwnerTag(VERSION, _OWNER.cluster, _OWNER.scheduler, "default", name, (uid,))
     return TaggedJob(
@@ -79,7 +79,7 @@ def _node(number: int) -> str:
 
 
 class Sample:
-    """What a unit's facts are made of, made before the clock runs."""
+    """The inputs for the facts of a unit, made before the clock runs."""
 
     __slots__ = ("job", "number", "request", "stage")
 
@@ -90,7 +90,7 @@ class Sample:
         self.request: JobRequest | tuple[Problem, ...] = _REQUEST
 
     def facts(self) -> UnitFacts:
-        """The construction alone: no store, no parser."""
+        """Only construct the facts, without a store or a parser."""
         number = self.number
         pod = () if self.stage is None else (self._pod(self.stage),)
         held = isinstance(self.job, Tracked) and self.job.state is _RUNNING
@@ -140,7 +140,7 @@ _KINDS: Final[Sequence[tuple[str, int, Callable[[int], Sample]]]] = (
 
 
 def mix(units: int) -> list[Sample]:
-    """So many units in the shares of the table above, the kinds in turn."""
+    """`units` units in the shares of the table above, with the kinds in turn."""
     makers = [make for _, share, make in _KINDS for _ in range(share)]
     return [makers[number % len(makers)](number) for number in range(units)]
 
@@ -159,7 +159,7 @@ def _deciding(label: str, facts: Sequence[UnitFacts]) -> Pace:
 
 
 def whole_passes(units: int) -> list[Pace]:
-    """As the controller does it, from the caches: steady state, all pods run."""
+    """Whole passes of the controller from its caches, in a steady state: all pods run."""
     look, found = _cluster(units)
     return [
         measure(
@@ -195,7 +195,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
 
 
 def _outside() -> Outside:
-    """Nothing is asked of either server: only the caches are read."""
+    """Stand-ins for both servers, which are never asked: only the caches are read."""
     return Outside(
         settings=Settings.model_validate({}),
         kube=cast("KubeApi", None),
@@ -211,7 +211,7 @@ def _outside() -> Outside:
 
 
 def _caches(outside: Outside, memory: Memory, store: Store[Node]) -> Caches:
-    """All Nodes have the names of Slurm's."""
+    """The caches; Nodes and Slurm nodes have the same names."""
     slurm = SlurmNodes(outside.slurm, clock=outside.clock, on_change=lambda: None)
     nodemap = NodeMap((Strategy(Way.NAME),), slurm=slurm, nodes=store)
     nodes = Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
@@ -238,12 +238,12 @@ def _caches(outside: Outside, memory: Memory, store: Store[Node]) -> Caches:
 
 
 async def _mapped() -> None:
-    """All is known from the start."""
+    """A map of nodes that is complete from the start."""
 
 
 def choosing(units: int) -> list[Pace]:
-    """What a pulse does before its full looks, where every job would do: of all units the few that
-    were not looked at for longest.
+    """The choice that a pulse makes before its full looks: of all units, the few whose last look is
+    the oldest.
     """
     _, found = _cluster(units)
     for number, unit in enumerate(found):
@@ -292,7 +292,7 @@ def _of_thousand(pace: Pace) -> str:
 
 
 def _actions(facts: Sequence[UnitFacts]) -> list[tuple[str, int]]:
-    """What was decided: a reader sees that the mix is one."""
+    """How often each action was decided, so that a reader sees what the mix contains."""
     found = Counter(type(action).__name__ for it in facts for action in decide(it, _NOW))
     return found.most_common()
 

@@ -1,6 +1,6 @@
 """How fast answers become objects: our structs, plain dicts, generated models, in one run.
 
-`python -m benchmarks.decode --pods 10000`. Ratios are what to compare between machines.
+`python -m benchmarks.decode --pods 10000`. Compare ratios between machines, not times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slurmapi.http1 import Response
 from slurmapi.wire import settled
 
 _REPEATS = 3
-# Generated models are slow: a sample shows their pace as well as all pods would.
+# Generated models are slow, so only a sample of the pods is decoded with them.
 _MODEL_PODS = 300
 _MEMORY_PODS = 500
 _OK: Any = SimpleNamespace(status=200, reason="OK")
@@ -52,7 +52,7 @@ class Pace:
 
 
 def measure(label: str, items: int, work: Callable[[], object]) -> Pace:
-    """The best of a few runs: the others measure the machine."""
+    """The best of a few runs; other work on the machine only makes runs slower."""
     return Pace(label, items, min(_seconds(work) for _ in range(_REPEATS)))
 
 
@@ -93,7 +93,7 @@ def pod_lists(pods: int, api: ApiClient) -> list[Pace]:
 
 
 def watch_events(pods: int, api: ApiClient) -> list[Pace]:
-    """One event a line, each with the whole pod."""
+    """Events of a watch: one per line, each with the whole pod."""
     lines = payloads.watch_lines(pods)
     few = lines[:_MODEL_PODS]
     print("watch events")
@@ -109,7 +109,7 @@ def watch_events(pods: int, api: ApiClient) -> list[Pace]:
 
 
 def job_states(jobs: int) -> list[Pace]:
-    """All our jobs' states, in answers of 1000."""
+    """The states of all our jobs, in answers of 1000 jobs."""
     answers = [Response(status=200, headers={}, body=body) for body in payloads.job_states(jobs)]
     print(f"job states: {jobs} jobs in {len(answers)} answers")
     return [
@@ -152,13 +152,13 @@ def _words(answer: Response) -> object:
 
 
 def show(paces: Sequence[Pace]) -> None:
-    """One line each; the factor says how many times as long it takes as the first."""
+    """Print one line each; the factor is its time divided by that of the first."""
     for pace in paces:
         print(pace.line(paces[0]))
 
 
 async def run(pods: int) -> None:
-    """All measurements; a loop is there only because ApiClient wants one."""
+    """All measurements; in an event loop only because ApiClient needs one."""
     async with ApiClient() as api:
         show(pod_lists(pods, api))
         show(watch_events(pods, api))

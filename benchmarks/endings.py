@@ -1,10 +1,10 @@
-"""How soon a pod knows: from Slurm's change of its job to the condition on the pod.
+"""How fast a pod learns of its job: from a change in Slurm to the condition on the pod.
 
     python -m benchmarks.endings --on live --release 26.05 --rounds 5      # as root
 
-The change is what `jobs/state` shows, asked every 20 ms; the condition is what a watch shows. A
-preemption with GraceTime counts from the warning in the job's record. The other way round it is
-from the pod's removal to the job's end.
+The change is seen by asking `jobs/state` every 20 ms, the condition by a watch. A preemption with
+GraceTime counts from the warning in the job's record. In the other direction the time is that from
+the pod's removal to the job's end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.slurm import Record, SlurmHand
 from tests.support.world import World
 
 _LOOK_SECONDS: Final = 0.02
-# One minute is the least time limit; slurmctld looks at them each 30 s.
+# The least time limit is one minute, and slurmctld checks limits every 30 s.
 _LONGEST_SECONDS: Final = 150.0
 _LIVE_NODES: Final = 8
 _PULSE_SECONDS: Final = 2.0
@@ -46,7 +46,7 @@ Changed = Callable[[Record], bool]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is done, and what Slurm's record shows once Slurm has done its part."""
+    """An action, and the sign in Slurm's record that Slurm has carried it out."""
 
     name: str
     act: Act
@@ -83,7 +83,7 @@ async def _power_cycle(world: World, _pod: Object, job: Record) -> None:
 
 
 async def _outlast(_world: World, _pod: Object, _job: Record) -> None:
-    """Slurm ends it by itself."""
+    """Do nothing: Slurm ends the job by itself."""
 
 
 async def _requeue(world: World, _pod: Object, job: Record) -> None:
@@ -129,7 +129,7 @@ async def _one(world: World, case: Case, number: int) -> float:
 
 
 async def _back(world: World, number: int) -> float:
-    """The other way: a pod that is removed, and the end of its job."""
+    """The other direction: from the removal of a pod to the end of its job."""
     name = f"deleted-{number}"
     await world.create(name, grace=3)
     job = await world.placeholder(await world.running(name))

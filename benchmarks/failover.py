@@ -1,10 +1,10 @@
-"""How long nobody leads: from what befalls the leader until the other scheduler leads, and until a
-pod that was created in that moment is bound.
+"""How long a failover takes: from the failure of the leader until the other scheduler leads, and
+until a pod that was created in that moment is bound.
 
     python -m benchmarks.failover --rounds 5                                 # sandbox
     python -m benchmarks.failover --on live --release 26.05 --rounds 5       # as root
 
-Two schedulers with the default lease (15 s, 10 s, 2 s), of which each is the leader in turn.
+Two schedulers with the default lease (15 s, 10 s, 2 s) lead in turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Act = Callable[[Replica], object]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What befalls the leader, and what has it back as one that stands by."""
+    """A failure of the leader, and the action that brings it back as a standby."""
 
     name: str
     befalls: Act
@@ -63,7 +63,7 @@ CASES: Final = (
 
 
 class Pair:
-    """Two schedulers; who leads is found out anew for each measurement."""
+    """Two schedulers; each measurement first finds out which of them leads."""
 
     def __init__(self, cluster: Cluster, kube: Kube, namespace: str, both: list[Replica]) -> None:
         self._cluster = cluster

@@ -1,11 +1,12 @@
-"""What it costs to find our own jobs among others': a census of a Slurm that is full of them.
+"""What a census costs, that is, to find our own jobs in a Slurm full of jobs of others.
 
     python -m benchmarks.leftovers --jobs 30000                # as root
 
-Held jobs of other schedulers fill a real slurmctld; three of ours lie among them, the oldest, one
-in the middle and the newest. The census of the scheduler runs as at its start, and then again. For
-each: how long it took, when each of ours was found, requests, and what it cost slurmctld and
-slurmrestd. References of the same run are one answer with all ids and states, and one record.
+Held jobs of other schedulers fill a real slurmctld. Three jobs of ours are among them: the oldest,
+one in the middle, and the newest. The scheduler's census runs as at its start, and then again.
+Printed are, for each census, its duration, when each of our jobs was found, its requests, and what
+it cost slurmctld and slurmrestd. For comparison the same run measures one answer with all ids and
+states, and one record.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from slurmapi import Call, Deadlines, SlurmClient, StaticToken
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure
 
-# That an answer takes long is what is measured.
+# Long, because slow answers are what is measured.
 _PATIENT: Final = Deadlines(silence=600.0, total=600.0)
 _AT_ONCE: Final = 24
 _SAMPLES: Final = 50
@@ -48,7 +49,7 @@ _SERVERS: Final = ("slurmctld", "slurmrestd")
 
 @dataclass(slots=True)
 class Seen:
-    """Requests of the client, and when the census came upon a job of ours."""
+    """Counts requests of the client, and notes when the census finds a job of ours."""
 
     calls: Counter[str] = field(default_factory=Counter)
     found: dict[str, float] = field(default_factory=dict)
@@ -58,12 +59,12 @@ class Seen:
         self.calls[call.operation] += 1
 
     def changed(self, key: str) -> None:
-        """A unit has a job."""
+        """Called when a unit has got a job."""
         self.found.setdefault(key, time.monotonic())
 
 
 async def _fill(rig: SlurmRig, wanted: range, jobs: int) -> None:
-    """Held jobs, each with the tag of another cluster's scheduler and a name as ours have."""
+    """Submit held jobs with the tag of another cluster's scheduler and names like ours."""
     api = {"26.05": "v0.0.45", "24.11": "v0.0.42"}[rig.major]
     url = f"{rig.url}/slurm/{api}/job/submit"
     headers = {"X-SLURM-USER-TOKEN": rig.token("root")}
@@ -102,14 +103,14 @@ def _job(rig: SlurmRig, owner: Owner, uid: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Cost:
-    """What the servers have used between two moments."""
+    """What the servers use, from the creation of this object on."""
 
     rig: SlurmRig
     began: float = field(init=False)
     cpu: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        """From now on."""
+        """Begin to measure."""
         self.began = time.monotonic()
         self.cpu = {name: cpu_seconds(self.rig.pid(name)) for name in _SERVERS}
 
@@ -123,7 +124,7 @@ class Cost:
 
 
 def _rss_mib(pid: int) -> float:
-    """Resident now (proc_pid_status(5))."""
+    """Resident memory now (proc_pid_status(5))."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(it.split()[1]) / 1024 for it in lines if it.startswith("VmRSS:"))
 
@@ -207,7 +208,7 @@ async def _served(census: Census) -> float:
 
 
 async def _done(census: Census, seen: Seen, before: float | None) -> None:
-    """Until it has been completed again."""
+    """Wait until the census has been completed again."""
     seen.calls.clear()
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while census.completed_at == before:  # noqa: ASYNC110 - it tells nobody

@@ -34,7 +34,7 @@ def pod_list(count: int) -> bytes:
 
 
 def node_list(count: int) -> bytes:
-    """As many Ready Nodes, of the names the pods are bound to."""
+    """`count` Ready Nodes, with the names that the pods are bound to."""
     items = [
         {
             "metadata": {"name": f"node-{number:03d}", "uid": f"node-uid-{number}"},
@@ -49,7 +49,7 @@ def node_list(count: int) -> bytes:
 
 
 def watch_lines(count: int) -> list[bytes]:
-    """As many MODIFIED events, one a line; each carries the whole pod."""
+    """`count` MODIFIED events, one per line; each carries the whole pod."""
     return [_compact({"type": "MODIFIED", "object": pod(number)}) for number in range(count)]
 
 

@@ -1,7 +1,8 @@
-"""What /metrics costs: a scrape with few units and with many, and the count behind its gauges.
+"""What /metrics costs: a scrape with few and with many units, and the count behind its gauges.
 
 `python -m benchmarks.scrape --units 5000`. All labels have values as after days of work, so that
-the number of series is that of a scheduler in use. The longest turn is what keeps the event loop.
+the number of series is that of a scheduler in use. The longest turn is the longest time for which
+the event loop is blocked.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _RUNNING: Final = JobState(BaseState.RUNNING)
 
 
 def _in_use(metrics: Metrics) -> None:
-    """Series as after days of work."""
+    """Give the metrics all series that they have after days of work."""
     for api, call in (("slurm", metrics.slurm_call), ("kube", metrics.kube_call)):
         for operation, outcome in itertools.product(_OPERATIONS[api], _OUTCOMES):
             call(operation, outcome, 0.01)
@@ -91,7 +92,7 @@ def _scene(units: int) -> tuple[Metrics, Gauges]:
 
 
 async def _longest_turn(work: Coroutine[Any, Any, None]) -> tuple[float, float]:
-    """Seconds the work took, and the longest it kept others from running."""
+    """Seconds that the work took, and the longest time for which it blocked the event loop."""
     task = asyncio.ensure_future(work)
     began = last = time.perf_counter()
     longest = 0.0
@@ -103,7 +104,7 @@ async def _longest_turn(work: Coroutine[Any, Any, None]) -> tuple[float, float]:
 
 
 def _scraped(metrics: Metrics) -> tuple[float, int]:
-    """Seconds of a scrape, the best of a few, and its bytes."""
+    """Seconds of a scrape, the best of a few, and its size in bytes."""
     best, size = math.inf, 0
     for _ in range(_REPEATS):
         began = time.perf_counter()
