@@ -1,1 +1,1 @@
-"""The scheduler's main path beside a loop without logic, on the same servers in the same run."""
+"""Compares the scheduler's main path with a bare loop, on the same servers in the same run."""

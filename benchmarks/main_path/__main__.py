@@ -1,6 +1,6 @@
 """`python -m benchmarks.main_path --on sandbox --pods 1000`: pods/s and what they cost.
 
-Each burst through the scheduler has one through a loop without logic before it, for comparison;
+For comparison, a burst through a loop without logic precedes each burst through the scheduler;
 `--guard` adds one with the handover guard on.
 Exit status 1 where the scheduler, or the bare loop, did not get all pods bound.
 """
@@ -27,7 +27,7 @@ from benchmarks.main_path.phases import BareLoopFailed, run
 from benchmarks.main_path.servers import CPUS_PER_NODE, NODES, Servers, ServersError
 
 _WATCH_SECONDS: Final = 15.0
-# A small run is a look whether all works; its requests are counted for less long.
+# A small run only checks that everything works, so it counts requests for a shorter time.
 _SMALL: Final = 500
 _SHORT_WATCH_SECONDS: Final = 5.0
 # Slurm's default MaxJobCount, which counts jobs that ended within the last minutes, too.
@@ -124,7 +124,7 @@ def _say(step: str) -> None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The cause, out of the groups it travels in."""
+    """The first error inside nested exception groups."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 

@@ -1,7 +1,7 @@
 """The reference: submit a job for each pod, poll, bind to the job's node. No logic, no safety.
 
 `python -m benchmarks.main_path.bare SETTINGS` works on all pods it finds and prints its times. The
-calls are those without which no pod can get its Node; connections, concurrency and the pace of
+calls are the least with which a pod can get its Node; connections, concurrency and the pace of
 polling are the scheduler's defaults.
 """
 
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Course(msgspec.Struct):
-    """One pod's times, of one monotonic clock."""
+    """The times of one pod, by one monotonic clock."""
 
     job_id: int = 0
     submitted: float = 0.0
@@ -56,7 +56,7 @@ class Course(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct):
-    """What is printed. CPU time, and waiting for a CPU, are from the first answered submit on."""
+    """What is printed. CPU time and time waiting for a CPU count from the first answered submit."""
 
     courses: list[Course]
     cpu_seconds: float
@@ -145,7 +145,7 @@ class BareLoop:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _watch_loop(self) -> None:
-        """As the scheduler does it: where this one stalls, too, the machine is the cause."""
+        """Measure stalls as the scheduler does: if both stall, the machine is the cause."""
         loop = asyncio.get_running_loop()
         while True:
             due, computed = loop.time() + _STALL_LOOK_SECONDS, thread_time()
@@ -156,7 +156,7 @@ class BareLoop:
                 self._starved += not busy
 
     async def _bind(self, metadata: dict[str, Any], job_id: int) -> None:
-        """Only the whole record says which node it is."""
+        """Bind the pod to its job's node, which only the full record of the job names."""
         answer = await _ask(self._slurm, "GET", f"{self._api}/job/{job_id}")
         binding = {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""A relay in front of slurmrestd that counts the requests it passes on: the count of the wire."""
+"""A relay in front of slurmrestd that counts the requests on the wire."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ class CountingRelay:
             writer.close()
 
     def _count(self, data: bytes) -> bytes:
-        """Count, and give back the end, which may be the beginning of a request line."""
+        """Count request lines; returns the end of the data, where another one may begin."""
         self.requests += len(_REQUEST.findall(data))
         return data[data.rfind(b"\n") + 1 :][-_LONGEST_LINE:]

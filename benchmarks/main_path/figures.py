@@ -9,22 +9,22 @@ import msgspec
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Seconds."""
+    """Quantiles in seconds."""
 
     p50: float
     p99: float
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Latency:
-        """By rank, of every value."""
+        """Quantiles by rank, from all values."""
         ordered = sorted(seconds)
         return cls(*(ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.99)))
 
     @classmethod
     def of_buckets(cls, buckets: Sequence[tuple[float, float]], *, longest: float) -> Latency:
-        """Of a cumulative histogram, evenly spread within a bucket, as histogram_quantile does.
+        """Quantiles from a cumulative histogram, interpolated as histogram_quantile does.
 
-        `longest` is a value that is known to be above all; the last bucket may end far beyond it.
+        `longest` is the known maximum; the last bucket may end far beyond it.
         """
         capped = [(min(bound, longest), count) for bound, count in sorted(buckets)]
         return cls(*(_quantile(share, capped) for share in (0.5, 0.99)))
@@ -41,8 +41,8 @@ def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float:
 
 
 class Stalls(msgspec.Struct, frozen=True):
-    """Times the event loop was late by over 50 ms: because it computed, or because it had to wait,
-    on a machine with nothing else to do but for a CPU.
+    """How often the event loop was late by over 50 ms: `busy` because it computed, `waiting`
+    because it had no CPU, as far as the machine has no other work.
     """
 
     busy: int
@@ -69,7 +69,7 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def per_second(self) -> float:
-        """Pods bound each second."""
+        """Pods bound per second."""
         return self.pods / self.seconds
 
 
@@ -94,7 +94,7 @@ class SchedulerBurst(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What it costs that pods wait: requests each second by two counts, share of one CPU."""
+    """What waiting pods cost: requests per second by two counts, and the share of one CPU."""
 
     pods: int
     seconds: float
@@ -116,7 +116,7 @@ class Relief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run; a burst of each kind a round, `guarded` ones only where they were asked for."""
+    """A whole run: one burst of each kind per round; `guarded` ones only on request."""
 
     servers: str
     nodes: int
@@ -129,12 +129,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratios(self) -> list[float]:
-        """The scheduler's pods per second by the bare loop's, round by round."""
+        """The scheduler's pods per second divided by the bare loop's, for each round."""
         pairs = zip(self.bare, self.scheduler, strict=True)
         return [full.burst.per_second / bare.per_second for bare, full in pairs]
 
     @property
     def guard_ratios(self) -> list[float]:
-        """Pods per second with the handover guard on by those with it off, round by round."""
+        """Pods per second with the handover guard divided by those without it, for each round."""
         pairs = zip(self.guarded, self.scheduler, strict=False)
         return [on.burst.per_second / off.burst.per_second for on, off in pairs]

@@ -1,4 +1,4 @@
-"""Whoever makes the pods, fills the cluster and clears it: the part that is not measured."""
+"""Makes the pods, fills the cluster and clears it: the part of a run that is not measured."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Hands:
         return await self._kube.items("pods", namespace=NAMESPACE)
 
     async def delete_pods(self, *, grace_seconds: int | None = None) -> None:
-        """Ask for the deletion of every pod, one by one as kubectl does."""
+        """Delete every pod with a request of its own, as kubectl does."""
 
         async def one(name: str) -> None:
             await self._kube.delete("pods", name, namespace=NAMESPACE, grace_seconds=grace_seconds)
@@ -84,17 +84,17 @@ class Hands:
         return job is not None and job.states[0] == "RUNNING"
 
     async def none_left(self) -> bool:
-        """No job that may run."""
+        """Whether no job runs or may still run."""
         return not await self.live_jobs()
 
     async def no_pods(self) -> bool:
-        """No pod, not even one that is going."""
+        """Whether there is no pod, not even one that is being deleted."""
         return not await self.pods()
 
     async def until(
         self, what: str, holds: Callable[[], Awaitable[bool]], *, seconds: float
     ) -> float:
-        """Look until it holds; returns the seconds it took. Raises ClearingFailed."""
+        """Wait until a condition holds; returns the seconds it took. Raises ClearingFailed."""
         began = time.monotonic()
         while not await holds():
             if time.monotonic() - began > seconds:
@@ -113,7 +113,7 @@ async def hands(servers: Servers) -> AsyncIterator[Hands]:
 
 
 async def _all(items: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """One after the other in a few lanes."""
+    """Run `work` for all items, a few at a time."""
     left = iter(list(items))
 
     async def lane() -> None:

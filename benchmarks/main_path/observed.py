@@ -30,7 +30,7 @@ _TAIL_LINES: Final = 15
 
 
 class SchedulerFailed(Exception):  # noqa: N818 - what is reported, not a fault of this program
-    """It ended, or did not do in time what it is measured at; the message has its log's end."""
+    """The scheduler ended, or missed a deadline; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class ObservedScheduler:
         self._metrics = f"http://127.0.0.1:{metrics}/metrics"
 
     def log_bytes(self) -> int:
-        """How much it has logged."""
+        """The size of its log in bytes."""
         return self._log.stat().st_size
 
     def cpu_seconds(self) -> float:
-        """Its CPU time since its start."""
+        """CPU time since its start."""
         return self._used(cpu_seconds)
 
     def queued_seconds(self) -> float:
@@ -82,7 +82,7 @@ class ObservedScheduler:
         return self._used(queued_seconds)
 
     def peak_rss_mib(self) -> float:
-        """The most memory it has had."""
+        """Its peak resident memory."""
         return self._used(peak_rss_mib)
 
     def _used(self, figure: Callable[[int], float]) -> float:
@@ -117,7 +117,7 @@ class ObservedScheduler:
         return found
 
     async def until_logged(self, event: str, count: int, *, seconds: float) -> None:
-        """Wait for so many lines of that event; raises SchedulerFailed."""
+        """Wait for `count` log lines with that event; raises SchedulerFailed."""
         marker, seen, offset = f'"{event}"'.encode(), 0, 0
         deadline = asyncio.get_running_loop().time() + seconds
         with self._log.open("rb") as log:
@@ -163,7 +163,7 @@ async def running(
     slurm_url: str = "",
     flags: Sequence[str] = ("--hooks-api-bind-address=0",),
 ) -> AsyncIterator[ObservedScheduler]:
-    """`python -m scheduler run`, else with its default settings, ended at the end of the block."""
+    """`python -m scheduler run`, with defaults apart from `flags`; stopped at the block's end."""
     probes, metrics = free_ports(2)
     log = folder / f"scheduler-{probes}.log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -174,7 +174,7 @@ async def running(
             f"--slurm-api-base={slurm_url or servers.slurm_url}",
             f"--slurm-auth-token-file={servers.slurm_token_file}",
             *("--scheduler-name=slurm-scheduler", "--log-format=json"),
-            # The nodes of the sandbox have a slurmd, where auto would wait for a guard.
+            # The nodes of the sandbox have a slurmd, and with "auto" those would wait for a guard.
             f"--placeholder-mode={'external' if servers.external else 'script'}",
             f"--health-probe-bind-address=127.0.0.1:{probes}",
             f"--metrics-bind-address=127.0.0.1:{metrics}",

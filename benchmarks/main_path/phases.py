@@ -1,4 +1,4 @@
-"""What is done in a run: bursts in pairs, waiting in a full cluster, release."""
+"""The phases of a run: pairs of bursts, waiting in a full cluster, release."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BareLoopFailed(Exception):  # noqa: N818 - what is reported, not a fault o
 
 
 class Run:
-    """One run on `servers`; `say` is told of each step."""
+    """One run on `servers`; `say` is called with each step."""
 
     def __init__(
         self, servers: Servers, hand: Hands, *, folder: Path, pods: int, say: Callable[[str], None]
@@ -59,7 +59,7 @@ class Run:
         self._patience = 60.0 + pods / 5.0
 
     async def all(self, *, rounds: int, watch_seconds: float, guard: bool) -> Figures:
-        """Everything; raises SchedulerFailed, BareLoopFailed, ClearingFailed."""
+        """Run all phases; raises SchedulerFailed, BareLoopFailed, ClearingFailed."""
         bares, schedulers, guarded = [], [], []
         for number in range(1, rounds + 1):
             self._say(f"round {number} of {rounds}: bare loop")
@@ -117,14 +117,14 @@ class Run:
         )
 
     async def _clear(self) -> None:
-        """Nothing of the reference may be left for the next: it released nothing itself."""
+        """Remove the pods and jobs of the bare loop, which releases nothing itself."""
         await self._hands.delete_pods(grace_seconds=0)
         await self._hands.cancel(await self._hands.live_jobs())
         await self._hands.until("no pods", self._hands.no_pods, seconds=self._patience)
         await self._hands.until("no jobs", self._hands.none_left, seconds=self._patience)
 
     async def _guarded(self) -> SchedulerBurst:
-        """PrologSlurmctld of each job asks before its pod is bound."""
+        """A burst with the guard: PrologSlurmctld of each job asks before its pod is bound."""
         (port,) = free_ports(1)
         flags = (
             f"--hooks-api-bind-address=127.0.0.1:{port}",
@@ -134,7 +134,7 @@ class Run:
             return await self._scheduler(*flags)
 
     async def _scheduler(self, *flags: str) -> SchedulerBurst:
-        """As the reference, it finds the pods there when it starts."""
+        """A burst through the scheduler; like the bare loop it finds all pods at its start."""
         await self._hands.create(self._names(0, self._pods))
         flags = flags or ("--hooks-api-bind-address=0",)
         async with observed.running(self._servers, self._folder, flags=flags) as scheduler:
@@ -154,7 +154,7 @@ class Run:
             )
 
     async def _all_bound(self, scheduler: ObservedScheduler) -> None:
-        """The API server's word, not the scheduler's own."""
+        """Check with the API server that all pods are bound; raises SchedulerFailed."""
         unbound = [pod for pod in await self._hands.pods() if node_of(pod) is None]
         if unbound:
             raise scheduler.failed(f"{len(unbound)} pods have no Node")
@@ -174,7 +174,7 @@ class Run:
         )
 
     async def _full(self, watch_seconds: float) -> tuple[list[Waiting], Relief]:
-        """A tenth of the pods waits, then all of them, then there is room."""
+        """In a full cluster a tenth of the pods waits, then all of them; then there is room."""
         port = urlsplit(self._servers.slurm_url).port or 80
         everything = await self._hands.fill()
         async with (
@@ -224,7 +224,7 @@ async def run(
     guard: bool,
     say: Callable[[str], None],
 ) -> Figures:
-    """A whole run on these servers."""
+    """A whole run on these servers; returns its figures."""
     async with hands(servers) as both:
         steps = Run(servers, both, folder=folder, pods=pods, say=say)
         return await steps.all(rounds=rounds, watch_seconds=watch_seconds, guard=guard)

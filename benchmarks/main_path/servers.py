@@ -1,4 +1,4 @@
-"""The servers a run is on: the sandbox in a process of its own, or the real ones of the rigs."""
+"""The servers of a run: the sandbox in a process of its own, or the real ones of the rigs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ServersError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Where they listen and how to get in. `nodes` are all empty, with 64 CPUs each. The settings
-    of Slurm's hooks go into `hooks_folder`, None where there is none; hooks see it as the other.
+    """Addresses and credentials. All `nodes` are empty and have 64 CPUs. The settings of Slurm's
+    hooks go into `hooks_folder`, None without hooks; the hooks see it as `hooks_seen_as`.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Servers:
 
     @property
     def external(self) -> bool:
-        """Whether jobs can be without a process."""
+        """Whether Slurm has external jobs, which have no process."""
         return self.release != "24.11"
 
 
@@ -77,7 +77,7 @@ def sandbox(release: str, nodes: int) -> Iterator[Servers]:
 
 
 def _wait_ready(process: subprocess.Popen[str]) -> None:
-    """It prints how to use it when everything listens."""
+    """Wait until the sandbox prints how to use it, which it does once everything listens."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("Ctrl-C"):

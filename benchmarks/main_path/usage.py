@@ -17,7 +17,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def peak_rss_mib(pid: int) -> float:
-    """The most memory it has ever had resident."""
+    """Its peak resident memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -25,7 +25,7 @@ def peak_rss_mib(pid: int) -> float:
 
 
 def queued_seconds(pid: int) -> float:
-    """How long its main thread could have run but had no CPU; 0 where the kernel does not say."""
+    """Seconds for which its main thread waited for a CPU; 0 if the kernel does not say."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except FileNotFoundError:

@@ -72,7 +72,7 @@ class Figures:
 
     @property
     def ratio(self) -> float:
-        """The attacked p99 by the quiet one."""
+        """The p99 under attack divided by the p99 before it."""
         return self.attacked.latency.p99 / self.quiet.latency.p99
 
     def failures(self) -> list[str]:
@@ -88,7 +88,7 @@ class Figures:
 
 
 async def _cost(scheduler: ObservedScheduler) -> Cost:
-    """So far. A scrape may have to wait its turn behind the attackers' connections."""
+    """The cost so far. A scrape may have to wait behind the attackers' connections."""
     scrape = await scheduler.scrape()
     return Cost(
         cpu_seconds=scheduler.cpu_seconds(),

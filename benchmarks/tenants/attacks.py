@@ -50,7 +50,7 @@ class Tenants:
         self.done: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Attack without end; end it by cancelling."""
+        """Attack until cancelled."""
         attacks: dict[str, Attack] = {
             "edits of a pod that waits": self._edits,
             "edits into what is refused": self._refusals,
@@ -90,12 +90,12 @@ class Tenants:
         await self._edit("refused", {f"{pods.PREFIX}timeout": f"never {next(self._numbers)}"})
 
     async def _foreign(self) -> None:
-        """Annotations that are none of the scheduler's business."""
+        """Write annotations that do not concern the scheduler."""
         filler = f"{next(self._numbers):08d}".ljust(_FOREIGN_BYTES, "x")
         await self._edit("foreign", {"example.com/filler": filler})
 
     async def _lists(self) -> None:
-        """A few pods that name millions of nodes in a kilobyte, taken away and made again."""
+        """Create and delete a few pods that name millions of nodes in a kilobyte."""
         number = next(self._numbers)
         names = [f"lists-{number}-{index}" for index in range(_LIST_PODS)]
         lists = {"required-nodes": _EXPANDS, "excluded-nodes": _EXPANDS}
@@ -109,7 +109,7 @@ class Tenants:
             )
 
     async def _edit(self, name: str, annotations: dict[str, str]) -> None:
-        """Edit the pod of that name; make it where there is none, or none any longer."""
+        """Edit the pod of that name; create it if it does not exist."""
         kube, namespace = self._target.kube, self._target.namespace
         await asyncio.sleep(1 / _EDITS_PER_SECOND)
         patch: Object = {"metadata": {"annotations": annotations}}

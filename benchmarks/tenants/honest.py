@@ -28,7 +28,7 @@ class Served:
 
     @property
     def missing(self) -> int:
-        """Pods that had no Node when the phase was over and the patience with them, too."""
+        """The number of pods that had no Node at the end of the phase and of the wait after it."""
         return self.created - self.bound
 
 
@@ -63,7 +63,7 @@ class HonestTenant:
         return Served(len(self._created), len(took), Latency.of(took or [float("inf")]))
 
     async def _create(self, phase: str, *, seconds: float) -> None:
-        """At a steady pace: a pod that is late does not put off the next one."""
+        """Create pods at a steady pace: a slow request does not delay the next pod."""
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for number in range(int(seconds * self.per_second)):
@@ -76,8 +76,8 @@ class HonestTenant:
         await self.kube.create("pods", pod, namespace=self.namespace)
 
     async def _delete_bound(self, history: History) -> None:
-        """So that the nodes never fill up: what is measured is the scheduler, not a queue. Returns
-        when all pods of the phase have had a Node.
+        """Delete each pod that has a Node, so that the nodes never fill up: the scheduler is to be
+        measured, not a queue. Returns when all pods of the phase have had a Node.
         """
         while not self._all_created or len(self._bound) < len(self._created):
             for name in self._created.keys() - self._bound.keys():

@@ -20,7 +20,7 @@ from typing import Final
 _REOPEN_SECONDS: Final = 0.5
 _CONNECT_SECONDS: Final = 30.0
 _END_SECONDS: Final = 20.0
-# Attackers have machines of their own: theirs shall not be the time that the scheduler lacks.
+# Real attackers use machines of their own, so these must not take CPU time from the scheduler.
 _NICE: Final = 10
 
 
@@ -34,14 +34,14 @@ class Face:
 
 
 class SilentProcess:
-    """That process, seen from the one that starts it."""
+    """The process that holds the connections, as its parent sees it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, faces: tuple[Face, ...], each: int) -> SilentProcess:
-        """Hold so many connections to each of them."""
+        """Start the process; it holds `each` connections to each face."""
         words = (f"{it.name}:{it.port}:{int(it.tls)}" for it in faces)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.tenants.silent", str(each), *words),
@@ -52,7 +52,7 @@ class SilentProcess:
         return cls(process)
 
     async def end(self) -> Mapping[str, int]:
-        """How many connections there were, by the name of the face."""
+        """End the process; returns how many connections there were, by the name of the face."""
         async with asyncio.timeout(_END_SECONDS):
             output, _errors = await self._process.communicate(b"")  # which closes its input
         counts: dict[str, int] = json.loads(output)
@@ -62,12 +62,12 @@ class SilentProcess:
 class _Silent:
     def __init__(self) -> None:
         self.done: dict[str, int] = {}
-        # One for all: to make one reads the machine's authorities, which are not asked here.
+        # Shared, because each new context reads the machine's CA certificates, which are not used.
         self._trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._trusting.check_hostname, self._trusting.verify_mode = False, ssl.CERT_NONE
 
     async def hold(self, face: Face, *, secured: bool) -> None:
-        """A connection that says nothing, opened again when it is closed."""
+        """Hold a connection that sends nothing, and open it again when it is closed."""
         tls = self._trusting if secured else None
         while True:
             with suppress(OSError, TimeoutError):
