@@ -1,4 +1,4 @@
-"""The real kind. It makes clusters with the docker that stands in PATH, whatever that is."""
+"""The real kind. It makes clusters with the `docker` that is first in PATH."""
 
 from __future__ import annotations
 

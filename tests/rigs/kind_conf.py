@@ -1,6 +1,6 @@
 """`python -m tests.rigs.kind_conf [FOLDER]`: slurm.conf of the Slurm beside a kind cluster.
 
-The recipe is the rigs' own; here are only the places in a container and the names of kind's Nodes.
+The text is that of the rigs, with the paths of a container and the names of kind's Nodes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from tests.rigs import slurm_conf
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy/kind"
-# kind names its Nodes so, by the cluster's name and their role.
+# kind names its Nodes by the name of the cluster and their role.
 NODES: Final = ("slurm-pods-worker", "slurm-pods-worker2")
 RELEASES: Final = ("26.05", "24.11")
 
 _NATIVE: Final = "native"
 _FIRST_PORT: Final = 6821
-# Each kubelet counts the whole machine as its own, so a small one has to do for both.
+# Each kubelet offers the whole machine, so these sizes are small enough for both of them.
 _SIZE: Final = "CPUs=2 RealMemory=3000"
 _HEAD: Final = "# Made by `make docs` from the recipe of the test rigs.\n"
 # The daemons write their logs to the container's output.
@@ -40,8 +40,8 @@ def made() -> Iterator[tuple[str, str]]:
 
 
 def _slurm_conf(*, external: bool) -> str:
-    """With external nodes no slurmd stands behind kind's Nodes, and one serves jobs of Slurm's own;
-    else one stands for each of them, in the same container.
+    """With external nodes, kind's Nodes have no slurmd, and one slurmd serves native jobs.
+    Otherwise each of kind's Nodes has a slurmd in the same container.
     """
     nodes = _external() if external else _served()
     return "\n".join(
@@ -57,7 +57,7 @@ def _slurm_conf(*, external: bool) -> str:
 
 
 def _external() -> Iterator[str]:
-    """Somebody has to answer for them (tests.rigs.slurm_conf): the slurmd of the other node."""
+    """The external nodes. The slurmd of the other node answers for them (tests.rigs.slurm_conf)."""
     for name in NODES:
         yield f"NodeName={name} NodeAddr=127.0.0.1 Port={_FIRST_PORT} {_SIZE} State=EXTERNAL"
     yield _slurmd(_NATIVE, _FIRST_PORT)
@@ -73,7 +73,7 @@ def _slurmd(name: str, port: int) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write them."""
+    """Write the files."""
     folder = Path(arguments[0]) if arguments else FOLDER
     for name, text in made():
         (folder / name).write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Slurm's image of deploy/kind, built from its Dockerfile, and a container of it on this machine.
 
-Debian's buildah builds it on a base of Debian packages. What runs it has a network, processes, a
-name and a root of its own, and the capabilities that Docker gives.
+Debian's buildah builds it on a base of Debian packages. The container has its own network, pids,
+host name and root, and the capabilities that Docker gives.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.rigs.slurm_build import SUITES
 
 _CONTEXT: Final = Path(__file__).parents[2] / "deploy"
 _BUILD: Final = Path(__file__).with_name("kind_slurm.sh")
-# One for each of a few checkouts that are tested on one machine.
+# Enough for a few checkouts that are tested on one machine.
 _KEPT: Final = 3
-# As in the official images: nothing is started when it is installed.
+# As in the official images: no service is started when its package is installed.
 _CUSTOMIZE: Final = (
     'printf "#!/bin/sh\\nexit 101\\n" > "$1/usr/sbin/policy-rc.d"',
     'chmod 755 "$1/usr/sbin/policy-rc.d"',
 )
-# The image lies below, so that no run changes it.
+# The lower layer is the image, so that no run changes it.
 _CONTAINER: Final = r"""
 set -e
 folder=$1
@@ -148,8 +148,8 @@ class SlurmContainer:
         )
 
     def call(self, *command: str, stdin: str = "") -> tuple[int, str]:
-        """As `docker exec`: the status, 125 where it has ended, and what the command prints without
-        the last newline.
+        """As `docker exec`: the exit status, or 125 if the container has ended, and the output
+        without its last newline.
         """
         first = self._children()
         if not first:

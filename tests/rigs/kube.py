@@ -1,7 +1,7 @@
 """One real Kubernetes control plane on this machine: etcd, kube-apiserver, controller manager.
 
 RBAC, admission, service accounts, garbage collection and the audit log are real. There is no
-kube-scheduler: pods are bound by whom a test puts in that place.
+kube-scheduler: each test decides what binds pods.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.support.ports import free_ports
 
 _MANAGER: Final = "kube-controller-manager"
 _COMPONENTS: Final = ("etcd", "kube-apiserver", _MANAGER)
-# A controller manager that works makes the first anew, which nobody uses; without the other one the
-# API server refuses every pod of the namespace.
+# A working controller manager makes the first again, and nobody uses it. Without the second the API
+# server refuses every pod of the namespace.
 _ACCOUNTS: Final = tuple(
     f"/api/v1/namespaces/{it}/serviceaccounts/default" for it in ("kube-node-lease", "default")
 )
@@ -38,7 +38,7 @@ _CONTENT: Final = {"PATCH": "application/merge-patch+json"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API server said, a refusal included; `warnings` as it sends them beside it."""
+    """An answer of the API server, which may be a refusal; `warnings` are those sent with it."""
 
     status: int
     text: str
@@ -46,15 +46,15 @@ class Answer:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The object in it."""
+        """The object in the answer."""
         return dict(json.loads(self.text))
 
 
 class KubeRig:
     """A control plane; a context manager that starts and ends it.
 
-    `url`, `token` (of a cluster admin) and `ca`, or `kubeconfig`, are the way in. `audit_log` holds
-    a JSON line for each request; with `audited` writes about pods stand there with all they say.
+    Clients use `url`, `token` (of a cluster admin) and `ca`, or `kubeconfig`. `audit_log` holds a
+    JSON line for each request; with `audited` the lines of writes about pods hold the whole bodies.
     `kubelets` names the Nodes that will have a real kubelet.
     """
 
@@ -98,7 +98,7 @@ class KubeRig:
         self.start("kube-apiserver")
 
     def restore(self, folder: Path) -> None:
-        """Put an older state in the place of the present one; versions go back with it."""
+        """Replace the present state by an older one; resourceVersions go back with it."""
         for component in reversed(_COMPONENTS):
             self.stop(component)
         shutil.rmtree(self._run / "etcd")
@@ -139,7 +139,7 @@ class KubeRig:
         """End all processes and remove the files."""
         for component in reversed(_COMPONENTS):
             if component in self._daemons:
-                # Nothing is kept, so nothing has to be closed in good order.
+                # No data is kept, so no orderly shutdown is needed.
                 self.stop(component, kill=True)
         shutil.rmtree(self._run, ignore_errors=True)
 
@@ -177,7 +177,7 @@ class KubeRig:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=rig={peer}",
-            # The data outlives a process here, never the machine.
+            # The data need not survive a crash of the machine.
             "--unsafe-no-fsync",
             "--log-level=warn",
         )
@@ -189,7 +189,7 @@ class KubeRig:
             f"--etcd-servers=http://127.0.0.1:{self._etcd}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._port}",
-            # A machine without a route has no other address.
+            # A machine without a route has only this address.
             "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none",
             f"--tls-cert-file={files.server_certificate}",
@@ -197,7 +197,7 @@ class KubeRig:
             f"--client-ca-file={files.ca}",
             f"--kubelet-client-certificate={files.client_certificate}",
             f"--kubelet-client-key={files.client_certificate}",
-            # No name service knows the names of Nodes.
+            # The names of Nodes cannot be resolved.
             "--kubelet-preferred-address-types=InternalIP",
             f"--token-auth-file={files.token_file}",
             "--authorization-mode=Node,RBAC",
@@ -208,11 +208,11 @@ class KubeRig:
             f"--service-account-signing-key-file={files.service_account_key}",
             f"--audit-policy-file={files.audit_policy}",
             f"--audit-log-path={self.audit_log.path}",
-            # In megabytes: one file, that a reader can follow.
+            # In megabytes; so large that there is only one file, which a reader can follow.
             "--audit-log-maxsize=100000",
-            # Without it a SIGTERM waits up to a minute for watches that nobody ends.
+            # Without it a SIGTERM waits up to a minute for open watches.
             "--shutdown-watch-termination-grace-period=1s",
-            # Twice the defaults: hundreds of played kubelets are not what is tested here.
+            # Twice the defaults: these limits are not to hold up hundreds of kubelets.
             "--max-requests-inflight=800",
             "--max-mutating-requests-inflight=400",
         )

@@ -1,7 +1,7 @@
-"""The real Kubernetes servers as binaries: built from source once, and kept in the user's cache.
+"""Builds the real Kubernetes servers from source once, and keeps them in the user's cache.
 
-A machine that has some of them already names their folder in KUBERIG_BIN, or in KUBEBUILDER_ASSETS
-as envtest does; what is not in that folder is built.
+KUBERIG_BIN, or KUBEBUILDER_ASSETS as with envtest, may name a folder that already has some of them.
+Only those that are not in that folder are built.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def ensure() -> KubeBinaries:
 
 
 def kube_scheduler() -> Path:
-    """The one server that no rig starts: only the tests of its rules need it. 10 s to build."""
+    """kube-scheduler, which no rig starts: only the tests of its filters need it. Built in 10 s."""
     return _kubernetes("kube-scheduler")
 
 

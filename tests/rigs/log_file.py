@@ -1,4 +1,4 @@
-"""A file of lines that a server appends to, read while it does."""
+"""Reads a log file while a server appends lines to it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 
 class LogFile:
-    """Whole lines of it. What only str takes for an end of a line (U+0085, U+2028) is none."""
+    """Its complete lines. U+0085 and U+2028, at which str.splitlines splits, end no line here."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def size(self) -> int:
-        """Its bytes by now, which may end within a line."""
+        """Its present size in bytes, which may end within a line."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def lines(self, since: int = 0) -> Iterator[bytes]:
-        """Those that began after so many bytes and are at their end by now."""
+        """The lines that begin after the first `since` bytes and are complete by now."""
         with self.path.open("rb") as log:
             if since:
                 log.seek(since - 1)

@@ -64,7 +64,7 @@ def made(helm: Helm) -> Iterator[tuple[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write them."""
+    """Write the files."""
     folder = Path(arguments[0]) if arguments else FOLDER
     with tempfile.TemporaryDirectory() as home:
         for name, text in made(Helm(helm_program(), home=Path(home))):

@@ -1,8 +1,8 @@
-"""A process tree that cannot outlive the test session: own mounts, pids and host name.
+"""A process tree with its own mounts, pids and host name, which cannot outlive the test session.
 
 An anchor process holds the namespaces and reads from a pipe of ours. When the pipe closes, by
-`close()` or because this process died in whatever way, the anchor ends, and with the first process
-of a pid namespace the kernel ends all others.
+`close()` or because this process died, the anchor ends. It is the first process of the pid
+namespace, so the kernel then kills all others in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tests.rigs.process import answered
 
-# `cat` in the background with `wait` in front, because the first process has to bury orphans.
+# `cat` in the background and `wait` in front, because the first process has to reap orphans.
 _ANCHOR: Final = r"""
 set -e
 root=$1 run=$2 memory=$3
@@ -94,13 +94,13 @@ class Namespace:
         return Daemon(process, log=log)
 
     def call(self, command: Sequence[str], *, seconds: float = 30.0) -> str:
-        """What `command`, run in the chroot as root, prints; RuntimeError where it fails."""
+        """Run `command` in the chroot as root; returns its output. RuntimeError if it fails."""
         done = subprocess.run(
             self.entry(*command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            # squeue cuts names wherever a column ends, within a character too.
+            # squeue cuts names at the end of a column, even within a character.
             errors="replace",
             timeout=seconds,
             check=False,
@@ -151,12 +151,12 @@ class Daemon:
             self._process.wait(seconds)
 
     def freeze(self) -> None:
-        """Have it hang until it is stopped; nsenter, which waits for it, stops with it."""
+        """Let it hang until it is stopped; nsenter, which waits for it, hangs too."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def wait_until(self, ready: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
-        """Poll `ready`, where no answer (OSError) says no; RuntimeError with the log's end on early
-        death or after `seconds`.
+        """Poll `ready`, for which OSError counts as no. RuntimeError with the end of the log if the
+        server ends early, or after `seconds`.
         """
         until = time.monotonic() + seconds
         while not answered(ready):

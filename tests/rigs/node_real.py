@@ -33,11 +33,10 @@ _POLL_SECONDS: Final = 0.1
 
 
 class RealNode:
-    """The Node `name` of `kube`; a context manager that has it Ready inside.
+    """The Node `name` of `kube`; a context manager within which it is Ready.
 
-    It offers the CPUs and the memory of the machine, and runs the image `image`, which is a
-    busybox, and those that are loaded, with `imagePullPolicy: Never`. Pods reach the machine itself
-    and nothing beyond.
+    It offers the CPUs and the memory of the machine. With `imagePullPolicy: Never` it runs `image`,
+    which is a busybox, and images that were loaded. Pods can reach this machine and nothing beyond.
     """
 
     image: Final = busybox_image.BUSYBOX
@@ -63,7 +62,7 @@ class RealNode:
 
     @property
     def gateway(self) -> str:
-        """The machine's address as pods see it; there is none while no pod has a network."""
+        """The machine's address as pods see it; it only exists while a pod has a network."""
         return str(next(ip_network(self._addresses.subnet).hosts()))
 
     @property
@@ -72,7 +71,7 @@ class RealNode:
         return self._run / "log"
 
     def load(self, archive: Path) -> None:
-        """Give it the images of a docker archive, as a registry would."""
+        """Load the images of a docker archive, as if they had been pulled."""
         ctr = ("ctr", "--address", f"{self._run}/containerd.sock", "--namespace", "k8s.io")
         run((*ctr, "images", "import", str(archive)), environment=self._environment())
 
@@ -153,7 +152,7 @@ class RealNode:
         }
 
     def _network(self) -> dict[str, Any]:
-        """A link from each pod to the machine."""
+        """The CNI configuration: a link from each pod to the machine."""
         addresses = {
             "type": "host-local",
             "dataDir": f"{self._run}/addresses",
@@ -170,8 +169,8 @@ class RealNode:
         return "\n".join(f"--- {log.name}\n{log.read_text()[-2000:]}" for log in logs)
 
 
-# What a kubelet and a CNI plugin want of the kernel. They find it in these files, mounted over the
-# real settings, which stay as the machine's owner has set them; nothing is forwarded for pods.
+# Kernel settings that a kubelet and a CNI plugin insist on. These files are mounted over the real
+# settings, which stay as the machine's owner has set them; nothing is forwarded for pods.
 _KERNEL_SETTINGS: Final = {
     "kernel/keys/root_maxbytes": "25000000",
     "kernel/keys/root_maxkeys": "1000000",
@@ -210,8 +209,8 @@ conf_dir = "{run}/cni"
 class _Addresses:
     """A subnet reserved for tests (RFC 2544) that no other Node on this machine has.
 
-    The claim is the name of a socket, which is as wide as the network that the addresses are in,
-    and which the kernel takes back when this process ends.
+    The claim is an abstract socket. Its name is unique per network namespace, as the addresses are,
+    and the kernel releases it when this process ends.
     """
 
     def __init__(self) -> None:
@@ -225,7 +224,7 @@ class _Addresses:
         raise RuntimeError("256 real Nodes on this machine have all the addresses for pods")
 
     def close(self) -> None:
-        """Let another Node have it."""
+        """Release the subnet."""
         self._claim.close()
 
 

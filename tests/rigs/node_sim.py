@@ -1,4 +1,4 @@
-"""Any number of played Nodes in a real cluster, by one process of ours."""
+"""Any number of simulated Nodes in a real cluster, served by one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class SimulatedNodes:
-    """Nodes of `shapes` in `kube`; a context manager that has them Ready inside."""
+    """Nodes of `shapes` in `kube`; a context manager within which they are Ready."""
 
     def __init__(self, kube: KubeRig, shapes: Sequence[NodeShape]) -> None:
         self._kube = kube
@@ -54,14 +54,14 @@ class SimulatedNodes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all Nodes."""
+        """The names of all Nodes."""
         return tuple(shape.name for shape in self._shapes)
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Have all kubelets stand still (SIGSTOP), as with a network that has failed before them.
+        """Pause all kubelets (SIGSTOP) within the block, as if their network had failed.
 
-        A Node that the API knows to be lost by then is Ready again some seconds after the block.
+        A Node that the API has marked as lost meanwhile is Ready again seconds after the block.
         """
         assert self._daemon is not None
         os.kill(self._daemon.pid, signal.SIGSTOP)

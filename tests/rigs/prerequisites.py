@@ -1,4 +1,4 @@
-"""What every rig needs of the machine: root, a cache, Debian packages, and a word on what lacks."""
+"""What every rig needs of the machine: root, a cache and programs, with errors that name them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Print `what` and how long it took; for steps a person would wonder about."""
+    """Print `what` and how long it took; for steps that take noticeably long."""
     print(f"{what} ...", flush=True)
     began = time.monotonic()
     yield

@@ -12,7 +12,7 @@ from typing import Final
 
 _POLL_SECONDS: Final = 0.02
 _TAIL_CHARACTERS: Final = 2000
-# The kernel's death signal is about the thread that forked (prctl(2)), so this one forks them all.
+# The death signal comes when the forking thread ends (prctl(2)), so one thread forks them all.
 _FORKER: Final = ThreadPoolExecutor(1, thread_name_prefix="forker")
 
 
@@ -49,7 +49,7 @@ class Daemon:
 
     @property
     def status(self) -> int | None:
-        """Its exit status, that of a signal below zero; None while it runs."""
+        """Its exit status, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def stop(self, *, kill: bool = False, seconds: float = 20.0) -> None:
@@ -64,7 +64,7 @@ class Daemon:
             self._process.wait(seconds)
 
     def wait_ended(self, *, seconds: float = 20.0) -> None:
-        """Wait until it has ended by itself; subprocess.TimeoutExpired if it has not."""
+        """Wait until it has ended by itself; subprocess.TimeoutExpired after `seconds`."""
         self._process.wait(seconds)
 
     def wait_until(
@@ -75,8 +75,8 @@ class Daemon:
         seconds: float = 60.0,
         every_seconds: float = _POLL_SECONDS,
     ) -> None:
-        """Poll `ready`, where no answer (OSError) says no; RuntimeError with the log's end on early
-        death or after `seconds`.
+        """Poll `ready`, for which OSError counts as no. RuntimeError with the end of the log if the
+        server ends early, or after `seconds`.
         """
         until = time.monotonic() + seconds
         while not answered(ready):
@@ -92,7 +92,7 @@ class Daemon:
 
 
 def answered(ready: Callable[[], bool]) -> bool:
-    """What it says; False where a server did not answer it in time."""
+    """The result of `ready`; False if a server did not answer in time."""
     try:
         return ready()
     except OSError:

@@ -46,11 +46,11 @@ class Sample:
 
 
 class QueryError(Exception):
-    """Prometheus did not take a query; its own words."""
+    """Prometheus refused a query; the text is its message."""
 
 
 class Prometheus:
-    """A server that scrapes `targets` (HOST:PORT) and evaluates `rules`, files of groups; a context
+    """A server that scrapes `targets` (HOST:PORT) and evaluates the rule files `rules`; a context
     manager that starts and ends it.
     """
 
@@ -114,7 +114,7 @@ class Prometheus:
         return found
 
     def targets_up(self) -> bool:
-        """Whether all targets were scraped, and their last scrape was good."""
+        """Whether the last scrape of every target succeeded."""
         found = self._ask("targets")["activeTargets"]
         return bool(found) and all(it["health"] == "up" for it in found)
 

@@ -1,4 +1,4 @@
-"""Get everything the live tier runs on: `python -m tests.rigs.setup`.
+"""Builds or fetches all that the live tier needs: `python -m tests.rigs.setup`.
 
 A second run finds all of it in the cache and takes about a second.
 """
@@ -17,7 +17,7 @@ _TOOLS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "u
 
 
 def main() -> int:
-    """0 when the live tier can run, else 1 and a word on what is missing."""
+    """Exit status: 0 if the live tier can run, else 1 with a message that says what is missing."""
     try:
         need_root()
         _need_tools()

@@ -43,7 +43,7 @@ kill -KILL $(ps -o ppid= -p "$(echo $scripts | tr ' ' ,)" | grep -vw 1) $scripts
 _REST_USER: Final = "nobody:nogroup"
 _USERS: Final = ("alice", "bob")
 _ENDED: Final = "CD,CA,F,TO,PR,NF,BF,DL,OOM"
-# slurmctld looks for them once a minute.
+# slurmctld purges jobs once a minute.
 _PURGE_SECONDS: Final = 100.0
 _SCRIPT_SECONDS: Final = 30.0
 # What has the variables of a job is its script, once it is what runs: its slurmstepd has them not.
@@ -59,8 +59,8 @@ class SlurmRig:
     """A Slurm cluster of `shape`, run from `chroot`; a context manager that starts and ends it.
 
     With `audited` slurmctld's log names who cancels which job.
-    `socket` is slurmrestd's unix socket, `token_file` holds a token of root, who is an operator.
-    `nodes` are those of the partition `partition` that have GPUs.
+    `socket` is slurmrestd's unix socket. `token_file` holds a token of root, who is an operator.
+    `nodes` are the nodes with GPUs in the partition `partition`.
     """
 
     partition: Final = slurm_conf.PARTITION
@@ -108,7 +108,7 @@ class SlurmRig:
 
     @property
     def controller_url(self) -> str:
-        """slurmctld's own port, as one who mistakes it for slurmrestd's would write it."""
+        """The URL of slurmctld's own port, which users may mistake for slurmrestd's."""
         return f"http://127.0.0.1:{self._controller_port}"
 
     @property
@@ -118,8 +118,8 @@ class SlurmRig:
 
     @property
     def hooks_folder(self) -> Path:
-        """Where the hooks' settings go; the hooks themselves see it as /etc/slurm. Without settings
-        they end at once.
+        """The folder for the settings of the hooks, who see it as /etc/slurm. Without settings they
+        end at once.
         """
         return self._run / "etc"
 
@@ -138,7 +138,7 @@ class SlurmRig:
         return mint(self._key, user, seconds=seconds)
 
     def rest(self, user: str = "root") -> SlurmRest:
-        """slurmrestd seen as `user`."""
+        """A client of slurmrestd with a token of `user`."""
         return SlurmRest(self.url, major=self.major, token=self.token(user))
 
     def start_all(self) -> None:
@@ -152,10 +152,10 @@ class SlurmRig:
         self._namespace = Namespace(self._chroot.root, self._run, memory=memory)
         if self.shape.accounting:
             self._start_accounting(self._namespace)
-        # A slurmd that finds no controller tries again late: it may miss the wait for its node.
+        # A slurmd that finds no controller tries again too late for the wait for its node.
         self.start("slurmctld")
         for name in self.shape.slurmd:
-            # One by one: all bind /run/slurm/sack.socket, and two at once are one too many.
+            # One by one, because all bind /run/slurm/sack.socket, and two at once conflict.
             self.start(f"slurmd.{name}")
         self.start("slurmrestd")
         try:
@@ -170,7 +170,7 @@ class SlurmRig:
         self._daemons.pop(component).stop(kill=kill)
 
     def freeze(self, component: str) -> None:
-        """Have a component hang, as one that waits for a lock; `stop` ends it all the same."""
+        """Let a component hang, as if it waited for a lock; `stop` still ends it."""
         self._daemons[component].freeze()
 
     def start(self, component: str) -> None:
@@ -187,8 +187,8 @@ class SlurmRig:
         self.start("slurmctld")
 
     def purge(self) -> None:
-        """Have slurmctld forget all jobs that have ended: once a minute it looks for those beyond
-        MinJobAge. It is restarted with a short one, and with its own again afterwards.
+        """Let slurmctld forget all jobs that have ended, which it does once a minute for those
+        older than MinJobAge. It is restarted with a short MinJobAge, and then with its own again.
         """
         conf = self._run / "etc" / "slurm.conf"
         usual = conf.read_text()
@@ -203,7 +203,7 @@ class SlurmRig:
 
     @contextmanager
     def job_submit(self, lua: str) -> Iterator[None]:
-        """Slurm with this job_submit.lua; slurmctld is restarted before and after."""
+        """Within the block Slurm runs this job_submit.lua; restarts slurmctld before and after."""
         conf = self._run / "etc" / "slurm.conf"
         (conf.parent / "job_submit.lua").write_text(lua)
         usual = conf.read_text()
@@ -215,7 +215,7 @@ class SlurmRig:
 
     @contextmanager
     def suspending(self) -> Iterator[None]:
-        """Preemption that suspends; slurmctld is restarted before and after."""
+        """Within the block preemption suspends jobs; slurmctld is restarted before and after."""
         conf = self._run / "etc" / "slurm.conf"
         usual = conf.read_text()
         try:
@@ -231,8 +231,8 @@ class SlurmRig:
         self.start("slurmctld")
 
     def reboot(self, node: str) -> None:
-        """Have a node's machine lose its power and come back: nothing on it says good-bye, and its
-        slurmd tells of the boot. A slurmd that RebootProgram has ended already is fine.
+        """Let a node lose its power and come back: no process on it ends in order, and its slurmd
+        reports the boot. RebootProgram may have ended that slurmd already.
         """
         assert self._namespace is not None
         self.stop(f"slurmd.{node}", kill=True)
@@ -242,7 +242,7 @@ class SlurmRig:
 
     @contextmanager
     def rebooting(self) -> Iterator[None]:
-        """RebootProgram is what it says; `reboot` then starts what it has ended."""
+        """Within the block RebootProgram ends the node's slurmd; `reboot` then starts it again."""
         mark = self._run / "etc" / slurm_conf.REBOOTS
         mark.touch()
         try:
@@ -251,29 +251,29 @@ class SlurmRig:
             mark.unlink()
 
     def runs(self, component: str) -> bool:
-        """Whether a component that was started has not ended."""
+        """Whether a component was started and has not ended."""
         return self._daemons[component].running
 
     def has_saved(self, text: str) -> bool:
-        """Whether the jobs slurmctld last wrote to disk hold that text.
+        """Whether the job state that slurmctld last wrote to disk contains that text.
 
-        The file's time would not tell: the kernel's clock for it runs milliseconds behind.
+        The file's time is no proof, because the kernel's clock for it runs milliseconds behind.
         """
         state = self._run / "state/job_state"
         return state.exists() and text.encode() in state.read_bytes()
 
     def call(self, *command: str) -> str:
-        """What a command of Slurm prints, run as root; RuntimeError with its words if it fails."""
+        """Run a command of Slurm as root; returns its output. RuntimeError if it fails."""
         assert self._namespace is not None
         return self._namespace.call(command)
 
     def entry(self, *command: str) -> tuple[str, ...]:
-        """The command line that runs a command of Slurm as root, for the terminal of a person."""
+        """The command line that runs a command of Slurm as root, for use in a terminal."""
         assert self._namespace is not None
         return self._namespace.entry(*command)
 
     def read(self, path: str) -> str:
-        """A file as jobs see it; RuntimeError where there is none."""
+        """The content of a file as jobs see it; RuntimeError if it does not exist."""
         assert self._namespace is not None
         return self._namespace.call(("cat", path))
 
@@ -285,11 +285,11 @@ class SlurmRig:
 
     @property
     def log(self) -> LogFile:
-        """What slurmctld writes down."""
+        """The log of slurmctld."""
         return LogFile(self.log_directory / "slurmctld.log")
 
     def kill_script(self, job_id: int) -> None:
-        """SIGKILL for the script of a batch job, as soon as slurmd has started it."""
+        """Kill (SIGKILL) the script of a batch job, as soon as slurmd has started it."""
         until = time.monotonic() + _SCRIPT_SECONDS
         while not self._succeeds("pkill", "-KILL", "-f", f"/job{job_id:05}/slurm_script$"):
             if time.monotonic() > until:
@@ -301,8 +301,8 @@ class SlurmRig:
         return self._succeeds("sh", "-c", _SCRIPT_RUNS, "look", str(job_id))
 
     def run_out_of_memory(self, job_id: int) -> None:
-        """Have the kernel kill a process of a batch job for its memory, and then its script, where
-        `memory_confined`.
+        """Let the kernel kill a process of a batch job for its memory, and then the job's script;
+        only with `memory_confined`.
         """
         pattern = f"slurm_*/uid_*/job_{job_id}/step_batch/task_0/cgroup.procs"
         (processes,) = (cgroups.MEMORY / self._cgroup).glob(pattern)
@@ -337,7 +337,7 @@ class SlurmRig:
             namespace.call(("sacctmgr", "--immediate", *command))
 
     def _answers(self, component: str) -> bool:
-        """Whether a component does its work, as far as what it needs is there."""
+        """Whether a component works, as far as the components that it needs are running."""
         if component == "mariadbd":
             return self._succeeds("mariadb-admin", "ping")
         if component == "slurmdbd":
@@ -372,7 +372,7 @@ class SlurmRig:
 
     def _rest_command(self) -> tuple[str, ...]:
         self.socket.unlink(missing_ok=True)
-        # 24.11 dies at its start when it has the slurmdbd plugin and accounting has no slurmdbd.
+        # 24.11 crashes at its start with the slurmdbd plugin if there is no slurmdbd.
         lacks_plugin = self.major == "24.11" and not self.shape.accounting
         plugins = ("-s", "openapi/slurmctld") if lacks_plugin else ()
         listen = (f"127.0.0.1:{self._rest_port}", "unix:/rig/rest/socket")

@@ -1,7 +1,7 @@
-"""Debian chroots with Slurm in them, made once and kept in the user's cache.
+"""Makes Debian chroots with Slurm once, and keeps them in the user's cache.
 
-A chroot is never written after it was made: what an instance writes lies in its own directory, so
-any number of rigs run from one chroot at a time. Debian sid carries Slurm 26.05, trixie 24.11.
+A chroot is never changed once it is made. Each instance writes into a directory of its own, so any
+number of rigs can run from one chroot at a time. Debian sid carries Slurm 26.05, trixie 24.11.
 """
 
 from __future__ import annotations

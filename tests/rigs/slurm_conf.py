@@ -1,4 +1,4 @@
-"""slurm.conf and its companions for a rig: pure text, from a shape and the ports it got."""
+"""Makes the text of slurm.conf and its companions for a rig, from its shape and its ports."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ MEMORY_MIB_PER_NODE: Final = 512_000
 GPUS_PER_NODE: Final = 8
 PARTITION: Final = "main"
 HIGH_PARTITION: Final = "high"
-# Its jobs are preempted as those of `main`, but get this long to leave.
+# Its jobs are preempted like those of `main`, but get this grace time.
 GRACE_PARTITION: Final = "grace"
 GRACE_SECONDS: Final = 15
-# The way to the nodes with a real kubelet, which no other partition has: a simulated pod must not
-# get there.
+# The only partition with the nodes that have a real kubelet, so that no pod for a simulated kubelet
+# gets there.
 REAL_PARTITION: Final = "real"
 # Native jobs go here, so that they and the pods of a test never compete for a node; pods only where
 # a test is about just that.
 SLURMD_PARTITION: Final = "slurmd"
-# Every node has the first, the last node of the default partition the second as well.
+# Every node has the first; the last node of the default partition also has the second.
 FEATURE: Final = "standard"
 SPECIAL_FEATURE: Final = "special"
-# What slurmctld takes as MinJobAge, in seconds, without a warning (slurm.conf(5)).
+# The least MinJobAge in seconds that slurmctld takes without a warning (slurm.conf(5)).
 SHORTEST_JOB_AGE: Final = 2
 LICENSES: Final = {"compiler": 4}
 
@@ -59,7 +59,7 @@ MaxJobCount=50000
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=5,default_queue_depth=1000
 """
 _NO_CGROUPS: Final = "CgroupPlugin=disabled\n"
-# What is mounted here is of cgroup v1 and has no other controller.
+# The mounted tree is of cgroup v1 and has no other controller.
 _MEMORY_CONFINED: Final = """\
 CgroupPlugin=cgroup/v1
 CgroupMountpoint=/run/cgroup
@@ -77,13 +77,13 @@ StateSaveLocation=/rig/state
 RebootProgram=/etc/slurm/reboot.sh
 """
 MEMORY_IGNORED: Final = ("JobAcctGatherType=jobacct_gather/none",)
-# By looks at the processes, once a second: there are no cgroups.
+# There are no cgroups, so slurmd looks at the processes once a second.
 _MEMORY_ENFORCED: Final = (
     "JobAcctGatherType=jobacct_gather/linux",
     "JobAcctGatherFrequency=1",
     "JobAcctGatherParams=OverMemoryKill",
 )
-# What slurmd runs to have its machine reboot. Here that ends the slurmd, where a test wants it.
+# slurmd runs this to reboot its machine. Here it ends the slurmd, if a test asks for that.
 REBOOTS: Final = "reboots"
 REBOOT_PROGRAM: Final = f"""\
 #!/bin/sh
@@ -149,7 +149,7 @@ def slurm_conf(
         RECIPE.replace("task/none", "task/cgroup") if shape.memory_confined else RECIPE,
         *([accounting_conf(port=database_port)] if shape.accounting else []),
         f"SlurmctldPort={controller_port}",
-        # The users of REQUEST_KILL_JOBS are told from here on (measured on 26.05.5 and 24.11.5).
+        # The least level at which the users of REQUEST_KILL_JOBS are logged (measured on both).
         *(["SlurmctldDebug=debug2"] if audited else []),
         *(_MEMORY_ENFORCED if shape.memory_enforced else MEMORY_IGNORED),
         f"Licenses={','.join(f'{name}:{count}' for name, count in LICENSES.items())}",
@@ -164,7 +164,7 @@ def slurm_conf(
 
 
 def suspending(conf: str) -> str:
-    """The same slurm.conf, but what is preempted is suspended, and runs on afterwards."""
+    """That slurm.conf, changed so that preempted jobs are suspended and run on afterwards."""
     return conf.replace(_CANCELS, _SUSPENDS)
 
 
@@ -207,7 +207,7 @@ def _external_nodes(shape: Shape, *, port: int) -> list[str]:
             lines.append(
                 f"NodeName={names} {where} {_NODE} Feature={features} State=EXTERNAL Weight=1"
             )
-    # As big as a small machine, since a real kubelet admits no more than the machine has.
+    # As big as a small machine, because a real kubelet admits no more than the machine has.
     lines += [
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=EXTERNAL"
         for name in shape.real

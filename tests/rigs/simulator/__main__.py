@@ -1,4 +1,4 @@
-"""Play the kubelets of the Nodes in a file: `python -m tests.rigs.simulator SETTINGS`."""
+"""Simulates the kubelets of the Nodes in a file: `python -m tests.rigs.simulator SETTINGS`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Kubelets:
-    """The pods of all played Nodes, each with a task of its own."""
+    """The pods of all simulated Nodes, each with a task of its own."""
 
     def __init__(self, api: Api, names: frozenset[str]) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""The API server as kubelets use it: stubborn writes, and one list and watch of all bound pods."""
+"""The API server as kubelets use it: repeated writes, and one list and watch of bound pods."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ASK_SECONDS: Final = 30.0
 _AGAIN_SECONDS: Final = 0.5
 # The server ends a watch after some minutes and sends a bookmark each minute; see k8s.io/apiserver.
 _SILENT_SECONDS: Final = 150.0
-# Answers after which asking again is vain: the object is gone, or has another uid (409 where it is
-# deleted, 422 where it is patched), or is there already.
+# Answers after which a retry is useless: the object is gone, or has another uid (409 for a delete,
+# 422 for a patch), or exists already.
 _VAIN: Final = {"POST": {409}, "DELETE": {404, 409}, "PATCH": {404, 422}}
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What of an object's metadata a kubelet looks at."""
+    """The metadata of an object that a kubelet reads."""
 
     name: str = ""
     namespace: str = ""
@@ -45,7 +45,7 @@ class Container(msgspec.Struct, frozen=True):
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What of a pod's spec a kubelet looks at."""
+    """The fields of a pod's spec that a kubelet reads."""
 
     containers: tuple[Container, ...] = ()
     nodeName: str = ""  # noqa: N815
@@ -53,7 +53,7 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What of a pod's status a kubelet looks at."""
+    """The fields of a pod's status that a kubelet reads."""
 
     phase: str = "Pending"
 
@@ -98,13 +98,13 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """These are all bound pods; what was known beside them is gone."""
+    """All bound pods; pods that were known before and are not among them are gone."""
 
     pods: tuple[Pod, ...]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A pod is new or has changed, or is `gone`."""
+    """A pod that is new, has changed, or is `gone`."""
 
     pod: Pod
     gone: bool
@@ -136,7 +136,7 @@ class Api:
     async def write(
         self, method: str, path: str, body: Mapping[str, Any], *, kind: str = "application/json"
     ) -> bool:
-        """Ask until it is done; False where it cannot be, since the object is another or none."""
+        """Repeat a request until it succeeds; False if it cannot, because the object is gone."""
         data = msgspec.json.encode(body)
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
@@ -152,7 +152,7 @@ class Api:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def lost_nodes(self) -> set[str]:
-        """Names of the Nodes whose readiness the node controller no longer knows."""
+        """Names of the Nodes that the node controller has marked as lost."""
         with suppress(aiohttp.ClientError, TimeoutError):
             listing = self._session.get("/api/v1/nodes", params={"resourceVersion": "0"})
             async with listing as answer:

@@ -14,11 +14,11 @@ from tests.rigs.simulator.status import now
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _LEASE_SECONDS: Final = 40
-# Half as often as a kubelet, since all of them share two cores; the Node is lost after 50 s.
+# Half as often as a kubelet, because they all share two cores; a Node is lost after 50 s.
 _BEAT_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 5.0
 _AT_ONCE: Final = 16
-# As every kubelet reports it; a pod that requests some would fit on no Node without.
+# Every kubelet reports it; without it no pod that requests some would fit.
 _DISK: Final = "100Gi"
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -43,7 +43,7 @@ async def register(api: Api, shapes: Sequence[NodeShape]) -> None:
 
 
 async def beat(api: Api, shapes: Sequence[NodeShape]) -> None:
-    """Renew the Leases one after the other, for ever; what is late after an outage, at once."""
+    """Renew the Leases one after the other, for ever; those overdue after an outage at once."""
     clock = asyncio.get_running_loop().time
     due_at = clock()
     while True:
@@ -55,10 +55,10 @@ async def beat(api: Api, shapes: Sequence[NodeShape]) -> None:
 
 
 async def report(api: Api, shapes: Sequence[NodeShape]) -> None:
-    """Say again that a Node is ready after the node controller has given it up, for ever.
+    """Report Nodes as ready again after the node controller has marked them as lost, for ever.
 
-    It does so after an outage of the API server that was longer than a Lease; only a kubelet takes
-    it back.
+    It marks them after an outage of the API server that is longer than a Lease, and only a kubelet
+    can undo that.
     """
     names = {shape.name for shape in shapes}
     while True:
@@ -70,7 +70,7 @@ async def report(api: Api, shapes: Sequence[NodeShape]) -> None:
 
 async def _register(api: Api, shape: NodeShape, *, slots: asyncio.Semaphore) -> None:
     async with slots:
-        # First the Lease, so that the Node has signs of life from its first moment.
+        # The Lease first, so that the Node counts as alive from its first moment.
         await api.write("POST", _LEASES, _lease(shape.name))
         await api.write("POST", "/api/v1/nodes", _node(shape))
 

@@ -1,9 +1,9 @@
-"""The life of a pod on a played Node: started, running, ended by itself or stopped, gone.
+"""The life of a pod on a simulated Node: started, running, ended by itself or stopped, gone.
 
 Nothing really runs. A pod says by annotations how its containers behave, as in the embedded
 sandbox: `sandbox/run-seconds` and `sandbox/exit-code` let them end by themselves (they run until
 they are stopped otherwise), `sandbox/stop-seconds` is how long they take to obey SIGTERM. A value
-that is no number counts as absent.
+that is not a number counts as absent.
 """
 
 from __future__ import annotations
