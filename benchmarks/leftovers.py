@@ -165,7 +165,7 @@ async def _run(rig: SlurmRig, jobs: int) -> None:
             known_uids={"oldest", "middle", "newest"},
             created=lambda _: None,
             in_scope=lambda _: True,
-            slurm_node=lambda _: "",
+            slurm_nodes=lambda _: frozenset(),
             unexplained=lambda: Unexplained({}),
             on_change=seen.changed,
             clock=time.monotonic,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from annotations import (
@@ -118,12 +118,10 @@ class Look:
 
     def facts(self, unit: Unit) -> UnitFacts:
         """Everything that is known of the unit now."""
-        pod = self._pods.get(unit.key)
-        if pod is not None:
-            self._partings.saw(pod)
-        else:
-            self._readings.forget(unit.key)
-        created = None if pod is None else pod.metadata.creation_timestamp
+        pods = self._whereabouts.pods(unit)
+        self._follow(unit, pods)
+        pod = next(iter(pods), None)  # what is asked for the unit is read from its first pod
+        created = self._whereabouts.created(unit)
         covered = self._census.covers(created, runs=unit.came_running)
         weigh(unit, self._units, owner=self._owner, covered=covered)
         bulky = None if pod is None or pod.spec.node_name else excess(pod)
@@ -141,7 +139,7 @@ class Look:
         return UnitFacts(
             uids=unit.uids,
             owner=self._owner,
-            pods=() if pod is None else (self._pod(pod, unit),),
+            pods=tuple(self._pod(it, unit) for it in pods),
             request=request,
             refused=refused,
             accepted=self._accepted(unit) if refused else {},
@@ -164,7 +162,7 @@ class Look:
             excluded=self._excluded(unit, survey),
             nowhere="" if unit.job is not None else survey.nowhere,
             refused_bind=refusals.bind,
-            bound_by_us=self._bound_by_us(pod, unit),
+            bound_by_us=self._bound_by_us(pods, unit),
             unrecorded=self._unrecorded(unit),
             unjudged=not self._rulebook.knows(unit.namespace),
             remarks=remarks,
@@ -175,6 +173,13 @@ class Look:
             lingers_until=self._lingers_until(unit) if pod is None else 0.0,
             longest_grace=self._longest_grace(),
         )
+
+    def _follow(self, unit: Unit, pods: Sequence[Pod]) -> None:
+        """Note how the pods end, and forget what was read of those that are gone."""
+        for pod in pods:
+            self._partings.saw(pod)
+        for uid in unit.uids.difference(it.metadata.uid for it in pods):
+            self._readings.forget(uid)
 
     def _in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
         """What prevents a bind of a waiting pod. For a pod on a Node, its coverage is noted
@@ -291,12 +296,16 @@ class Look:
             ),
         )
 
-    def _bound_by_us(self, pod: Pod | None, unit: Unit) -> bool:
+    def _bound_by_us(self, pods: Sequence[Pod], unit: Unit) -> bool:
         record = None if unit.job is None else unit.job.record
-        if pod is not None and record is not None and not unit.bound_by_us:
-            uid, node = pod.metadata.uid, self._whereabouts.node(pod, unit)
-            proven = proves_binding(record, uid, owner=self._owner, node=node)
-            unit.pod(uid).seen.bound_by_us = proven
+        if record is None:
+            return unit.bound_by_us
+        for pod in pods:
+            uid = pod.metadata.uid
+            seen = unit.pod(uid).seen
+            if not seen.bound_by_us:
+                node = self._whereabouts.node(pod, unit)
+                seen.bound_by_us = proves_binding(record, uid, owner=self._owner, node=node)
         return unit.bound_by_us
 
     def _read(self, pod: Pod, unit: Unit, bulky: Problem | None) -> _Reading:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from scheduler.core.naming import NODES
 from scheduler.facts.claims import unweighed
 from scheduler.kube.store import Joined
@@ -32,12 +34,21 @@ class Whereabouts:
         among = (pod.metadata.annotations.get(NODES, ""), *held)
         return self._nodes.node_of(target, among=among) or ""
 
-    def slurm_node(self, unit: Unit) -> str:
-        """The Slurm node behind the Node of a unit's pod; "" if the pod has none or it is not
-        known.
+    def pods(self, unit: Unit) -> tuple[Pod, ...]:
+        """The unit's pods that the watch shows, in the order of their ranks."""
+        found = (self._pods.get(it.uid) for it in unit.pods)
+        return tuple(pod for pod in found if pod is not None)
+
+    def created(self, unit: Unit) -> datetime | None:
+        """When the oldest of these pods was created; None if there is none, or if it is not
+        known. No job of the unit is older.
         """
-        pod = self._pods.get(unit.key)
-        return "" if pod is None else self.node(pod, unit)
+        moments = (pod.metadata.creation_timestamp for pod in self.pods(unit))
+        return min((it for it in moments if it is not None), default=None)
+
+    def slurm_nodes(self, unit: Unit) -> frozenset[str]:
+        """The Slurm nodes behind the Nodes of these pods, as far as they are known."""
+        return frozenset(self.node(pod, unit) for pod in self.pods(unit)) - {""}
 
     def unexplained(self) -> Unexplained:
         """Running pods without a job that Slurm has shown to be theirs."""

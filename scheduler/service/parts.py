@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import datetime
 
 from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
@@ -108,18 +107,14 @@ class Parts:
             units=memory.units,
             owner=outside.owner,
             known_uids=memory.pods,
-            created=self._created,
+            created=self.whereabouts.created,
             in_scope=lambda namespace: not namespaces or namespace in namespaces,
-            slurm_node=self.whereabouts.slurm_node,
+            slurm_nodes=self.whereabouts.slurm_nodes,
             unexplained=self.whereabouts.unexplained,
             on_change=memory.news.counted,
             clock=outside.clock,
             metrics=outside.metrics,
         )
-
-    def _created(self, uid: str) -> datetime | None:
-        pod = self._memory.pods.get(uid)
-        return None if pod is None else pod.metadata.creation_timestamp
 
     def _watch(self) -> SlurmWatch:
         outside, settings = self._outside, self._outside.settings

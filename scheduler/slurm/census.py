@@ -76,9 +76,9 @@ class Census:
         units: Units,
         owner: Owner,
         known_uids: Container[object],
-        created: Callable[[str], datetime | None],
+        created: Callable[[Unit], datetime | None],
         in_scope: Callable[[str], bool],
-        slurm_node: Callable[[Unit], str],
+        slurm_nodes: Callable[[Unit], frozenset[str]],
         unexplained: Callable[[], Unexplained],
         on_change: Callable[[str], None],
         clock: Callable[[], float],
@@ -90,7 +90,7 @@ class Census:
         self._known_uids = known_uids
         self._created = created
         self._in_scope = in_scope
-        self._slurm_node = slurm_node
+        self._slurm_nodes = slurm_nodes
         self._ended = EndedJobs(
             self._job, owner=owner, unexplained=unexplained, adopt=self._adopt_ended
         )
@@ -182,7 +182,7 @@ class Census:
             since = unit.doubt_since
             if unit.came_running and not self._ended.done:
                 continue
-            if since is not None and since < began and covered(self._created(unit.key)):
+            if since is not None and since < began and covered(self._created(unit)):
                 unit.settle()
                 self._on_change(unit.key)
 
@@ -360,13 +360,12 @@ class Census:
         )
 
     def _is_elsewhere(self, unit: Unit, found: TaggedJob) -> bool:
-        """Whether the pod runs on a node that the found job neither holds nor asks for. Such a job
-        came late, from a process that submitted it before the pod was bound. What became of the job
-        that the unit holds counts instead.
+        """Whether any of its pods runs on a node that the found job neither holds nor asks for.
+        Such a job came late, from a process that submitted it before the pod was bound. What
+        became of the job that the unit holds counts instead.
         """
-        node = self._slurm_node(unit)
         asked = "" if found.tag is None else found.tag.node
-        return bool(node) and node not in (asked, *found.nodes)
+        return not self._slurm_nodes(unit) <= {asked, *found.nodes}
 
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
         own = await mark_given_back(self._client, job_id, unit=unit, owner=self._owner)
