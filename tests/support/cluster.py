@@ -122,6 +122,11 @@ class Cluster(Protocol):
     async def kill_script(self, job_id: int) -> None:
         """Have somebody kill (SIGKILL) a batch job's script on its node, as OverMemoryKill does."""
 
+    async def script_runs(self, job_id: int) -> bool:
+        """Whether a batch job's script does, of one that Slurm says is running: cancelled before,
+        it is COMPLETING for KillWait (measured on 24.11.5).
+        """
+
     def job_submit_plugin(self) -> AbstractAsyncContextManager[None]:
         """Within the block Slurm runs the job_submit plugin of tests/support/job_submit.py."""
 

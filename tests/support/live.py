@@ -206,6 +206,10 @@ class LiveCluster:
         """As in Cluster."""
         await asyncio.to_thread(self._slurm.kill_script, job_id)
 
+    async def script_runs(self, job_id: int) -> bool:
+        """As in Cluster."""
+        return await asyncio.to_thread(self._slurm.script_runs, job_id)
+
     async def run_out_of_memory(self, job_id: int) -> None:
         """As SlurmRig.run_out_of_memory."""
         await asyncio.to_thread(self._slurm.run_out_of_memory, job_id)

@@ -62,6 +62,10 @@ class OutsideCluster:
         assert user == "root", f"no token of {user} for {self.name}"
         return self.slurm_token_file.read_text().strip().removeprefix("SLURM_JWT=")
 
+    async def script_runs(self, job_id: int) -> bool:
+        """Nobody can tell from here: that it does is taken for granted."""
+        return True
+
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(f"{self.name} has no {name}: the story must not be marked `anywhere`")
 

@@ -92,9 +92,12 @@ class World:
             await self.slurm.cancel(job_id)
 
     async def native_runs(self, job_id: int) -> None:
-        """Wait until a native job runs; `native_job` only submits it."""
+        """Wait until a native job runs, and its script with it; `native_job` only submits it.
+
+        Cancelled before, it would be COMPLETING for KillWait.
+        """
         what = f"the job {self._native[job_id]} runs"
-        await self.until(what, lambda: self._has_state(job_id, "RUNNING"))
+        await self.until(what, lambda: self._has_begun(job_id))
 
     async def fill(self, *, leave_cpus: int = 0, but: int = 0, **more: Any) -> int:
         """Fill all nodes of an empty cluster with a native job, so that pods wait until it is
@@ -366,9 +369,11 @@ class World:
     async def _is_empty(self) -> bool:
         return not await self.kube.items("pods", namespace=self.namespace)
 
-    async def _has_state(self, job_id: int, state: str) -> bool:
+    async def _has_begun(self, job_id: int) -> bool:
         record = await self.slurm.job(job_id)
-        return record is not None and record.states == (state,)
+        if record is None or record.states != ("RUNNING",):
+            return False
+        return "EXTERNAL_JOB" in record.raw["flags"] or await self.cluster.script_runs(job_id)
 
 
 def _why(pod: Object) -> str:
