@@ -55,6 +55,7 @@ async def test_every_pod_keeps_its_node_though_its_id_is_anothers_now(
     assert not [it for it in found if "BrakeEngaged" in await _reasons(world, it)]
 
 
+@pytest.mark.live_on("26.05")
 async def test_pods_that_end_once_their_ids_are_others_end_no_job_of_others(world: World) -> None:
     await world.cluster.lose_state()  # so that ids are small enough to come again
     found = await _running(world)
@@ -74,6 +75,7 @@ async def test_pods_that_end_once_their_ids_are_others_end_no_job_of_others(worl
         assert record.live or record.reason == "NonZeroExitCode", record
 
 
+@pytest.mark.live_on("26.05")
 async def test_pods_that_run_come_before_the_jobs_that_were_in_the_queue_already(
     world: World,
 ) -> None:

@@ -42,7 +42,7 @@ _TOO_LARGE = {
 
 @pytest.mark.anywhere
 @pytest.mark.parametrize("wrong", _INVALID.values(), ids=_INVALID.keys())
-@pytest.mark.live_on("26.05")
+@pytest.mark.live_on("neither")
 async def test_invalid_pod_is_told_and_not_submitted(world: World, wrong: Wrong) -> None:
     await world.create(**wrong.pod)
     await _told(world, "SchedulingFailed", wrong.words)

@@ -8,11 +8,10 @@ from tests.support import pods
 from tests.support.refusing import denying
 from tests.support.world import World
 
-pytestmark = pytest.mark.live_on("26.05")
-
 WORDS = "no pods at night"
 
 
+@pytest.mark.live_on("26.05")
 async def test_refused_binding_is_said_on_the_pod_and_tried_again(world: World) -> None:
     async with denying(world.kube.answer, world.namespace, "pods/binding", message=WORDS):
         await world.create()
@@ -27,6 +26,7 @@ async def test_refused_binding_is_said_on_the_pod_and_tried_again(world: World) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@pytest.mark.live_on("neither")
 async def test_node_of_a_pod_that_cannot_be_bound_is_given_back(world: World) -> None:
     async with denying(world.kube.answer, world.namespace, "pods/binding", message=WORDS):
         await world.create()
@@ -42,6 +42,7 @@ async def test_node_of_a_pod_that_cannot_be_bound_is_given_back(world: World) ->
     assert pods.annotation(second, pods.JOB_ID) != str(job.job_id)
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_whose_status_cannot_be_written_is_bound_and_an_event_says_why(
     world: World,
 ) -> None:
@@ -54,6 +55,7 @@ async def test_pod_whose_status_cannot_be_written_is_bound_and_an_event_says_why
     assert pods.annotation(bound, pods.JOB_ID) is not None, "the binding brought it along"
 
 
+@pytest.mark.live_on("26.05")
 async def test_annotations_that_fill_the_pod_are_refused_in_words(world: World) -> None:
     await world.create(annotations={"example.com/notes": "a" * (256 * 1024 - 100)})
     message = await world.message_with("metadata.annotations", "at most")

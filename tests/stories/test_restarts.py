@@ -22,7 +22,7 @@ _WAITING = ("waits-0", "waits-1")
 _DEAD = {"key": "node.kubernetes.io/out-of-service", "effect": "NoSchedule"}
 _RESTARTS = [
     pytest.param(component, kill, id=f"{component}-{'killed' if kill else 'stopped'}")
-    for component in ("slurmrestd", "slurmctld", "kube-apiserver")
+    for component in ("slurmrestd", "slurmctld")
     for kill in (False, True)
 ]
 
@@ -44,6 +44,15 @@ async def test_restarted_server_harms_and_doubles_nothing(
         await world.cluster.save(scene.filler)
     await world.cluster.stop(component, kill=kill)
     await world.cluster.start(component)
+    await _all_end_well(world, scene)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.live_on("26.05")
+async def test_restarted_api_server_harms_and_doubles_nothing(world: World, kill: bool) -> None:
+    scene = await _scene(world)
+    await world.cluster.stop("kube-apiserver", kill=kill)
+    await world.cluster.start("kube-apiserver")
     await _all_end_well(world, scene)
 
 
@@ -73,6 +82,7 @@ class TestUnsavedCrash:
 
 
 @pytest.mark.parametrize("component", ["slurmrestd", "slurmctld"])
+@pytest.mark.live_on("26.05")
 async def test_pod_made_while_slurm_is_away_is_served_later(world: World, component: str) -> None:
     await world.cluster.stop(component)
     try:
@@ -85,6 +95,7 @@ async def test_pod_made_while_slurm_is_away_is_served_later(world: World, compon
     await world.one_placeholder_each()
 
 
+@pytest.mark.live_on("26.05")
 async def test_pod_deleted_while_slurm_is_away_leaves_no_job(world: World) -> None:
     await world.create()
     job = await world.placeholder(await world.running())

@@ -225,6 +225,7 @@ async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: Wo
     world.unharmed(pod)
 
 
+@pytest.mark.live_on("26.05")
 async def test_waiting_job_that_misses_its_deadline_ends_its_pod(world: World) -> None:
     """Slurm ends it as soon as its time limit no longer fits before the deadline."""
     await world.fill()

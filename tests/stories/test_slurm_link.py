@@ -16,7 +16,7 @@ import pytest
 from tests.support.ports import free_ports
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 # As long as it took until such a scheduler called itself ready.
 _WATCHED_SECONDS: Final = 20.0
@@ -72,6 +72,7 @@ async def _never_ready(world: World, cause: str) -> None:
     assert world.scheduler.metric("slurm_pod_scheduler_trouble", labels) == 1
 
 
+@pytest.mark.live_on("neither")
 async def test_path_that_is_none_of_slurmrestd(world: World) -> None:
     """With pods whose job ids it has from their annotations alone: their looks are refused too."""
     pods = [f"train-{number}" for number in range(5)]
@@ -85,6 +86,7 @@ async def test_path_that_is_none_of_slurmrestd(world: World) -> None:
     world.unharmed(*before)
 
 
+@pytest.mark.live_on("neither")
 async def test_token_that_has_expired(world: World, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(_EXPIRED, encoding="utf-8")
@@ -93,6 +95,7 @@ async def test_token_that_has_expired(world: World, tmp_path: Path) -> None:
         await _never_ready(world, "token_expired")
 
 
+@pytest.mark.live_on("26.05")
 async def test_nothing_listens_and_then_it_does(world: World) -> None:
     (port,) = free_ports(1)
     async with _started_with(world, f"--slurm-api-base=http://127.0.0.1:{port}"):
@@ -100,6 +103,7 @@ async def test_nothing_listens_and_then_it_does(world: World) -> None:
     await _says(world, "ok")
 
 
+@pytest.mark.live_on("26.05")
 async def test_outage_has_one_line_at_its_begin_and_one_at_its_end(world: World) -> None:
     began = "slurm does not answer"
     # A start on a crowded machine may have had an outage of its own.
