@@ -60,6 +60,11 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
         """The scheduler that the job belongs to."""
         return Owner(self.cluster, self.scheduler)
 
+    @property
+    def key(self) -> str:
+        """The key of the unit that the job is for. That of a single pod is the pod's uid."""
+        return self.uids[0]
+
     def encode(self, **changes: Any) -> str:
         """The tag as compact JSON, with these fields changed."""
         return msgspec.json.encode(msgspec.structs.replace(self, **changes)).decode()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -31,6 +31,7 @@ from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look, read_job
+from scheduler.state.member import Member
 from scheduler.state.seen import Seen
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -261,10 +262,10 @@ class Census:
             return
         if job.state.ended or self._accounted_for(job.job_id):
             return  # it ended in the meantime, or its own submit has just recorded it
-        unit = self._units.of_pod(tag.uids[0])
+        unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
-        elif unit is None and tag.given_back and tag.uids[0] in self._known_uids:
+        elif unit is None and tag.given_back and self._any_known(tag.uids):
             self.ask()  # its pod will soon be looked at, and tells whether it has let go of the job
         elif unit is None:
             self._orphan(job, tag, asked_at)
@@ -280,12 +281,13 @@ class Census:
             await self._duplicate(unit, unit.job, job, asked_at)
 
     def _orphan(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
-        """Make a unit for a job that has none: its pod went while nobody watched, or is about to be
-        looked at.
+        """Make a unit for a job that has none: its pods went while nobody watched, or are about to
+        be looked at.
         """
-        key = tag.uids[0]
-        seen = Seen(orphaned=key not in self._known_uids)
-        unit = Unit(key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen)
+        seen = Seen(orphaned=not self._any_known(tag.uids))
+        # The tag has no names of pods. That of a single pod is the unit's.
+        pods = tuple(Member(uid, tag.unit) for uid in tag.uids)
+        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen, pods=pods)
         self._units.add(unit)
         if seen.orphaned:
             self._metrics.leftovers.labels("orphan").inc()
@@ -309,7 +311,7 @@ class Census:
     def _adopt_ended(self, job: TaggedJob) -> None:
         """Adopt the last job of a running pod that names none, so that its end counts."""
         tag = job.tag
-        unit = None if tag is None else self._units.of_pod(tag.uids[0])
+        unit = None if tag is None else self._units.of_tag(tag)
         if (
             unit is not None
             and not unit.asked.submitting
@@ -342,7 +344,7 @@ class Census:
         loser = held.job_id if keep_found else found.job_id
         if keep_found:
             self._adopt(unit, found, asked_at)
-        if unit.names(loser) and unit.key in self._known_uids:
+        if unit.names(loser) and self._any_known(unit.uids):
             return  # once the pod names the other: else its end would look like a scancel
         own = await mark_given_back(self._client, loser, unit=unit, owner=self._owner)
         if own is None:
@@ -383,6 +385,10 @@ class Census:
             cause=WakeCause.CENSUS,
             job_id=job_id,
         )
+
+    def _any_known(self, uids: Iterable[str]) -> bool:
+        """Whether the watch shows any of these pods."""
+        return any(uid in self._known_uids for uid in uids)
 
     async def _look(self, unit: Unit, held: Placeholder) -> bool:
         try:

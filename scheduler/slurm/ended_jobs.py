@@ -88,7 +88,7 @@ class EndedJobs:
         tag = job.tag
         if tag is None or tag.owner != self._owner or tag.given_back or not job.state.ended:
             return
-        if tag.uids[0] in pods:
+        if not pods.keys().isdisjoint(tag.uids):
             self._adopt(job)
 
 

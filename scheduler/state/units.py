@@ -9,7 +9,7 @@ from typing import Final
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.intervals import FRESH_SECONDS
-from scheduler.core.naming import Owner
+from scheduler.core.naming import Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
@@ -301,6 +301,11 @@ class Units:
     def of_pod(self, uid: str) -> Unit | None:
         """The unit that the pod of that uid belongs to."""
         return self._by_pod.get(uid)
+
+    def of_tag(self, tag: OwnerTag) -> Unit | None:
+        """The unit that any of the tag's pods belongs to, by the first that belongs to one."""
+        found = (self._by_pod.get(uid) for uid in tag.uids)
+        return next((unit for unit in found if unit is not None), None)
 
     def key_of(self, uid: str) -> str:
         """The key under which the pod of that uid is looked at: that of its unit, and its own uid

@@ -118,6 +118,17 @@ async def test_job_without_a_pod_is_ended(slurm, kube, service):
     assert len(service.units) == 0
 
 
+async def test_job_of_several_pods_is_ended_only_if_none_of_them_is_there(slurm, kube, service):
+    gone = slurm.add(admin_comment=tag_of(owner=OWNER, uids=("gone-1", "gone-2")))
+    kept = slurm.add(admin_comment=tag_of(owner=OWNER, uids=("gone-3", UID)))
+    kube.create(UID)
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(10)
+    assert (slurm.live(kept), slurm.live(gone)) == (True, False)
+    assert slurm.calls["submit"] == 0
+
+
 @pytest.mark.parametrize(
     "comment",
     [

@@ -52,6 +52,20 @@ def test_each_pod_of_a_unit_leads_to_it():
     assert [units.key_of(uid) for uid in ("a", "b", "c", "d")] == ["group", "group", "c", "d"]
 
 
+@pytest.mark.parametrize(
+    ("uids", "key"),
+    [(("a",), "group"), (("gone", "b"), "group"), (("c",), "c"), (("gone",), None)],
+)
+def test_tag_leads_to_the_unit_of_any_of_its_pods(uids, key):
+    units = Units()
+    units.add(gang())
+    units.add(unit("c"))
+    of_job = record(admin_comment=tag(uids=uids)).tag
+    assert of_job is not None
+    found = units.of_tag(of_job)
+    assert (None if found is None else found.key) == key
+
+
 def test_pods_of_a_removed_unit_lead_nowhere():
     units = Units()
     units.add(gang())
