@@ -150,7 +150,7 @@ asked: Final = st.lists(
 
 
 @settings(
-    max_examples=400,
+    max_examples=150,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
