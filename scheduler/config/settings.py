@@ -421,7 +421,7 @@ class Settings(BaseModel):
     @classmethod
     def _whole(cls, value: float) -> float:
         if value != int(value):
-            raise ValueError("expected whole seconds: a Lease knows no parts of them")
+            raise ValueError("expected whole seconds: a Lease stores no fractions")
         return value
 
     @field_validator("leader_elect_renew_deadline")

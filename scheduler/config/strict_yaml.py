@@ -29,7 +29,8 @@ class _Loader(yaml.SafeLoader):
         """The next node. Raises MarkedYAMLError for an alias."""
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not taken: repeat it", mark)
+            problem = "aliases (*name) are not supported: repeat the value"
+            raise yaml.MarkedYAMLError(None, None, problem, mark)
         return super().compose_node(parent, index)  # type: ignore[arg-type]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -71,6 +72,6 @@ def load(found: bytes) -> object:
     except yaml.reader.ReaderError as error:
         raise ValueError(f": not YAML: {error.reason} at character {error.position}") from None
     except RecursionError:
-        raise ValueError(": not YAML: too deep") from None
+        raise ValueError(": not YAML: nested too deeply") from None
     except (yaml.YAMLError, ValueError):
-        raise ValueError(": not YAML: a number or time is none") from None
+        raise ValueError(": not YAML: a number or time is not valid") from None

@@ -27,7 +27,7 @@ def _named_in(pattern: re.Pattern[str], example: str) -> AfterValidator:
     def check(values: dict[str, str]) -> dict[str, str]:
         wrong = [f"{k}={v}" for k, v in values.items() if not k or not pattern.fullmatch(v)]
         if wrong:
-            raise ValueError(f"{wrong[0]!r} will not do: expected such as {example}")
+            raise ValueError(f"{wrong[0]!r} is not accepted: expected a value such as {example}")
         return values
 
     return AfterValidator(check)

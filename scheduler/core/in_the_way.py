@@ -47,9 +47,9 @@ class InWay:
         """The rest of a sentence that begins with the node's name."""
         others = f" and {self.more} more" if self.more else ""
         if not self.sure:
-            return f"where Slurm has not told yet whether a job holds it for {self.pod}{others}"
+            return f"where Slurm has not yet said whether a job holds it for {self.pod}{others}"
         noticed = datetime.fromtimestamp(self.since_epoch, UTC)
         return (
-            f"where {self.pod}{others} may still run, though no Slurm job holds it for that since "
-            f"{noticed:%Y-%m-%d %H:%M:%S} UTC"
+            f"where {self.pod}{others} may still run, although since "
+            f"{noticed:%Y-%m-%d %H:%M:%S} UTC no Slurm job has held the node for it"
         )

@@ -6,7 +6,7 @@ from typing import Final
 
 # A bind must rely on a look at the job that is no older than this (I2).
 FRESH_SECONDS: Final = 2.0
-# If waiting can help, an allocation on an unfit Node is given back only after this time.
+# If waiting can help, an allocation on an unfit Node is released only after this time.
 UNFIT_SECONDS: Final = 60.0
 # The longest time that an allocation is kept for a pod that leaves: the guard's WAIT_SECONDS, which
 # Slurm's hook scripts have as their default.

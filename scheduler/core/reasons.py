@@ -176,7 +176,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Slurm has started the job on a node where the pod cannot go: its Kubernetes Node is "
         "absent, not ready, cordoned, has a taint that the pod does not tolerate, is excluded"
         " by the pod's nodeSelector or required affinity, or has no room beside the pods that"
-        " are there. The allocation is given back (after a minute if waiting can help), and "
+        " are there. The allocation is released (after a minute if waiting can help), and "
         "the next jobs avoid this node for a while.",
         "Repair or uncordon the Node, or drain the node in Slurm so that Slurm does not "
         "choose it. For a taint, a label or an expression, give the pod a toleration, or a "
@@ -205,7 +205,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Slurm has started the job, but the API server refuses to bind the pod: because of an"
         " admission policy or webhook, a quota, or a right that the scheduler lacks. The "
         "message gives the server's words. The bind is tried again with growing pauses. After"
-        " a minute the allocation is given back, and later jobs are submitted with pauses of "
+        " a minute the allocation is released, and later jobs are submitted with pauses of "
         "at most 5 minutes.",
         "Change the policy, webhook or quota that the message names, or change the pod so "
         "that it is accepted.",
@@ -232,7 +232,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",
         "",
-        "The job ended, vanished or was given back, but that is no reason to end the pod. A "
+        "The job ended, vanished or was cancelled, but that is no reason to end the pod. A "
         "new job follows. If the pod runs, the new job is for the same node and for the time "
         "that is left, unless the pod cannot be served any more. No container is affected, "
         "unless the message says that other jobs have taken the pod's place on its node, or "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# The allocation is given back after this time, because nobody else can use it in the meantime.
+# The allocation is released after this time, because nobody else can use it in the meantime.
 KEPT_SECONDS: Final = 60.0
 _FIRST_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 30.0
@@ -35,7 +35,7 @@ class RefusedBind:
         return cls(job_id, why, since=former.since, again_at=now + pause, pause=pause)
 
     def is_over(self, job_id: int, now: float) -> bool:
-        """Whether this job must be given back. Each new job is tried once, however long the
+        """Whether this job must be cancelled. Each new job is tried once, however long the
         refusals have lasted.
         """
         return self.job_id == job_id and now - self.since >= KEPT_SECONDS

@@ -54,10 +54,11 @@ def regain(
     if not bound[0].node:
         return (Again(SLOW_LOOK_SECONDS),)  # a job on another node would be of no use to it
     if facts.tenure.tries >= MOST_TRIES:
-        message = f"{why}, and {MOST_TRIES} jobs were asked for on {bound[0].node} in its place"
+        message = f"{why}, and {MOST_TRIES} new jobs for {bound[0].node} did not help"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     if facts.refused:
-        why = f"{why}. {_REFUSED_NOW} ({_texts(facts.refused)}), and it is asked for as it was"
+        refused = f"{_REFUSED_NOW} ({_texts(facts.refused)})"
+        why = f"{why}. {refused}, and the new job asks for the same as before"
     submit = Submit(
         facts.request,
         node=bound[0].node,
@@ -94,13 +95,13 @@ def still_waits(
         )  # perhaps our own job has started there
     where = f"Slurm job {record.job_id} waits for {bound[0].node}, where the pod runs"
     if short:
-        message = f"{where} and others have its place: {short}"
+        message = f"{where}, but other jobs have taken its resources: {short}"
         evicted = (
             Evict(pod, Reason.PLACEHOLDER_LOST, message, evidence=Evidence.TAKEN) for pod in bound
         )
         return (*evicted, Again(SOON_SECONDS))
     if record.state_reason == "Resources" and waited >= RESOURCES_SECONDS:
-        message = f"{where}, and Slurm says for {waited:.0f} s that resources are missing there"
+        message = f"{where}, and Slurm has said for {waited:.0f} s that resources are missing there"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     return (Again(PINNED_SECONDS),)
 
@@ -127,7 +128,9 @@ def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
 
 def _not_asked_for(facts: UnitFacts, why: str) -> Action:
     problems = facts.refused if isinstance(facts.request, JobRequest) else facts.request
-    message = f"The pod runs without a Slurm job: {why}. None is asked for: {_texts(problems)}"
+    message = (
+        f"The pod runs without a Slurm job: {why}. No new job is submitted: {_texts(problems)}"
+    )
     return Warn(Reason.PLACEHOLDER_LOST, message)
 
 

@@ -51,7 +51,11 @@ def keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return (Again(SLOW_LOOK_SECONDS),)
     match facts.job:
         case NoJob(others_job=others_job):
-            why = f"job {others_job} is another's now" if others_job else "no job is known for it"
+            why = (
+                f"id {others_job} belongs to another job now"
+                if others_job
+                else "no job is known for it"
+            )
             return regain(facts, bound, now, why=why)
         case InDoubt():
             return (LookForTwins(), Again(SOON_SECONDS))
@@ -77,7 +81,8 @@ def _guard(
     if hinted(job.state, record):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not facts.owns(record):
-        why = f"job {job.job_id} is another's now"  # Slurm reuses an id only after losing its state
+        # Slurm reuses an id only after losing its state.
+        why = f"id {job.job_id} belongs to another job now"
         return regain(facts, bound, now, why=why, lost_by_slurm=not job.claimed)
     if record.state.ended and not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))

@@ -21,10 +21,10 @@ def lacks(node: SlurmNode, request: JobRequest) -> str:
 def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:
     free = node.cpus - node.allocated_cpus
     if node.allocated_cpus and free < request.cpus:
-        yield f"{free} of {node.cpus} CPUs are free, and the pod has {request.cpus}"
+        yield f"{free} of {node.cpus} CPUs are free, and the pod uses {request.cpus}"
     memory = node.memory_mib - node.allocated_memory_mib
     if node.allocated_memory_mib and memory < request.memory_mib:
-        yield f"{memory} of {node.memory_mib} MiB are free, and the pod has {request.memory_mib}"
+        yield f"{memory} of {node.memory_mib} MiB are free, and the pod uses {request.memory_mib}"
     for entry in (request.gres or "").split(","):
         yield from _gres_shortage(node, entry.strip().removeprefix("gres/"))
 
@@ -35,4 +35,4 @@ def _gres_shortage(node: SlurmNode, entry: str) -> Iterator[str]:
         return
     used, there = count_of(node.gres_used, name), count_of(node.gres, name)
     if used and there - used < int(count):
-        yield f"{max(0, there - used)} of {there} {name} are free, and the pod has {count}"
+        yield f"{max(0, there - used)} of {there} {name} are free, and the pod uses {count}"

@@ -38,8 +38,8 @@ def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if facts.any_runs and holds:
         message = (
             f"The AdminComment of Slurm job {job.job_id} was changed by somebody else. The job is "
-            "kept while the pod runs, but the pod will not follow its end: give the job back the "
-            "AdminComment that the scheduler wrote, or recreate the pod"
+            "kept while the pod runs, but the pod will not end with it: restore the AdminComment "
+            "that the scheduler wrote, or recreate the pod"
         )
         return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))
     if now < facts.lingers_until and holds:

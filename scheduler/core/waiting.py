@@ -50,6 +50,7 @@ from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job
 
 _NO_NODE: Final = "no Node fits"
+_NEXT_ELSEWHERE: Final = "the job is cancelled, and the next one avoids this node"
 _UNCOMPARED_SECONDS: Final = 3.0
 _UNCOMPARED: Final = (
     "It is not known yet which Nodes suit the pod: other templates are compared with the Nodes "
@@ -144,7 +145,7 @@ def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
             if record is None:
                 return (Inspect(job_id), Again(SOON_SECONDS))
             if not facts.owns(record):
-                return (DropJob(job_id, "the id is another's job now"),)
+                return (DropJob(job_id, "its id belongs to another job now"),)
             if record.state.ended:
                 return (DropJob(job_id, f"it is {record.state}"),)
             return _give_back(job_id, "the pod cannot be served as it is now")
@@ -166,9 +167,9 @@ def _follow(
     if job.state is None:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if job.record is not None and not facts.owns(job.record):
-        return (DropJob(job.job_id, "the id is another's job now"), Again(0.0))
+        return (DropJob(job.job_id, "its id belongs to another job now"), Again(0.0))
     if job.cancelled_at is not None:
-        return (DropJob(job.job_id, "it was given back"), Again(0.0))
+        return (DropJob(job.job_id, "the scheduler has cancelled it"), Again(0.0))
     if facts.unrecorded and job.record is not None and not job.state.ended:
         return (Record(job.job_id), Again(0.0))
     match job.state.base:
@@ -322,7 +323,7 @@ def _another_in_the_way(
     if facts.any_runs or now < way.until:
         return (Again(SOON_SECONDS),)
     held = f"Slurm job {record.job_id} has {','.join(record.nodes)}, {way}"
-    message = f"{held}: the allocation is given back, and asked for elsewhere"
+    message = f"{held}: {_NEXT_ELSEWHERE}"
     tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
     exclude = (Exclude(node, str(way)) for node in record.nodes)
     return (*tell, *exclude, *_give_back(record.job_id, f"it holds a node {way}"), Again(0.0))
@@ -395,7 +396,7 @@ def _unfit(
     if (passes and patient) or facts.any_runs:
         message = f"{what}: the pod is bound once that changes"
         return (*_unavailable(pods, job, message), Again(SOON_SECONDS))
-    message = f"{what}: the allocation is given back, and asked for elsewhere"
+    message = f"{what}: {_NEXT_ELSEWHERE}"
     exclude = (Exclude(node, text) for node, text in why.items())
     since = f"{what} for over {UNFIT_SECONDS:.0f} s" if passes else what
     return (

@@ -85,8 +85,8 @@ class Avoidance:
         former = unit.refusals.readmit
         unit.refusals.readmit = former.again(action.digest, _PAUSES, now=self._clock())
         message = (
-            f"Slurm job {action.job_id} keeps the nodes it was not to get, though others suit the "
-            f"pod by now: {error.description}"
+            f"Slurm did not change the excluded nodes of job {action.job_id}, although the pod may "
+            f"go to other nodes now: {error.description}"
         )
         self._warn(unit, Reason.UPDATE_REFUSED, message)
         self._metrics.actions.labels("readmit", "refused").inc()
@@ -99,4 +99,4 @@ def left_out(action: Submit) -> str:
         return ""
     shown = [f"{node} ({why})" for node, why in action.excluded[:_MOST_SHOWN]]
     more = len(action.excluded) - len(shown)
-    return f"left out: {', '.join(shown)}{f' and {more} more' if more else ''}"
+    return f"excluded nodes: {', '.join(shown)}{f' and {more} more' if more else ''}"

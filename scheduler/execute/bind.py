@@ -85,8 +85,9 @@ class Binder:
         refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
         unit.refusals.bind = refused
         message = (
-            f"The API server refuses to bind the pod to {action.target}: {why}. It is tried again; "
-            f"Slurm job {action.job_id} is given back after {KEPT_SECONDS:.0f} s of this"
+            f"The API server refuses to bind the pod to {action.target}: {why}. The "
+            f"scheduler tries again, and cancels Slurm job {action.job_id} after "
+            f"{KEPT_SECONDS:.0f} s"
         )
         self._teller.warn(unit, Reason.BIND_REFUSED, message)
         log.warning(

@@ -193,16 +193,14 @@ class EndingBrake:
             message = (
                 f"Within {self._limits.window_seconds:.0f} s Slurm would end over "
                 f"{self._limits.minimum} pods that {kind}, and over {self._limits.share:.0%} of "
-                f"all {among}: each is held for {self._limits.pause_seconds:.0f} s, and goes only "
+                f"all {among}: each is held for {self._limits.pause_seconds:.0f} s, and ends only "
                 "if a later look at Slurm confirms its end"
             )
             self._warn(Reason.BRAKE_ENGAGED, message)
             log.error("brake engaged", pods=kind, among=among, pause_s=self._limits.pause_seconds)
         elif not held and kind in self._engaged:
             self._engaged.discard(kind)
-            message = (
-                f"Of the pods that {kind} none is held any longer: each has gone, or is to stay"
-            )
+            message = f"The brake holds none of the pods that {kind} any longer"
             self._warn(Reason.BRAKE_RELEASED, message)
             log.warning("brake released", pods=kind)
 

@@ -95,7 +95,7 @@ class EditPace:
             "all": "Waiting pods are edited",
         }[scope]
         message = (
-            f"{what} too often: after {burst} edits at once, one each {each:g} s reaches Slurm"
+            f"{what} too often: after {burst} edits at once, one every {each:g} s reaches Slurm"
         )
         self._teller.warn(unit, Reason.EDITED_TOO_OFTEN, message)
         message += f"; the next of this pod in {max(1, round(seconds))} s"
@@ -106,9 +106,9 @@ class EditPace:
             return
         turn = datetime.now(UTC) + timedelta(seconds=seconds)
         message = (
-            "What the pod asks for is something else by the site's policy now, or changed while no "
-            f"scheduler ran. Such pods reach Slurm one after the other, {1 / POLICY[1]:g} a "
-            f"second: this one at about {turn:%H:%M:%S} UTC"
+            "The site's policy was changed, and with it what the pod asks for; or the pod was "
+            f"edited while no scheduler ran. Such changes reach Slurm one by one, "
+            f"{1 / POLICY[1]:g} a second: this one at about {turn:%H:%M:%S} UTC"
         )
         await self._teller.tell_waiting(unit, Reason.POLICY_CHANGED, message)
 

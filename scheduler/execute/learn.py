@@ -51,7 +51,7 @@ class Learner:
         """Ask for a census, and tell the pod if none can be made. Raises KubeError."""
         self._census.ask()
         if tell and unit.job is None and self._census.trouble:
-            message = f"Slurm's jobs cannot be looked through now: {self._census.trouble}"
+            message = f"Slurm's jobs cannot be searched now: {self._census.trouble}"
             await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, message)
 
     async def locate(self, nodes: Sequence[str]) -> None:

@@ -137,6 +137,6 @@ class OwnerHints:
             type=MEANINGS[Reason.ANNOTATIONS_ON_OWNER].kind,
             reason=Reason.ANNOTATIONS_ON_OWNER,
             message=f"{owner.kind} {owner.name} has the annotations {', '.join(lacking)}, and the "
-            "pod has not: they count on pods only, so put them into the template "
+            "pod does not: they count on pods only, so put them into the template "
             "(spec.template.metadata.annotations)",
         )

@@ -183,7 +183,7 @@ class Submitter:
         self._teller.event(unit, Reason.SLURM_REJECTED, message)
         self._teller.log_refusal(unit, Reason.SLURM_REJECTED, message)
         await self._teller.tell_waiting(
-            unit, Reason.SLURM_REJECTED, f"{message} (tried again now and then)"
+            unit, Reason.SLURM_REJECTED, f"{message} (the scheduler tries again)"
         )
         return seconds
 
@@ -202,7 +202,7 @@ class Submitter:
     async def _kept_back(self, unit: Unit, seconds: float) -> Result:
         until = self._clock() + seconds
         unit.refusals.submit = unit.refusals.submit.whatever(until=until)
-        message = f"Slurm takes no jobs now: {self._gate.why}"
+        message = f"Slurm accepts no jobs now: {self._gate.why}"
         await self._teller.tell_waiting(unit, Reason.SLURM_UNAVAILABLE, message)
         return seconds
 

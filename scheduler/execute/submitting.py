@@ -66,8 +66,8 @@ class SubmitPace:
         burst, each = NAMESPACE
         turn = datetime.now(UTC) + timedelta(seconds=seconds)
         message = (
-            f"More Slurm jobs are asked for in namespace {unit.namespace} than one namespace gets "
-            f"at a time: after {burst} at once, {1 / each:g} a second; the turn of this pod comes "
-            f"at about {turn:%H:%M:%S} UTC"
+            f"Namespace {unit.namespace} submits too many Slurm jobs: after {burst} at once, "
+            f"{1 / each:g} a second are allowed; the turn of this pod comes at about "
+            f"{turn:%H:%M:%S} UTC"
         )
         await self._teller.tell_waiting(unit, Reason.SUBMITTED_TOO_OFTEN, message)

@@ -74,8 +74,9 @@ class Untagged:
         message = (
             f"Slurm job {job_id} was submitted for the pod and cancelled again: its AdminComment, "
             "by which the scheduler knows its jobs, is not what was submitted. Most likely a "
-            "job_submit plugin of Slurm (JobSubmitPlugins in slurm.conf) sets admin_comment: have "
-            f"it leave that of this scheduler's jobs as it is. Tried again in {pause:.0f} s"
+            "job_submit plugin of Slurm (JobSubmitPlugins in slurm.conf) sets "
+            "admin_comment: change the plugin so that it leaves the admin_comment of this "
+            f"scheduler's jobs unchanged. The scheduler tries again in {pause:.0f} s"
         )
         self._metrics.actions.labels("submit", "untagged").inc()
         self._teller.event(unit, Reason.SLURM_REJECTED, message)

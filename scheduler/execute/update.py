@@ -181,7 +181,7 @@ class Updater:
             self._tell(unit, Reason.PLACEHOLDER_UPDATED, message)
         if outcome.refused:
             why = _refusals(action.request, outcome.refused)
-            message = f"Slurm job {record.job_id} keeps what it was asked for: {why}"
+            message = f"Slurm job {record.job_id} was not updated: {why}"
             self._tell(unit, Reason.UPDATE_REFUSED, message)
         log.info(
             "placeholder updated",
@@ -236,11 +236,11 @@ def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
 
 def _set_to(name: str, request: JobRequest) -> str:
     value, key = getattr(request, name), called(name, request)
-    return f"{key} is {value!r}" if value is not None else f"{key} is taken away"
+    return f"{key} is {value!r}" if value is not None else f"{key} is removed"
 
 
 def _refusals(request: JobRequest, refused: Mapping[str, str]) -> str:
     return "; ".join(
-        f"{called(name, request)} {getattr(request, name)!r} was not taken: {why}"
+        f"{called(name, request)} {getattr(request, name)!r} was not accepted: {why}"
         for name, why in refused.items()
     )

@@ -128,5 +128,5 @@ def _unreadable(pod: Pod) -> Iterator[tuple[Ignorable, Problem]]:
 
 
 def _remark(problem: Problem) -> Remark:
-    text = f"The site lets it pass that nobody honours this: {problem.text}"
+    text = f"The site allows that this requirement is ignored: {problem.text}"
     return Remark(Reason.REQUIREMENT_IGNORED, text)

@@ -90,9 +90,9 @@ class Successors:
 def _wait_message(controller: PodController, times: int, *, how: str, until: float) -> str:
     at = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
-        f"The last {times} pods of {controller.called} in this one's place ended within "
-        f"{TOO_SOON_SECONDS:.0f} s, at last {how}. Its job is asked for at {at}, "
-        "or at once when this pod is deleted and another comes"
+        f"The last {times} pods of {controller.called}, which this pod replaces, ended within "
+        f"{TOO_SOON_SECONDS:.0f} s; the last one: {how}. This pod's job is submitted at {at}; "
+        "if you delete this pod, the next one does not wait"
     )
 
 

@@ -53,7 +53,7 @@ class PemFiles:
                     await asyncio.to_thread(self.load)
                     log.info("hooks API file renewed", what=self._what, file=str(self._paths[0]))
             except OSError as error:
-                log.warning("hooks API file is no good", what=self._what, error=str(error))
+                log.warning("hooks API file cannot be used", what=self._what, error=str(error))
 
     def _looked(self) -> _Signatures:
         """None if one of them has just changed, because the other one may follow."""

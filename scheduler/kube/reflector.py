@@ -292,7 +292,7 @@ class Reflector(Generic[T]):
         page = await self._page({**self._query, "limit": 1})
         there = page.metadata.resource_version
         if not self._goes_on("watch", not _before(there, self.store.resource_version)):
-            raise _BehindError("the server is behind what it has told")
+            raise _BehindError("the server shows an older state than before")
 
     def _goes_on(self, doing: str, forward: bool) -> bool:
         """Whether the server shows a state that is no older than the known one. Lists do not come
@@ -306,7 +306,7 @@ class Reflector(Generic[T]):
         if now - self._behind_since.setdefault(doing, now) < BEHIND_SECONDS:
             return False
         raise WentBackError(
-            f"{self.name} are older than the API server has told before: it was restored from a "
+            f"{self.name} are older than the API server has shown before: it was restored from a "
             "backup"
         )
 
@@ -328,7 +328,7 @@ class Reflector(Generic[T]):
         self._doubted = False
         items, version = await self._pages()
         if not self._goes_on("list", self._newer(items, version)):
-            raise KubeInterrupted("the list is older than what was told before it")
+            raise KubeInterrupted("the list is older than what the server has shown before")
         self._listed_at = monotonic()
         seconds = self._listed_at - began
         self._metrics.list_ended(self.name, seconds=seconds, items=len(items))

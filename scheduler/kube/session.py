@@ -161,7 +161,7 @@ class KubeSession:
             else:
                 credentials = await _load_kubeconfig(configuration, files, context)
             if URL(str(configuration.host)).user and await credentials.header() is not None:
-                raise ConfigException("its server has a user, and its user a token: give one")
+                raise ConfigException("both a user in the server's URL and a token: give one")
             client = ApiClient(configuration)
             return cls(
                 client,
@@ -363,7 +363,7 @@ def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
     """A 404 from something else than the API server, such as a gateway without this path. Only the
     API server's own answer says that an object does not exist.
     """
-    message = f"{response.reason}, and not in the words of the Kubernetes API"
+    message = f"{response.reason}, and the answer is not one of the Kubernetes API"
     return KubeRefused(response.status, message=message)
 
 

@@ -36,7 +36,9 @@ def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
     rules = tuple(_rule(it, faults) for it in document.rules)
     names = Counter(rule.name for rule in rules)
     twice = [name for name, count in names.items() if count > 1]
-    faults += [f"rule {name!r}: name: {name!r}: expected a name of its own" for name in twice]
+    faults += [
+        f"rule {name!r}: name: {name!r}: expected a name that no other rule has" for name in twice
+    ]
     return Policy(rules), tuple(faults)
 
 
@@ -73,7 +75,7 @@ def _section(
             near = nearest(name, BY_KEY) if len(faults) < _MOST_GUESSES else ""
             faults.append(f"{where}: {name!r}: expected the name of an annotation{near}")
         elif definition.field in found:
-            faults.append(f"{where}.{name}: expected one word on what another name sets already")
+            faults.append(f"{where}.{name}: set twice in this rule, under two names")
         else:
             try:
                 found[definition.field] = read(definition, given)

@@ -148,7 +148,7 @@ async def run_workers(controller: Controller, count: int) -> None:
 def shifts(count: int) -> list[Level]:
     """The least urgent level that each worker takes. Most workers take everything. An eighth takes
     only endings and binds, so that slow submits or cancels cannot hold those up, and another eighth
-    takes those and jobs to be given back. There are always at least three workers.
+    takes those and jobs to be cancelled. There are always at least three workers.
     """
     kept = max(1, count // _KEPT_PART)
     free = max(1, count - 2 * kept)

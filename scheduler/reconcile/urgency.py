@@ -1,4 +1,4 @@
-"""Which units come first: endings and binds, then jobs to be given back, then new pods, and last
+"""Which units come first: endings and binds, then jobs to be cancelled, then new pods, and last
 the units that only need a message (I15).
 
 The level is computed when a key is added, from what is known then, so whoever adds a key need not

@@ -199,7 +199,9 @@ class App:
         self._memory.queue.abandon()
         _done, late = await asyncio.wait([tasks["workers"]], timeout=self._settings.shutdown_grace)
         for task in late:
-            log.warning("work was cut off at shutdown", grace_s=self._settings.shutdown_grace)
+            log.warning(
+                "unfinished work was cancelled at shutdown", grace_s=self._settings.shutdown_grace
+            )
             task.cancel()
         tasks["canceller"].cancel()
         self._recorder.stop()
@@ -219,7 +221,9 @@ class App:
             if back is None:
                 log.exception("a part has failed", part=name)
             else:
-                log.critical("the process ends: the next one begins afresh", error=str(back))
+                log.critical(
+                    "the process ends, and the next one starts without its memory", error=str(back)
+                )
             raise
         raise RuntimeError(f"{name} has ended unexpectedly")
 

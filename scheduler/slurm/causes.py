@@ -103,7 +103,7 @@ class SlurmCauses:
                     return Cause(
                         "tls_not_spoken",
                         f"{self._where} does not speak TLS ({it.reason or 'handshake failed'}): "
-                        f"slurmrestd mostly speaks plain HTTP, {_BASE}=http://HOST:PORT",
+                        f"slurmrestd usually speaks plain HTTP, {_BASE}=http://HOST:PORT",
                     )
                 case socket.gaierror():
                     return Cause(
@@ -126,7 +126,7 @@ class SlurmCauses:
         if isinstance(error, SlurmBusy) and (error.error_number or not error.status):
             return Cause(
                 "controller_away",
-                f"slurmrestd answers, and slurmctld does not: {words}; see `scontrol ping`",
+                f"slurmrestd answers, but slurmctld does not: {words}; see `scontrol ping`",
             )
         if self._is_plain and ("HTTPS" in words or self._is_not_http(error)):
             return Cause(
@@ -150,13 +150,13 @@ class SlurmCauses:
         parts = urlsplit(self._where)
         if parts.scheme != "unix" and parts.port == _SLURMCTLD_PORT:
             return (
-                f"{self._where} is no slurmrestd: {_SLURMCTLD_PORT} is the port of slurmctld, "
-                "slurmrestd mostly listens on 6820"
+                f"{self._where} is not slurmrestd: {_SLURMCTLD_PORT} is the port of slurmctld, "
+                "slurmrestd usually listens on 6820"
             )
         path = f" without {parts.path!r}" if parts.scheme != "unix" and parts.path else ""
         return (
-            f"what answers at {self._where} is no slurmrestd of a version that is known: correct "
-            f"{_BASE}, mostly http://HOST:6820{path}"
+            f"what answers at {self._where} is not slurmrestd, or has an unsupported version: "
+            f"correct {_BASE}, usually http://HOST:6820{path}"
         )
 
     @property

@@ -160,7 +160,7 @@ class Census:
             self._failures += 1
             self.trouble = str(error)
             if self._failures == 1 or self._failures % 20 == 0:
-                log.warning("jobs cannot be looked through", error=str(error))
+                log.warning("jobs cannot be searched", error=str(error))
             return False
         self._settle(began, lambda _created: True)
         return True
@@ -169,7 +169,7 @@ class Census:
         """All live jobs have been looked at."""
         if self._failures or self.completed_at is None:
             seconds = round(self._clock() - began, 3)
-            log.info("jobs looked through", others=len(self._foreign), seconds=seconds)
+            log.info("jobs searched", others=len(self._foreign), seconds=seconds)
         self._failures, self.trouble = 0, ""
         self.first_at = self._clock() if self.first_at is None else self.first_at
         self.completed_at = began
@@ -378,7 +378,7 @@ class Census:
                 return
         unit.is_rid_of({job_id})
         log.info(
-            "placeholder given back at last",
+            "unneeded placeholder cancelled",
             namespace=unit.namespace,
             pod=unit.name,
             uid=unit.key,

@@ -142,7 +142,7 @@ def test_deployment_whose_jobs_are_always_ended_gets_fewer_and_fewer(
             after > before * 1.2 and after > least
             for before, after, least in zip(ground.gaps, later, (7.5, 15, 30, 60), strict=False)
         )
-        waits = [text for text in ground.messages.values() if "in this one's place" in text]
+        waits = [text for text in ground.messages.values() if "which this pod replaces" in text]
         assert len(waits) >= 4
         assert "The last 2 pods of ReplicaSet web-" in waits[0]
         assert "PlaceholderCancelled: Slurm job" in waits[0]

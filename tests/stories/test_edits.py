@@ -58,9 +58,9 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
     await _edit(world, partition="nowhere", comment="was taken")
     event = await world.event("UpdateRefused")
     assert event["type"] == "Warning"
-    for word in ("partition", "nowhere", "was not taken", "nvalid partition"):
+    for word in ("partition", "nowhere", "was not accepted", "nvalid partition"):
         assert word in event["message"], event
-    await world.message_with("is pending: Resources", "partition 'nowhere' was not taken")
+    await world.message_with("is pending: Resources", "partition 'nowhere' was not accepted")
     now = await world.placeholder(await _pod(world))
     assert (now.job_id, now.raw["partition"], now.raw["comment"]) == (
         job.job_id,
@@ -71,7 +71,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
     assert [it.get("count", 1) for it in events if it["reason"] == "UpdateRefused"] == [1]
 
     await _edit(world, partition="main")
-    await world.pod_that("no longer says so", lambda it: "not taken" not in _message(it))
+    await world.pod_that("no longer says so", lambda it: "not accepted" not in _message(it))
     await world.end_native(filler)
     await world.running()
 

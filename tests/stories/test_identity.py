@@ -20,7 +20,7 @@ async def test_other_identity_asks_for_the_pods_node_anew_and_leaves_its_former_
 ) -> None:
     former = await _under_another_identity(world)
     lost = await world.event("PlaceholderLost")
-    assert f"job {former.job_id} is another's now" in lost["message"]
+    assert f"id {former.job_id} belongs to another job now" in lost["message"]
     await world.slurm.cancel(former.job_id)
     later = await world.until("the new job runs", lambda: _runs(world, _OTHER))
     assert later.nodes == former.nodes

@@ -93,6 +93,6 @@ async def _leaves(world: World, pod: Object, native: int) -> None:
     condition = pods.condition(last.pod, "DisruptionTarget")
     assert condition is not None, pods.summary(last.pod)
     assert condition["reason"] == "PlaceholderLost"
-    assert "others have its place" in condition["message"]
+    assert "other jobs have taken its resources" in condition["message"]
     await world.nothing_left()
     assert await _runs(world, native)

@@ -81,7 +81,7 @@ async def test_path_that_is_none_of_slurmrestd(world: World) -> None:
     before = [await world.running(name) for name in pods]
     url = f"{world.cluster.slurm_url}/oops"
     async with _started_with(world, f"--slurm-api-base={url}"):
-        await _says(world, f"what answers at {url} is no slurmrestd", "without '/oops'")
+        await _says(world, f"what answers at {url} is not slurmrestd", "without '/oops'")
         await _never_ready(world, "no_slurmrestd")
     world.unharmed(*before)
 

@@ -51,7 +51,7 @@ def _refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (f"slurm-auth-token: x\nslurm-auth-token: {_JWT}\n", "line 2: 'slurm-auth-token' is given"),
         (f"? {_JWT}\n: 1\n? {_JWT}\n: 2\n", "line 3: '***' is given twice, first in line 1"),
         (f"slurm-auth-token: &{_JWT} *{_PASSWORD}\n", "line 1: "),
-        (f"slurm-auth-token: *{_PASSWORD}\n", "line 1: aliases (*name) are not taken"),
+        (f"slurm-auth-token: *{_PASSWORD}\n", "line 1: aliases (*name) are not supported"),
         (f"slurm-auth-token: !{_PASSWORD} x\n", "line 1: could not determine a constructor"),
         (f"{_JWT}: 1\n", "there is no such setting"),
         (f"{_JWT}\n", "expected keys and values"),

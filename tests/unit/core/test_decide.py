@@ -146,7 +146,7 @@ PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     "never seen": (tracked(), (Inspect(JOB), SOON)),
     "another's": (
         tracked(record(admin_comment=FOREIGN)),
-        (DropJob(JOB, "the id is another's job now"), Again(0.0)),
+        (DropJob(JOB, "its id belongs to another job now"), Again(0.0)),
     ),
     "running, never looked at": (
         tracked(state=state(BaseState.RUNNING)),
@@ -374,7 +374,7 @@ def test_pod_is_never_bound_beside_an_uncovered_one_and_its_node_is_not_kept_for
     unit = facts(WAITING, job=job, in_way=IN_WAY)
     tell, again = decide(unit, NOW)
     assert isinstance(tell, Tell)
-    assert "pod old may still run, though no Slurm job holds it for that since 1970" in tell.message
+    assert "pod old may still run, although since 1970" in tell.message
     assert again == SOON
     assert kinds(decide(dataclasses.replace(unit, in_way=None), NOW)) == ["Bind", "Again"]
     late = decide(dataclasses.replace(unit, in_way=dataclasses.replace(IN_WAY, until=NOW)), NOW)
@@ -389,7 +389,7 @@ def test_pod_whose_neighbour_is_about_to_be_asked_about_says_nothing_yet():
         dataclasses.replace(unit, in_way=dataclasses.replace(unsure, since=0.0)), NOW
     )
     assert isinstance(action, Tell)
-    assert "Slurm has not told yet" in action.message
+    assert "Slurm has not yet said" in action.message
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ def test_bound_pod_that_the_policy_would_refuse_is_asked_for_as_it_was():
     submit, _ = decide(unit, NOW)
     assert isinstance(submit, Submit)
     assert submit.request == REQUEST
-    assert "asked for as it was" in submit.why
+    assert "asks for the same as before" in submit.why
 
 
 @pytest.mark.parametrize("accepted", [{}, dict(digests(REQUEST)) | {"account": "00000000"}])

@@ -124,11 +124,11 @@ def test_refused_edit_is_told_until_its_pause_is_over() -> None:
         job=tracked(pending(state_reason="Resources")),
         request=after,
         update_at=NOW + 20,
-        untaken="comment 'after' was not taken: no",
+        untaken="comment 'after' was not accepted: no",
     )
     tell, *agains = decide(unit, NOW)
     assert isinstance(tell, Tell)
-    assert tell.message.endswith("comment 'after' was not taken: no")
+    assert tell.message.endswith("comment 'after' was not accepted: no")
     assert min(it.seconds for it in agains if isinstance(it, Again)) == 20
     assert isinstance(decide(unit, NOW + 20)[0], Update)
 

@@ -54,9 +54,9 @@ def test_node_with_room_lacks_nothing():
 @pytest.mark.parametrize(
     ("used", "told"),
     [
-        ({"allocated_cpus": 13}, "3 of 16 CPUs are free, and the pod has 4"),
-        ({"allocated_memory_mib": 901}, "99 of 1000 MiB are free, and the pod has 100"),
-        ({"gres_used": "gpu:h100:7(IDX:0-6)"}, "1 of 8 gpu:h100 are free, and the pod has 2"),
+        ({"allocated_cpus": 13}, "3 of 16 CPUs are free, and the pod uses 4"),
+        ({"allocated_memory_mib": 901}, "99 of 1000 MiB are free, and the pod uses 100"),
+        ({"gres_used": "gpu:h100:7(IDX:0-6)"}, "1 of 8 gpu:h100 are free, and the pod uses 2"),
     ],
 )
 def test_what_others_hold_is_named(used, told):

@@ -141,7 +141,7 @@ async def test_404_of_a_gateway_says_nothing_of_the_object(
     with pytest.raises(errors.KubeRefused) as caught:
         await session.request("GET", "/x")
     assert type(caught.value) is errors.KubeRefused
-    assert str(caught.value) == "404 Not Found, and not in the words of the Kubernetes API"
+    assert str(caught.value) == "404 Not Found, and the answer is not one of the Kubernetes API"
 
 
 async def test_body_that_is_no_status_is_not_repeated(stub: ApiStub, session: KubeSession) -> None:
@@ -357,7 +357,9 @@ async def test_broken_exec_plugin_leaves_the_refusal(stub: ApiStub, tmp_path: Pa
 
 async def test_credentials_in_the_address_beside_a_token_are_refused(tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path / "both", "http://u:p4ss@127.0.0.1:9", {"token": "x"})
-    with pytest.raises(KubeConfigError, match="has a user, and its user a token") as refused:
+    with pytest.raises(
+        KubeConfigError, match="both a user in the server's URL and a token"
+    ) as refused:
         await KubeSession.open(config, user_agent="t")
     assert "p4ss" not in str(refused.value)
 

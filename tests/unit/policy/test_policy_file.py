@@ -126,7 +126,9 @@ def test_rule_may_say_nothing_but_what_is_ignored():
 
 def test_two_rules_of_one_name_are_refused():
     text = "rules: [{name: a, forced: {qos: x}}, {name: a, forced: {qos: y}}]"
-    assert faults(text) == ["policy.yaml: rule 'a': name: 'a': expected a name of its own"]
+    assert faults(text) == [
+        "policy.yaml: rule 'a': name: 'a': expected a name that no other rule has"
+    ]
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path):

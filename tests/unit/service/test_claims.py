@@ -103,7 +103,9 @@ async def test_pod_that_names_anothers_job_is_told_whose_it_is(slurm, kube, serv
     kube.create(FORGER, name="forger", node="n1", annotations={JOB_ID: str(native)})
     await start(kube, service)
     messages = [it.message for it in service.recorder.events if it.reason == "PlaceholderLost"]
-    assert messages == [f"The pod runs on n1 without a Slurm job: job {native} is another's now"]
+    assert messages == [
+        f"The pod runs on n1 without a Slurm job: id {native} belongs to another job now"
+    ]
 
 
 async def test_jobs_of_others_are_followed_beside_claims_that_are_no_ids(slurm, kube, service):

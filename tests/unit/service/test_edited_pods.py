@@ -89,7 +89,7 @@ async def test_refused_edit_is_tried_again_with_pauses_and_told(
     assert slurm.calls["update"] <= 5
     condition = kube.condition_of(UID)
     assert condition is not None
-    assert "partition 'nowhere' was not taken: Invalid partition" in condition.message
+    assert "partition 'nowhere' was not accepted: Invalid partition" in condition.message
     await asyncio.sleep(400)
     assert slurm.calls["update"] <= 10
     assert len(events(service, "UpdateRefused")) <= 8
@@ -99,7 +99,7 @@ async def test_refused_edit_is_tried_again_with_pauses_and_told(
     assert slurm.jobs[1].partition == "nowhere"
     condition = kube.condition_of(UID)
     assert condition is not None
-    assert "not taken" not in condition.message
+    assert "not accepted" not in condition.message
 
 
 async def test_correction_of_a_refused_edit_waits_out_no_pause(
@@ -157,7 +157,7 @@ async def test_account_that_a_submit_may_not_have_is_not_changed_either(
     await asyncio.sleep(5)
     assert (slurm.jobs[1].qos, slurm.jobs[1].comment) == ("", "after")
     (event,) = events(service, "UpdateRefused")
-    assert "qos 'high' was not taken: Invalid qos specification" in event.message
+    assert "qos 'high' was not accepted: Invalid qos specification" in event.message
     assert list(slurm.jobs) == [1]
 
 

@@ -297,7 +297,7 @@ async def test_excluded_node_is_left_out_of_the_next_job_and_told(service, slurm
     action = Submit(request, excluded=(("n1", "it is cordoned"),))
     await service.executor.do(unit, action)
     assert slurm.submissions[1].excluded_nodes == ("n9", "n1")
-    assert "left out: n1 (it is cordoned)" in service.recorder.events[-1].message
+    assert "excluded nodes: n1 (it is cordoned)" in service.recorder.events[-1].message
 
 
 async def test_exclusions_are_lifted_when_slurm_refuses_what_they_leave(service, slurm, unit):
@@ -307,7 +307,7 @@ async def test_exclusions_are_lifted_when_slurm_refuses_what_they_leave(service,
     assert unit.asked.exclusions.active(1.0) == {}
     assert seconds is not None
     assert seconds > 20
-    assert "left out: n1 (cordoned)" in service.recorder.events[-1].message
+    assert "excluded nodes: n1 (cordoned)" in service.recorder.events[-1].message
 
 
 async def test_job_that_waits_is_told_of_other_exclusions(service, slurm, unit):

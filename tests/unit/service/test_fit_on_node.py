@@ -52,8 +52,8 @@ async def test_pod_that_does_not_fit_gives_the_allocation_back_and_leaves_the_no
     messages = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
     assert messages == [
         "Slurm job 1 is allocated, but Kubernetes Node n1 has 2 of 64 CPUs free, the pod requests "
-        "8; 62 are requested by pods of other schedulers: the allocation is given back, and asked "
-        "for elsewhere"
+        "8; 62 are requested by pods of other schedulers: the job is cancelled, and the next one "
+        "avoids this node"
     ]
     assert slurm.submissions[max(slurm.jobs)].excluded_nodes == ("n1",)
     await started(service, "uid-1", "n2")

@@ -53,7 +53,9 @@ async def test_pod_goes_when_another_job_holds_its_node(slurm, kube, service):
     again = await asked_again(slurm, after=job_id)
     await asyncio.sleep(90)
     assert kube.deleted == [UID]
-    (event,) = [it for it in service.recorder.events if "others have its place" in it.message]
+    (event,) = [
+        it for it in service.recorder.events if "other jobs have taken its resources" in it.message
+    ]
     assert event.reason == "PlaceholderLost"
     assert slurm.live(again), "the job is cancelled when the containers have stopped"
     kube.end_containers(UID)

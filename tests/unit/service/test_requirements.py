@@ -180,7 +180,7 @@ async def test_what_has_changed_since_the_submit_is_found_before_the_bind(
     (message,) = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
     assert "Node n1 " in message
     assert words in message
-    assert "the allocation is given back" in message
+    assert "the job is cancelled" in message
     assert left_out(service) == ("n1",)
     service.slurm.start(2, node="n2")
     await asyncio.sleep(5)
@@ -287,7 +287,9 @@ async def test_site_may_let_pass_what_cannot_be_honoured_and_the_pod_says_so(len
     assert "SlurmPending" in await served(lenient, pod("uid-1", **spec))
     passed = [it.message for it in lenient.recorder.events if it.reason == "RequirementIgnored"]
     assert len(passed) == 3
-    assert passed[0].startswith("The site lets it pass that nobody honours this: spec.affinity.pod")
+    assert passed[0].startswith(
+        "The site allows that this requirement is ignored: spec.affinity.pod"
+    )
     assert "SchedulingFailed" in await served(lenient, pod("uid-2", **SPREAD))
 
 

@@ -124,7 +124,7 @@ async def test_another_web_server() -> None:
     async with _listening(_answers(_HTTP_404)) as port:
         cause = await _cause(f"http://127.0.0.1:{port}")
     assert cause.name == "no_slurmrestd"
-    assert "mostly http://HOST:6820" in cause.text
+    assert "usually http://HOST:6820" in cause.text
 
 
 async def test_wrong_path() -> None:
@@ -246,7 +246,7 @@ def test_slurms_own_words_stay(error: SlurmError, name: str) -> None:
 
 def test_port_of_slurmctld_is_named() -> None:
     cause = _of(SlurmNoApi("no version (HTTP 404)"), where="http://h:6817")
-    assert "6817 is the port of slurmctld, slurmrestd mostly listens on 6820" in cause.text
+    assert "6817 is the port of slurmctld, slurmrestd usually listens on 6820" in cause.text
 
 
 def test_words_of_a_server_are_cut() -> None:

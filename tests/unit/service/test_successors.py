@@ -161,7 +161,7 @@ def test_next_one_is_told_of_whom_how_and_until_when(stage, status, how):
     stage.lives(NEW, status=status)
     found = stage.successors.take(NEW)
     assert found is not None
-    assert found.message.startswith("The last 2 pods of ReplicaSet web-1 in this one's place")
+    assert found.message.startswith("The last 2 pods of ReplicaSet web-1, which this pod replaces")
     assert how in found.message
     until = datetime.strptime(
         found.message.partition("asked for at ")[2][:20], "%Y-%m-%dT%H:%M:%S%z"
