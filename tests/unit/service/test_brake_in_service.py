@@ -22,7 +22,7 @@ from slurmapi import (
     SlurmUnreachable,
 )
 from tests.unit.service.tiny_service import Service
-from tests.unit.service.tiny_slurm import TinySlurm
+from tests.unit.service.tiny_slurm import WITHOUT_CONF, TinySlurm
 from tests.unit.service.twenty_pods import PODS, fill
 
 pytestmark = pytest.mark.looptime
@@ -134,7 +134,7 @@ async def test_ends_soon_after_a_boot_are_held(slurm, kube, service):
 
 async def test_ends_after_a_silence_are_held_where_no_boot_is_told(slurm, kube, service):
     await fill(slurm, kube, service)
-    slurm.boot_time = None
+    slurm.version = WITHOUT_CONF
     await asyncio.sleep(2 * SETTLING_SECONDS)
     slurm.fail["states"].append(SlurmUnreachable("away"))
     await asyncio.sleep(5)
@@ -167,7 +167,7 @@ async def test_controller_that_was_started_anew_is_given_the_whole_pause(slurm, 
 
 async def test_controller_that_tells_no_start_is_believed(slurm, kube, service):
     await fill(slurm, kube, service)
-    slurm.boot_time = None
+    slurm.version = WITHOUT_CONF
     end_all(slurm)
     await asyncio.sleep(PAUSE + SOON)
     assert sorted(kube.deleted) == PODS

@@ -11,7 +11,7 @@ from scheduler.core.reasons import Reason
 from scheduler.nodes.loads import NodeLoads
 from scheduler.slurm.slurmctld import Slurmctld
 from slurmapi import SlurmClient, SlurmUnreachable
-from tests.unit.service.tiny_slurm import TinySlurm
+from tests.unit.service.tiny_slurm import WITHOUT_CONF, TinySlurm
 
 pytestmark = pytest.mark.looptime
 
@@ -70,7 +70,7 @@ async def test_silence_counts_only_where_no_boot_is_told(slurm):
     await stage.slurmctld.ask()
     stage.failed_at = now()
     assert stage.slurmctld.doubted_at < stage.failed_at
-    stage.slurm.boot_time = None
+    stage.slurm.version = WITHOUT_CONF
     await asyncio.sleep(5)
     await stage.slurmctld.ask()
     assert stage.slurmctld.doubted_at == stage.failed_at

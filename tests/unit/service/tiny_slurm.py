@@ -1,4 +1,6 @@
-"""A truthful Slurm in a few lines, without a will of its own: tests start and end its jobs."""
+"""A Slurm in a few lines, without a will of its own: tests start and end its jobs, and say what
+fails. `test_tiny_slurm.py` holds its answers to those of the sandbox's Slurm.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,10 @@ from slurmapi import (
 )
 
 NODES: Final = ("n1", "n2")
+WITHOUT_CONF: Final = KNOWN_VERSIONS[1]
+"""The newest version of the API that tells nothing of slurm.conf."""
+_NO_CONTROLLER: Final = "Unable to contact slurm controller (connect failure)"
+_PENDING_ONLY: Final = frozenset({"excluded_nodes", "partition", "reservation"})
 
 
 class TinySlurm:
@@ -63,7 +69,7 @@ class TinySlurm:
         self.job_submit: Callable[[JobSubmission], SlurmError | None] = lambda _submission: None
         self.lose_next_submit = False
         self.responding = True
-        self.boot_time: int | None = 1000
+        self.boot_time = 1000
         self.ahead = 0
         """By so many seconds its clock goes before ours."""
         self._began = int(time.time())
@@ -81,12 +87,14 @@ class TinySlurm:
 
     async def ping(self) -> Ping:
         await self._call("ping")
-        return Ping(responding=self.responding, status="UP" if self.responding else "DOWN")
+        return Ping(
+            responding=self.responding, status="No error" if self.responding else _NO_CONTROLLER
+        )
 
     async def config(self) -> SlurmConfig | None:
-        await self._call("config")
-        if self.boot_time is None:
+        if not self.version.supports_conf:
             return None
+        await self._call("config")
         return SlurmConfig(
             answered_at=self.now(),
             boot_time=self.boot_time,
@@ -97,14 +105,14 @@ class TinySlurm:
 
     async def submit(self, submission: JobSubmission) -> Submitted:
         await self._call("submit")
-        refusal = self.job_submit(submission)
-        if refusal is not None:
-            raise refusal
+        refused = self.job_submit(submission)
+        if refused is not None:
+            raise refused
         job_id = self.add(
             name=submission.name,
             admin_comment=self.tagging(submission.admin_comment),
             submit_time=self.now(),
-            partition="main",
+            partition=submission.partition or "main",
             account=submission.account or self.defaults.get("account", ""),
             qos=submission.qos or self.defaults.get("qos", ""),
             submission=submission,
@@ -149,7 +157,7 @@ class TinySlurm:
         await self._call("job", job_id)
         self._must_be_ids(job_id)
         if job_id not in self.jobs:
-            raise SlurmNoSuchJob("Invalid job id specified", error_number=2017, status=404)
+            raise _no_such_job()
         return dataclasses.replace(self.jobs[job_id], answered_at=self.now())
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
@@ -166,10 +174,14 @@ class TinySlurm:
         self, job_id: int, *, send_by: float | None = None, **changes: Any
     ) -> None:
         await self._call("update", job_id, send_by=send_by)
+        if job_id not in self.jobs:
+            raise _no_such_job()
         if not self.live(job_id):
-            raise SlurmRefused("Job has already finished", error_number=2084, status=500)
+            raise SlurmRefused("Job has already finished", error_number=2084, status=422)
+        if self.jobs[job_id].state.base is not BaseState.PENDING and _PENDING_ONLY & changes.keys():
+            raise SlurmInvalid("Job is no longer pending", error_number=2073, status=422)
         for name in self.refuses & changes.keys():
-            raise SlurmRefused(f"Invalid {name}", error_number=2000, status=422)
+            raise SlurmInvalid(f"Invalid {name}", error_number=2000, status=422)
         self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
 
     async def cancel(
@@ -265,3 +277,7 @@ class TinySlurm:
 
     def _before(self, job_id: int) -> list[Job]:
         return [job for job in self.jobs.values() if job.job_id < job_id]
+
+
+def _no_such_job() -> SlurmNoSuchJob:
+    return SlurmNoSuchJob("Invalid job id specified", error_number=2017, status=404)
