@@ -52,7 +52,7 @@ async def test_what_comes_while_a_batch_is_sent_goes_in_the_next(slurm, cancelle
 
 async def test_each_who_asked_gets_the_error_and_may_ask_again(slurm, canceller):
     ids = [slurm.add(), slurm.add()]
-    slurm.fail["cancel"].append(SlurmBusy("later"))
+    slurm.fail["cancel"].append(SlurmBusy("later", status=429))
     results = await asyncio.gather(*(end(canceller, it) for it in ids), return_exceptions=True)
     assert [type(result) for result in results] == [SlurmBusy, SlurmBusy]
     await asyncio.gather(*(end(canceller, it) for it in ids))

@@ -11,7 +11,7 @@ import pytest
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
-from slurmapi import BaseState, JobState, SlurmBusy, SlurmRefused
+from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import OWNER, Service
@@ -350,7 +350,7 @@ async def test_job_that_cannot_be_read_is_tried_again_seldom(slurm, service):
     """Such as an array whose first task has gone."""
     await first_census(service)
     odd = slurm.add()
-    slurm.fail["job"].append(SlurmRefused("Invalid job id", error_number=2017, status=500))
+    slurm.fail["job"].append(SlurmUnreadable("no record of that job"))
     assert await looks(slurm, service) == (1, 1)
     assert await looks(slurm, service) == (1, 0)
     await asyncio.sleep(_PERIOD_SECONDS + 10)

@@ -260,7 +260,9 @@ async def test_pod_that_no_node_can_take_gets_its_job_once_one_can(slurm, kube, 
 
 async def test_outage_costs_slurm_the_same_whoever_waits(slurm, kube, service):
     await begin(service)
-    slurm.fail["submit"].extend(SlurmBusy("MaxJobCount limit reached") for _ in range(1000))
+    slurm.fail["submit"].extend(
+        SlurmBusy("MaxJobCount limit reached", error_number=2007, status=422) for _ in range(1000)
+    )
     for number in range(100):
         kube.create(f"{number:08}-many", name=f"many-{number}")
     await asyncio.sleep(60)

@@ -30,7 +30,6 @@ from slurmapi import (
     BaseState,
     SlurmBusy,
     SlurmDenied,
-    SlurmGarbled,
     SlurmInterrupted,
     SlurmInvalid,
     SlurmUnreachable,
@@ -151,8 +150,7 @@ async def test_lost_answer_leaves_the_unit_in_doubt_and_asks_for_a_census(servic
     ("error", "outcome"),
     [
         (SlurmUnreachable("connection refused"), "unreachable"),
-        (SlurmBusy("try later", retry_after=40.0), "busy"),
-        (SlurmGarbled("no JSON"), "garbled"),
+        (SlurmBusy("try later", retry_after=40.0, status=429), "busy"),
         (SlurmDenied("token expired", status=511), "denied"),
     ],
 )
@@ -358,7 +356,7 @@ async def test_cancelled_job_is_remembered_as_such(service, slurm, unit):
 
 async def test_cancel_that_failed_is_raised_and_tried_again(service, slurm, unit):
     unit.job = Placeholder(slurm.add(admin_comment=tag_of(owner=OWNER, uids=(UID,))))
-    slurm.fail["cancel"].append(SlurmBusy("later"))
+    slurm.fail["cancel"].append(SlurmBusy("later", status=429))
     with pytest.raises(SlurmBusy):
         await service.executor.do(unit, Cancel(unit.job.job_id, "its pod is gone"))
     assert unit.job.cancelled_at is None

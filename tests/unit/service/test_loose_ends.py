@@ -142,7 +142,7 @@ async def test_give_back_that_slurm_did_not_take_is_made_good_soon(slurm, kube, 
     await until(lambda: bool(slurm.jobs), seconds=5)
     kube.set_node("n1", ready=False)
     slurm.start(1)
-    slurm.fail["cancel"].extend([SlurmBusy("later")] * failures)
+    slurm.fail["cancel"].extend([SlurmBusy("later", status=429)] * failures)
     await until(lambda: not slurm.live(1), seconds=60 + 5 + 2 * failures)
     await until(lambda: slurm.live(2), seconds=30)
     slurm.start(2, node="n2")
@@ -153,7 +153,7 @@ async def test_replaced_job_that_slurm_did_not_end_is_ended_soon(slurm, kube, se
     old = slurm.add(admin_comment=tag())  # a crash of slurmctld forgot that it was started
     kube.create(UID, node="n1", annotations={JOB_ID: str(old), NODES: "n1"})
     await seen(kube)
-    slurm.fail["cancel"].append(SlurmBusy("later"))
+    slurm.fail["cancel"].append(SlurmBusy("later", status=429))
     service.start()
     await until(lambda: not slurm.live(old), seconds=15)
     assert slurm.live(2)

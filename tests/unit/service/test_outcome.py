@@ -21,7 +21,7 @@ from scheduler.kube.wire import (
     PodStatus,
     StateTerminated,
 )
-from slurmapi import BaseState, Job, SlurmBusy, SlurmRefused
+from slurmapi import BaseState, Job, SlurmBusy, SlurmDenied
 from tests.unit.core.things import record, tag
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -135,7 +135,9 @@ async def test_outcome_is_on_the_job_before_it_is_cancelled(slurm, kube, service
     assert slurm.calls["update"] == 1
 
 
-@pytest.mark.parametrize("error", [SlurmBusy("later"), SlurmRefused("no", error_number=2010)])
+@pytest.mark.parametrize(
+    "error", [SlurmBusy("later", status=429), SlurmDenied("no", error_number=2010)]
+)
 async def test_job_is_cancelled_though_its_outcome_cannot_be_written(slurm, kube, service, error):
     job_id = await bound(slurm, kube, service)
     slurm.fail["update"].append(error)

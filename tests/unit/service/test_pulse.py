@@ -22,6 +22,7 @@ from slurmapi import (
     SlurmDenied,
     SlurmError,
     SlurmGarbled,
+    SlurmInvalid,
     SlurmRefused,
     SlurmUnreachable,
 )
@@ -219,14 +220,7 @@ async def test_id_that_slurm_takes_for_none_blinds_nobody_but_its_own_unit(slurm
     pulse.units.add(
         Unit("forger", "ns", "forger", seen_at=0.0, job=Placeholder(4_000_000_000, claimed=True))
     )
-    answer = slurm.job_states
-
-    async def states(ids):
-        if 4_000_000_000 in ids:
-            raise SlurmRefused("JobID larger than acceptable range", error_number=9000)
-        return await answer(ids)
-
-    slurm.job_states = states
+    slurm.no_ids.add(4_000_000_000)
     async with pulse.running():
         await asyncio.sleep(1)
         slurm.start(unit.job.job_id)
@@ -290,7 +284,7 @@ async def test_refusal_of_the_token_refutes_no_claim(slurm):
     unit = Unit("claims", "ns", "claims", seen_at=0.0, job=job)
     slurm.fail["job"] += [
         SlurmDenied("Protocol authentication error", error_number=1007, status=511),
-        SlurmRefused("Invalid job id", error_number=9000, status=422),
+        SlurmInvalid("Invalid job id", error_number=9000, status=422),
     ]
     client = cast("SlurmClient", slurm)
     with pytest.raises(SlurmDenied):

@@ -92,7 +92,7 @@ async def test_job_whose_cancel_fails_never_starts_and_ends_with_the_next_census
 ) -> None:
     service.start()
     await asyncio.sleep(5)
-    slurm.fail["cancel"].append(SlurmBusy("later"))
+    slurm.fail["cancel"].append(SlurmBusy("later", status=429))
     with structlog.testing.capture_logs() as lines:
         async with _asking(slurm, Metrics()):
             await asyncio.sleep(1)

@@ -20,6 +20,7 @@ from slurmapi import (
     JobSubmission,
     Partition,
     Ping,
+    SlurmBusy,
     SlurmConfig,
     SlurmError,
     SlurmInterrupted,
@@ -30,6 +31,7 @@ from slurmapi import (
     SlurmUnreachable,
     Submitted,
 )
+from slurmapi.errors import leaves_open, refusal
 
 NODES: Final = ("n1", "n2")
 WITHOUT_CONF: Final = KNOWN_VERSIONS[1]
@@ -107,6 +109,7 @@ class TinySlurm:
         await self._call("submit")
         refused = self.job_submit(submission)
         if refused is not None:
+            _check_possible(refused, "submit")
             raise refused
         job_id = self.add(
             name=submission.name,
@@ -210,7 +213,9 @@ class TinySlurm:
         self.asked.append((operation, job_ids))
         await asyncio.sleep(self.seconds[operation])
         if self.fail[operation]:
-            raise self.fail[operation].popleft()
+            error = self.fail[operation].popleft()
+            _check_possible(error, operation)
+            raise error
 
     # --- the test's hands
 
@@ -281,3 +286,16 @@ class TinySlurm:
 
 def _no_such_job() -> SlurmNoSuchJob:
     return SlurmNoSuchJob("Invalid job id specified", error_number=2017, status=404)
+
+
+def _check_possible(error: SlurmError, operation: str) -> None:
+    """AssertionError for what `SlurmClient` never raises: an error of another class than its number
+    has, or a write's that would be SlurmInterrupted, for nobody knows what became of it.
+    """
+    if isinstance(error, SlurmRefused | SlurmBusy) and error.error_number:
+        number, status = error.error_number, error.status
+        of_write = operation in {"submit", "update"}
+        true = refusal(number, status=status, description="", of_write=of_write)
+        assert type(error) is type(true), f"error {number} of Slurm is {type(true).__name__}"
+    if operation in {"submit", "update", "cancel"}:
+        assert not leaves_open(error), f"{operation}: {error!r} is SlurmInterrupted"
