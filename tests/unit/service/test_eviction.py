@@ -57,7 +57,7 @@ class Stage:
             metrics=self.metrics,
             clock=asyncio.get_running_loop().time,
         )
-        kube.create(UID, node="n1")
+        kube.create(UID, node="n1", phase="Running")
 
     async def until_deleted(self) -> float:
         began = asyncio.get_running_loop().time()

@@ -1,4 +1,6 @@
-"""A truthful Kubernetes in a few lines: pods that tests create and end, and a watch that lags."""
+"""A Kubernetes in a few lines: pods that tests create and end, and a watch that lags.
+`test_tiny_kube.py` holds its answers to those of the sandbox's API server.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +77,7 @@ class TinyKube:
         self.graces: list[int | None] = []
         self.evictions = 0
         self.budget_holds = False
+        """Evictions of pods that run are not allowed."""
         self.lose_next_binding = False
         self.patches: list[tuple[str, tuple[Condition, ...]]] = []
         self.fail: defaultdict[str, deque[Exception]] = defaultdict(deque)
@@ -92,11 +95,6 @@ class TinyKube:
         for name in NODES:
             self.set_node(name)
 
-    def created(self, uid: str) -> datetime | None:
-        """When the pod of that uid was made, as the watch has shown it."""
-        pod = self.store.get(uid)
-        return None if pod is None else pod.metadata.creation_timestamp
-
     # --- the adapter's face
 
     async def bind(
@@ -112,10 +110,12 @@ class TinyKube:
         if "bind" in self.refuses:
             return Refused(self.refuses["bind"])
         pod = self.pods.get(uid)
-        if pod is None or pod.metadata.deletion_timestamp is not None:
+        if pod is None:
             return Gone()
         if pod.spec.node_name:
             return Bound() if pod.spec.node_name == node else AlreadyBound(pod.spec.node_name)
+        if pod.metadata.deletion_timestamp is not None:
+            return Gone()
         self.on_bind(uid, node)
         self.bindings.append((uid, node))
         self._annotate(
@@ -143,7 +143,7 @@ class TinyKube:
     ) -> DeletionAccepted | Held | Gone:
         await self._call("evict", namespace)
         self.evictions += 1
-        if self.budget_holds:
+        if self.budget_holds and uid in self.pods and _asks_budgets(self.pods[uid]):
             return Held()
         return await self.delete_pod(namespace, name, uid, grace_seconds=grace_seconds)
 
@@ -167,7 +167,8 @@ class TinyKube:
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         await self._call("get", namespace)
-        return next((it for it in self.pods.values() if it.metadata.name == name), None)
+        named = (it for it in self.pods.values() if it.metadata.name == name)
+        return next((it for it in named if it.metadata.namespace == namespace), None)
 
     async def _call(self, operation: str, namespace: str) -> None:
         await asyncio.sleep(self.seconds.get((namespace, operation), 0.002))
@@ -251,7 +252,7 @@ class TinyKube:
         """
         pod = self.pods[uid]
         over = pod.status.phase in {"Succeeded", "Failed"}
-        if not pod.spec.node_name or over:
+        if not pod.spec.node_name or over or grace == 0:
             self._remove(uid)
         else:
             given = pod.spec.termination_grace_period_seconds if grace is None else grace
@@ -360,6 +361,11 @@ class TinyKube:
         else:
             self.add_neighbour(pod)
         self.on_change(uid)
+
+
+def _asks_budgets(pod: Pod) -> bool:
+    """A pod that has not begun to run, or that leaves anyway, is evicted at once."""
+    return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
 
 
 def _watched(pod: Pod) -> Pod:
