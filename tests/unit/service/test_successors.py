@@ -164,6 +164,6 @@ def test_next_one_is_told_of_whom_how_and_until_when(stage, status, how):
     assert found.message.startswith("The last 2 pods of ReplicaSet web-1, which this pod replaces")
     assert how in found.message
     until = datetime.strptime(
-        found.message.partition("asked for at ")[2][:20], "%Y-%m-%dT%H:%M:%S%z"
+        found.message.partition("is submitted at ")[2][:20], "%Y-%m-%dT%H:%M:%S%z"
     )
     assert 0 < until.timestamp() - datetime.now(UTC).timestamp() <= 11
