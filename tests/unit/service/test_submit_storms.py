@@ -119,7 +119,7 @@ async def test_pod_beyond_the_burst_is_told_its_turn_and_holds_up_no_other_and_n
     condition = kube.condition_of(last)
     assert condition is not None
     assert condition.reason == "SubmittedTooOften"
-    assert condition.message.startswith("More Slurm jobs are asked for in namespace hog than one")
+    assert condition.message.startswith("Namespace hog submits too many Slurm jobs: after ")
     assert kube.bindings == [("hog", "n1")], "binds do not wait"
     slurm.end(1, BaseState.PREEMPTED)
     await asyncio.sleep(3.5)
