@@ -48,10 +48,10 @@ from scheduler.core.facts import (
 )
 from scheduler.core.in_the_way import InWay
 from scheduler.core.intervals import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS
+from scheduler.core.lost_job import PINNED_SECONDS
 from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
-from scheduler.core.regain import PINNED_SECONDS
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
 from slurmapi.model import BaseState, JobState, SlurmNode

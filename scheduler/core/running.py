@@ -31,9 +31,9 @@ from scheduler.core.intervals import (
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
+from scheduler.core.lost_job import regain, still_waits
 from scheduler.core.outgrown import outgrown
 from scheduler.core.reasons import Reason
-from scheduler.core.regain import regain, still_waits
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.waiting import allocated

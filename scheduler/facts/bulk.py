@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from annotations import Problem
-from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
+from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.node_suitability import Term
 from scheduler.kube.demands import apart_of, near_of, ports_of, spread_of
 from scheduler.kube.wire import Affinity, Container, Pod, PodAffinity

@@ -16,19 +16,19 @@ from annotations import (
     longest_grace,
     parse,
 )
+from scheduler.core.binding_proof import proves_binding
 from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
 from scheduler.core.gres import types_of
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner
 from scheduler.core.node_suitability import Place, Wishes
-from scheduler.core.proof import proves_binding
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure, learnt
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.bulk import excess
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import BEFORE_US, recorded_job, weigh
-from scheduler.facts.partings import Partings
+from scheduler.facts.pod_endings import Partings
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.successors import Successors

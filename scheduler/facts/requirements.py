@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from annotations import Problem
-from scheduler.core.effort import MOST_CONSTRAINTS, MOST_TERMS, MOST_TEXTS, too_much
+from scheduler.core.comparison_cost import MOST_CONSTRAINTS, MOST_TERMS, MOST_TEXTS, too_much
 from scheduler.core.facts import Remark
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.reasons import Reason

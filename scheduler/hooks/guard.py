@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.naming import Owner
-from scheduler.hooks.fresh import FreshStates
+from scheduler.hooks.job_states import FreshStates
 from scheduler.nodes.presence import Presence
 from scheduler.slurm.look import look, read_job
 from scheduler.state.units import Placeholder, Unit, Units

@@ -10,9 +10,9 @@ from pathlib import Path
 from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.naming import Owner
 from scheduler.hooks.api import HooksApi
-from scheduler.hooks.fresh import FreshStates
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.heartbeat import Heartbeat
+from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.pem import Authority, Certificate, PemFiles
 from scheduler.hooks.secrets import SecretError, Secrets
 from scheduler.listen.listener import HOOKS, HOOKS_TLS, Listener

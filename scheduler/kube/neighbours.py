@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
+from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.labels import packed
 from scheduler.core.pod_affinity import PodTerm
 from scheduler.core.ports import HostPort

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.effort import weight
+from scheduler.core.comparison_cost import weight
 from scheduler.core.pod_affinity import PodTerm
 
 MOST_OWN: Final = 2048

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.effort import crowd_weight
+from scheduler.core.comparison_cost import crowd_weight
 from scheduler.core.pod_affinity import Crowd
 from scheduler.core.ports import HostPort
 from scheduler.kube.neighbours import Neighbour

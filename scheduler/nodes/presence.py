@@ -12,7 +12,7 @@ from typing import Final
 
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Pod
-from scheduler.nodes.parted import Left, Parted
+from scheduler.nodes.vanished_pods import Left, Parted
 from scheduler.state.lingering import Remains, remains_of
 
 # To a process that has just started, only the pod itself says who bound it, and its author can

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.core.effort import crowd_weight, too_much, wishes_weight
+from scheduler.core.comparison_cost import crowd_weight, too_much, wishes_weight
 from scheduler.core.labels import packed
 from scheduler.core.node_suitability import NodeFacts, Unfit, Wishes, unsuitable
 from scheduler.core.pod_affinity import AffinityFilter, Crowd, PodTerm

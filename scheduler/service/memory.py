@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from scheduler.config.annotation_rules import rules_of
 from scheduler.execute.owner_hints import OwnerHints
-from scheduler.facts.partings import Partings
+from scheduler.facts.pod_endings import Partings
 from scheduler.facts.successors import Successors
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.core.reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
-from scheduler.facts.partings import Partings
+from scheduler.facts.pod_endings import Partings
 from scheduler.kube.demands import claims_of
 from scheduler.kube.slim import edited
 from scheduler.kube.store import Joined

@@ -17,7 +17,7 @@ from scheduler.facts import bulk
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, recorder, slim
 from scheduler.listen import acceptor, listener, places
-from scheduler.nodes import parted, surveyor
+from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.policy import file as policy
 from scheduler.state.lingering import KUBELET_SECONDS
@@ -52,8 +52,8 @@ OF_A_POD = {
         f"an ordinary pod takes below {ORDINARY_BYTES // KIB} KiB",
     ),
     "pods that were deleted by force": (
-        f"of one namespace {parted.MOST}, each for its grace and {KUBELET_SECONDS:.0f} s",
-        f"{parted.MOST_CLAIMED} of which only their author says",
+        f"of one namespace {vanished_pods.MOST}, each for its grace and {KUBELET_SECONDS:.0f} s",
+        f"{vanished_pods.MOST_CLAIMED} of which only their author says",
         f"for {CLAIM_SECONDS + KUBELET_SECONDS:.0f} s at most",
     ),
     "keys and values": (str(slim.MOST_WORDS),),

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from scheduler.core.naming import NODES, VERSION, Owner, OwnerTag
-from scheduler.hooks.fresh import FreshStates
 from scheduler.hooks.guard import Guard
+from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.secrets import Secrets
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.nodes.presence import Presence

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.effort import MOST_TERMS_READ, MOST_WORDS_READ
+from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.requests import ContainerRequests, requested
 from scheduler.facts.bulk import (
     MOST_AMOUNTS,

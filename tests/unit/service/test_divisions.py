@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.core.effort import MOST_CONSTRAINTS
+from scheduler.core.comparison_cost import MOST_CONSTRAINTS
 from scheduler.core.node_suitability import Requirement, Taint, Term, Wishes
 from scheduler.core.spread import Constraint, Domains
 from scheduler.kube.wire import Pod

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.effort import MOST_CONSTRAINTS, MOST_TERMS, MOST_TEXTS
+from scheduler.core.comparison_cost import MOST_CONSTRAINTS, MOST_TERMS, MOST_TEXTS
 from scheduler.kube.wire import Pod
 from scheduler.nodes.neighbourhood import MOST_CROWDS, MOST_TEXTS_COUNTED
 from scheduler.nodes.surveyor import MOST_WAITING, PAUSE_SECONDS, SLICE_ITEMS, Surveyor

@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.core.naming import NODES
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
-from scheduler.nodes.parted import MOST, MOST_CLAIMED
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
+from scheduler.nodes.vanished_pods import MOST, MOST_CLAIMED
 from scheduler.state.lingering import KUBELET_SECONDS
 
 _CENTURY = 3_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.core.binding_proof import proves_binding
 from scheduler.core.naming import Owner
-from scheduler.core.proof import proves_binding
 from scheduler.core.tagged import TaggedJob
 from slurmapi import BaseState
 from tests.unit.core.things import KEY, OURS, record, tag
