@@ -32,7 +32,7 @@ from scheduler.facts.pod_endings import Partings
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.successors import Successors
-from scheduler.facts.whereabouts import Whereabouts
+from scheduler.facts.whereabouts import Whereabouts, oldest
 from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
 from scheduler.nodes.candidates import UNKNOWN, Survey
 from scheduler.nodes.coverage import Coverage
@@ -121,7 +121,7 @@ class Look:
         pods = self._whereabouts.pods(unit)
         self._follow(unit, pods)
         pod = next(iter(pods), None)  # what is asked for the unit is read from its first pod
-        created = self._whereabouts.created(unit)
+        created = oldest(pods)
         covered = self._census.covers(created, runs=unit.came_running)
         weigh(unit, self._units, owner=self._owner, covered=covered)
         bulky = None if pod is None or pod.spec.node_name else excess(pod)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from scheduler.core.naming import NODES
@@ -36,15 +37,12 @@ class Whereabouts:
 
     def pods(self, unit: Unit) -> tuple[Pod, ...]:
         """The unit's pods that the watch shows, in the order of their ranks."""
-        found = (self._pods.get(it.uid) for it in unit.pods)
-        return tuple(pod for pod in found if pod is not None)
+        found = [self._pods.get(it.uid) for it in unit.pods]
+        return tuple([pod for pod in found if pod is not None])
 
     def created(self, unit: Unit) -> datetime | None:
-        """When the oldest of these pods was created; None if there is none, or if it is not
-        known. No job of the unit is older.
-        """
-        moments = (pod.metadata.creation_timestamp for pod in self.pods(unit))
-        return min((it for it in moments if it is not None), default=None)
+        """When the oldest of these pods was created; see `oldest`."""
+        return oldest(self.pods(unit))
 
     def slurm_nodes(self, unit: Unit) -> frozenset[str]:
         """The Slurm nodes behind the Nodes of these pods, as far as they are known."""
@@ -62,3 +60,11 @@ class Whereabouts:
             },
             pending=any(it is None or unweighed(it) for it in units.values()),
         )
+
+
+def oldest(pods: Iterable[Pod]) -> datetime | None:
+    """When the oldest of a unit's pods was created; None if there is none, or if it is not known.
+    No job of the unit is older.
+    """
+    moments = [it.metadata.creation_timestamp for it in pods]
+    return min([it for it in moments if it is not None], default=None)

@@ -189,9 +189,12 @@ class Unit:
     eviction: Eviction = field(default_factory=Eviction)
     pods: tuple[Member, ...] = ()
     """Its pods, in the order of their ranks. A unit that is made without any is a single pod."""
+    uids: frozenset[str] = field(init=False)
+    """The uids of its pods."""
 
     def __post_init__(self) -> None:
         self.pods = self.pods or (Member(self.key, self.name),)
+        self.uids = frozenset(pod.uid for pod in self.pods)
 
     def pod(self, uid: str) -> Member:
         """The unit's pod with this uid. Raises KeyError if it has none."""
@@ -199,11 +202,6 @@ class Unit:
             if pod.uid == uid:
                 return pod
         raise KeyError(uid)
-
-    @property
-    def uids(self) -> frozenset[str]:
-        """The uids of its pods."""
-        return frozenset(pod.uid for pod in self.pods)
 
     def owns(self, record: TaggedJob, *, owner: Owner) -> bool:
         """Whether the job is the owner's, for this very unit: its tag has the uid of any of the

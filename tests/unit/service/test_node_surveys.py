@@ -92,12 +92,17 @@ async def test_look_at_a_pod_goes_through_no_list_of_all_nodes(large, spec):
     await asyncio.sleep(1)
     unit = large.look.unit("uid-1")
     assert unit is not None
+    looks = list[int]()
     for version in range(3):
         large.kube.set_node("k0", labels={ZONE: "a", "rack": f"another-{version}"})
         await asyncio.sleep(0)
         with calls() as made:
             large.look.facts(unit)
-        assert made[0] < MANY
+        looks.append(made[0])
+    # The first one also reads the template. A list of all Nodes would cost a call for each of them.
+    first, *later = looks
+    assert first < 2 * MANY
+    assert max(later) < MANY
 
 
 async def test_no_step_for_the_longest_wishes_takes_more_than_its_share(large):
