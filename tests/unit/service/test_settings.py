@@ -409,8 +409,8 @@ def test_election_has_the_defaults_of_the_field():
         ),
         (
             ["--leader-elect-lease-duration=15500ms"],
-            "--leader-elect-lease-duration: '15500ms': expected whole seconds: a Lease knows no "
-            "parts of them",
+            "--leader-elect-lease-duration: '15500ms': expected whole seconds: a Lease stores "
+            "no fractions",
         ),
         (
             ["--leader-elect-lease-duration=0"],
