@@ -1,1 +1,1 @@
-"""The way to the API server: a session, a reflector per kind, the few writes, and Events."""
+"""Access to the API server: a session, a reflector for each kind, the few writes, and Events."""

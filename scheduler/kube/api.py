@@ -1,9 +1,9 @@
-"""The few writes of the scheduler, and the reads that decide what became of them.
+"""The scheduler's few writes to the API server, and the reads that show what became of a write.
 
-Expected refusals are outcomes, not errors: a pod that is gone, or already bound. Every write names
-the pod's uid, so that it can only reach the pod that was meant. The retry policy repeats what is
-safe to repeat. If the outcome of a binding is unknown, the pod is read; the binding is not written
-again.
+The methods return expected refusals as values, such as `Gone` or `AlreadyBound`, and do not raise
+them. Every write of a pod names its uid, so that it cannot reach another pod of the same name. The
+retry policy repeats requests that are safe to repeat. If the outcome of a binding is unknown, the
+pod is read; the binding is not written again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 _INTERNAL_ERROR = 500
-# A part of the 1024 characters that an Event may have.
+# Limit for the quoted message of the server. It leaves room in the 1024 characters of an Event.
 _MOST_BYTES_QUOTED = 512
 
 Condition = PodCondition
 
 
 def condition(kind: str, status: str, *, reason: str, message: str) -> Condition:
-    """A condition that changes now, in whole seconds as Kubernetes has it. A message that is too
-    long is cut.
+    """A condition whose transition time is now, in whole seconds as in Kubernetes. A message that
+    is too long is cut.
     """
     return Condition(
         kind, status, reason, clipped(message), datetime.now(UTC).replace(microsecond=0)
@@ -78,9 +78,7 @@ class Patched:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """There is no pod of that uid any more, or it is being deleted, where this has the same
-    effect.
-    """
+    """No pod has that uid any more. `bind` also returns this for a pod that is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Refused:
 
     @classmethod
     def of(cls, error: KubeRefused) -> Refused:
-        """The server's message, cut so that a message on the pod has room for more."""
+        """A refusal with the server's message, cut so that the text around it has room."""
         return cls(str(error).encode()[:_MOST_BYTES_QUOTED].decode(errors="ignore"))
 
 
@@ -155,7 +153,7 @@ class KubeApi:
     async def delete_pod(
         self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
     ) -> DeletionAccepted | Gone:
-        """Delete the pod with this grace period; None stands for the pod's own."""
+        """Delete the pod with this grace period in seconds; None stands for the pod's own."""
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -212,8 +210,9 @@ class KubeApi:
         conditions: Sequence[Condition] = (),
         annotations: Mapping[str, str | None] | None = None,
     ) -> Patched | Refused | Gone:
-        """Merge conditions (by type) and annotations (None removes one) in one request. For a pod
-        of another uid the server answers 422 "field is immutable" (measured on 1.36.3).
+        """Merge conditions (by type) and annotations (None removes one) into the pod, in one
+        request. For a pod of another uid the server answers 422 "field is immutable" (measured on
+        1.36.3); the result is then Gone.
         """
         metadata: dict[str, Any] = {"uid": uid}
         if annotations:
@@ -277,7 +276,7 @@ class KubeApi:
         await self._read(path, query={"limit": 1}, operation="probe")
 
     async def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
-        """Write a core/v1 Event. If an earlier try was stored after all, that is no error."""
+        """Create a core/v1 Event. A Conflict is no error: an earlier try has stored the Event."""
         path = f"/api/v1/namespaces/{namespace}/events"
         try:
             await self._session.request("POST", path, body=event, operation="create_event")
@@ -295,15 +294,15 @@ class KubeApi:
         )
 
     async def _read(self, path: str, **options: Any) -> bytes:
-        """One read, under the retry policy."""
+        """Send a GET under the retry policy."""
         return await self._policy(lambda: self._session.request("GET", path, **options))
 
     async def _write_again(self, method: str, path: str, **options: Any) -> None:
-        """One idempotent write, under the retry policy."""
+        """Send an idempotent write under the retry policy."""
         await self._policy(lambda: self._write(method, path, **options))
 
     async def _write(self, method: str, path: str, **options: Any) -> None:
-        """One try of a write. Raises KubeGarbled if the answer does not confirm it."""
+        """Send a write once. Raises KubeGarbled if the answer does not confirm it."""
         check_done(await self._session.request(method, path, **options))
 
 
@@ -312,15 +311,17 @@ def _pod_path(namespace: str, name: str) -> str:
 
 
 def _look_first(error: KubeError) -> bool:
-    """Whether a write may have been applied, by this process or an earlier one."""
+    """Whether this process or an earlier one may have applied the write, so that the pod must be
+    read.
+    """
     if isinstance(error, KubeRefused):
         return error.maybe_applied or isinstance(error, Conflict)
     return not isinstance(error, errors.KubeUnreachable)
 
 
 def _fails_for_this(error: KubeRefused) -> bool:
-    """Whether the server cannot do this for this pod alone: it has just answered a read of
-    the pod.
+    """Whether the error concerns this pod alone. A 500 does too, because the server has just
+    answered a read of the pod.
     """
     return error.about_this or error.status == _INTERNAL_ERROR
 

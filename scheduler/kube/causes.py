@@ -1,4 +1,4 @@
-"""What causes an error of the link to the API server, and what helps, in words."""
+"""Names the cause of a failed request to the API server, and says in words what helps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ CAUSES: Final = (
 
 
 def cause_of(error: KubeError, *, server: str) -> Cause | None:
-    """The cause of an error that shows that the API server cannot be used; None for any other
-    error.
-    """
+    """The cause, if the error shows that the API server cannot be used; None for other errors."""
     if isinstance(error, Unauthorized):
         return Cause(
             "unauthorized",
@@ -84,8 +82,8 @@ def _of_answer(error: KubeError, server: str) -> Cause:
 
 
 def _nothing_listens(error: OSError) -> bool:
-    """Whether the connection was refused. For several addresses asyncio joins the errors into one
-    text.
+    """Whether the connection was refused. If a name has several addresses, asyncio raises one error
+    whose text joins the errors of all.
     """
     refused = isinstance(error, ConnectionRefusedError)
     return refused or f"[Errno {errno.ECONNREFUSED}]" in str(error)
@@ -100,8 +98,8 @@ def _tls_text(error: ssl.SSLError) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes, including the error of the operating system or of the certificate
-    check, which aiohttp keeps in an attribute.
+    """Yield the error and the chain of its causes. aiohttp keeps the error of the operating system
+    or of the certificate check in an attribute; it is part of the chain.
     """
     while error is not None:
         yield error

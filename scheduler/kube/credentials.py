@@ -1,4 +1,4 @@
-"""The Authorization header, kept fresh; there is never more than one refresh at a time.
+"""Keeps the Authorization header up to date, with never more than one refresh at a time.
 
 The session provides the function that gets the header, from a token file or an exec plugin. If a
 refresh fails, the old header stays in use: it may still be valid, and if it is not, the server says
@@ -16,8 +16,8 @@ REFRESH_SECONDS = 60.0  # client-go re-reads a token file once a minute
 DEADLINE_SECONDS = 30.0  # an exec plugin that asks a cloud for a token takes seconds at most
 
 Reload = Callable[[bool], Awaitable[str | None]]
-"""Returns the header's value. The argument True asks for a new one even if the present one has not
-expired.
+"""Returns the header's value. The argument True asks for a new value even if the present one has
+not expired.
 """
 
 log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class Credentials:
         return self._header
 
     async def renew(self, refused: str | None) -> bool:
-        """Get a new value after the server has refused this one; says whether there is another one
+        """Get a new value after the server has refused this one. Returns whether the value differs
         now.
         """
         async with self._lock:

@@ -24,7 +24,7 @@ _ALWAYS = "Always"
 
 
 def requests_of(pod: Pod) -> Amounts:
-    """What the pod demands of its Node."""
+    """The amounts of resources that the pod requests of its Node."""
     spec, status = pod.spec, pod.status
     said = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
     resize = pod.condition("PodResizePending")
@@ -38,7 +38,7 @@ def requests_of(pod: Pod) -> Amounts:
 
 
 def ports_of(pod: Pod) -> tuple[HostPort, ...]:
-    """The ports of the Node that its containers and sidecars use."""
+    """The host ports that the pod's containers and sidecars use."""
     lasting = [it for it in pod.spec.init_containers if it.restart_policy == _ALWAYS]
     return tuple(
         host_port(port.host_port, port.protocol, port.host_ip)
@@ -49,25 +49,25 @@ def ports_of(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def near_of(pod: Pod) -> tuple[PodTerm, ...]:
-    """Its required pod affinity."""
+    """The pod's required pod affinity."""
     affinity = pod.spec.affinity
     return () if affinity is None else _terms(pod, affinity.pod_affinity)
 
 
 def apart_of(pod: Pod) -> tuple[PodTerm, ...]:
-    """Its required pod anti-affinity."""
+    """The pod's required pod anti-affinity."""
     affinity = pod.spec.affinity
     return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
 
 
 def spread_of(pod: Pod) -> tuple[Constraint, ...]:
-    """Its topology spread constraints that must hold."""
+    """The pod's topology spread constraints with whenUnsatisfiable: DoNotSchedule."""
     found = pod.spec.topology_spread_constraints
     return tuple(_constraint(pod, it) for it in found if it.when_unsatisfiable == _HARD)
 
 
 def claims_of(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """Its volumes that are PersistentVolumeClaims: the volume's name and the claim's."""
+    """The pod's volumes with a PersistentVolumeClaim, as pairs of volume name and claim name."""
     return tuple(_claims(pod))
 
 

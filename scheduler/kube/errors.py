@@ -1,20 +1,22 @@
-"""What can go wrong between us and the API server, as one tree.
+"""The errors of requests to the API server, as one tree.
 
 KubeError
-├─ KubeUnreachable       never sent
-├─ KubeInterrupted       maybe applied: the answer was lost, look before writing again
-├─ KubeRefused           answered no: status, reason, message, retry_after
+├─ KubeUnreachable       not sent: there was no connection
+├─ KubeFenced            not sent: another process may lead by now
+├─ KubeInterrupted       perhaps applied: the answer was lost, so read before writing again
+├─ KubeRefused           refused by the server: status, reason, message, retry_after
 │   ├─ Unauthorized  401
 │   ├─ Forbidden     403
-│   ├─ NamespaceEnds 403, of whatever would be new in a namespace that is being deleted
+│   ├─ NamespaceEnds 403, for a new object in a namespace that is being deleted
 │   ├─ NotFound      404
 │   ├─ Conflict      409
 │   ├─ VersionTooOld 410
 │   ├─ Invalid       422
 │   └─ TooMany       429
-└─ KubeGarbled           answered, and not understood
+└─ KubeGarbled           answered, but the answer was not understood
 
-The first split is the question that matters to a scheduler: was it sent, maybe, or answered?
+The first level answers the question that matters most to a scheduler: was the request not sent,
+perhaps applied, or answered?
 """
 
 # ruff: noqa: N818 - named for what happened, as an `except` clause reads
@@ -26,21 +28,22 @@ from collections.abc import Collection
 from typing import ClassVar, Final
 
 _ABOUT_THIS: Final = frozenset({400, 403, 405, 413, 415, 422})
-# The words of webhooks, of ValidatingAdmissionPolicies and of webhooks that do not answer (500).
+# Words in the refusals of webhooks and ValidatingAdmissionPolicies ("denied"), and of the server
+# for a webhook that does not answer ("failed calling webhook", status 500).
 _ADMISSION: Final = re.compile(r"denied (?:the )?request|failed calling webhook")
 LONGEST_MESSAGE = 512  # an API server repeats whole objects in some messages; logs need the start
 
 
 class WentBackError(Exception):
-    """The API server shows an earlier state than before: its etcd was restored from a backup. So
-    what was learnt from it may never have happened. This is no KubeError, because trying again does
-    not help.
+    """The API server shows an earlier state than before: its etcd was restored from a backup.
+    Changes that it showed before may not exist any more. This is no KubeError, because trying again
+    does not help.
     """
 
 
 def went_back(error: BaseException) -> WentBackError | None:
-    """The error itself if it is a WentBackError, or the first one of an exception group that has
-    no other kind of error; otherwise None.
+    """The error itself if it is a WentBackError. For an exception group of WentBackErrors alone,
+    the first of them. None for any other error.
     """
     if isinstance(error, WentBackError):
         return error
@@ -51,19 +54,19 @@ def went_back(error: BaseException) -> WentBackError | None:
 
 
 class KubeError(Exception):
-    """A request failed, on the way to the API server or there."""
+    """A request failed, on its way to the API server or at the server."""
 
     outcome: ClassVar[str] = "error"
-    """A word from a closed set, which can be the label of a metric."""
+    """A word from a closed set; it is used as the label of a metric."""
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later although nobody changes anything."""
+        """Whether the same request may succeed later without any change by a person."""
         return False
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds that the server asks the client to wait; None if it does not."""
+        """Seconds that the server asks the client to wait; None if it asks for no wait."""
         return None
 
 
@@ -74,7 +77,7 @@ class KubeUnreachable(KubeError):
 
     @property
     def retryable(self) -> bool:
-        """Nothing was sent, so sending is safe."""
+        """True: nothing was sent, so sending again is safe."""
         return True
 
 
@@ -123,24 +126,31 @@ class KubeRefused(KubeError):
 
     @property
     def retryable(self) -> bool:
-        """Trouble of the server itself passes; a refusal of the request does not."""
+        """True for trouble of the server itself, and if it says when to come back. False for a
+        refusal of the request.
+        """
         return self.status >= 500 or self._retry_after is not None
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds, from the Retry-After header or the Status' details."""
+        """Seconds to wait, from the Retry-After header or the Status' details; None if neither
+        says.
+        """
         return self._retry_after
 
     @property
     def about_this(self) -> bool:
-        """Whether this request was refused as such, so that it will be refused again: by a rule, a
-        right, a quota or an admission webhook, which may answer with any status.
+        """Whether the refusal is about this request, so that the server will refuse it again. The
+        cause is a rule, a missing right, a quota, or an admission webhook; webhooks may answer with
+        any status.
         """
         return self.status in _ABOUT_THIS or _ADMISSION.search(self.message) is not None
 
     @property
     def maybe_applied(self) -> bool:
-        """A 5xx may come after the write: etcd timed out, or a proxy gave up on the answer."""
+        """Whether the write may have been applied. A 5xx may come after the write, if etcd timed
+        out or a proxy gave up waiting for the answer.
+        """
         return self.status >= 500
 
 
@@ -174,7 +184,7 @@ class NotFound(KubeRefused):
 
 
 class Conflict(KubeRefused):
-    """409: the object is not in the state the request supposes."""
+    """409: the object is not in the state that the request assumes."""
 
     outcome = "conflict"
 
@@ -192,13 +202,13 @@ class Invalid(KubeRefused):
 
 
 class TooMany(KubeRefused):
-    """429: priority and fairness, or a disruption budget, says later."""
+    """429: API Priority and Fairness, or a PodDisruptionBudget, asks to try again later."""
 
     outcome = "too_many"
 
     @property
     def retryable(self) -> bool:
-        """Refused before anything was done."""
+        """True: the server refused before it did anything."""
         return True
 
 
@@ -224,7 +234,7 @@ def refused(
     retry_after: float | None = None,
     causes: Collection[str] = (),
 ) -> KubeRefused:
-    """The error class that fits an HTTP status (or a Status object's code) and its causes."""
+    """An error of the class that fits the HTTP status (or a Status object's code) and causes."""
     kind = _BY_STATUS.get(status, KubeRefused)
     if kind is Forbidden and _NAMESPACE_ENDS in causes:
         kind = NamespaceEnds

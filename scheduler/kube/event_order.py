@@ -1,8 +1,9 @@
-"""The order of Events that wait to be written, in which one tenant's crowd delays no other tenant.
+"""The order in which waiting Events are written: many Events of one tenant delay no other tenant.
 
-Important Events come first. Within each kind namespaces take turns, and in a namespace its objects;
-the Events of one object keep their order. When too many wait, the namespace with the most loses its
-oldest.
+Important Events come first. Among equally important ones the namespaces take turns, and within a
+namespace its objects. The Events of one object keep their order. When too many wait, the namespace
+with the most unimportant Events loses the one that it would write next. Important Events are lost
+only when no others wait.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _KINDS: Final = (True, False)
 
 
 class EventOrder(Generic[K, V]):
-    """Values by key; each belongs to a namespace, an object and a kind."""
+    """Values by key. Each belongs to a namespace, an object (uid) and a kind: important or not."""
 
     def __init__(self) -> None:
         self._turns: dict[bool, _Turns[K, V]] = {kind: OrderedDict() for kind in _KINDS}
@@ -34,7 +35,9 @@ class EventOrder(Generic[K, V]):
     def put(
         self, key: K, value: V, *, namespace: str, uid: str, important: bool, first: bool = False
     ) -> None:
-        """Add a value; if it is to be the `first`, put it before all others of its kind."""
+        """Add a value at the end of its object's queue; with `first`, before all others of its
+        kind.
+        """
         turns = self._turns[important]
         objects = turns.setdefault(namespace, OrderedDict())
         entries = objects.setdefault(uid, OrderedDict())
@@ -47,7 +50,9 @@ class EventOrder(Generic[K, V]):
             entries.move_to_end(key, last=False)
 
     def pop(self, may: Callable[[str], bool] = lambda _namespace: True) -> tuple[K, V] | None:
-        """The next value of a namespace that `may` be served now; None if there is none."""
+        """Remove and return the next key and value of a namespace for which `may` returns True;
+        None if there is none.
+        """
         for kind in _KINDS:
             namespace = next(filter(may, self._turns[kind]), None)
             if namespace is not None:
@@ -55,7 +60,7 @@ class EventOrder(Generic[K, V]):
         return None
 
     def drop(self) -> tuple[K, V]:
-        """Remove and return the value whose loss matters least. Raises LookupError if none
+        """Remove and return the key and value whose loss matters least. Raises LookupError if none
         waits.
         """
         for kind in reversed(_KINDS):
@@ -65,8 +70,8 @@ class EventOrder(Generic[K, V]):
         raise LookupError("no event waits")
 
     def _pop(self, kind: bool, namespace: str) -> tuple[K, V]:
-        """Remove and return the oldest value of the object whose turn it is. Object and namespace
-        go to the end of their queues.
+        """Remove and return the namespace's oldest value of the object whose turn it is. Then
+        object and namespace go to the end of their queues.
         """
         turns = self._turns[kind]
         objects = turns[namespace]

@@ -1,6 +1,7 @@
-"""Pauses in writing Events: of one namespace where that fails or takes long, or of all.
+"""Pauses in writing Events, for one namespace or for all.
 
-All Events pause if nobody can be served. Pure: the caller tells the time.
+A namespace pauses if writing its Events fails or takes long. All pause if the API server can serve
+none of them. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from scheduler.kube.errors import KubeError, KubeRefused, KubeUnreachable, TooMa
 
 _FIRST_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 10.0
-# A namespace whose Event takes longer than this is left alone for four times as long: the Events of
-# five such namespaces together keep one writer busy.
+# If writing an Event takes longer than this, its namespace pauses for four times as long. So the
+# Events of five such namespaces together keep only one writer busy.
 _SLOW_SECONDS: Final = 1.0
 _SLOW_TIMES: Final = 4.0
-# If more namespaces than this pause, those that failed first are tried again at once.
+# The number of pauses that are kept. Beyond it the oldest pauses end at once.
 _MOST_NAMESPACES: Final = 1024
 
 
@@ -29,7 +30,7 @@ class _Pause:
 
 
 class EventPauses:
-    """Pauses by namespace, and one of all. A namespace without a pause is forgotten."""
+    """Pauses by namespace, and one for all. A namespace that needs no pause is not kept."""
 
     def __init__(self) -> None:
         self._own: OrderedDict[str, _Pause] = OrderedDict()
@@ -41,11 +42,11 @@ class EventPauses:
 
     @property
     def all_until(self) -> float:
-        """Until when no Event is written."""
+        """The time until which no Event is written."""
         return self._all.until
 
     def until(self, namespace: str) -> float:
-        """Until when no Event of that namespace is written."""
+        """The time until which no Event of that namespace is written."""
         pause = self._own.get(namespace)
         return float("-inf") if pause is None else pause.until
 
@@ -55,28 +56,28 @@ class EventPauses:
         return min((it - now for it in ends if it > now), default=None)
 
     def written(self, namespace: str, now: float, *, seconds: float) -> None:
-        """Note that an Event was written there, which took so many seconds."""
+        """Note that writing an Event of that namespace succeeded after `seconds`."""
         self._all = _Pause()
         self._failed_since.clear()
         self._own.pop(namespace, None)
         self._leave(namespace, _Pause(_slow_until(now, seconds)), now)
 
     def failed(self, namespace: str, now: float, *, seconds: float, error: KubeError) -> None:
-        """Note that an Event could not be written there, which took so many seconds."""
+        """Note that writing an Event of that namespace failed after `seconds`."""
         asked = error.retry_after or 0.0
         own = self._own.pop(namespace, _Pause())
-        if not error.retryable:  # this Event is tried no more, and the next one may do better
+        if not error.retryable:  # this Event is not tried again, and the next may succeed
             self._leave(namespace, _Pause(_slow_until(now, seconds)), now)
             return
         until = max(now + max(_next(own), asked), _slow_until(now, seconds))
         self._leave(namespace, _Pause(until, own.failures + 1), now)
-        # Several writes may fail at the same time; they cause one pause.
+        # Writes that fail at the same time cause one pause, not several.
         if self._concerns_all(namespace, error) and self._all.until <= now:
             self._all = _Pause(now + max(_next(self._all), asked), self._all.failures + 1)
 
     def _concerns_all(self, namespace: str, error: KubeError) -> bool:
-        """Whether all namespaces are concerned. An error that one namespace may cause counts when
-        it happens in a second namespace, and no Event was written in between.
+        """Whether all namespaces must pause. For an error that a single namespace may cause, they
+        pause once it happens in a second namespace with no Event written in between.
         """
         if isinstance(error, KubeRefused) and error.about_this:
             return False

@@ -1,6 +1,6 @@
-"""Asks for the permit of a write when its first byte is about to leave.
+"""Checks a write's permit immediately before its first byte is sent.
 
-By then the connection has been made or has become free, which takes time.
+An earlier check would not be enough: it takes time to make a connection or to wait for a free one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from aiohttp.connector import Connection
 from scheduler.kube.errors import KubeFenced
 
 Permit = Callable[[], float]
-"""Seconds within which the last byte of a write must have left; 0 or less: no write may be sent."""
+"""Returns the seconds within which the last byte of a write must have been sent. With 0 or less, no
+write may be sent.
+"""
 
 
 def permitted(permit: Permit | None, method: str) -> float:
-    """Seconds that are left for the write. Raises KubeFenced if it must not be sent."""
+    """Seconds that are left for the request, infinite for a read. Raises KubeFenced if a write must
+    not be sent.
+    """
     if permit is None or method == "GET":
         return float("inf")
     left = permit()
@@ -38,7 +42,9 @@ def request_class(permit: Permit | None) -> type[aiohttp.ClientRequest]:
         async def write_bytes(
             self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
         ) -> None:
-            """Ask before the headers: they are sent with the body, so nothing has left yet."""
+            """Send the request if it is permitted. aiohttp sends the headers with the body, so
+            nothing has been sent before this check.
+            """
             try:
                 permitted(permit, self.method)
             except KubeFenced as fenced:

@@ -1,6 +1,6 @@
-"""What this process is and may do: the identity of its cluster, and its rights.
+"""Finds out which cluster this process serves, and what it may read there.
 
-The API server itself is asked once, at the start. If it does not answer yet, the start waits.
+It asks the API server once, at the start. If the server does not answer yet, the start waits.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class ClusterIdError(Exception):
 
 
 async def admitted(api: KubeApi, *, server: str) -> None:
-    """Outside of a cluster nobody renews the credentials, so a 401 ends the process:
-    KubeConfigError. In a cluster the token may be renewed. If the server is away, later requests
-    wait for it.
+    """Check that the API server accepts the credentials of the kubeconfig. Raises KubeConfigError
+    for a 401, because nobody renews the credentials. In a cluster nothing is checked, because the
+    token may be renewed. If the server is away, later requests wait for it.
     """
     if in_cluster():
         return
@@ -46,13 +46,13 @@ async def admitted(api: KubeApi, *, server: str) -> None:
             f"the API server {server} refuses the credentials of the kubeconfig ({error}): log in "
             "again, or name another kubeconfig or context"
         ) from None
-    except KubeError as error:  # it answers, and what is wrong is told by whoever needs it
+    except KubeError as error:  # no 401; a later request reports what is wrong
         log.debug("asked who we are", error=str(error))
 
 
 async def cluster_id(settings: Settings, api: KubeApi) -> str:
-    """The cluster id: the setting, else the uid of kube-system, else that of the scheduler's
-    namespace. Raises ClusterIdError.
+    """The cluster id: the setting, else the uid of kube-system, else the uid of the scheduler's
+    namespace. Raises ClusterIdError if neither namespace can be read.
     """
     if settings.cluster_id:
         return settings.cluster_id
@@ -69,25 +69,25 @@ async def cluster_id(settings: Settings, api: KubeApi) -> str:
 
 
 async def own_namespace(settings: Settings) -> str:
-    """The scheduler's namespace: the setting, else what Kubernetes says; empty outside of a
-    cluster.
+    """The scheduler's namespace: the setting, else the one that Kubernetes tells the container;
+    empty outside of a cluster.
     """
     return settings.own_namespace or await asyncio.to_thread(_own_namespace)
 
 
 async def may_read_nodes(settings: Settings, api: KubeApi) -> bool:
-    """Whether Nodes may be read, as `--node-access` says."""
+    """Whether Nodes may be read, according to `--node-access`."""
     return await _may_list("/api/v1/nodes", settings.node_access, api)
 
 
 async def may_read_pods(settings: Settings, api: KubeApi) -> bool:
-    """Whether pods of all namespaces may be read, as `--pod-access` says."""
+    """Whether pods of all namespaces may be read, according to `--pod-access`."""
     return await _may_list("/api/v1/pods", settings.pod_access, api)
 
 
 async def may_read_volumes(settings: Settings, api: KubeApi) -> bool:
-    """Whether volumes, and claims in the namespaces of the served pods, may be read, as
-    `--volume-access` says.
+    """Whether volumes, and the claims in the served namespaces, may be read, according to
+    `--volume-access`.
     """
     served = settings.watch_namespace
     claims = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
@@ -96,7 +96,9 @@ async def may_read_volumes(settings: Settings, api: KubeApi) -> bool:
 
 
 async def _may_list(path: str, access: str, api: KubeApi) -> bool:
-    """`auto` requests one object, and Forbidden means no."""
+    """Whether the list at `path` may be read. With `access` "auto" the function requests one object
+    of it, and Forbidden means no.
+    """
     if access != "auto":
         return access == "read"
 
@@ -117,7 +119,7 @@ def token_of(settings: Settings) -> TokenSource:
 
 
 def token_name(settings: Settings) -> str:
-    """The place of Slurm's token, for people."""
+    """The option or file that Slurm's token comes from, for messages."""
     if settings.slurm_auth_token.get_secret_value():
         return "--slurm-auth-token"
     return f"file {settings.slurm_auth_token_file}"
@@ -136,6 +138,6 @@ async def _answered(ask: Callable[[], Awaitable[T]], *, but: type[KubeError] | t
             return await ask()
         except but:
             raise
-        except KubeError as error:  # /readyz and the log say it, by the session's `on_answer`
+        except KubeError as error:  # `on_answer` tells /readyz and the log
             log.debug("asked again", error=str(error))
         await asyncio.sleep(_FIRST_ANSWER_SECONDS)

@@ -1,6 +1,7 @@
 """One Lease object: reads it, creates it, and writes it over a known version.
 
-The times in it are the only wall clock times of the election. They are for people.
+Its times (acquireTime, renewTime) are the only wall-clock times of the leader election. Only people
+read them.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class _Lease(msgspec.Struct, frozen=True, rename="camel"):
     spec: _LeaseSpec = _LeaseSpec()
 
 
-# As a whole, for what others put into the object stays.
+# Decodes the whole object, so that a write keeps the fields that others have set.
 _decode: Final = decoder(dict[str, Any])
 
 
 class Leases:
-    """The Lease `name` in `namespace`. All methods raise KubeError. What others put into the object
-    stays. A try that takes longer than `timeout` seconds has failed.
+    """The Lease `name` in `namespace`. `read` and `write` raise KubeError, also for a request that
+    takes longer than `timeout_seconds`. A write keeps the fields that others have set.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Leases:
 
     @property
     def ref(self) -> ObjectRef:
-        """The object that Events are about, as it was last read or written."""
+        """A reference for Events about the Lease, as it was last read or written."""
         meta = {} if self._object is None else self._object["metadata"]
         return ObjectRef(
             kind="Lease",
@@ -77,8 +78,9 @@ class Leases:
         return self._took(answer)
 
     async def write(self, record: LeaseRecord) -> Observed:
-        """Write over the last known version, or create the Lease if there was none. Raises Conflict
-        if another process was quicker, and NotFound if the Lease was deleted.
+        """Replace the last known version, or create the Lease if there was none. Returns the Lease
+        as stored. Raises Conflict if another process has written it since the last read, and
+        NotFound if it was deleted.
         """
         if self._object is None:
             return self._took(await self._create(record))
@@ -118,7 +120,8 @@ class Leases:
         except msgspec.ValidationError as error:
             raise KubeGarbled(f"not a Lease: {error}") from error
         if not (lease.metadata.uid and lease.metadata.resource_version):
-            # One nobody holds, it would seem, and to be written over whatever its version.
+            # Such a Lease would seem to have no holder. A PUT without a resourceVersion would
+            # overwrite any version.
             raise KubeGarbled("a Lease without a uid or a resourceVersion")
         self._object = whole
         spec = lease.spec

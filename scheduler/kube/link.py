@@ -1,4 +1,4 @@
-"""Whether the API server can be used, as the requests of a session show."""
+"""Tells from the requests of a session whether the API server can be used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scheduler.observe.trouble import Trouble
 
 
 class KubeLink:
-    """`heard` is called by the session after each request (its `on_answer`). `server` is the
-    address.
+    """The present trouble with the API server, if any. The session calls `heard` after each request
+    (as its `on_answer`). `server` is the server's address, for messages.
     """
 
     def __init__(self, metrics: Metrics, *, clock: Callable[[], float] = monotonic) -> None:
@@ -21,7 +21,7 @@ class KubeLink:
         self.server = ""
 
     def heard(self, error: KubeError | None) -> None:
-        """Note how a request went: its error, or None."""
+        """Note the outcome of a request: its error, or None if it succeeded."""
         cause = None if error is None else cause_of(error, server=self.server)
         if cause is not None:
             self._trouble.saw(cause)
@@ -29,14 +29,16 @@ class KubeLink:
             self._trouble.over()  # a refusal is an answer too, unless a gateway gave it
 
     def not_ready(self, *, after_seconds: float = 0.0) -> list[str]:
-        """What is wrong, if it has been wrong for so many seconds."""
+        """A text that says what is wrong; empty list if nothing is, or for less than
+        `after_seconds`.
+        """
         text = self._trouble.text
         return [text] if text and self._trouble.seconds >= after_seconds else []
 
 
 class Standing:
-    """What /readyz says: during the start what the start waits for, and then what the service
-    reports.
+    """The reasons that /readyz gives. During the start they say what the start waits for; then the
+    service provides them.
     """
 
     def __init__(self, waits_for: Callable[[], Sequence[str]]) -> None:

@@ -1,7 +1,7 @@
-"""Pods of all schedulers on Nodes: of each only what matters to pods that are still to be placed.
+"""Neighbours: pods on Nodes, of all schedulers, reduced to what matters for placing other pods.
 
-Fifty thousand of them take less than 25 MB: what pods of one template have in common is stored
-once, labels are stored as one text, and no list of a page's pods outlives the page.
+Fifty thousand of them take less than 25 MB. The common part of pods of one template is stored once,
+labels are stored as one text, and no list of a page's pods outlives the page.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from scheduler.kube.wire import (
 
 T = TypeVar("T")
 
-# A pod that has ended uses nothing, and neither does a pod without a Node.
+# Neither a pod that has ended nor a pod without a Node uses anything of a Node.
 QUERY: Final = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
-# For how many templates the common part is stored once.
+# The number of templates whose common part is stored only once.
 _SHARED: Final = 4096
-# How many ports of the Node are kept for one pod. Pods that relay media open whole ranges.
+# The number of host ports that are kept for one pod. Pods that relay media open whole ranges.
 MOST_PORTS: Final = 1024
 
 
@@ -63,7 +63,7 @@ class Neighbour(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def metadata(self) -> Neighbour:
-        """The pod itself, because a reflector looks for the identity here."""
+        """The object itself, because a reflector reads uid, name and version from `metadata`."""
         return self
 
 
@@ -73,7 +73,7 @@ def _once(value: T) -> T:
 
 
 def neighbour(pod: Pod, *, node: str = "") -> Neighbour:
-    """The pod as a neighbour of others, on the Node where it is or is about to be."""
+    """The pod as a neighbour of other pods, on `node` if given, else on the Node of its spec."""
     meta = pod.metadata
     return Neighbour(
         uid=meta.uid,
@@ -93,10 +93,10 @@ def _kept(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
 
 
 class NeighbourStore(Store[Neighbour]):
-    """Neighbours by uid alone: an index of names would cost as much again."""
+    """Neighbours by uid. There is no index by name, because it would cost as much memory again."""
 
     def apply(self, item: Neighbour) -> tuple[Change[Neighbour], ...]:
-        """Take a pod's newer state."""
+        """Store a pod's newer state."""
         old = self._items.get(item.uid)
         self._items[item.uid] = item
         return (Change(old, item),)
@@ -105,9 +105,9 @@ class NeighbourStore(Store[Neighbour]):
         self,
         uid: str,
         *,
-        last: Neighbour | None = None,  # noqa: ARG002 - sums were made of the state before it
+        last: Neighbour | None = None,  # noqa: ARG002 - sums hold the earlier state
     ) -> tuple[Change[Neighbour], ...]:
-        """Forget a pod. The change has the state that was reported before."""
+        """Remove a pod. The change holds the state that was reported before, not `last`."""
         old = self._items.pop(uid, None)
         return () if old is None else (Change(old, None),)
 

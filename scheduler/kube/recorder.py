@@ -1,12 +1,13 @@
 """Recorded events: what a pod's owner reads in `kubectl describe pod`.
 
-Recording never waits and never fails the caller. Repetitions of the same (object, reason, message)
-become one Event with a count. The rate is bounded, and so is what waits: for each object, as
-client-go's spam filter does it, and in all. What is beyond that is dropped, and counted.
+`record` returns at once and raises no errors of the API server. Repetitions of the same object,
+type, reason and message become one Event with a count. The rate of Events is bounded, for each
+object as by client-go's spam filter, and in total; so is the number that wait. Events beyond a
+bound are dropped and counted.
 
 A webhook may refuse the Events of one namespace, or take long over each. So at most one Event of a
-namespace is being written at a time, and one that fails or is slow holds up its own namespace
-alone; all wait only for a server that is of no use to anybody (`event_pauses.py`).
+namespace is written at a time. An Event that fails or is slow delays its own namespace alone. All
+namespaces wait only if the API server can serve none of them (`event_pauses.py`).
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ Dropped = Literal["object", "full", "refused", "shutdown"]
 """Why an Event was not written: its object had too many, too many waited, the server refused it, or
 the process ended.
 """
-LONGEST_NAME = 253 - 33  # the length of a DNS subdomain without the suffix added here
+LONGEST_NAME = 253 - 33  # the longest DNS subdomain, less the suffix added here
 REMEMBERED = 4096  # client-go remembers as many to count repetitions
 TRIES = 12  # client-go's number, for an API server that is away
 WRITERS = 4  # namespaces whose Events are being written at the same time
-# For each object, as client-go's EventSourceObjectSpamFilter: at once, and then one each so many
-# seconds. Important ones have a budget of their own.
+# The budget of each object, as in client-go's EventSourceObjectSpamFilter: a burst of Events at
+# once, and then one every OBJECT_SECONDS. Important Events have a budget of their own.
 OBJECT_BURST = 25
 OBJECT_SECONDS = 300.0
 BURST = 100
 CAPACITY = 2000
-DRAIN_SECONDS = 2.0  # of the grace that a shutdown has
-# The rest of a pause can be less than the clock's resolution.
+DRAIN_SECONDS = 2.0  # a part of the grace period of the shutdown
+# The shortest wait. The rest of a pause can be less than the clock's resolution.
 _SOONEST_SECONDS = 0.001
 
 
@@ -66,7 +67,7 @@ class ObjectRef:
 
     @classmethod
     def of_pod(cls, pod: Pod) -> ObjectRef:
-        """A reference to that pod in that version."""
+        """A reference to the pod in its present version."""
         meta = pod.metadata
         return cls(
             kind="Pod",
@@ -110,8 +111,8 @@ class _Entry:
 class Recorder:
     """Writes core/v1 Events in the background; `run` is its task, `stop` ends it after a drain.
 
-    `qps` bounds writes per second with bursts of BURST; at most CAPACITY events wait. Reasons that
-    are `important` go first. `on_drop` is called for each event that is dropped.
+    `qps` bounds the writes per second, with bursts of BURST; at most CAPACITY Events wait. Events
+    with a reason in `important` go first. `on_drop` is called for each Event that is dropped.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class Recorder:
         self._on_drop(why)
 
     def stop(self) -> None:
-        """Let `run` write what waits, for DRAIN_SECONDS at most, and return."""
+        """Let `run` write the waiting Events for DRAIN_SECONDS at most, and then return."""
         self._stopping.set()
         self._wake.set()
 
@@ -216,7 +217,7 @@ class Recorder:
             await self._try(*found, again=True)
 
     async def _write_rest(self) -> None:
-        """At the end of the process, try each Event once, without a pause."""
+        """At the end of the process, try to write each Event once, without a pause."""
         while (found := self._next(math.inf)) is not None:
             await self._try(*found, again=False)
 
@@ -277,7 +278,9 @@ class Recorder:
         self._trim()
 
     async def _turn(self) -> None:
-        """Return when one more may be written; each writer that waits has a turn of its own."""
+        """Wait until the limit of `qps` allows one more write. Each waiting writer has its own
+        turn.
+        """
         now = asyncio.get_running_loop().time()
         seconds = self._pace.wait(None, now)
         self._pace.take(None, now)
@@ -325,8 +328,8 @@ class Recorder:
 
 
 def _event_name(about: str) -> str:
-    """A new name that begins with the object's name. Each part of a name between dots ends with a
-    letter or digit, so characters at the end of a name that was cut may have to go too.
+    """A new name that begins with the object's name, cut if needed. Each part between dots must end
+    with a letter or digit, so hyphens and dots at the end of the cut name are removed too.
     """
     return f"{about[:LONGEST_NAME].rstrip('-.')}.{uuid4().hex}"
 

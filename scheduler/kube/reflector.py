@@ -1,10 +1,15 @@
 """List and watch: keeps a store in step with the API server, for ever.
 
-Three nested generators, each with its own reasons to end: `_forever` never ends and paces what it
-repeats; `_session_changes` is one list and the watches after it, and ends when only a new list
-helps (410, something not understood, a cut connection); `_request` is one watch request, and ends
-when the server closes it. The semantics are client-go's, but for the cut: behind it the server may
-have been restored from a backup. A silent connection counts as a cut one.
+There are three nested generators, and each ends for its own reasons:
+
+* `_forever` never ends. After a failure it pauses and starts again with a list.
+* `_session_changes` makes a list and then one watch after another. It ends when only a new list
+  helps: after a 410, an answer that was not understood, or a cut connection.
+* `_request` is one watch request, and ends when the server closes it.
+
+The semantics are client-go's, with one exception: client-go continues the watch after a cut
+connection. We list again, because the server may have been restored from a backup in the meantime.
+A connection that stays silent counts as cut.
 """
 
 from __future__ import annotations
@@ -50,17 +55,17 @@ OnChange = Callable[[T | None, T | None], None]
 log = structlog.get_logger(__name__)
 
 LIST_SECONDS = 60.0
-BEHIND_SECONDS = 60.0  # a server that is behind for so long has gone back in time
-# If a list lacked an object by mistake, no event shows the object while it does not change. Such a
-# mistake lasts no longer than this and one watch.
+BEHIND_SECONDS = 60.0  # a server that shows an older state for so long was restored from a backup
+# If a list lacks an object by mistake, no event repairs it while the object does not change. So the
+# mistake lasts until the next list: this long, plus the rest of the running watch.
 LIST_AGAIN_SECONDS = 600.0
 BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
 
 
 @dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Exponential pauses with client-go's numbers. After a time without failures they start again
-    with the shortest.
+    """Exponential pauses with client-go's numbers. After `healthy_seconds` without a failure they
+    start again with the shortest.
     """
 
     first_seconds: float = 0.8
@@ -91,7 +96,7 @@ class ReflectorStatistics:
     bookmarks: int = 0
     garbled: int = 0
     failures: dict[str, int] = field(default_factory=dict)
-    """Ends of lists and watches other than the server's own closing, by outcome."""
+    """Failed lists and watches, by outcome. A watch that the server closes has not failed."""
 
     @property
     def heard(self) -> int:
@@ -100,7 +105,7 @@ class ReflectorStatistics:
 
 
 class ReflectorMetrics(Protocol):
-    """Receives client-go's reflector metrics as they happen; the first argument is the resource."""
+    """Receives what client-go's reflector metrics count; the first argument is the resource."""
 
     def list_began(self, resource: str, /) -> None:
         """A list was begun."""
@@ -128,7 +133,7 @@ class _NoMetrics:
 
 
 class _BehindError(KubeInterrupted):
-    """The server has not reached the version yet from which the watch is to continue."""
+    """The server has not yet reached the version from which the watch is to continue."""
 
 
 class _RelistError(Exception):
@@ -142,10 +147,10 @@ class _RelistError(Exception):
 class Reflector(Generic[T]):
     """Keeps `store` in step with one resource, and calls `on_change` for each change of an object.
 
-    `decode` is `wire.PODS` or `wire.NODES`; `query` may hold selectors. `last_event_at` is the
-    monotonic time of the last list, event or bookmark. `synced` is set once the changes of the
-    first list have been reported. If the server has gone back in time, WentBackError ends the
-    reflector.
+    `decode` decodes the resource, for example `wire.PODS`; `query` may hold selectors.
+    `last_event_at` is the monotonic time of the last list, event or bookmark. `synced` is set once
+    the changes of the first list have been reported. If the server was restored from a backup,
+    `run` raises WentBackError.
     """
 
     def __init__(
@@ -183,13 +188,15 @@ class Reflector(Generic[T]):
         self._waiting: asyncio.Timeout | None = None
 
     def doubt(self) -> None:
-        """Note that the last list was wrong, so that another one is made soon."""
+        """Note that the last list was wrong. The running watch ends, and a new list is made."""
         if self._waiting is not None and not self._doubted:
             self._waiting.reschedule(asyncio.get_running_loop().time())
         self._doubted = True
 
     async def run(self) -> None:
-        """Never returns; end it by cancelling."""
+        """List, watch, and report each change to `on_change`. Never returns; cancel it to end it.
+        Raises WentBackError.
+        """
         delivered = 0
         async with aclosing(self._forever()) as changes:
             async for old, new in changes:
@@ -228,11 +235,10 @@ class Reflector(Generic[T]):
                     async for change in changes:
                         yield change
             except (_BehindError, TooMany) as error:
-                await self._pause("watch", error)  # the version we have is still good
+                await self._pause("watch", error)  # the known version is still valid
             except KubeError as error:
-                # A server that was away may be another one, or one at another time, even if it has
-                # reached our version: where there are 200 Nodes, they alone write 20 times a
-                # second.
+                # A server that was away may be another one, or restored to an earlier state. Even
+                # then it soon reaches our version: 200 Nodes alone write 20 times a second.
                 raise _RelistError(error) from error
             else:
                 await self._calm(began)
@@ -262,7 +268,7 @@ class Reflector(Generic[T]):
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": self.store.resource_version,
-                # random, so that watches that began together do not end together
+                # random, so that watches that begin together do not end together
                 "timeoutSeconds": random.randint(300, 600),  # noqa: S311 - not cryptography
             },
             idle_seconds=self._idle_seconds,
@@ -274,7 +280,7 @@ class Reflector(Generic[T]):
                     yield change
 
     async def _next(self, lines: AsyncGenerator[bytes]) -> bytes | None:
-        """The next line; None at the end, or when the list is in doubt."""
+        """The next line; None at the end of the watch, or once `doubt` was called."""
         if self._doubted:
             return None
         try:
@@ -286,8 +292,8 @@ class Reflector(Generic[T]):
             self._waiting = None
 
     async def _compare(self) -> None:
-        """Check that the server is not behind the last known version. If it were, it would accept
-        the watch and stay silent until it has caught up.
+        """Check that the server is not behind the last known version. Otherwise it would accept the
+        watch and stay silent until it has caught up. Raises _BehindError or WentBackError.
         """
         page = await self._page({**self._query, "limit": 1})
         there = page.metadata.resource_version
@@ -295,9 +301,9 @@ class Reflector(Generic[T]):
             raise _BehindError("the server shows an older state than before")
 
     def _goes_on(self, doing: str, forward: bool) -> bool:
-        """Whether the server shows a state that is no older than the known one. Lists do not come
-        from its cache, so none should be older, but a single one may be by mistake. Raises
-        WentBackError if all of them are, for long.
+        """Note whether an answer to `doing` showed a state no older than the known one (`forward`),
+        and return that. Lists do not come from the server's cache, so none should be older, but a
+        single one may be by mistake. Raises WentBackError if all are older for BEHIND_SECONDS.
         """
         if forward:
             self._behind_since.pop(doing, None)
@@ -311,9 +317,9 @@ class Reflector(Generic[T]):
         )
 
     def _newer(self, items: list[T], version: str) -> bool:
-        """Whether neither the list nor an object in it is older than what is known. The list's
-        version alone does not show this for long: a server that has gone back soon reaches the old
-        version again, but an object that has gone back stays so.
+        """Whether neither the list nor an object in it is older than the known state. The list's
+        version alone is not enough. A restored server soon reaches the old version again, but a
+        restored object keeps its older version.
         """
         return not _before(version, self.store.resource_version) and not any(
             (known := self.store.get(item.metadata.uid)) is not None
@@ -337,8 +343,8 @@ class Reflector(Generic[T]):
         return changes
 
     async def _pages(self) -> tuple[list[T], str]:
-        """A complete and consistent list. It does not come from the server's cache, which may be
-        behind.
+        """All objects of one consistent list, and its version. The list does not come from the
+        server's cache, which may be behind.
         """
         items: list[T] = []
         query: dict[str, str | int] = {**self._query, "limit": self._page_size}
@@ -424,7 +430,7 @@ class Reflector(Generic[T]):
             "pause_s": round(seconds, 3),
         }
         if isinstance(error, KubeUnreachable | Unauthorized):
-            log.debug("kubernetes is away", **details)  # which is told once for all, by the session
+            log.debug("kubernetes is away", **details)  # KubeLink logs it once for all
         else:
             log.warning("kubernetes watch interrupted", **details)
         await asyncio.sleep(seconds)
@@ -446,5 +452,5 @@ def _check_version(version: str) -> None:
 
 
 def _before(one: str, other: str) -> bool:
-    """Whether one version is certainly before the other; False if this cannot be known."""
+    """Whether version `one` is certainly before `other`; False if this cannot be known."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -48,7 +48,9 @@ from scheduler.observe.redacted import redacted
 
 Query = Mapping[str, str | int]
 Observe = Callable[[str, str, float], None]
-"""Called after each request with its operation, its outcome ("ok" or an error's) and seconds."""
+"""Called after each request with its operation, its outcome and its duration in seconds. The
+outcome is "ok", "cancelled", or the `outcome` of a KubeError.
+"""
 
 OnAnswer = Callable[[KubeError | None], None]
 
@@ -140,14 +142,14 @@ class KubeSession:
         on_answer: OnAnswer | None = None,
         max_connections: int = 0,
     ) -> Self:
-        """Find the cluster as other controllers do: the given file, $KUBECONFIG, in-cluster,
-        ~/.kube.
+        """Find the cluster as other controllers do: by the given file, $KUBECONFIG, the in-cluster
+        files or ~/.kube/config, in this order.
 
-        Sends nothing yet. `max_connections` limits the requests at a time; each watch holds one.
-        The default is no limit, so that no caller waits for another's request, which a webhook may
-        delay for half a minute. `permit` is asked before each write. `on_answer` is called after
-        each request with its error, or with None if it was answered. Raises KubeConfigError. CA
-        files and client certificates are read only once.
+        Sends nothing yet. `max_connections` limits the requests at a time; each watch holds one
+        connection. The default is no limit, so that no caller waits for another's request, which a
+        webhook may delay for half a minute. `permit` is asked before each write. `on_answer` is
+        called after each request with its error, or with None if it succeeded. Raises
+        KubeConfigError. CA files and client certificates are read only once.
         """
         configuration = type.__call__(
             Configuration
@@ -199,7 +201,7 @@ class KubeSession:
         timeout: float = 10.0,  # noqa: ASYNC109 - it becomes aiohttp's own deadline
         operation: str | None = None,
     ) -> bytes:
-        """The body of an answer with status 2xx. Raises KubeError for any other outcome.
+        """Send a request and return the body of its 2xx answer. Raises KubeError otherwise.
 
         `body` is anything that msgspec can encode. `timeout` is in seconds and covers a whole try.
         `operation` names the request to the observer; the default is the method. A write without a
@@ -238,7 +240,7 @@ class KubeSession:
                 yield line
 
     async def _answer(self, method: str, url: URL, **request: Any) -> aiohttp.ClientResponse:
-        """An answer with status 2xx. After a 401 it tries once more with renewed credentials.
+        """Send a request and return its 2xx answer. After a 401 try once with renewed credentials.
 
         The caller must release the answer with `async with`, without an await before it.
         """
@@ -261,7 +263,7 @@ class KubeSession:
         headers: dict[str, str],
         data: bytes | None,
     ) -> aiohttp.ClientResponse:
-        """One try. Every write of this process goes through here."""
+        """Send a request once. Every write of this process goes through this method."""
         headers = {**self._headers, **headers}
         if authorization is not None:
             headers["Authorization"] = authorization
@@ -331,8 +333,8 @@ def _translated() -> Iterator[None]:
 
 
 def _safe_error_text(error: BaseException) -> str:
-    """The error's text, fit for a log: YAML's messages quote the file, and URLs may have a
-    password.
+    """The error's text without secrets, fit for a log. YAML's messages quote the file, and URLs may
+    have a password.
     """
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark
@@ -341,7 +343,7 @@ def _safe_error_text(error: BaseException) -> str:
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
-    """The error for an answer that is not 2xx. A body that is no Status is not shown."""
+    """The error for an answer that is not 2xx. A body that is no Status is left out of its text."""
     try:
         status = decode_status(body)
     except KubeGarbled:
@@ -360,8 +362,8 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> KubeRefused:
 
 
 def _not_about_an_object(response: aiohttp.ClientResponse) -> KubeRefused:
-    """A 404 from something else than the API server, such as a gateway without this path. Only the
-    API server's own answer says that an object does not exist.
+    """The error for a 404 that is not from the API server, but from a gateway without this path,
+    for example. Only the API server's own answer says that an object does not exist.
     """
     message = f"{response.reason}, and the answer is not one of the Kubernetes API"
     return KubeRefused(response.status, message=message)
@@ -374,7 +376,7 @@ def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | No
 
 
 def _proxy_from_environment(server: URL) -> str | None:
-    """The proxy that Go's clients such as kubectl would choose. There is none for this machine."""
+    """The proxy that Go's clients such as kubectl would choose; None for a loopback address."""
     if _is_loopback(server.host or "") or proxy_bypass(f"{server.host}:{server.port}"):
         return None
     return getproxies().get(server.scheme)
@@ -432,7 +434,9 @@ async def _load_kubeconfig(
 
 
 def _plugin(loader: KubeConfigLoader) -> str:
-    """The exec plugin's command if there is one, without its arguments, which may be secret."""
+    """Words about the exec plugin for an error message; "" if there is none. They name its command
+    without the arguments, which may be secret.
+    """
     user = loader._user
     if user is None or "exec" not in user:
         return ""
@@ -445,7 +449,7 @@ def _is_file(path: str) -> bool:
 
 def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
     async def reload(force: bool) -> str | None:
-        if force:  # the library would keep the plugin's token until this time
+        if force:  # until this time the library would keep the plugin's old token
             vars(loader).pop("exec_plugin_expiry", None)
         try:
             with killed_with_us():
@@ -458,8 +462,8 @@ def _reloader(loader: KubeConfigLoader, configuration: Configuration) -> Reload:
 
 
 def _changes(loader: KubeConfigLoader) -> bool:
-    """Whether the token may be replaced before the server refuses it, as a token file or plugin may
-    do.
+    """Whether the source of the token, such as a token file or a plugin, may replace it before the
+    server refuses it.
     """
     if hasattr(loader, "exec_plugin_expiry") or loader.provider is not None:
         return True

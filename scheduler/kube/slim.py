@@ -1,8 +1,8 @@
-"""Reduces a pod to the fields that we read, within a limit of bytes.
+"""Reduces a pod to the fields that we read, and limits their size in bytes.
 
 A pod may take 1.5 MiB in etcd, and its author decides which parts are large. Annotations that are
-not ours are dropped. If the other parts exceed the limit, the pod is kept without them and marked,
-and it is refused with a message.
+not ours are dropped. If the other parts exceed the limit, they are dropped too, and the pod is
+marked (`Pod.oversize`). The scheduler then refuses it with a message.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from scheduler.kube.wire import (
 )
 
 MOST_BYTES: Final = 96 * 1024
-"""Limit for the memory of the parts of a pod that its author controls and that we read: enough for
-about sixty containers with resources, or for as much as all known annotations may hold.
+"""Limit for the memory of those parts of a pod that we read and its author controls. It is enough
+for about sixty containers with resources, or for the longest values of all known annotations.
 """
 MOST_WORDS: Final = 512
-"""Limit for keys, values and operators that say where a pod may go: each is compared with each
-Node.
+"""Limit for the number of keys, values and operators in the rules that say where a pod may go
+(affinity, nodeSelector, tolerations, spread). Each is compared with each Node.
 """
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
 _RECORDS: Final = (JOB_ID, NODES, ENDS_AT)
-# A byte of JSON becomes a few bytes of Python's objects. Anything below this is surely within the
-# limit.
+# A byte of JSON becomes a few bytes of Python objects. JSON that is shorter than this is surely
+# within the limit.
 _SURELY_SMALL: Final = MOST_BYTES // 16
-# Python's objects take at least half as much memory as their JSON has bytes.
+# Python objects take at least half as many bytes as their JSON, so longer JSON exceeds the limit.
 _SURELY_LARGE: Final = 2 * MOST_BYTES
 
 
 def slimmed(decode: Decode[Pod], *, prefixes: Iterable[str]) -> Decode[Pod]:
-    """The same decoder, but its pods are reduced by `slim` to annotations with these prefixes."""
+    """The same decoder, but `slim` reduces its pods and keeps annotations with these prefixes."""
     kept = tuple(prefixes)
     return Decode(_page(decode.page, kept), _event(decode.event, kept))
 
 
 def edited(old: Pod, new: Pod) -> bool:
-    """Whether any annotation has changed besides the scheduler's own records."""
+    """Whether any annotation has changed other than the scheduler's own records."""
     before, after = old.metadata.annotations, new.metadata.annotations
     if before == after:
         return False
@@ -107,8 +107,8 @@ def slim(pod: Pod, prefixes: tuple[str, ...]) -> Pod:
 
 
 def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
-    """What is too large, if anything. In nearly all cases the length of the JSON decides, as that
-    is cheapest.
+    """The part that is too large; None if no part is. In nearly all cases the length of the JSON
+    decides, because that check is the cheapest.
     """
     sizes = {
         part: len(msgspec.json.encode(it)) for part, it in (("metadata", meta), ("spec", spec))
@@ -133,8 +133,8 @@ def _too_large(sizes: dict[str, int]) -> Oversize:
 
 
 def _annotations(meta: ObjectMeta, prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Annotations with our prefixes, and our own records, which are short unless they are
-    forged.
+    """Annotations with our prefixes, and our own records. A forged record may be long, so records
+    are clipped.
     """
     found = {k: v for k, v in meta.annotations.items() if k.startswith(prefixes)}
     records = {k: clipped(meta.annotations[k]) for k in _RECORDS if k in meta.annotations}
@@ -167,7 +167,9 @@ def weight(value: Any) -> int:
 
 
 def _without(meta: ObjectMeta) -> ObjectMeta:
-    """Metadata with our own records only, which say what became of the pod."""
+    """Metadata without labels and with no annotations but our own records, which say what became
+    of the pod.
+    """
     records = {k: v for k, v in meta.annotations.items() if k in _RECORDS}
     return replace(meta, annotations=records, labels={})
 
@@ -204,7 +206,7 @@ def _statuses(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]
 
 
 def _state(state: ContainerState) -> ContainerState:
-    """The state without the container's own messages, of which a pod may have 12 KiB."""
+    """The state without the container's own messages. A pod may have 12 KiB of them."""
     waiting, ended = state.waiting, state.terminated
     return replace(
         state,

@@ -1,7 +1,7 @@
 """The last known state of every object of one kind, by uid.
 
-The key is the uid and not the name, because a recreated pod with the same name is another pod. Runs
-on one event loop, without I/O: the reflector writes, and everybody else reads.
+The key is the uid and not the name, because a recreated pod with the same name is another pod. The
+store is used on one event loop and does no I/O. Only the reflector writes it; all others read.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Store(Generic[T]):
         return uid in self._items
 
     def get(self, uid: str) -> T | None:
-        """The object with this uid."""
+        """The object with this uid; None if there is none."""
         return self._items.get(uid)
 
     def by_name(self, name: str, *, namespace: str = "") -> T | None:
-        """The object that has this name now. Nodes have no namespace."""
+        """The object that has this name now; None if there is none. Nodes have no namespace."""
         uid = self._uids.get((namespace, name))
         return None if uid is None else self._items.get(uid)
 
@@ -108,8 +108,8 @@ class Store(Generic[T]):
         return (Change(last or old, None),)
 
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
-        """Store a complete list: objects that are not in it are gone, and unchanged ones are no
-        change.
+        """Replace all objects by a complete list, and return the changes. Objects that are not in
+        the list are removed. An object with the same resourceVersion is no change.
         """
         listed = {item.metadata.uid: item for item in items}
         changes: list[Change[T]] = []
@@ -127,7 +127,7 @@ class Store(Generic[T]):
 
 
 class Joined(Generic[T]):
-    """Several stores of one kind, read like one. Each reflector replaces only its own store."""
+    """Several stores of one kind, read as one. Each reflector writes only its own store."""
 
     def __init__(self) -> None:
         self._stores: list[Store[T]] = []
@@ -143,11 +143,11 @@ class Joined(Generic[T]):
         return (item for store in self._stores for item in store)
 
     def new(self) -> Store[T]:
-        """Add an empty store, which is read along from now on."""
+        """Add an empty store and return it. From now on it is read together with the others."""
         store = Store[T]()
         self._stores.append(store)
         return store
 
     def get(self, uid: str) -> T | None:
-        """The object with this uid."""
+        """The object with this uid; None if there is none."""
         return next((item for store in self._stores if (item := store.get(uid))), None)
