@@ -14,7 +14,7 @@ from scheduler.core.reasons import Reason
 @dataclass(frozen=True, slots=True)
 class Submit:
     """Submit the placeholder. `node` pins it to the node where the pod already runs, and `why` says
-    what became of the former job. `replaces` is a job of ours whose place the new one takes; it is
+    what happened to the former job. `replaces` is our job that the new one replaces; it is
     cancelled once the new one is recorded. `excluded` are Slurm nodes that the job must not get,
     with reasons. `first` puts it ahead of all others in the queue.
     """
@@ -69,8 +69,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class LookForTwins:
-    """Have Slurm's jobs searched for placeholders that were never recorded. With `tell`, the pod is
-    told if that is not possible. Pods that run, or that already say why they wait, are not told.
+    """Search Slurm's jobs for placeholders that were never recorded. With `tell`, the pod's
+    condition says so if the search is not possible. The caller does not set it for pods that run or
+    already show why they wait.
     """
 
     tell: bool = False
@@ -145,9 +146,9 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Cancel a job of our own submit that has no owner tag. It is recognised by its id, its name
-    and the time of its submit by Slurm's clock, in Unix seconds. The pod is told, and the next
-    submit waits for long. For `unseen` see Cancel.
+    """Cancel a job that this process submitted and that has no owner tag. It is recognised by its
+    id, its name and its submit time by Slurm's clock, in Unix seconds. The pod's condition says so,
+    and the next submit waits for a long time. For `unseen` see Cancel.
     """
 
     job_id: int
@@ -158,7 +159,7 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """The job is of no use to a waiting pod: let the pod forget it. A new job follows."""
+    """Remove the job from a waiting pod that cannot use it. A new job follows."""
 
     job_id: int
     why: str
@@ -182,8 +183,8 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Hurry:
-    """Delete a pod that is being deleted once more, with a shorter grace period, because its job no
-    longer holds its node.
+    """Shorten the grace period of a pod that is being deleted, because its job no longer holds its
+    node. This takes a second deletion.
     """
 
     pod: PodFacts
@@ -214,7 +215,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Tell the owner something that no condition is for, as an Event, once for each message."""
+    """Record an Event about something that no condition covers, once for each message."""
 
     reason: Reason
     message: str

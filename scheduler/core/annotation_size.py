@@ -2,7 +2,7 @@
 
 The API server accepts at most 256 KiB of annotations on an object. It does not check this when a
 Binding adds some, but then refuses every later write of the pod's status, even the kubelet's
-(measured on 1.36.3). Such a pod would run without anybody learning of it.
+(measured on 1.36.3). Such a pod would run, but its status would never show it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether this scheduler has bound a pod, shown by something that the pod's author cannot write.
+"""Proves that this scheduler has bound a pod, by something that the pod's author cannot write.
 
 `spec.nodeName` and our annotations prove nothing: anybody who creates a pod can set them.
 """
@@ -13,7 +13,7 @@ def proves_binding(record: TaggedJob, uid: str, *, owner: Owner, node: str) -> b
     """Whether a job, live or ended, proves that Slurm gave the pod the Slurm node `node`.
 
     Our own job proves it if it was submitted while the pod had no Node, because only a Binding can
-    have given it one later. It also does if Slurm has started it on that very node.
+    have given it one later. Our own job also proves it if Slurm has started it on that very node.
     """
     if record.tag is None or not record.stands_for(uid, owner=owner):
         return False

@@ -1,9 +1,9 @@
-"""The brake (I7): if too many pods would end by weak evidence, each waits for a later look.
+"""The brake (I7): if too many pods would be ended on weak evidence, each waits for a later look.
 
-What may be a single mistake of Slurm's (lost nodes, or an old state that came back) must not end a
-site's work in one pass. Only weak evidence comes here (`core.evidence`); strong evidence is neither
-counted nor delayed. The brake does not judge a single pod's evidence: `decide` does that, before
-the pause and again after it.
+A single mistake of Slurm (lost nodes, or an old state that came back) must not end a site's work in
+one pass. The brake sees only weak evidence (`core.evidence`); strong evidence is neither counted
+nor delayed. The brake does not judge a single pod's evidence: `decide` does that, before the pause
+and again after it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-# A held pod is asked about this often. If that stops, the pod has ended or stays.
+# The caller asks about a held pod this often. If it stops asking, the pod has ended or stays.
 ASK_SECONDS: Final = 5.0
 _UNASKED_SECONDS: Final = 30.0
 # Old entries are dropped only this often; otherwise ten thousand pods would cause ten thousand
@@ -34,9 +34,9 @@ class BrakeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The pods at one moment, by uid. `all` are those that Slurm could end. `doomed` are those of
-    them that are about to end by weak evidence of the last pulse. `boot` distinguishes one start of
-    slurmctld from another.
+    """The pods at one moment, by uid. `all` are those that Slurm could end. `doomed` are those
+    among them that are about to be ended on weak evidence from the last pulse. `boot` distinguishes
+    one start of slurmctld from another.
     """
 
     all: AbstractSet[str]
@@ -80,13 +80,13 @@ class Brake:
     limits: BrakeLimits
     _held: dict[str, _Held] = field(default_factory=dict)
     _ended: dict[str, float] = field(default_factory=dict)
-    """When pods were let go without a pause, by uid."""
+    """When the brake allowed pods to be ended without a pause, by uid."""
     _confirmed: dict[str, float] = field(default_factory=dict)
-    """When pods were let go after a pause, by uid. They do not count again."""
+    """When the brake allowed pods to be ended after a pause, by uid. They do not count again."""
     _forgot_at: float = float("-inf")
 
     def ask(self, uid: str, scene: Scene, *, seen_at: float, now: float) -> Answer:
-        """Whether the pod may be ended, by evidence that was read at `seen_at`."""
+        """Whether the pod may be ended on evidence that was read at `seen_at`."""
         self._forget(now)
         if uid in self._ended or uid in self._confirmed:
             return Go()
@@ -97,17 +97,17 @@ class Brake:
         if held is None:
             held = self._held[uid] = _Held(now, scene.boot, now)
         if None not in {held.boot, scene.boot} and held.boot != scene.boot:
-            held.since = now  # another start of the controller: the look is to be later than that
+            held.since = now  # slurmctld has restarted: the look must be later than that
         held.boot = scene.boot or held.boot
         held.asked_at = now
         return self._confirm(uid, held, seen_at=seen_at, now=now)
 
     def let_go(self, uid: str) -> None:
-        """The pod is ended by better evidence: it is not held any more and does not count."""
+        """Stop holding the pod, because it is ended on better evidence. It does not count."""
         self._held.pop(uid, None)
 
     def counted(self, now: float) -> int:
-        """How many pods are held, or have gone without a pause within the window."""
+        """How many pods are held, or were ended without a pause within the window."""
         self._forget(now)
         return len(self._held) + len(self._ended)
 

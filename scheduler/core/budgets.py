@@ -2,8 +2,8 @@
 
 A key whose budget is full again is forgotten. Pure: the caller passes the time.
 
-If many keys wait for one budget, each is told its own turn (`Turns`). If all were told when the
-next one is due, all would come back then, and only one would be let through.
+If many keys wait for one budget, `Turns` gives each its own turn. If all got the time of the next
+turn, all would come back then, and only one could spend.
 """
 
 from __future__ import annotations

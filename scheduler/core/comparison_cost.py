@@ -1,6 +1,6 @@
 """The cost of comparing a pod's terms and constraints with other pods, and its limits.
 
-The unit is one text that is searched in a pod's labels: a tenth of a microsecond.
+The unit is the search for one text in a pod's labels, which takes a tenth of a microsecond.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from scheduler.core.spread import Constraint
 MOST_TERMS: Final = 8
 """Limit for required terms and constraints of all kinds together, for one pod."""
 MOST_CONSTRAINTS: Final = 4
-"""Limit for constraints among them: for each, the Nodes of its pods are gone through before each
-bind, which takes 0.7 ms for 5000 Nodes.
+"""Limit for constraints among them: for each constraint, every bind goes through the Nodes of its
+pods, which takes 0.7 ms for 5000 Nodes.
 """
 MOST_TEXTS: Final = 64
 """Limit for the labels, values and namespaces in them together: each is searched in every pod's
 labels. The API server accepts a megabyte of them.
 """
-# The API server accepts any number of terms. Of any pod, even another scheduler's, no more terms
-# than this are read; a pod of ours with more is refused.
+# The API server accepts any number of terms. No more terms than this are read from any pod, even
+# another scheduler's; a pod of ours with more is refused.
 MOST_TERMS_READ: Final = 16
 MOST_WORDS_READ: Final = 256
 """Limit for namespaces, expressions and values in one term, each of which may be compared with each

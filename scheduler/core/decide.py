@@ -69,7 +69,8 @@ def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
 
 def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if job.claimed and job.record is None:
-        # There may be thousands of finished pods. The pulse asks for 1000 at once, and wakes each.
+        # There may be thousands of finished pods. The pulse asks for 1000 jobs at once, and wakes
+        # each unit.
         if job.state is None:
             return (Again(SLOW_LOOK_SECONDS),)
         if job.state.ended:

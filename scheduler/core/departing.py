@@ -55,7 +55,7 @@ def _leaves(pod: PodFacts) -> bool:
 
 
 def _may_be_taken(job: Tracked) -> bool:
-    """Whether the last pulse or look shows anything but a plainly running job. A pod that leaves
+    """Whether the last pulse or look shows anything other than a running job. So a pod that leaves
     while its job runs costs Slurm no look.
     """
     if job.state is None:

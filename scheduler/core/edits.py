@@ -38,7 +38,7 @@ _DIGEST_BYTES: Final = 4
 _UNSETTLED: Final = "?"
 # If two annotations fill one field, SUNK's is the first.
 _KEYS: Final = {definition.field: definition.key for definition in reversed(DEFINITIONS)}
-# The fields that ask for something, without those that only describe the request.
+# The fields that request something, without those that only describe the request.
 _FIELDS: Final = tuple(field for field in fields(JobRequest) if field.compare)
 
 
@@ -62,7 +62,7 @@ def digests(request: JobRequest) -> Mapping[str, str]:
 
 
 def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
-    """How the request differs from what the job was last asked for.
+    """How the request differs from the job's last submit or update.
 
     Tags of old versions have no digests; such a job counts as not edited.
     """
@@ -79,7 +79,7 @@ def edit_of(record: TaggedJob, request: JobRequest) -> Edit:
 
 
 def asks_the_same(before: Mapping[str, str], request: JobRequest) -> bool:
-    """Whether the job was asked for the same: these digests are those of the request."""
+    """Whether a job with these digests was submitted or last updated with the same request."""
     return not _changed(before, request)
 
 
@@ -107,15 +107,15 @@ def _was_spelled_otherwise(name: str, before: Mapping[str, str], request: JobReq
 def asked_after(
     before: Mapping[str, str], request: JobRequest, taken: tuple[str, ...]
 ) -> dict[str, str]:
-    """The digests after the job has taken these fields of the request."""
+    """The digests after Slurm has accepted these fields of the request."""
     now = digests(request)
     kept = {name: digest for name, digest in before.items() if name not in taken}
     return kept | {name: now[name] for name in taken if name in now}
 
 
 def asked_meanwhile(before: Mapping[str, str], changed: tuple[str, ...]) -> dict[str, str]:
-    """The digests while these fields are being changed: until an update is confirmed, nobody can
-    tell what the job was last asked for.
+    """The digests while these fields are being changed: until an update is confirmed, nobody knows
+    which values the job has.
     """
     return {**before, **dict.fromkeys(changed, _UNSETTLED)}
 
@@ -130,8 +130,8 @@ def called(name: str, request: JobRequest) -> str:
 
 
 def differences(record: Job, request: JobRequest) -> Iterator[str]:
-    """Where Slurm shows something else than the pod asks for: Slurm ignored it, or a plugin or an
-    operator changed it.
+    """One text for each field in which the job in Slurm differs from the pod's request: Slurm
+    ignored the value, or a plugin or an operator changed it.
     """
     for name, shown in _recorded_values(record).items():
         wanted = getattr(request, name)
@@ -165,6 +165,7 @@ def _fields_set(request: JobRequest) -> Iterator[tuple[str, object]]:
 
 
 def _digest(value: object) -> str:
-    # From the expanded names and not from their spelling, as versions did that stored a tuple.
+    # The digest is of the expanded names and not of their spelling. Versions that stored a tuple
+    # did the same.
     plain = tuple(value) if isinstance(value, NodeNames) else value
     return hashlib.blake2s(msgspec.json.encode(plain), digest_size=_DIGEST_BYTES).hexdigest()

@@ -14,8 +14,8 @@ class Ending:
     """`reason` is used in the DisruptionTarget condition and the Event, `cause` in a sentence.
 
     `again` says that the end does not concern the pod: a pod that was never bound gets a new job.
-    `kept` says that only the placeholder's own process has died: a running pod is healthy, and its
-    node is asked for again.
+    `kept` says that only the placeholder's own process has died: a running pod is healthy, and a
+    new job is submitted for its node.
     """
 
     reason: Reason

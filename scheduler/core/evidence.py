@@ -29,11 +29,11 @@ class Evidence(StrEnum):
 
 
 def is_weak(evidence: Evidence, reason: Reason, *, seen_at: float, doubted_at: float) -> bool:
-    """Whether many pods might go because of one mistake. `doubted_at` is when it was last in doubt
-    whether slurmctld has restarted, and `seen_at` when the record was read.
+    """Whether one mistake might end many pods by this evidence. `doubted_at` is the last time when
+    slurmctld may have restarted, and `seen_at` when the record was read.
 
     A lost node is always weak evidence: a slurmctld that reaches none of its nodes ends all jobs,
-    and then starts nothing there that the pods could hinder.
+    and then starts no jobs there that the pods could disturb.
     """
     if evidence is Evidence.TAKEN:
         return False

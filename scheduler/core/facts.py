@@ -65,7 +65,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A remark about a pod's request, which its owner is told once."""
+    """A remark about a pod's request, shown to its owner once."""
 
     reason: Reason
     message: str
@@ -148,8 +148,8 @@ class UnitFacts:
     refused: tuple[Problem, ...] = ()
     """For a running pod: why the site's policy would refuse its request now."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """The digests of what its last known job was asked for (`core.edits`), from that job's tag.
-    Only filled in if `refused` is not empty.
+    """The digests of its last known job's request (`core.edits`), from that job's tag. Only filled
+    in if `refused` is not empty.
     """
     submit_at: float = 0.0
     """No job may be submitted before this time (pause after a refusal or an early end)."""
@@ -161,11 +161,11 @@ class UnitFacts:
     update_at: float = 0.0
     """The job is not updated before this time (pause after Slurm refused this very request)."""
     readmit_at: float = 0.0
-    """Slurm is not asked before this time to accept the exclusions of `readmit_refused` again."""
+    """The exclusions of `readmit_refused` are not sent to Slurm again before this time."""
     readmit_refused: str = ""
     """The digest of the excluded nodes that Slurm last refused to set; "" if none."""
     untaken: str = ""
-    """What Slurm did not accept of this very request, and why."""
+    """Which parts of this very request Slurm did not accept, and why."""
     unfit_since: float | None = None
     """Since when the allocated Node has not suited the pod."""
     unlisted: str = ""
@@ -174,7 +174,7 @@ class UnitFacts:
     differently.
     """
     in_way: InWay | None = None
-    """Another pod on the allocated Nodes whose job does not hold them, or may not."""
+    """Another pod on the allocated Nodes whose job does not hold them, or may not hold them."""
     refused_bind: RefusedBind | None = None
     """The API server's refusal to bind the pod, if there was one."""
     excluded: Mapping[str, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class UnitFacts:
     nowhere: str = ""
     """Why no Kubernetes Node can take the pod; "" if some can."""
     bound_by_us: bool = False
-    """Whether a job of ours has proven that Slurm gave the pod its node (`core.proof`)."""
+    """Whether a job of ours has proven that Slurm gave the pod its node (`core.binding_proof`)."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that the next process would not know it."""
     unjudged: bool = False

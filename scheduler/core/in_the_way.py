@@ -1,7 +1,7 @@
 """Another pod on the allocated Node whose containers may run although no job of its own holds the
 Node.
 
-No pod is bound beside it (I12): Slurm has given to the next job what that pod still uses.
+No pod is bound beside it (I12), because it still uses what Slurm has given to the next job.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ASK_AGAIN_SECONDS: Final = 0.25
 
 
 def patience(seconds_to_leave: float) -> float:
-    """For how many seconds an allocation is kept for a pod that leaves within `seconds_to_leave`:
-    at least as long as for an unfit Node. It is limited, because nobody uses those resources in the
-    meantime.
+    """How many seconds an allocation is kept while the other pod leaves within `seconds_to_leave`:
+    at least as long as for an unfit Node. The time is limited, because nobody uses those resources
+    in the meantime.
     """
     return min(max(UNFIT_SECONDS, seconds_to_leave), HANDOVER_SECONDS)
 

@@ -8,13 +8,13 @@ from typing import Final
 FRESH_SECONDS: Final = 2.0
 # If waiting can help, an allocation on an unfit Node is released only after this time.
 UNFIT_SECONDS: Final = 60.0
-# The longest time that an allocation is kept for a pod that leaves: the guard's WAIT_SECONDS, which
-# Slurm's hook scripts have as their default.
+# The longest time that an allocation is kept while another pod leaves its Node: the guard's
+# WAIT_SECONDS, which Slurm's hook scripts have as their default.
 HANDOVER_SECONDS: Final = 300.0
 # A safety net: anything that watches and pulses miss is found within this time.
 SLOW_LOOK_SECONDS: Final = 300.0
-# An accepted cancel without visible effect is repeated after this time: a crash of slurmctld
-# forgets it.
+# An accepted cancel without visible effect is repeated after this time, because a slurmctld that
+# crashes forgets it.
 CANCEL_AGAIN_SECONDS: Final = 10.0
 # How soon an unconfirmed or unfinished matter is looked at again.
 SOON_SECONDS: Final = 1.0

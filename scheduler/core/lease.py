@@ -1,6 +1,6 @@
-"""Who leads, by client-go's rules, as pure data: what one process knows of the lease, and what it
-may conclude. No await, no clock. Times are seconds of the caller's own clock, which must also count
-while the machine sleeps. Clocks of two processes are never compared.
+"""Leader election by client-go's rules, as pure data: what one process knows of the lease, and what
+it may conclude. No await, no clock. Times are seconds of the caller's own clock, which must also
+count while the machine sleeps. Clocks of two processes are never compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Timing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
     """The content of the lease. If `holder` is "", nobody holds it. Its times are left out, because
-    they are of another process's clock.
+    they come from another process's clock.
     """
 
     holder: str
@@ -62,7 +62,7 @@ class Candidate:
         self._seen: Observed | None = None
         self._others_until = _NEVER
         self.valid_until = _NEVER
-        """Until when this process may write: nobody else can have the lease before."""
+        """Until when this process may write: nobody else can have the lease before then."""
         self.renew_by = _NEVER
         """When this process must give up, unless it renews the lease before."""
 
@@ -72,7 +72,7 @@ class Candidate:
         return "" if self._seen is None else self._seen.record.holder
 
     def saw(self, observed: Observed | None, *, now: float) -> None:
-        """The lease as it was read at `now` or a little before; None if there is none.
+        """Note the lease as it was read at `now` or a little before; None if there is none.
 
         The time of another's lease starts when this process first sees a new version of it, which
         is never before its holder requested it. A deleted lease still counts as its holder's until
@@ -102,7 +102,7 @@ class Candidate:
         return LeaseRecord(holder=self.identity, seconds=seconds, transitions=transitions)
 
     def won(self, observed: Observed, *, asked_at: float) -> None:
-        """Our record was written. `asked_at` is a time before its request was sent."""
+        """Note that our record was written. `asked_at` is a time before its request was sent."""
         self._seen, self._others_until = observed, _NEVER
         self.valid_until = asked_at + self._timing.valid
         self.renew_by = asked_at + self._timing.renew

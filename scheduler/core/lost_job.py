@@ -1,4 +1,4 @@
-"""A running pod has no job that holds its node: a new job is asked for, or the pod must go."""
+"""A running pod has no job that holds its node: a new job is submitted, or the pod is evicted."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ def _gives_up(
 
 
 def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:
-    """Whether the request was accepted before. A policy applies when a job is asked for, and a
-    running pod keeps what was accepted then. But its annotations can be edited, so a request that
-    the policy refuses now must equal what the lost job was asked for, by its tag, which only
-    administrators can write.
+    """Whether the request was accepted before. A policy applies when a job is submitted, and a
+    running pod keeps what was accepted then. But its annotations can be edited. So a request that
+    the policy refuses now must equal that of the lost job, by its tag, which only administrators
+    can write.
     """
     return not facts.refused or asks_the_same(facts.accepted, request)
 

@@ -1,4 +1,4 @@
-"""Who owns a placeholder, and what it is called.
+"""The owner and the name of a placeholder.
 
 A job id alone identifies no job, because slurmctld reuses ids after a crash (measured). A
 placeholder is ours if its `admin_comment`, which only Slurm administrators can write, says so.
@@ -32,12 +32,12 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     `node` is set if the job was pinned to that node for a pod that already ran there. `outcome` is
     set when the pod has ended and the job is about to be cancelled. `restarts` is how often the job
     had been requeued when its pods were bound; a higher count shows that they have lost their
-    nodes. (On the pod itself its owner could write any number.) `given_back` is set when the unit
-    has let go of the job, so that its end says nothing about the pod. `tries` and `until` belong to
-    a job in place of a lost one: how many such jobs there were, and when the pod's time is over, in
-    Unix seconds. `grace` is how many seconds the pods have to stop. `asked` has a digest of each
-    field that the job was last asked for (`core.edits`). Tags of older versions have no `grace` and
-    no `asked`.
+    nodes. (It is not kept on the pod, where its owner could write any number.) `given_back` is set
+    when the unit has released the job, so that its end says nothing about the pod. `tries` and
+    `until` belong to a job that replaces a lost one: how many such jobs there were, and when the
+    pod's time is over, in Unix seconds. `grace` is how many seconds the pods have to stop. `asked`
+    has a digest of each field of the job's last submit or update (`core.edits`). Tags of older
+    versions have no `grace` and no `asked`.
     """
 
     v: int
@@ -62,7 +62,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The key of the unit that the job is for. That of a single pod is the pod's uid."""
+        """The key of the unit that the job is for. A single pod's key is its uid."""
         return self.uids[0]
 
     def encode(self, **changes: Any) -> str:

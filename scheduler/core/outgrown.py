@@ -1,7 +1,7 @@
 """Pods that were resized (pods/resize) beyond what their job holds.
 
-A pending job is updated as after any edit. A started job cannot grow: before the bind it is given
-back, and the owner of a running pod is told.
+A pending job is updated as after any edit. A started job cannot grow: before the bind it is
+cancelled, and the owner of a running pod gets an Event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RESIZED: Final = ("cpus", "memory_mib")
 def outgrown(record: TaggedJob, request: JobRequest, *, pods: int) -> str:
     """What the pod asks for beyond what its job holds; "" if nothing.
 
-    A job that got less than it was submitted with does not count: the tag says what was asked for.
+    A job that got less than it was submitted with does not count: the tag says what was requested.
     """
     held = _tres(record.tres_allocated)
     cpus, memory = held.get("cpu"), held.get("mem")

@@ -208,8 +208,9 @@ def why(reason: str) -> Why | None:
 
 
 def _limit_meaning(reason: str) -> Why | None:
-    """What a reason of a family of limits means; None if it is of none. Slurm has a reason for each
-    resource of each kind of limit, so their meanings are composed from their parts.
+    """What a reason from one of the families of limits means; None for any other reason. Slurm has
+    a reason for each resource of each kind of limit, so their meanings are composed from their
+    parts.
     """
     per_account = _PER_ACCOUNT.fullmatch(reason)
     if per_account is not None:

@@ -1,5 +1,4 @@
-"""Required pod affinity and anti-affinity of a pod and of those that run, by kube-scheduler's
-rules.
+"""Required pod affinity and anti-affinity, of a pod and of running pods, by kube-scheduler's rules.
 
 This module does not go through pods: the caller counts how many pods of a crowd are on each Node.
 """
@@ -40,7 +39,7 @@ class PodTerm:
 
     @property
     def readable(self) -> bool:
-        """Whether we can tell which namespaces it means, since we do not read their other
+        """Whether we can tell which namespaces it selects, since we do not read their other
         labels.
         """
         found = self.namespace_selector
@@ -53,12 +52,12 @@ class PodTerm:
         return len(self.namespaces) + sum(it.words for it in selectors)
 
     def speaks_only_of(self, namespace: str) -> bool:
-        """Whether it means pods of this namespace only."""
+        """Whether it selects pods of this namespace only."""
         return self.namespace_selector is None and self.namespaces == (namespace,)
 
     def matches(self, namespace: str, labels: str) -> bool:
-        """Whether it means a pod with these labels (`packed`). If we cannot tell for a namespace,
-        it does.
+        """Whether it selects a pod with these labels (`packed`). True if we cannot tell for its
+        namespace.
         """
         if self.selector is None or not self.selector.matches(labels):
             return False

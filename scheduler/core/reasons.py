@@ -55,7 +55,7 @@ class Reason(StrEnum):
     MIN_JOB_AGE_SHORT = "MinJobAgeShort"
 
 
-# Events that must not wait behind others: what became of a pod, and what concerns all pods.
+# Events that must not wait behind others: what happened to a pod, and what concerns all pods.
 IMPORTANT: Final = frozenset(
     {
         *(Reason.SCHEDULED, Reason.SCHEDULING_FAILED, Reason.PREEMPTED, Reason.TIME_LIMIT),

@@ -1,6 +1,6 @@
-"""What a server has refused to do for a unit, and when it is asked again.
+"""What a server has refused to do for a unit, and when the request is repeated.
 
-None of this outlives the process: the next one asks once more, which costs one request.
+None of this outlives the process: the next process asks once more, which costs one request.
 """
 
 from __future__ import annotations

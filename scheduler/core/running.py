@@ -104,7 +104,7 @@ def _guard(
             evicted = (_evict(facts, pod, Reason.SUSPENDED, message) for pod in bound)
             return (*evicted, Again(SOON_SECONDS))
         case _:
-            return (Again(SLOW_LOOK_SECONDS),)  # suspended and kept; unknown does not end a pod
+            return (Again(SLOW_LOOK_SECONDS),)  # the policy keeps it, or its state is unknown
 
 
 def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evict:

@@ -29,8 +29,8 @@ class TaggedJob(Job):
         return cls(**{name: getattr(job, name) for name in _COPIED})
 
     def stands_for(self, *uids: str, owner: Owner) -> bool:
-        """Whether the job is the owner's, for any of these pods (I8). Whether it is a unit's own,
-        `Unit.owns` and `UnitFacts.owns` say.
+        """Whether the job is the owner's, for any of these pods (I8). `Unit.owns` and
+        `UnitFacts.owns` say whether it is a unit's own.
         """
         tag = self.tag
         return tag is not None and tag.owner == owner and not set(uids).isdisjoint(tag.uids)

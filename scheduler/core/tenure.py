@@ -16,7 +16,9 @@ from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, SlurmNode
 
 MOST_TRIES: Final = 5
-"""How often a pod's node is asked for again before the pod must go: each try costs Slurm a job."""
+"""How many new jobs are submitted for a pod's node before the pod must go: each try costs Slurm a
+job.
+"""
 FIRST_TRIES: Final = 3
 """How many of these jobs go ahead of all others in the queue."""
 STEADY_SECONDS: Final = 3600.0
@@ -35,8 +37,8 @@ class Tenure:
     pinned_since: float | None = None
     """Since when a job that is pinned to the pod's node waits."""
     lost_young: bool = False
-    """Whether Slurm itself has lost the job: it was missed less than MinJobAge after it lived, and
-    Slurm remembers ended jobs at least that long.
+    """Whether Slurm itself has lost the job: it was missing less than MinJobAge after it was last
+    seen alive, and Slurm remembers ended jobs at least that long.
     """
     node: SlurmNode | None = None
     """The record of the pod's Slurm node, as read at `node_at`."""
@@ -71,7 +73,7 @@ def learnt(tenure: Tenure, record: TaggedJob, *, now: float, epoch: float) -> Te
 def _until(record: Job, tag: OwnerTag) -> float | None:
     """The end by the job's own start and limit, which an operator may have changed. Limits are
     whole minutes, so a job that was submitted for the remaining time may end a little later than
-    that.
+    the pod's time.
     """
     if not record.start_time or record.time_limit_minutes is None or not _has_started(record):
         return tag.until or None

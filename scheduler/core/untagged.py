@@ -1,7 +1,7 @@
-"""A job that we have submitted but that has lost its owner tag.
+"""A job that this process has submitted but that has lost its owner tag.
 
 A site's job_submit plugin may set the admin_comment of every job, where our tag is. Without the tag
-nobody knows after a restart whose job it is, so it is given up while this process still knows.
+nobody knows after a restart whose job it is, so it is cancelled while this process still knows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from slurmapi.model import BaseState
 
 
 def untagged(facts: UnitFacts) -> bool:
-    """Whether this is the very job of our own submit, by its id, name and submit time, but without
-    our tag.
+    """Whether this is the very job that this process submitted, by its id, name and submit time,
+    but without our tag.
     """
     job = facts.job
     if not isinstance(job, Tracked) or job.record is None or job.record.state.ended:

@@ -107,7 +107,7 @@ def _nowhere(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]
 
 
 def _uncompared(since: float, pods: tuple[PodFacts, ...], now: float) -> tuple[Action, ...]:
-    """The comparison is mostly over before anybody reads about it, so only a long wait is told."""
+    """The comparison is mostly over before anybody reads about it, so only a long wait is shown."""
     if now - since < _UNCOMPARED_SECONDS:
         return (Again(SOON_SECONDS),)
     tell = (Tell(pod, Reason.NODES_NOT_COMPARED, _UNCOMPARED) for pod in pods)
@@ -154,8 +154,9 @@ def _take_back(facts: UnitFacts) -> tuple[Action, ...]:
 
 
 def _give_back(job_id: int, why: str) -> tuple[Action, ...]:
-    """Let the pod forget the job before it is cancelled. If we die in between, a census finds the
-    job; but a cancelled job on a waiting pod would look like a scancel by somebody else.
+    """Remove the job from the pod before it is cancelled. If this process dies in between, a census
+    finds the job. But a cancelled job that the pod still names would look like somebody else's
+    scancel.
     """
     return (DropJob(job_id, why), Cancel(job_id, why))
 
@@ -317,7 +318,9 @@ def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
 def _another_in_the_way(
     facts: UnitFacts, pods: tuple[PodFacts, ...], record: Job, way: InWay, now: float
 ) -> tuple[Action, ...]:
-    """Another pod still uses what the job holds: wait for it, or give the allocation back."""
+    """Another pod still uses what the job holds: wait until it leaves, or release the
+    allocation.
+    """
     if way.is_young(now):
         return (Again(ASK_AGAIN_SECONDS),)
     if facts.any_runs or now < way.until:
@@ -330,7 +333,7 @@ def _another_in_the_way(
 
 
 def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
-    """What a started job waits for; "" if the next look must tell.
+    """What a started job waits for; "" if the next look must show it.
 
     The pulse shows when a node is ready, and the watch when a pod is gone. So however many pods
     wait, Slurm is not asked about each of them again and again (I10).
@@ -388,7 +391,7 @@ def _unfit(
     unfit: dict[str, Place],
     now: float,
 ) -> tuple[Action, ...]:
-    """An allocation that the pod cannot use: wait if that can help, otherwise give it back."""
+    """An allocation that the pod cannot use: wait if that can help, otherwise release it."""
     why = {node: _complaint(node, place) for node, place in unfit.items()}
     what = "; ".join(why.values())
     passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
