@@ -1,4 +1,6 @@
-"""Keeps a unit off nodes that it cannot use, in its next job and in the job that waits now."""
+"""Keeps a unit off nodes that it cannot use, both in its next job and in the one that is
+pending.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ class Avoidance:
 
     async def readmit(self, unit: Unit, action: Readmit) -> None:
         """Reduce the pending job's list of excluded nodes. If Slurm refuses, only time is lost: the
-        job waits on with its former list, and the request is repeated after a growing pause. Raises
-        SlurmError if Slurm cannot be asked.
+        job keeps waiting with its former list, and the request is repeated after a growing pause.
+        Raises SlurmError if Slurm cannot be asked.
         """
         own = await own_job(self._slurm, action.job_id, unit=unit, owner=self._owner)
         if own is None:

@@ -77,9 +77,9 @@ class Binder:
         )
 
     async def _bind_refused(self, unit: Unit, action: Bind, why: str) -> Result:
-        """Say at once that the bind was refused; `decide` knows when it is tried again, and for how
-        long. The unit keeps its note of the binding that was sent, so that the pod is read before
-        another one is sent.
+        """Show at once that the bind was refused; `decide` knows when it is tried again, and for
+        how long. The unit keeps its note of the binding that was sent, so that the pod is read
+        before another one is sent.
         """
         now = self._clock()
         refused = RefusedBind.after(unit.refusals.bind, job_id=action.job_id, why=why, now=now)
@@ -101,8 +101,8 @@ class Binder:
         return refused.wait(action.job_id, now)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
-        """What became of an earlier binding if neither its answer nor a watch has shown that: the
-        pod is read, and nothing is written (I3). None if no binding was sent, or if it did not take
+        """The result of an earlier binding that neither its answer nor a watch has shown: the pod
+        is read, and nothing is written (I3). None if no binding was sent, or if it did not take
         effect.
         """
         pod = action.pod
@@ -117,8 +117,8 @@ class Binder:
         return Bound() if node == action.target else AlreadyBound(node)
 
     async def _note_restarts(self, unit: Unit, action: Bind) -> bool:
-        """Note the job's restart count in its tag, before the pod can run: only so can a later
-        requeue be told from an earlier one. False if the job no longer belongs to the unit.
+        """Note the job's restart count in its tag before the pod can run, to distinguish a later
+        requeue from an earlier one. False if the job no longer belongs to the unit.
         """
         record = None if unit.job is None else unit.job.record
         tag = None if record is None else record.tag
@@ -135,8 +135,8 @@ class Binder:
 
     def _note_bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target
-        # Without an end nothing was written, so an annotation that the pod brought along must still
-        # be removed.
+        # If the job has no end, none was written, so an annotation that the pod was created with
+        # must still be removed.
         said = unit.pod(action.pod.uid).said
         said.recorded, said.ends_at = action.job_id, action.ends_at or None
         unit.refusals.submit, unit.refusals.bind = unit.refusals.submit.forgiven(), None

@@ -1,8 +1,8 @@
-"""Checks each ending of a pod because of Slurm: if the evidence is weak, the brake decides whether
-the pod may go (I7). Also reports when the brake holds pods.
+"""Checks each pod that is to be ended because of Slurm: if the evidence is weak, the brake decides
+whether it may be ended (I7). Also reports when the brake holds pods.
 
-Pods that run and pods that wait are counted separately, because many of one kind would hide few of
-the other.
+Pods that run and pods that wait are counted separately, because many pods of one kind would hide a
+few of the other.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from scheduler.state.units import Unit, Units
 
 log = structlog.get_logger(__name__)
 
-# One survey of all pods serves all questions of this time.
+# One survey of all pods serves all questions within this time.
 _SURVEY_SECONDS: Final = 0.5
 _KINDS: Final = ("run", "wait")
-# A process that has just started learns one by one what became of its pods' jobs. It ends no pod
+# A process that has just started learns the states of its pods' jobs one by one. It ends no pod
 # until it knows nearly all of them, or has tried for this long.
 _LEARN_SECONDS: Final = 15.0
 
@@ -89,12 +89,12 @@ class EndingBrake:
 
     @property
     def trouble(self) -> str:
-        """What to tell people about the brake; "" while no pod is held."""
+        """The message for people about the brake; "" while no pod is held."""
         kinds = [f"{self.held(kind)} that {kind}" for kind in _KINDS if self.held(kind)]
         return f"the brake holds the ending of pods: {', '.join(kinds)}" if kinds else ""
 
     async def run(self) -> None:
-        """Notice, for ever, when pods are no longer held. Cancel it to stop."""
+        """Notice when pods are no longer held. Runs for ever; cancel it to stop."""
         while True:
             await asyncio.sleep(ASK_SECONDS)
             for kind in _KINDS:
@@ -128,8 +128,8 @@ class EndingBrake:
         return 0.0
 
     async def _taken(self, unit: Unit, action: Evict) -> bool:
-        """Whether another job already holds what the pod runs on. If so, holding the pod would only
-        make two workloads share the node.
+        """Whether another job already holds the resources that the pod runs on. If so, holding the
+        pod would only make two workloads share the node.
         """
         state = None if unit.job is None else unit.job.state
         if action.needs is None or (state is not None and (not state.ended or state.completing)):
@@ -213,8 +213,8 @@ class EndingBrake:
 
 
 def _may_have_a_job(pod: Pod) -> bool:
-    """Whether Slurm may be ending this pod, which was not looked at yet. A new pod has no job, and
-    a crowd of new pods must not delay the endings of others.
+    """Whether Slurm may be ending this pod, which no pass has looked at yet. A new pod has no job,
+    and a crowd of new pods must not delay the endings of others.
     """
     return bool(pod.spec.node_name) or recorded_job(pod) is not None
 

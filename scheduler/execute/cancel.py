@@ -1,4 +1,4 @@
-"""How a unit gets rid of a job: by cancelling it, or by letting the pod forget it."""
+"""How a unit gets rid of a job: by cancelling it, or by removing its id from the pod."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Release:
         return None
 
     async def drop(self, unit: Unit, action: DropJob) -> None:
-        """Let the pod forget its job. Raises KubeError, also if the pod turns out to be bound."""
+        """Remove the job from the pod and from the unit. Raises KubeError, also if the pod turns
+        out to be bound.
+        """
         await self._settle_bindings(unit)
         # If the API server refuses this, the job's own tag still says that it was given back.
         await self._teller.patch(unit, annotations={JOB_ID: None})
@@ -99,7 +101,7 @@ class Release:
         await self._untagged.take_back(unit, action)
 
     async def end_other(self, unit: Unit, job_id: int) -> None:
-        """Cancel a job that the unit has let go of. If Slurm does not accept the cancel, a census
+        """Cancel a job that the unit has released. If Slurm does not accept the cancel, a census
         finds the job, checks that it is ours, and tries until it succeeds. Raises SlurmError.
         """
         try:
@@ -127,9 +129,9 @@ class Release:
                 raise KubeInterrupted("the pod is there, though it is not listed")
 
     async def _settle_bindings(self, unit: Unit) -> None:
-        """Find out what became of bindings that were sent but never answered, and which no watch
-        has shown: only the API server knows whether the pod runs on the node that is about to be
-        given back. Raises KubeInterrupted if it does.
+        """Find out whether bindings took effect that were sent but never answered, and that no
+        watch has shown. Only the API server knows whether the pod runs on the node that is about to
+        be released. Raises KubeInterrupted if it does.
         """
         for member in unit.pods:
             if member.uid not in self._units.binding:

@@ -33,9 +33,9 @@ class Canceller:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def cancel(self, job_id: int, *, send_by: float) -> None:
-        """Cancel the job; succeeds too if it has ended or is unknown. Raises SlurmError. Raises
+        """Cancel the job; also succeeds if it has ended or is unknown. Raises SlurmError. Raises
         SlurmUnreachable if it could not be sent before `send_by`, in the event loop's time
-        (`ownership.OwnJob`): then the caller has to read again whose job it is.
+        (`ownership.OwnJob`): then the caller has to read the job's owner again.
         """
         wanted = self._wanted.get(job_id)
         if wanted is None:

@@ -3,7 +3,7 @@ namespace and in all. Changes by the site's policy have a budget of their own.
 
 An edit costs its author one request and Slurm up to thirty: a trial job, updates field by field,
 and looks. Without a budget one pod that was edited in a loop made 720 calls a second. A new policy
-may change what all pods ask for at once, and their authors are not to blame for it.
+may change the requests of all pods at once, and their authors are not to blame for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ALL: Final = (500, 0.25)
 POLICY: Final = (200, 0.1)
 _BUDGETS: Final = {"pod": POD, "namespace": NAMESPACE, "all": ALL, "policy": POLICY}
 _ALL: Final = "all"
-# A shorter wait, which nobody has caused by an edit, is mostly over before anybody reads about it.
+# A shorter wait that nobody has caused by an edit is not shown: it is mostly over before anybody
+# reads about it.
 _UNTOLD_SECONDS: Final = 3.0
 
 
@@ -51,8 +52,8 @@ class EditPace:
         self._turns = {scope: Turns[str](*budget) for scope, budget in _BUDGETS.items()}
 
     async def pause(self, unit: Unit) -> float:
-        """Returns after how many seconds the change may reach Slurm, and tells the pod. Returns 0
-        if it may now, and then charges the budgets. Raises KubeError.
+        """Return after how many seconds the change may reach Slurm, and show the wait on the pod.
+        Return 0 if it may now, and then charge the budgets. Raises KubeError.
         """
         now = self._clock()
         tenants = self._tenants(unit)
@@ -67,8 +68,8 @@ class EditPace:
         return 0.0
 
     def settle(self, unit: Unit) -> None:
-        """Note that the job asks for what the present policy makes of the pod. As long as this
-        policy is in force, any difference is an edit by the author.
+        """Note that the job has the request that the pod has under the present policy. As long as
+        this policy is in force, any difference is an edit by the author.
         """
         unit.asked.judged_by = self._version()
 
@@ -79,7 +80,8 @@ class EditPace:
 
     def _tenants(self, unit: Unit) -> dict[str, str]:
         """The budgets that the change is charged to, by scope. An author does not pay for what the
-        policy has changed since the job was submitted, nor for changes that a start finds.
+        policy has changed since the job was submitted, nor for changes that a process finds when it
+        starts.
         """
         return _authors(unit) if unit.asked.judged_by == self._version() else {"policy": _ALL}
 

@@ -1,8 +1,8 @@
 """Ends pods whose resources Slurm has taken: first the condition that says why, then the deletion.
 
 As kube-scheduler's preemption does, this bypasses PodDisruptionBudgets: a budget cannot keep what
-Slurm has given to somebody else. If the site wants its budgets to be asked, the Eviction API is
-tried first, for a limited time.
+Slurm has given to somebody else. If the site wants its budgets respected, the Eviction API is tried
+first, for a limited time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ASK_SECONDS: Final = 2.0
 
 
 class Evictor:
-    """`budget_seconds` is how long a PodDisruptionBudget may hold a pod. With 0 no budget
-    is asked.
+    """`budget_seconds` is how long a PodDisruptionBudget may hold a pod. With 0 the Eviction API is
+    not used.
     """
 
     def __init__(

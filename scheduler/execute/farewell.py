@@ -20,8 +20,8 @@ from slurmapi import SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)
 
-# The cancel is more important than this note, and relies on the same look at the job. This leaves
-# it enough of the time for which that look is valid.
+# The cancel is more important than this note, and relies on the same look at the job. This limit
+# leaves the cancel enough of the time for which that look is valid.
 _LONGEST_SECONDS: Final = TAG_SECONDS - RECENT_SECONDS
 _SILENCE_SECONDS: Final = 10.0
 # Slurm refuses longer ones; it counts bytes of UTF-8 (measured on 26.05.5 and 24.11.5).
@@ -30,9 +30,8 @@ _SEPARATOR: Final = "; "
 
 
 class Farewell:
-    """Tries once for each job, for a few seconds. A failure is counted, and nothing else happens.
-    After a timeout no note is tried for a while, so that many pods that end at once do not each
-    wait for one.
+    """Tries once for each job, for a few seconds. A failure is only counted. After a timeout no
+    note is tried for a while, so that many pods that end at once do not each wait for one.
     """
 
     def __init__(

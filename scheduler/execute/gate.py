@@ -51,8 +51,8 @@ class Gate:
         return 0.0
 
     def shut(self, error: SlurmError) -> float:
-        """A submit has failed. Returns after how many seconds its unit may try again, behind the
-        others.
+        """Close the gate, because a submit has failed. Returns after how many seconds its unit may
+        try again, behind the others.
         """
         pause = doubled(_FIRST_SECONDS, self._failures, longest_seconds=_LONGEST_SECONDS)
         pause = max(pause, error.retry_after or 0.0)
@@ -62,17 +62,17 @@ class Gate:
         return pause + _APART_SECONDS + _some_of(_APART_SECONDS)
 
     def refused(self) -> None:
-        """A submit was refused, perhaps for a reason that concerns that job alone. The next one may
-        test at once.
+        """Let the next unit test at once: a submit was refused, perhaps for a reason that concerns
+        that job alone.
         """
         self._next_at = self._clock()
 
     def open(self) -> None:
-        """Slurm has answered a submit: it accepted the job, or refused it for a fault of the job
-        alone.
+        """Open the gate, because Slurm has answered a submit: it accepted the job, or refused it
+        for a fault of the job alone.
         """
         self._failures = 0
 
 
 def _some_of(seconds: float) -> float:
-    return seconds * random.random()  # noqa: S311 - parts those that wait
+    return seconds * random.random()  # noqa: S311 - spreads units that wait

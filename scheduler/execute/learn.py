@@ -1,5 +1,5 @@
-"""Gets information that a decision needs: on a job, its twins, the Node behind a Slurm node, and
-what a node holds.
+"""Gets information that a decision needs: about a job, its twins, the Node behind a Slurm node, and
+a node's load.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Learner:
         self._claimed = ClaimedJobs(census, clock=tools.clock)
 
     async def inspect(self, unit: Unit, job_id: int) -> Result:
-        """Look at the job of the unit in full. Raises SlurmError."""
+        """Read the full record of the unit's job. Raises SlurmError."""
         job = unit.job
         if job is None or job.job_id != job_id:
             return 0.0
@@ -48,7 +48,7 @@ class Learner:
         return _CONFIRM_SECONDS if unsettled else 0.0
 
     async def look_for_twins(self, unit: Unit, *, tell: bool) -> None:
-        """Ask for a census, and tell the pod if none can be made. Raises KubeError."""
+        """Request a census, and show on the pod if none can be made. Raises KubeError."""
         self._census.ask()
         if tell and unit.job is None and self._census.trouble:
             message = f"Slurm's jobs cannot be searched now: {self._census.trouble}"
@@ -59,7 +59,9 @@ class Learner:
         await self._nodes.learn(nodes)
 
     async def weigh(self, unit: Unit, name: str) -> None:
-        """Read what the node holds now, if Slurm lets us. Raises SlurmError."""
+        """Read how much of the node is allocated now, if that can be read now. Raises
+        SlurmError.
+        """
         node = await self._loads.of(name)
         if node is not None:
             unit.seen.weighed(node, now=self._clock())

@@ -1,10 +1,10 @@
 """Warns on a pod if our annotations are on its controller instead of on the pod template.
 
-Annotations count on pods only, and of a Deployment or a Job nothing but the template is copied to
-its pods. To see the mistake, the scheduler must read the controller (`get` of replicasets,
-statefulsets, daemonsets, jobs). It does not need this right otherwise and has it only if a site
-grants it; then each controller is read once. A Deployment's annotations are copied to its
-ReplicaSets, so those are enough.
+Annotations count on pods only, and a Deployment or a Job copies only its template to its pods. To
+see the mistake, the scheduler must read the controller (`get` of replicasets, statefulsets,
+daemonsets, jobs). It does not need this right otherwise and has it only if a site grants it; then
+each controller is read once. A Deployment's annotations are copied to its ReplicaSets, so those are
+enough.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _RESOURCES: Final = {
 # The API server accepts any string as an owner's name. `../../secrets/x` would lead to another
 # object, and `x?watch=true` to an answer that never ends.
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-# Of each controller we keep names of annotations only: at most 16 of 63 characters.
+# We keep only the names of each controller's annotations: at most 16 of 63 characters.
 _MOST_KNOWN: Final = 2048
 _MOST_WAITING: Final = 256
 _MOST_NAMES: Final = 16
 _LONGEST_NAME: Final = 63
 # Limits of reads and Events for all pods together. If one controller has many pods, a few of them
-# are told.
+# get the Event.
 _READS_PER_SECOND: Final = 2.0
 # A burst of Events, then one each so many seconds.
 _EVENTS: Final = (20, 0.5)
@@ -50,7 +50,7 @@ _EVENTS: Final = (20, 0.5)
 
 _Controller = tuple[str, str, str, str]
 """Namespace, kind, name and uid of the controller. The uid alone would not do: a pod's author can
-write any uid, and would be told about somebody else's controller.
+write any uid, and would get the annotation names of somebody else's controller.
 """
 
 
@@ -78,7 +78,9 @@ class OwnerHints:
         self._more = asyncio.Event()
 
     def see(self, pod: Pod) -> None:
-        """Tell the pod what is known of its controller, or have the controller read."""
+        """Record an Event with what is known of the pod's controller, or have the
+        controller read.
+        """
         owner = next((it for it in pod.metadata.owner_references if it.controller), None)
         if owner is None or pod.spec.node_name or not self._may_be_read(owner, pod):
             return
@@ -101,7 +103,7 @@ class OwnerHints:
                     await asyncio.sleep(1.0 / _READS_PER_SECOND)
 
     def _may_be_read(self, owner: OwnerReference, pod: Pod) -> bool:
-        """Whether we may read it. Rights may differ by namespace, and one that is missing is tried
+        """Whether we may read it. Rights may differ by namespace, and a missing right is tried
         once.
         """
         kind = (owner.kind, owner.api_version)

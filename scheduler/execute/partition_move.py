@@ -1,5 +1,5 @@
-"""Whether a job is of the right kind: its form, and who may share its node. Both are chosen at
-submit, by the nodes that the job may get, and no update can change them.
+"""Checks whether a job still has the right form and sharing of its node. Both are chosen at submit,
+by the nodes that the job may get, and no update can change them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the Slurm job that stands for a pod, from what the pod asks for."""
+"""Builds the Slurm job that stands for a pod, from the pod's request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ gives, which count down from 0xffff0000: a job ahead of it could only take the p
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 SCRIPT_MEMORY_MIB: Final = 32
-"""The least memory that a script job asks for, because the script itself needs some: 4 MiB at rest,
+"""The least memory that a script job requests, because the script itself needs some: 4 MiB at rest,
 and 18 MiB (24 if sh is bash) while it asks the hooks API (measured on 26.05.5 and 24.11.5). If
 Slurm enforces memory limits, it kills a script that has less.
 """
@@ -115,9 +115,9 @@ def _for_script(memory_mib: int) -> int:
 def _with_wishes(
     job: JobSubmission, request: JobRequest, *, excluded: Sequence[str]
 ) -> JobSubmission:
-    """Add what a pod may ask about when and where it starts. None of it applies to a pod that
-    already runs: Slurm would refuse a dependency on a job that it has forgotten, and a hold would
-    leave a running pod without a job.
+    """Add what a pod may request about when and where its job starts. None of it applies to a pod
+    that already runs: Slurm would refuse a dependency on a job that it has forgotten, and a hold
+    would leave a running pod without a job.
     """
     switches = request.switches
     left = tuple(_without(request.required_nodes, excluded))

@@ -1,7 +1,7 @@
 """Chooses how a pod is represented in Slurm: by an external job, or by a job with a script.
 
 An external job ends at once, and its node goes to the next job while the pod's containers still
-have their grace period. On a node with a slurmd that next job may be anybody's. So on such nodes
+have their grace period. On a node with a slurmd, anybody may own that next job. So on such nodes
 `auto` chooses external jobs only if the handover guard holds the next job back. Existing jobs keep
 their form.
 """
@@ -42,7 +42,7 @@ class Choice:
 
 
 class GuardHeartbeat(Protocol):
-    """What the choice needs to know of the handover guard."""
+    """What the choice needs to know about the handover guard."""
 
     @property
     def installed(self) -> str:

@@ -15,8 +15,8 @@ from slurmapi import JobSubmission, SlurmClient, SlurmRefused, Submitted
 
 
 class Sender:
-    """`environment` returns, for a unit's key, the variables that tell its job's script of the
-    hooks API.
+    """`environment` takes a unit's key and returns the variables with which its job's script finds
+    the hooks API.
     """
 
     def __init__(

@@ -19,6 +19,6 @@ def set_back(unit: Unit, request: JobRequest | None, pauses: Pauses, *, now: flo
     """Lengthen the pause. Returns the seconds until the unit may submit again; only an edit of
     `request` can shorten them.
     """
-    share = 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
+    share = 1.0 - 0.25 * random.random()  # noqa: S311 - spreads joint failures
     unit.refusals.submit = unit.refusals.submit.again(request, pauses, now=now, share=share)
     return unit.refusals.submit.until - now

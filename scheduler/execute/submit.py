@@ -57,9 +57,9 @@ class Submitter:
         self._suspicion = Suspicion(tools.slurm, clock=tools.clock)
 
     async def submit(self, unit: Unit, action: Submit) -> Result:
-        """Submit when it is the unit's turn. If Slurm refuses the job, the pod is told and the
-        submit is tried again later. Raises SlurmError if Slurm cannot be asked about the job that
-        is replaced, and KubeError if the pod cannot be written.
+        """Submit when it is the unit's turn. If Slurm refuses the job, the pod's condition says so
+        and the submit is tried again later. Raises SlurmError if Slurm cannot be asked about the
+        job that is replaced, and KubeError if the pod cannot be written.
         """
         return await self._paced(unit, action) or await self._submit(unit, action)
 
@@ -144,7 +144,7 @@ class Submitter:
             await self._release.end_other(unit, action.replaces)
 
     def _lost(self, unit: Unit, action: Submit) -> None:
-        """A running pod has lost its job. After the next loss the pause is longer."""
+        """Note that a running pod has lost its job. After the next loss the pause is longer."""
         set_back(unit, None, SETBACKS, now=self._clock())
         unit.seen.asked_anew(tries=action.tries, now=self._clock())
         # A census that ran in the meantime has skipped this unit, though a job of a former process

@@ -1,7 +1,7 @@
 """Limits how many jobs are submitted for one namespace. A burst of honest pods stays within the
 budget, and pods that are created and deleted without end do not.
 
-Each such pod costs Slurm five requests: its submit, looks, a note on how it ended, and its cancel.
+Each pod costs Slurm five requests: its submit, looks, a note about its end, and its cancel.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from scheduler.state.units import Unit
 # (each is tried every 300 s). Other namespaces keep most of what Slurm can do: 118 to 142 jobs a
 # second from submit to bind (measured on two cores that the API server shares).
 NAMESPACE: Final = (5000, 0.05)
-# A shorter wait is mostly over before anybody reads about it.
+# A shorter wait is not shown: it is mostly over before anybody reads about it.
 _UNTOLD_SECONDS: Final = 3.0
 _SOONEST_LOOK_SECONDS: Final = 10.0
 
 
 class SubmitPace:
     """Asked before each submit for a waiting pod. A running pod that has lost its job never waits,
-    and neither does an ending.
+    and endings never wait.
     """
 
     def __init__(self, teller: Teller, *, metrics: Metrics, clock: Callable[[], float]) -> None:
@@ -38,8 +38,8 @@ class SubmitPace:
         self._turns = Turns[str](*NAMESPACE)
 
     async def pause(self, unit: Unit) -> float:
-        """Returns after how many seconds the unit should ask again, and tells its pod. Returns 0 if
-        it may submit now. Raises KubeError.
+        """Return after how many seconds the unit should ask again, and show the wait on its pod.
+        Return 0 if it may submit now. Raises KubeError.
         """
         now = self._clock()
         seconds = self._turns.wait(unit.namespace, unit.key, now)
@@ -55,7 +55,7 @@ class SubmitPace:
         return max(seconds / 2, min(seconds, _SOONEST_LOOK_SECONDS))
 
     def take(self, unit: Unit) -> None:
-        """Charge the budget: the unit submits now."""
+        """Charge the budget, because the unit submits now."""
         self._turns.take(unit.namespace, unit.key, self._clock())
 
     def forget(self, unit: Unit) -> None:

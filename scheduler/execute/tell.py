@@ -31,7 +31,7 @@ _OUTAGE_EVENTS: Final = (20, 0.2)
 _WRITES: Final = Pauses(5.0, 300.0)
 
 
-# So many problems fit into the message of one condition.
+# The message of one condition has room for this many problems.
 MOST_PROBLEMS: Final = 8
 _PROBLEM_BYTES: Final = 400
 
@@ -153,8 +153,8 @@ class Teller:
         conditions: tuple[Condition, ...] = (),
         annotations: Mapping[str, str | None],
     ) -> bool:
-        """Write conditions and annotations on each pod. False if the API server has refused that
-        for any. Raises KubeError.
+        """Write conditions and annotations on each pod. False if the API server has refused any of
+        these writes. Raises KubeError.
         """
         written = [
             await self._patch_pod(unit, pod, conditions=conditions, annotations=annotations)
@@ -171,7 +171,7 @@ class Teller:
         annotations: Mapping[str, str | None],
     ) -> bool:
         """Write on one pod. If the API server refuses that, an Event says so and the result is
-        False: a refused write must not keep a pod from its Node, or a node from others.
+        False: a refused write must not prevent a bind, nor the release of a node.
         """
         patched = await self._kube.patch_pod_status(
             unit.namespace, pod.name, pod.uid, conditions=conditions, annotations=annotations
@@ -215,8 +215,8 @@ class Teller:
         return None
 
     def _outage(self, unit: Unit, message: str) -> None:
-        """Record an Event about the outage, once for each unit: the next submit clears `warned`. A
-        unit for which the budget is used up now is told at a later try.
+        """Record an Event about the outage, once for each unit: the next submit clears `warned`. If
+        the budget is used up now, the unit gets its Event at a later try.
         """
         reason = Reason.SLURM_UNAVAILABLE
         if reason not in unit.said.warned and self._outages.try_spend(reason, self._clock()):

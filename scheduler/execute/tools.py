@@ -1,4 +1,4 @@
-"""What all verbs need: both servers, the units, and the means to tell a pod."""
+"""What all verbs need: both servers, the units, and the means to write on a pod."""
 
 from __future__ import annotations
 

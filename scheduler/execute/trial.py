@@ -1,9 +1,10 @@
-"""Finds out which account and QoS a job would get, by a submit on trial.
+"""Finds out which account and QoS a job would get, by a trial submit.
 
 For an operator, such as this scheduler, Slurm sets any QoS on a pending job and lets the job run,
 even if the job's account may not use that QoS. But it refuses a submit with that QoS (measured on
 26.05.5 and 24.11.5 with slurmdbd). So a held job that stands for no pod is submitted, read for its
-account and QoS, and cancelled. One that a crash leaves behind never starts, and a census ends it.
+account and QoS, and cancelled. If a crash leaves such a job behind, it never starts, and a census
+cancels it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Trial:
 
     async def charged(self, unit: Unit, request: JobRequest) -> Mapping[str, str]:
         """The account and the QoS that a job with this request gets, by field of JobRequest. A
-        field is missing if Slurm does not tell it, because it has no slurmdbd.
+        field is missing if Slurm does not report it, because it has no slurmdbd.
 
         Raises SlurmRefused if Slurm would not accept such a job, and SlurmError if it cannot be
         asked.
@@ -58,7 +59,7 @@ class Trial:
         # Setting a priority would release the hold.
         held = replace(placeholder, held=True, priority=None, singleton=False)
         job_id = (await self._slurm.submit(held)).job_id
-        job = await self._slurm.job(job_id)  # if this fails, a census ends the job
+        job = await self._slurm.job(job_id)  # if this fails, a census cancels the job
         if job.name == held.name:
             await self._end(job_id)
         return job

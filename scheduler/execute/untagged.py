@@ -20,13 +20,13 @@ from slurmapi import SlurmNoSuchJob
 
 log = structlog.get_logger(__name__)
 
-# Until an administrator has corrected the plugin, each try costs Slurm a job in vain.
+# Until an administrator has corrected the plugin, each try costs Slurm a useless job.
 _PAUSES: Final = Pauses(60.0, 1800.0)
 
 
 class Untagged:
-    """Such a job can be recognised only by the answer to its submit. So it is cancelled while the
-    process still remembers that answer.
+    """A job without a tag can be recognised only by the answer to its submit. So it is cancelled
+    while the process still remembers that answer.
     """
 
     def __init__(self, tools: Tools, canceller: Canceller) -> None:

@@ -1,8 +1,8 @@
 """Applies edits of a pod to its pending job, and finds out which of them Slurm accepted.
 
-Before an update the owner tag says that these fields are unsettled, and only afterwards which were
-accepted: an update may take effect in part (measured), and a tag must never say that a job asks for
-something that Slurm refused.
+Before an update the owner tag marks these fields as unsettled, and only afterwards says which were
+accepted. An update may take effect in part (measured), and a tag must never claim a value that
+Slurm refused.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Updater:
         return await self._edit(unit, action)
 
     async def _unfit(self, unit: Unit, action: Update) -> str:
-        """Why the job cannot be changed into what the pod asks for now; "" if it can."""
+        """Why the job cannot be changed to the pod's present request; "" if it can."""
         record = None if unit.job is None else unit.job.record
         if record is None or "partition" not in action.changed:
             return ""
@@ -114,7 +114,8 @@ class Updater:
     async def _carry_out(
         self, unit: Unit, job: Placeholder, action: Update, tag: OwnerTag
     ) -> _Outcome:
-        # If we die before the second tag, the next process sees which fields it has to check.
+        # If this process dies before the second tag, the next one sees which fields it has to
+        # check.
         unsettled = asked_meanwhile(tag.asked, action.changed)
         await self._retag(unit, job, tag, unsettled)
         outcome = await self._send(unit, job, action)
@@ -164,8 +165,8 @@ class Updater:
             await self._write(unit, job, admin_comment=tag.encode(asked=asked))
 
     async def _write(self, unit: Unit, job: Placeholder, **changes: Any) -> None:
-        """Send one of the updates of an edit, each of which may take seconds. Raises _NotOurs if
-        the job no longer belongs to the unit.
+        """Send one update of an edit, which may take seconds. Raises _NotOurs if the job no longer
+        belongs to the unit.
         """
         own = await still_own(self._slurm, unit, job, owner=self._owner, clock=self._clock)
         if own is None:
@@ -227,7 +228,7 @@ def _change(name: str, request: JobRequest) -> Mapping[str, Any]:
         case "nice":
             return {"nice": value or 0}
         case "account" | "qos" if value is None:
-            return {}  # the trial says what it is then
+            return {}  # the trial finds its value then
         case "comment" | "reservation":
             return {name: value or ""}
         case _:
