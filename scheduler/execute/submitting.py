@@ -1,7 +1,8 @@
 """Limits how many jobs are submitted for one namespace. A burst of honest pods stays within the
 budget, and pods that are created and deleted without end do not.
 
-Each pod costs Slurm five requests: its submit, looks, a note about its end, and its cancel.
+A pod that is created and deleted costs Slurm five requests: its submit, looks, a note about its
+end, and its cancel.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ def excess(pod: Pod) -> Problem | None:
 
 
 def _rows(pod: Pod) -> Iterator[_Row]:
-    """The lengths of lists come first: their contents are counted only if the lists are short."""
+    """The lengths of lists are checked first: their contents are counted only if the lists are
+    short.
+    """
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     yield _Row("spec.containers", len(containers), "containers", MOST_CONTAINERS)

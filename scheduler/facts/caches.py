@@ -16,8 +16,8 @@ from scheduler.policy.rulebook import Rulebook
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The caches. `doubt_pods` has all pods listed again. `mapped` returns when all pods are listed
-    and Slurm's nodes are mapped.
+    """The caches. `doubt_pods` makes the watch list all pods again. `mapped` returns when all pods
+    are listed and Slurm's nodes are mapped.
     """
 
     pods: Joined[Pod]

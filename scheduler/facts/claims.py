@@ -1,8 +1,7 @@
 """The job id in a pod's annotation is only a claim, because the pod's author can write it too.
 
-A claim costs its own unit one look. Nothing is done because of it until the look has shown our tag
-for this very unit. If Slurm refutes the claim, it counts as a missing annotation, and the census
-decides.
+A claim costs its own unit one look. It has no effect until the look has shown our tag for this very
+unit. If Slurm refutes the claim, it counts as a missing annotation, and the census decides.
 """
 
 from __future__ import annotations
@@ -32,13 +31,15 @@ def recorded_job(pod: Pod) -> int | None:
 
 
 def unweighed(unit: Unit) -> bool:
-    """Whether the unit's claim must still be looked at, or the result of that look be weighed."""
+    """Whether the claimed job must still be looked at, or `weigh` must still use the result of that
+    look.
+    """
     return unit.job is not None and unit.job.claimed
 
 
 def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
     """Believe the unit's claim if a look has proven it, and drop it if a look has refuted it.
-    `covered` says that a job that nobody recorded would have been found by now.
+    `covered` says that an unrecorded job would have been found by now.
     """
     job = unit.job
     if job is None or not job.claimed:

@@ -89,8 +89,8 @@ class Look:
         self._readings = Readings(_Parser(rules, caches.rulebook))
 
     def unit(self, key: str) -> Unit | None:
-        """The unit with this key. If it is not known yet, it is made from its pod. None without a
-        pod.
+        """The unit with this key. If it is not known yet, it is made from its pod. None if there is
+        no pod.
         """
         unit = self._units.get(key)
         pod = self._pods.get(key)
@@ -120,7 +120,7 @@ class Look:
         """Everything that is known of the unit now."""
         pods = self._whereabouts.pods(unit)
         self._follow(unit, pods)
-        pod = next(iter(pods), None)  # what is asked for the unit is read from its first pod
+        pod = next(iter(pods), None)  # the unit's request is read from its first pod
         created = oldest(pods)
         covered = self._census.covers(created, runs=unit.came_running)
         weigh(unit, self._units, owner=self._owner, covered=covered)
@@ -175,16 +175,14 @@ class Look:
         )
 
     def _follow(self, unit: Unit, pods: Sequence[Pod]) -> None:
-        """Note how the pods end, and forget what was read of those that are gone."""
+        """Note how the pods end, and forget the readings of those that are gone."""
         for pod in pods:
             self._partings.saw(pod)
         for uid in unit.uids.difference(it.metadata.uid for it in pods):
             self._readings.forget(uid)
 
     def _in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
-        """What prevents a bind of a waiting pod. For a pod on a Node, its coverage is noted
-        instead.
-        """
+        """What prevents a bind of a waiting pod. For a pod on a Node, note its coverage instead."""
         if pod is None:
             return None
         if pod.spec.node_name or unit.bindings.nodes:
@@ -223,7 +221,7 @@ class Look:
         return replace(unit.seen.tenure, until=until, lost_young=young)
 
     def _lingers_until(self, unit: Unit) -> float:
-        """For pods that are gone: until when their containers may still run."""
+        """Until when containers of the unit's pods that are gone may still run."""
         return max(self._leaves_remains_until(unit, pod) for pod in unit.pods)
 
     def _leaves_remains_until(self, unit: Unit, pod: Member) -> float:
@@ -315,8 +313,8 @@ class Look:
         if bulky is not None and not pod.spec.node_name:
             return (bulky,), (), ()
         edition = self._rulebook.edition(pod.metadata.namespace)
-        # The grace of a running pod was accepted before, so it must not prevent asking for its node
-        # again.
+        # The grace period of a running pod was accepted before, so it must not prevent a new job
+        # for its node.
         judged = self._judges_grace and not pod.spec.node_name
         types = self._gpu_types(unit)
         spec = _Spec(pod, edition, grace_counts=judged, gpu_types=types)
@@ -336,8 +334,8 @@ class Look:
 
     def _gpu_types(self, unit: Unit) -> frozenset[str] | None:
         """The types of GPUs that Slurm has, and the one that the unit's own job was submitted with.
-        Otherwise, if the nodes with this type are away while we start, the waiting job would seem
-        to be for something else.
+        Without the latter, a waiting job would seem to have another request if the nodes with its
+        type are away when this process starts.
         """
         known = self._nodes.gpu_types
         record = None if unit.job is None else unit.job.record
@@ -358,8 +356,8 @@ def _nodes_of_job(unit: Unit) -> tuple[str, ...]:
 
 
 def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
-    """When the pod's time is over, if nothing is known of any job of it: the kubelet says when it
-    started, and its request how long it may run.
+    """The end of the pod's time, in Unix seconds, for a pod none of whose jobs is known: its start
+    by the kubelet, plus the time limit of its request.
     """
     began = pod.status.start_time
     if began is None or request.time_limit_minutes is None:
@@ -368,9 +366,7 @@ def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
 
 
 def stage_of(pod: Pod, *, bound: bool) -> PodStage:
-    """How far the pod has come. `bound` says that a binding was made that the watch may not show
-    yet.
-    """
+    """The pod's stage. `bound` says that a binding was made that the watch may not show yet."""
     if pod.finished:
         return PodStage.FINISHED
     going = pod.metadata.deletion_timestamp is not None
@@ -397,11 +393,11 @@ def _placed_by_us(pod: Pod, unit: Unit) -> bool:
 
 
 _Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...], tuple[Problem, ...]]
-"""What a pod asks for; remarks about that; and why a running pod would be refused now."""
+"""A pod's request; remarks about it; and why a running pod would be refused now."""
 
 
 class _Spec:
-    """The part of a pod that the parser reads. If two have the same key, they are read the same."""
+    """The part of a pod that the parser reads. Two with the same key give the same reading."""
 
     __slots__ = ("gpu_types", "grace_counts", "key", "pod")
 
@@ -440,7 +436,7 @@ def _resource_key(spec: PodSpec) -> Hashable:
 
 
 def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The annotations that the author writes. Others than those with our prefixes are not kept
+    """The annotations that the author writes. The pod cache keeps only those with our prefixes
     (`kube/slim.py`).
     """
     return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]

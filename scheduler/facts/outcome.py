@@ -11,8 +11,8 @@ _PLAIN = frozenset({"", "Completed", "Error"})
 
 
 def outcome_of(pod: Pod) -> str:
-    """A text such as "pod Failed: container main exit 137 OOMKilled"; "" while nothing ends the
-    pod.
+    """A text such as "pod Failed: container main exit 137 OOMKilled"; "" if the pod is neither
+    finished nor being deleted.
 
     The kubelet reports Failed for a deleted pod too, so a deletion is checked first.
     """

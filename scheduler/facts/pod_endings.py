@@ -17,7 +17,7 @@ class Partings:
         self._successors = successors
 
     def saw(self, pod: Pod) -> None:
-        """Remember how the pod ends, if it does: it may not be seen again."""
+        """If the pod has ended or is ending, remember how: it may not be seen again."""
         uid = pod.metadata.uid
         unit = self._units.of_pod(uid)
         if unit is not None:

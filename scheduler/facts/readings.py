@@ -1,4 +1,4 @@
-"""Caches what pods ask for. Only the last reading of each pod is kept, so a pod that is edited
+"""Caches the requests of pods. Only the last reading of each pod is kept, so a pod that is edited
 again and again takes no more memory than any other.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
 MOST_READINGS: Final = 16_384
-"""How many readings are kept. If there are more pods, those not asked for longest are read
-again.
+"""How many readings are kept. If there are more pods, those whose readings were not used for
+longest are read again.
 """
 
 
@@ -50,5 +50,5 @@ class Readings(Generic[S, T]):
         return reading
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Drop the reading of a pod that is gone."""
         self._kept.pop(uid, None)

@@ -1,5 +1,5 @@
-"""Requirements of a pod that nobody would honour: refused with a message, or allowed by the
-site.
+"""Finds requirements of a pod that nobody would honour: they are refused with a message, or the
+site allows them.
 """
 
 from __future__ import annotations

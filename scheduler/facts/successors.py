@@ -2,7 +2,7 @@
 
 Only the pod's own report counts: it Failed, or was disrupted, for instance by Slurm. Nobody waits
 because a person or a controller deleted a pod, or because a pod succeeded. None of this outlives
-the process: the next one starts to count again.
+the process: the next process starts to count again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Successors:
         self._clock = clock
 
     def saw(self, unit: Unit, pod: Pod) -> None:
-        """The pod may have ended too soon; this counts once for each pod."""
+        """Note a pod that may have ended too soon; it counts once."""
         seen = unit.pod(pod.metadata.uid).seen
         if seen.over:
             return
@@ -66,7 +66,7 @@ class Successors:
         now = self._clock()
         times = 1 if unit.seen.forerunner is None else unit.seen.forerunner.times + 1
         pause = pause_seconds(times)
-        pause *= 1.0 - 0.25 * random.random()  # noqa: S311 - parts those that failed together
+        pause *= 1.0 - 0.25 * random.random()  # noqa: S311 - spreads joint failures
         forerunner = Forerunner(
             times=times,
             noted_at=now,

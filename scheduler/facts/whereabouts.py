@@ -1,4 +1,6 @@
-"""On which Slurm node a pod runs, and which pods run without a job that is proven to be theirs."""
+"""Finds the Slurm node on which a pod runs, and the pods that run without a job that is proven to
+be theirs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked of Slurm for a unit, besides the job itself."""
+"""What was requested from Slurm for a unit, besides the job itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.state.exclusions import Exclusions
 
 @dataclass(slots=True)
 class Asked:
-    """Written by `execute`, which asks."""
+    """Written by `execute`, which sends the requests."""
 
     submitting: bool = False
     """A submit is under way, and until it is recorded its job is not a leftover."""
@@ -18,8 +18,8 @@ class Asked:
     process did that.
     """
     tried_at: float | None = None
-    """When this process first submitted a job for the unit, later when it bound the pod; None
-    before.
+    """When this process first submitted a job for the unit; after the bind, when it bound the pod.
+    None before that.
     """
     exclusions: Exclusions = field(default_factory=Exclusions)
     """The nodes that its jobs must avoid."""

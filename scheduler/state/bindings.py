@@ -14,7 +14,9 @@ class Bindings:
     at: float = 0.0
     """When this process bound the pod; 0 once its containers have started."""
     unfit_since: float | None = None
-    """Since when the allocated Node does not suit the pod, as the pod was told; None if it does."""
+    """Since when the allocated Node does not suit the pod, as its condition says; None if
+    it does.
+    """
 
     def started(self) -> float | None:
         """When the pod was bound, if this is the first news that its containers have started. None

@@ -12,6 +12,6 @@ class Eviction:
     sent_at: dict[str, float] = field(default_factory=dict)
     """When the deletion of each pod was last sent, by uid."""
     hurried_at: dict[str, float] = field(default_factory=dict)
-    """When the grace of each pod that was being deleted already was last shortened, by its uid."""
+    """When the grace period of each departing pod was last shortened, by uid."""
     held_since: dict[str, float] = field(default_factory=dict)
-    """Since when a PodDisruptionBudget has been asked about each pod, by uid."""
+    """Since when the Eviction API has been tried for each pod, by uid."""

@@ -1,7 +1,7 @@
 """Slurm nodes that one unit got but could not use, and avoids for a while.
 
-Each repetition on the same node doubles the time. None of this outlives the process: the next one
-learns it again, at the price of one allocation that it gives back.
+Each repetition on the same node doubles the time. None of this outlives the process: the next
+process learns it again, which costs one allocation that it releases.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pod that is deleted by force, or whose Node is dead, goes without a report from its kubelet. Its
 containers stop within their grace period after the kubelet hears of it; until then the node is not
-free. If a pod went while no scheduler ran, nobody knows whether there was a report.
+free. If a pod vanished while no scheduler ran, nobody knows whether there was a report.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from scheduler.kube.wire import Pod
 from slurmapi import BaseState
 
 KUBELET_SECONDS: Final = 30.0
-"""Time in addition to the grace period, for the kubelet to hear of it and to kill what does not
-stop.
+"""Time in addition to the grace period, for the kubelet to hear of the deletion and to kill
+containers that do not stop.
 """
 _DEFAULT_GRACE_SECONDS: Final = 30
 """Kubernetes' default, for a job of an older version, whose tag does not have the grace period."""
@@ -28,7 +28,9 @@ _HOLDING: Final = frozenset({BaseState.RUNNING, BaseState.SUSPENDED})
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What a pod left on its Node when it was last seen. `gone_at` is when it was first missed."""
+    """What a pod left on its Node when it was last seen. `gone_at` is when the pod was first
+    missing.
+    """
 
     node: str
     grace_seconds: int
@@ -36,23 +38,23 @@ class Remains:
 
     @property
     def until(self) -> float:
-        """Until when its containers may run at most; 0 while the pod still exists."""
+        """The latest time at which its containers may run; 0 while the pod still exists."""
         if self.gone_at is None:
             return 0.0
         return self.gone_at + self.grace_seconds + KUBELET_SECONDS
 
 
 def remains_of(pod: Pod) -> Remains | None:
-    """What the pod would leave if it went now; None if none of its containers can run."""
+    """What the pod would leave if it vanished now; None if none of its containers can run."""
     if not pod.spec.node_name or pod.finished or _all_ended(pod):
         return None
     return Remains(pod.spec.node_name, pod.spec.termination_grace_period_seconds)
 
 
 def remains_by(record: TaggedJob, *, kube_node: Callable[[str], str]) -> Remains | None:
-    """The same for a pod that went unseen, from the record of our job for it. None if that job
-    holds no node on which the pod could have been, or if a former process had waited already and
-    was about to cancel it. `kube_node` returns the Kubernetes Node behind a Slurm node.
+    """What a pod left that vanished unseen, from the record of our job for it. None if that job
+    holds no node on which the pod could have been, or if a former process had already waited and
+    was about to cancel the job. `kube_node` returns the Kubernetes Node behind a Slurm node.
     """
     tag = record.tag
     held = record.state.base in _HOLDING and not record.state.configuring

@@ -11,7 +11,7 @@ from scheduler.core.refused_request import NEVER, RefusedRequest
 
 @dataclass(slots=True)
 class Refusals:
-    """Written by `execute`, which asks; `facts` reads the pauses."""
+    """Written by `execute`, which sends the requests; `facts` reads the pauses."""
 
     submit: RefusedRequest[JobRequest] = NEVER
     """Refused submits and early ends of jobs, counted together. An edit of the refused request may

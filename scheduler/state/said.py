@@ -1,4 +1,4 @@
-"""What has been said on the pods of a unit, so that nothing is said twice."""
+"""What has been written on the pods of a unit, so that nothing is written twice."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from scheduler.kube.wire import PodCondition
 
 @dataclass(slots=True)
 class SaidOnPod:
-    """What one pod says. Written by `execute`, which writes on the pod. `facts` creates it from
-    what a new pod shows.
+    """What was written on one pod. Set by `execute`, which writes on the pod. `facts` creates it
+    from what a new pod shows.
     """
 
     condition: tuple[str, str] = ("", "")
     """Reason and message of the pod's PodScheduled=False, as last written or first seen."""
     reason: str = ""
-    """Our own reason of the last condition, even if the site has another written in its place."""
+    """Our own reason for the last condition, even if the site's setting puts another in its
+    place.
+    """
     at: float = -1e9
     """When the last condition was written."""
     cause: str = ""
@@ -35,7 +37,7 @@ class SaidOnPod:
 
 @dataclass(slots=True)
 class Said:
-    """What was said of the unit, on all of its pods alike. Written by `execute`."""
+    """What was written on all pods of the unit alike. Set by `execute`."""
 
     warned: dict[Reason, str] = field(default_factory=dict)
     """The last message for each reason."""

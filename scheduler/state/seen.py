@@ -37,11 +37,11 @@ class Seen:
     tenure: Tenure = field(default_factory=Tenure)
     """The time that Slurm gave the pod, whichever job holds the node now."""
     orphaned: bool = False
-    """Whether its job was found after its pod had gone unseen."""
+    """Whether its job was found after its pod had vanished unseen."""
 
     def asked_anew(self, *, tries: int, now: float) -> None:
-        """So many jobs have been submitted in place of lost ones; the last one is pinned and waits
-        since `now`.
+        """Note that `tries` jobs have been submitted to replace lost ones; the last one is pinned
+        and waits since `now`.
         """
         self.tenure = replace(self.tenure, tries=tries, pinned_since=now)
 

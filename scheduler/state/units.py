@@ -39,7 +39,7 @@ class Placeholder:
     from a crash may have given the id to another job (measured).
     """
     looked_at: float = 0.0
-    """When a full look was last tried, answered or not."""
+    """When a full look was last tried, with or without an answer."""
     seen_live: bool = False
     """Whether this process has seen the job before it ended."""
     claimed: bool = False
@@ -53,20 +53,18 @@ class Placeholder:
     lived_at: float | None = None
     """When Slurm last said that the job had not ended."""
     missed_at: float | None = None
-    """When Slurm first did not know the job."""
+    """When an answer of Slurm first lacked the job."""
     missing: int = 0
-    """How many answers in a row did not know the job. `core/doubt.py` says how many are
-    evidence.
-    """
+    """How many answers in a row lacked the job. `core/doubt.py` says how many are evidence."""
     cancelled_at: float | None = None
     submitted_at: float = 0.0
     made_as: str = ""
-    """Its name, if the answer to our own submit gave us its id; that answer came at
+    """Its name, if this process got its id in the answer to its own submit; that answer came at
     `submitted_at`.
     """
     submit_time: int | None = None
     """When the job was submitted, in Unix seconds by Slurm's clock. Set when a look has shown that
-    this is the very job of our submit.
+    this is the very job that this process submitted.
     """
     allocated_at: float = 0.0
     running_since: float = 0.0
@@ -78,8 +76,8 @@ class Placeholder:
     asked_at: float = float("-inf")
     """When the last request was sent whose answer showed its state."""
     runs_from: float | None = None
-    """Since when it is known to run. What was asked about other jobs before that may be outdated.
-    If one answer shows both jobs, this is when its request was sent.
+    """Since when it is known to run. Earlier answers about other jobs may be outdated. If one
+    answer shows both jobs, this is when its request was sent.
     """
 
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
@@ -101,7 +99,7 @@ class Placeholder:
             self.lived_at = at
 
     def doubt(self, now: float) -> None:
-        """The record may describe another job by now, because ids can be reused."""
+        """Doubt the record: it may describe another job by now, because ids can be reused."""
         self.proven, self.doubted_at = False, now
 
     def read_again(self) -> None:
@@ -109,11 +107,11 @@ class Placeholder:
         self.proven = False
 
     def believe(self) -> None:
-        """A look has shown our tag for this very unit."""
+        """Believe the claim: a look has shown our tag for this very unit."""
         self.claimed = False
 
     def refute(self) -> None:
-        """The claim is not checked, and counts as false."""
+        """Count the claim as false."""
         self.refuted = True
 
     def wrote(self, record: TaggedJob) -> None:
@@ -121,14 +119,15 @@ class Placeholder:
         self.record = record
 
     def was_cancelled(self, now: float) -> None:
-        """Slurm has accepted our cancel."""
+        """Note that Slurm has accepted our cancel."""
         self.cancelled_at = now
 
     def _is_the_one_made(self, record: TaggedJob, asked: float) -> bool:
-        """Whether this is the job of our own submit, even if its tag is missing. If slurmctld has
-        reused the id, the other job was submitted later. So the job is ours if it is at least as
-        old as the answer to our submit. Slurm's clock measures the job's age, in whole seconds, and
-        our clock the age of the answer: no time of one clock is compared with a time of the other.
+        """Whether this is the job that this process submitted, even if its tag is missing. If
+        slurmctld has reused the id, the other job was submitted later. So the job is ours if it is
+        at least as old as the answer to our submit. Slurm's clock measures the job's age, in whole
+        seconds, and our clock measures the age of the answer: no time of one clock is compared with
+        a time of the other.
         """
         now, submitted = record.answered_at, record.submit_time
         if not self.made_as or record.name != self.made_as or now is None or submitted is None:
@@ -136,20 +135,20 @@ class Placeholder:
         return now - submitted >= asked - self.submitted_at - _SECOND
 
     def _started_anew(self, record: TaggedJob) -> bool:
-        """Whether it was requeued between two looks that both saw it run."""
+        """Whether it was requeued between two looks that both showed it running."""
         former = self.record
         if former is None or former.state.base is not BaseState.RUNNING:
             return False
         return (former.start_time, former.nodes) != (record.start_time, record.nodes)
 
     def lost_within(self, seconds: float) -> bool:
-        """Whether Slurm did not know it any more within so many seconds of being alive."""
+        """Whether Slurm no longer knew it within so many seconds after it was last alive."""
         if self.missed_at is None or self.lived_at is None:
             return False
         return self.missed_at - self.lived_at < seconds
 
     def runs(self, *, since: float) -> None:
-        """Note since when it is known to run, by its present state."""
+        """Note `since` when it is known to run, or that it does not run, by its present state."""
         if self.state is None or self.state.base is not BaseState.RUNNING:
             self.runs_from = None
         elif self.runs_from is None:
@@ -163,7 +162,7 @@ class Placeholder:
 @dataclass(slots=True)
 class Unit:
     """One unit, identified by its key. For a single pod the key is the pod's uid, and the name is
-    the pod's. Each part is written by one room, as its docstring says.
+    the pod's. Each part is written by one package, as its docstring says.
     """
 
     key: str
@@ -178,7 +177,7 @@ class Unit:
     others_job: int | None = None
     """The job that its pod named last, if Slurm showed that it belongs to somebody else."""
     given_back: frozenset[int] = frozenset()
-    """Jobs that it has let go of and that still run, because Slurm did not accept the cancel."""
+    """Jobs that it has released and that still run, because Slurm did not accept the cancel."""
     waiting: bool = True
     """Whether news of the job matters soon: a pod waits for it, or is gone."""
     seen: Seen = field(default_factory=Seen)
@@ -215,7 +214,9 @@ class Unit:
 
     @property
     def reason(self) -> str:
-        """The reason that its pods say, by the first in the order of ranks; empty if none does."""
+        """The reason in the condition of the first of its pods, by rank, that has one; empty if
+        none has.
+        """
         reasons = (pod.said.reason or pod.said.condition[0] for pod in self.pods)
         return next(filter(None, reasons), "")
 
@@ -231,23 +232,23 @@ class Unit:
 
     @property
     def outcome(self) -> str:
-        """How a pod of the unit ended, by the first in the order of ranks; empty if none has."""
+        """The outcome of the first of its pods, by rank, that has one; empty if none has."""
         return next((pod.seen.outcome for pod in self.pods if pod.seen.outcome), "")
 
     def doubt(self, since: float) -> None:
-        """Slurm may have a job for it that was never recorded."""
+        """Note that Slurm may have a job for it that was never recorded."""
         self.doubt_since = since
 
     def settle(self) -> None:
-        """Slurm has no unrecorded job for it."""
+        """Note that Slurm has no unrecorded job for it."""
         self.doubt_since = None
 
     def leave(self, job_id: int) -> None:
-        """The unit has let go of this job, which must still be cancelled."""
+        """Note that the unit has released this job, which must still be cancelled."""
         self.given_back |= {job_id}
 
     def is_rid_of(self, job_ids: Iterable[int]) -> None:
-        """These jobs have ended."""
+        """Note that these jobs have ended."""
         self.given_back = self.given_back.difference(job_ids)
 
     def job_facts(self, *, looked_through: bool = True, since: float | None = None) -> JobFacts:
@@ -279,7 +280,7 @@ class Units:
     def __init__(self) -> None:
         self._units: dict[str, Unit] = {}
         self._by_pod: dict[str, Unit] = {}
-        # Mostly one unit. A copy of a pod's manifest has the same job id in its annotation.
+        # Mostly one unit. But a copy of a pod's manifest has the same job id in its annotation.
         self._by_job: dict[int, tuple[str, ...]] = {}
         self.binding: dict[str, str] = {}
         """Pod uid to Node of bindings that were sent but that the watch does not show yet."""
@@ -301,13 +302,13 @@ class Units:
         return self._by_pod.get(uid)
 
     def of_tag(self, tag: OwnerTag) -> Unit | None:
-        """The unit that any of the tag's pods belongs to, by the first that belongs to one."""
+        """The unit of the first of the tag's pods that belongs to a unit; None if none does."""
         found = (self._by_pod.get(uid) for uid in tag.uids)
         return next((unit for unit in found if unit is not None), None)
 
     def key_of(self, uid: str) -> str:
-        """The key under which the pod of that uid is looked at: that of its unit, and its own uid
-        while it belongs to none.
+        """The queue key of the pod with this uid: the key of its unit, or its own uid while it
+        belongs to none.
         """
         unit = self._by_pod.get(uid)
         return uid if unit is None else unit.key
@@ -360,14 +361,14 @@ class Units:
             self._hold(job.job_id, unit.key)
 
     def refute(self, unit: Unit, *, others: int | None, doubt_since: float | None) -> None:
-        """The job that its pod names does not belong to the unit. `others` is its id if somebody
-        else owns it.
+        """Note that the job that its pod names does not belong to the unit. `others` is its id if
+        somebody else owns it.
         """
         self.set_job(unit, None)
         unit.others_job, unit.doubt_since = others, doubt_since
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:
-        """The units that hold this job or claim to. If there are several, at most one is right."""
+        """The units that hold or claim this job. If there are several, at most one is right."""
         return tuple(self._units[key] for key in self._by_job.get(job_id, ()))
 
     def job_ids(self) -> list[int]:
