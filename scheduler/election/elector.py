@@ -51,7 +51,7 @@ class Election(Protocol):
     elected: asyncio.Event
 
     def seconds_left(self) -> float:
-        """For how long this process may write; 0 or less where it may not."""
+        """Seconds for which this process may still write; 0 or less if it may not write."""
 
     async def run(self) -> None:
         """Take part for ever; end it by cancelling. Raises LeaseLostError."""
@@ -60,7 +60,7 @@ class Election(Protocol):
         """Let another process lead at once. This process may not write any more."""
 
     def not_ready(self) -> list[str]:
-        """Why this process could not take over."""
+        """The reasons why this process could not take over; empty if there are none."""
 
     def role(self) -> str:
         """Who leads, in words; empty if there is nothing to say."""
@@ -129,17 +129,17 @@ class Elector:
         self.identity = identity
 
     def seconds_left(self) -> float:
-        """For how long this process may write; 0 or less where it may not."""
+        """Seconds for which this process may still write; 0 or less if it may not write."""
         return self._candidate.valid_until - self._clock()
 
     def seconds_to_try(self) -> float:
-        """For how long a request about the lease may be tried: without limit for a candidate, and
-        for the leader until it has to give up.
+        """Seconds for which a request about the lease may be tried: infinite for a candidate, and
+        for the leader the time until it has to give up.
         """
         return self._left() if self._keeping else float("inf")
 
     def not_ready(self) -> list[str]:
-        """Why this process could not take over."""
+        """The reasons why this process could not take over; empty if there are none."""
         return [f"lease {self._name}: {self._trouble}"] if self._trouble else []
 
     def role(self) -> str:
@@ -149,7 +149,7 @@ class Elector:
         return f"stands by, {self._candidate.holder or 'nobody'} leads"
 
     def leader_event(self) -> tuple[ObjectRef, str]:
-        """The Event of client-go, with the reason LeaderElection."""
+        """The Lease, and the message that client-go writes in its Event LeaderElection."""
         return self._store.ref, f"{self.identity} became leader"
 
     async def run(self) -> None:
@@ -160,7 +160,7 @@ class Elector:
         await self._keep()
 
     async def release(self) -> None:
-        """If this process leads, write into the lease that nobody does. If that fails, the lease
+        """If this process leads, remove it as the holder of the lease. If that fails, the lease
         expires by itself.
         """
         self._keeping = False
@@ -214,7 +214,7 @@ class Elector:
         return f"lease {self._name} could not be renewed for {self._timing.renew:g} s{why}"
 
     async def _try(self, seconds: float) -> bool:
-        """Ask for the lease, or renew it; says whether this process holds it now."""
+        """Ask for the lease, or renew it. Returns whether this process holds it now."""
         try:
             async with asyncio.timeout(seconds):
                 ours = await self._attempt()

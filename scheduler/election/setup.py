@@ -1,7 +1,4 @@
-"""Builds the election from the settings.
-
-It has the Lease, a connection of its own, and the name of this process in the Lease.
-"""
+"""Builds the election from the settings: the Lease, its connections, and our identity in it."""
 
 from __future__ import annotations
 
@@ -22,8 +19,9 @@ from scheduler.kube.session import KubeSession, Observe
 async def election_of(
     settings: Settings, *, user_agent: str, observe: Observe
 ) -> AsyncIterator[Election]:
-    """Raises SettingsError and KubeConfigError. Renewals wait for no other request, because they
-    have a connection pool of their own.
+    """The election, while the context is open. Raises SettingsError and KubeConfigError.
+
+    Renewals wait for no other request, because they have a connection pool of their own.
     """
     if not settings.leader_elect:
         yield Alone()
@@ -62,7 +60,7 @@ async def election_of(
 
 
 def _identity() -> str:
-    """The name in the Lease, made as client-go makes it: a process that starts again is another
-    candidate.
+    """The holder identity for the Lease, made as client-go makes it: host name and random UUID. So
+    a process that starts again is another candidate.
     """
     return f"{socket.gethostname()}_{uuid4()}"

@@ -1,1 +1,1 @@
-"""The hooks API: what Slurm's hook scripts and placeholders may ask; no answer changes anything."""
+"""The hooks API for Slurm's hook scripts and for placeholders. No request changes anything."""

@@ -1,8 +1,9 @@
 """The hooks API over HTTP: who may ask what, and how much; no route changes anything.
 
 Bodies are forms (`application/x-www-form-urlencoded`), which a shell writes without quoting rules
-of its own; answers are a status, for scripts, and one line for people. 200: go on. 409: somebody is
-still in the way. 503: not known. 429: too many wait already. Each connection serves one request.
+of its own. An answer is a status for scripts, and one line of text for people. 200: go on. 409: a
+pod is still in the way. 503: not known. 429: too many requests wait already. Each connection
+serves one request.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CallerLimits:
-    """What a caller may use: `wait_seconds` for each request, and `waits` requests of one kind that
-    wait at the same time.
+    """A request waits for its answer `wait_seconds` at most, and for its body `body_seconds`. At
+    most `waits` requests of one kind wait at the same time.
     """
 
     wait_seconds: float = LONGEST_WAIT_SECONDS
@@ -65,7 +66,7 @@ class HooksApi:
     for an answer.
 
     While another process leads (`leads` is false), this process still answers the guard, because
-    that takes no more than knowing the pods. A hint would be lost here, and a placeholder's
+    that needs only knowledge of the pods. A hint would be lost here, and a placeholder's
     question is also a hint that its pod is about to change. So the callers of both are asked to try
     again, until they reach the leader.
     """

@@ -1,9 +1,9 @@
 """Decides about the handover: may the processes of the next job start on these nodes?
 
 A pod is in the way while its containers may run on one of the nodes and Slurm no longer holds the
-node for it. Only an answer that was asked for after the question came is evidence that Slurm still
-holds it, because the job that starts now may have got its place from a job that ended an instant
-ago.
+node for it. Evidence that Slurm still holds the node must be newer than the question. An older
+answer proves nothing, because the job that starts now may have got its place from a job that ended
+an instant ago.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class HandoverAnswer(StrEnum):
     BUSY = "busy"
     """A pod was still in the way at the end of the time that the caller gave."""
     UNKNOWN = "unknown"
-    """There was no evidence until the time was over: the caches were not filled, or Slurm did not
-    answer.
+    """There was no evidence within the time that the caller gave: the caches were not filled, or
+    Slurm did not answer.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverVerdict:
-    """An answer, and in `pods` those that were in the way last, as namespace/name."""
+    """An answer. `pods` names the pods that were in the way last, as namespace/name."""
 
     answer: HandoverAnswer
     pods: tuple[str, ...] = ()
 
 
 class Guard:
-    """Answers as soon as no pod is in the way, or when the time that was given is over."""
+    """Answers as soon as no pod is in the way, or when the time that the caller gave is over."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Guard:
         return await self._until_none(in_way, seconds=seconds)
 
     async def is_over(self, uid: str) -> bool:
-        """Whether there is no such pod any more, nor anything that it left running. A process that
-        does not lead cannot say more about a pod, because the leader may have bound it just now.
+        """Whether the pod is gone and has left nothing running. A process that does not lead cannot
+        say more about a pod, because the leader may have bound it just now.
         """
         try:
             async with asyncio.timeout(_TRY_AGAIN_SECONDS):
@@ -121,7 +121,9 @@ class Guard:
         return await self._until_none(in_way, seconds=seconds)
 
     async def _look_now(self, job_id: int) -> None:
-        """Ask Slurm about a placeholder that was signalled: the news of it let the pod end."""
+        """Ask Slurm for the state of a placeholder that was signalled, because that news lets the
+        scheduler end the pod.
+        """
         try:
             async with asyncio.timeout(_AGAIN_SECONDS):
                 await self._fresh.states((job_id,))

@@ -8,7 +8,7 @@ from typing import Final
 _OURS: Final = "slurm-pod-scheduler/prolog-slurmctld.sh"
 """The installation guide puts the script at a path with this end."""
 HEARD_SECONDS: Final = 24 * 3600.0
-"""How long a question counts. Each start of a job asks one, and so do the jobs of this scheduler.
+"""How long a question counts as evidence. Each start of a job asks one, also that of a placeholder.
 So a guard that is installed is known after one job, and a guard that was removed is noticed within
 a day, or as soon as `/conf` names no PrologSlurmctld any more.
 """

@@ -1,4 +1,4 @@
-"""What Slurm says of jobs now, for many askers at once: one request at a time, shared by all."""
+"""The states of jobs as Slurm reports them now. Many callers share one request at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Batch:
 
 
 class FreshStates:
-    """States of jobs, asked for after the question came, because older knowledge is no evidence.
+    """States of jobs, requested after the caller asked, because older states are no evidence.
 
     A caller who comes while a request is under way shares the next request. So a thousand jobs that
     start at once cost Slurm two requests.
@@ -42,7 +42,7 @@ class FreshStates:
                 await self._serve(batch)
 
     async def states(self, job_ids: Iterable[int]) -> Mapping[int, JobState]:
-        """States by id, unknown ids left out. Raises SlurmError."""
+        """The states by job id, without the ids that Slurm does not know. Raises SlurmError."""
         if self._next is None:
             self._next = _Batch()
         batch = self._next

@@ -38,7 +38,7 @@ class PemFiles:
         self._signatures: _Signatures = None
 
     def load(self) -> None:
-        """Take them into use. Raises OSError (ssl.SSLError is one) if they cannot be used."""
+        """Take them into use. Raises OSError, or its subclass ssl.SSLError, if that fails."""
         signatures = self._looked()
         self._take()
         self._signatures = signatures
@@ -56,7 +56,7 @@ class PemFiles:
                 log.warning("hooks API file cannot be used", what=self._what, error=str(error))
 
     def _looked(self) -> _Signatures:
-        """None if one of them has just changed, because the other one may follow."""
+        """The signatures of the files; None if a file has just changed, as the other may follow."""
         found = [signature_of(path.stat()) for path in self._paths]
         known = tuple(it for it in found if it is not None)
         return known if len(known) == len(found) else None
@@ -78,7 +78,7 @@ class Certificate:
 
 
 class Authority:
-    """The authority that signed the certificate, for the scripts of placeholders: `text` in PEM."""
+    """The authority that signed the certificate. Scripts of placeholders get `text`, its PEM."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -73,7 +73,7 @@ class Hooks:
         self._listener: Listener | None = None
 
     async def open(self) -> int | None:
-        """Listen, and return the port; None if nothing is to listen. Raises SettingsError."""
+        """Listen, and return the port; None if the API is turned off. Raises SettingsError."""
         if self._secrets is None or self._address is None:
             return None
         try:

@@ -22,7 +22,7 @@ BACKLOG: Final = 1024
 # This still accepts 6000 connections a second.
 MOST_A_TURN: Final = 32
 REST_SECONDS: Final = 0.005
-# As long as asyncio waits when accept() finds no descriptor.
+# asyncio waits for the same time when accept() finds no free descriptor.
 _NO_DESCRIPTOR_SECONDS: Final = 1.0
 
 Came = Callable[[socket.socket, str], None]

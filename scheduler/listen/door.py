@@ -27,8 +27,9 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How many seconds a caller has from its connection on: until it has shown a token that we
-    know, and for the TLS handshake where there is one.
+    """How many seconds a caller has, counted from the moment it connects: `stranger_seconds` until
+    it has shown a token that we know, and `handshake_seconds` for the TLS handshake. Without TLS,
+    `tls` is None.
     """
 
     stranger_seconds: float
@@ -118,17 +119,17 @@ class Door(asyncio.Protocol):
             self.cut()
 
     def eof_received(self) -> None:
-        """Pass it to the handler."""
+        """Tell the handler that the caller sends nothing more."""
         if self._handler is not None:
             self._handler.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass it to the handler."""
+        """Tell the handler to stop writing for now."""
         if self._handler is not None:
             self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it to the handler."""
+        """Tell the handler that it may write again."""
         if self._handler is not None:
             self._handler.resume_writing()
 

@@ -38,7 +38,7 @@ HANDSHAKE_SECONDS: Final = 5.0
 STRANGER_SECONDS: Final = 10.0
 # The longest wait for an answer, plus the time to send the body and to receive the answer.
 KNOWN_SECONDS: Final = 75.0
-# So we keep at most 32 times 4 KiB of request head for one connection.
+# These limits keep the request head of one connection below 32 times 4 KiB.
 MOST_FIELDS: Final = 32
 LONGEST_FIELD: Final = 4096
 _STOP_SECONDS: Final = 0.5
@@ -120,7 +120,7 @@ class Listener:
         self._doors.pop(handler, None)
 
     def _came(self, connection: socket.socket, host: str) -> None:
-        """One has been accepted. It must get a place before anything is allocated for it."""
+        """A connection was accepted. It must get a place before anything is allocated for it."""
         door = Door(self, connection, address=block_of(host), terms=self._terms)
         if self.places.enter(door):
             self._open.add(door)
@@ -144,8 +144,8 @@ async def one_request(
 
 
 def _few_lines(clock: Callable[[], float]) -> logging.Logger:
-    """aiohttp logs a traceback for each request that it cannot parse, so a flood could fill
-    disks.
+    """A logger for aiohttp that drops most lines. aiohttp logs a traceback for each request that it
+    cannot parse, so a flood could fill disks.
     """
     logger = logging.Logger("scheduler.listener", logging.WARNING)  # noqa: LOG001 - has a filter
     logger.parent = logging.getLogger()

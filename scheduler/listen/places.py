@@ -20,7 +20,7 @@ from typing import Final, Protocol
 # newcomer's. A handshake and the head of a request take milliseconds, even in a burst of honest
 # callers.
 FRESH_SECONDS: Final = 0.25
-# Who has one IPv6 address usually controls its whole /64.
+# The owner of one IPv6 address usually controls its whole /64 network.
 _IPV6_BITS: Final = 64
 _REMEMBERED_ADDRESSES: Final = 4096
 
@@ -52,7 +52,7 @@ class Capacity:
 
     def within(self, descriptors: int) -> Capacity:
         """This capacity, reduced to what so many file descriptors allow. Each listener gets a
-        quarter of them: our three leave a quarter for everything else.
+        quarter of them, so our three listeners leave a quarter for everything else.
         """
         most = max(2, descriptors // 4)
         return Capacity(min(self.connections, most), min(self.strangers, max(1, most // 2)))
