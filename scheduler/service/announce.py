@@ -30,7 +30,7 @@ async def announce(
     not_ready: Callable[[], Sequence[str]],
     role: Callable[[], str],
 ) -> None:
-    """Return when the line is logged. Raises SlurmError if Slurm no longer answers by then."""
+    """Log the line once we are ready. Raises SlurmError if Slurm no longer answers by then."""
     while not_ready():  # noqa: ASYNC110 - its many parts share no event to wait for
         await asyncio.sleep(_LOOK_SECONDS)
     version = await slurm.negotiate()

@@ -269,7 +269,7 @@ class App:
         elif self._parts.watch.stranger:
             reasons.append(self._slurm.trouble)
         elif unknown := self._reflections.caches.nodes.unlisted:
-            # Nothing is submitted before: no job could be mapped to a Node.
+            # Nothing is submitted until then, because no job could be mapped to a Node.
             reasons.append(f"Slurm has not listed its nodes yet: {unknown}")
         if self._rights.missing:
             reasons.append(self._rights.missing)
@@ -281,7 +281,7 @@ class App:
 async def _after(
     part: Callable[[], Awaitable[None]], *ready: Callable[[], Awaitable[object]]
 ) -> None:
-    """Run a part after these conditions hold. Parts that judge jobs by their pods need all pods to
+    """Run a part once these conditions hold. Parts that judge jobs by their pods need all pods to
     be listed, and parts that write need to lead.
     """
     for what in ready:

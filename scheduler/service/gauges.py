@@ -108,15 +108,15 @@ class Gauges:
             left |= self._left_by(unit)
             if number % _BREATHE_EVERY == 0:
                 await asyncio.sleep(0)
-        # A job counts only if it was without a pod the last time too. Where pods come and go there
+        # A job counts only if it had no pod at the last count either. While pods come and go, there
         # are always some jobs whose cancel is still on its way.
         self._metrics.placeholders_without_pod.set(len(left & self._left))
         self._left = left
         self._show(found)
 
     def _heard(self, name: str) -> Callable[[], float]:
-        """Returns when the watches of this name heard something: if there are several, the one that
-        has been silent longest.
+        """Returns a function for the time, in seconds since the epoch, at which the watches of this
+        name last heard something. Of several watches, the one that was silent longest counts.
         """
         return lambda: min(
             (self._epoch(it.last_event_at) for it in self._followed() if it.name == name),
@@ -124,7 +124,7 @@ class Gauges:
         )
 
     def _followed(self) -> list[Heard]:
-        """All watches that are in use. One that we may not start, such as that of Nodes, is not."""
+        """All watches in use, so without those that we may not start, such as that of Nodes."""
         reflectors = self._reflectors()
         return [it for it in reflectors if it.last_event_at or not it.synced.is_set()]
 

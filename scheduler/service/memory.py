@@ -1,5 +1,5 @@
-"""What exists before any cache does: the units, the queue, and those who receive the
-caches' news.
+"""The parts that exist before any cache: the units, the queue, and the receivers of the caches'
+news.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds what knows of pods on Nodes and of volumes: the watches of them, and the judge."""
+"""Builds the parts that know the pods on Nodes and the volumes: their watches, and the judge."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from scheduler.service.node_parts import NodeParts
 
 log = structlog.get_logger(__name__)
 
-# So often it is asked whether pods have come or gone, or volumes have changed, so that a pod that
-# could go nowhere may go somewhere: each time all pods that wait so are looked at again.
+# How often we check whether pods have come or gone, or volumes have changed. After such a change a
+# pod that no Node could take may fit one, so all pods that wait for this are looked at again.
 _AGAIN_SECONDS: Final = 3.0
 
 
 class NeighbourParts:
-    """All of it, wired. `may_read` tells, once the API server answers, whether pods of all
-    namespaces can be read; `on_change` is called when some have come or gone, `on_volumes` when
-    claims or volumes have changed, `on_ready` with a unit that has waited to be compared.
+    """All of them, connected. Once the API server answers, `may_read` returns whether pods of all
+    namespaces can be read, and `may_read_volumes` whether volumes can. `on_change` is called when
+    pods have come or gone, and `on_volumes` when claims or volumes have changed. `on_ready` is
+    called with the uid of a pod that waited to be compared with the Nodes.
     """
 
     def __init__(
@@ -102,11 +103,11 @@ class NeighbourParts:
     def reflectors(
         self,
     ) -> tuple[Reflector[Neighbour] | Reflector[Claim] | Reflector[PersistentVolume], ...]:
-        """All that must have listed before anything is decided."""
+        """All reflectors that must have listed their objects before anything is decided."""
         return (self.reflector, self._volume_reflector, *self._claim_reflectors)
 
     async def run(self) -> None:
-        """Keep all of it in step, for ever; end it by cancelling."""
+        """Keep all of it up to date, for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_pods(), name="neighbours")
             group.create_task(self._follow_volumes(), name="volumes")
@@ -140,7 +141,7 @@ class NeighbourParts:
             group.create_task(self.reflector.run(), name="reflector")
 
     async def _announce(self) -> None:
-        """Pods come and go all the time: this looks at times whether any did."""
+        """Report changes at intervals rather than singly, because pods come and go all the time."""
         pods = volumes = 0
         while True:
             await asyncio.sleep(_AGAIN_SECONDS)

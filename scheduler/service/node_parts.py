@@ -1,4 +1,4 @@
-"""Builds what knows of nodes: reflectors of Nodes and slurmd pods, Slurm's records, the mapping."""
+"""Builds the parts that know nodes: watches of Nodes and slurmd pods, Slurm's records, mapping."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from slurmapi import SlurmClient
 
 log = structlog.get_logger(__name__)
 
-# At the start pods wait so long for Slurm's first list of nodes.
+# At the start, pods wait this long for Slurm's first list of nodes.
 _FIRST_SECONDS: Final = 5.0
 
 
 class NodeParts:
-    """All of them, wired. `may_read` tells, once the API server answers, whether Nodes can be read.
+    """All of them, connected. Once the API server answers, `may_read` returns whether Nodes can be
+    read.
 
     Raises SettingsError for a map file that cannot be read.
     """
@@ -74,11 +75,11 @@ class NodeParts:
 
     @property
     def reflectors(self) -> tuple[Reflector[Node] | Reflector[Pod], ...]:
-        """All that must have listed before anything is decided."""
+        """All reflectors that must have listed their objects before anything is decided."""
         return (self._reflector, *self._pod_reflectors)
 
     async def run(self) -> None:
-        """Keep all of it in step, for ever; end it by cancelling."""
+        """Keep all of it up to date, for ever; end it by cancelling."""
         parts = [self._records.run(), self._follow_nodes()]
         parts += [reflector.run() for reflector in self._pod_reflectors]
         parts += [file.follow(self._changed) for file in self._files.values()]
@@ -87,7 +88,7 @@ class NodeParts:
                 group.create_task(part, name="node part")
 
     async def first(self) -> None:
-        """Wait until Slurm has told its nodes; gives up soon where it does not answer."""
+        """Wait until Slurm has listed its nodes, but no longer than `_FIRST_SECONDS`."""
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
                 await self._records.first_list.wait()
@@ -95,7 +96,7 @@ class NodeParts:
             log.warning("slurm's nodes are not known yet: nothing is submitted until they are")
 
     async def settled(self) -> None:
-        """Return when what mappings rest on has been told for the first time."""
+        """Return when everything that the mappings use has been listed once."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
         if any(strategy.way in OF_SLURM for strategy in self._settings.strategies):
@@ -155,6 +156,6 @@ def _map_file(strategy: Strategy) -> MapFile:
 
 
 def _parts_for_mapping(pod: Pod) -> tuple[object, ...]:
-    """What a mapping rests on."""
+    """The fields of a pod that a mapping uses."""
     going = pod.metadata.deletion_timestamp is not None
     return pod.spec.node_name, pod.spec.hostname, pod.status.phase, going

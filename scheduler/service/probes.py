@@ -38,10 +38,10 @@ class Faces:
 def probes(
     not_ready: Callable[[], Sequence[str]], role: Callable[[], str] = str
 ) -> web.Application:
-    """/healthz says that the event loop turns. /readyz answers 503 and names everything that is
+    """/healthz shows that the event loop runs. /readyz answers 503 and names everything that is
     missing, or 200 and `role`.
 
-    Liveness does not depend on Slurm or Kubernetes, because a restart would mend neither.
+    Liveness does not depend on Slurm or Kubernetes, because a restart would repair neither.
     """
 
     async def healthz(_request: web.Request) -> web.Response:
