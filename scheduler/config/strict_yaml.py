@@ -12,7 +12,7 @@ import yaml
 
 from scheduler.observe.redacted import redacted
 
-# Keys are names of settings. Whatever is longer is not one.
+# Keys are names of settings, and no setting has a longer name.
 _LONGEST_KEY: Final = 60
 _LONGEST_PROBLEM: Final = 300
 # YAML's messages quote the file, and a quoted part may be a secret. This leaves only YAML's own

@@ -1,1 +1,1 @@
-"""What the process shows of itself (metrics, logs, troubles, delays), and its clock."""
+"""What the process reports about itself (metrics, logs, troubles, delays), and its clock."""

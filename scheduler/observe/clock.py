@@ -1,5 +1,5 @@
-"""The clock for everything that waits: that of the running event loop, which also times the waits.
-It is the monotonic clock unless the loop has another one.
+"""The clock of the running event loop. All code that waits uses it, because the loop times the
+waits. It is the monotonic clock unless the loop has another one.
 """
 
 from __future__ import annotations

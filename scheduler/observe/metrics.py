@@ -385,7 +385,7 @@ class Metrics:
         self.slurm_seconds.labels(operation).observe(seconds)
 
     def depth(self, keys: int, /) -> None:
-        """So many keys wait for a worker now."""
+        """Set how many keys wait for a worker now."""
         self._queue_depth.set(keys)
 
     def added(self) -> None:

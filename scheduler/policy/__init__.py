@@ -1,6 +1,6 @@
 """Who may ask for what: a site's rules about the annotations of pods.
 
 `document` is the shape of the file, `compiled` turns it into `rules`, which are pure data;
-`verdict` applies them to a pod's annotations; `rulebook` holds those in force, and `watch` keeps
-them in step with the file.
+`verdict` applies them to a pod's annotations; `rulebook` holds the rules in force, and `watch`
+reads the file again when it changes.
 """

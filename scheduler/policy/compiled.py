@@ -1,7 +1,7 @@
-"""From the file as it is written to rules that can be asked, or to everything that is wrong.
+"""Turns a file as it is written into rules that can be applied, and lists all of its faults.
 
-Values are read by the readers of the annotations themselves, so that a policy accepts what a pod
-may say, in the same words.
+Values are read by the readers of the annotations themselves, so that a policy accepts the same
+values as a pod, in the same form.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _section(
     where: str,
     faults: list[str],
 ) -> dict[str, T]:
-    """What a part of a rule says, by field."""
+    """The entries of one part of a rule, by field of JobRequest."""
     found: dict[str, T] = {}
     for name, given in said.items():
         definition = BY_KEY.get(name)

@@ -44,7 +44,7 @@ class Expression(_Shape):
 
 
 class SelectorDocument(_Shape):
-    """A label selector, all of which must hold, as in Kubernetes."""
+    """A label selector. All of its requirements must hold, as in Kubernetes."""
 
     match_labels: dict[str, str] = Field({}, alias="matchLabels")
     match_expressions: Annotated[tuple[Expression, ...], Field(strict=False)] = Field(
@@ -93,6 +93,6 @@ class RuleDocument(_Shape):
 
 
 class Document(_Shape):
-    """The whole file: rules in the order in which they are asked."""
+    """The whole file: the rules, in the order in which they are applied."""
 
     rules: Annotated[tuple[RuleDocument, ...], Field(strict=False)]

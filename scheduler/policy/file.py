@@ -23,7 +23,7 @@ MOST_RULES: Final = 5000
 namespace is compared with all of them.
 """
 MOST_FAULTS: Final = 10
-"""How many faults of a file are reported; whoever corrects these sees the next."""
+"""How many faults of a file are reported at once. The next ones show when these are corrected."""
 _FAULT_BYTES: Final = 180
 # Keys that the file may have, to propose one for a misspelt key.
 _KEYS: Final = tuple(
@@ -36,7 +36,7 @@ _KEYS: Final = tuple(
 
 
 class PolicyError(Exception):
-    """What is wrong with a policy file: one line a fault, each naming the file."""
+    """A policy file is wrong. The text has a line for each fault, which names the file."""
 
 
 def read(path: Path) -> Policy:
@@ -62,7 +62,7 @@ def understood(path: Path, found: bytes) -> Policy:
     """The policy in that text. Raises PolicyError."""
     try:
         return _understood(path, _parsed(path, found))
-    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all measure
+    except (ValueError, RecursionError) as error:  # too long a number, or nested too deeply
         raise PolicyError(f"{path}: {error}") from None
 
 
@@ -78,7 +78,7 @@ def _understood(path: Path, raw: object) -> Policy:
     policy, faults = compiled(document)
     if faults:
         raise PolicyError(_report(path, faults, count=len(faults)))
-    policy.about(Subject(namespace=""))  # compiles its patterns here, and not before the first pod
+    policy.about(Subject(namespace=""))  # compiles the patterns now, not at the first pod
     return policy
 
 
@@ -88,7 +88,7 @@ def _rules_in(raw: object) -> int:
 
 
 def _report(path: Path, faults: Iterable[str], *, count: int) -> str:
-    """The first faults, a line each, and how many more there are."""
+    """The first faults, one a line, and how many more there are."""
     lines = [f"{path}: {clipped(fault, _FAULT_BYTES)}" for fault in islice(faults, MOST_FAULTS)]
     if count > MOST_FAULTS:
         lines.append(f"{path}: and {count - MOST_FAULTS} more faults")

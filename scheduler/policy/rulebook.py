@@ -17,7 +17,7 @@ _KINDS: Final = 1024
 
 
 class Rulebook:
-    """Judges pods. `namespaces` is only read where rules select by labels."""
+    """Judges pods by the policy in force. `namespaces` is read only if rules select by labels."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Rulebook:
         return not self._reads_labels or self._namespaces.by_name(namespace) is not None
 
     def edition(self, namespace: str) -> Hashable:
-        """A value that stays equal as long as an unchanged pod there is judged the same."""
+        """A value that changes when an unchanged pod there may be judged differently."""
         return self._version, tuple(sorted(self._labels(namespace).items()))
 
     def judge(self, pod: Pod) -> Verdict | Problem:
-        """The verdict; a problem where labels are asked for and the Namespace is unknown."""
+        """The verdict; a problem if rules select by labels and the Namespace is unknown."""
         namespace = pod.metadata.namespace
         if not self.knows(namespace):
             expected = "a Namespace whose labels are known: the policy asks for them"

@@ -1,6 +1,6 @@
-"""Rules ready to be asked: which pods each is about, and what it says of which field.
+"""Rules in the form in which they are applied: for which pods, and what they say about each field.
 
-Pure data. Fields are those of JobRequest, so that two annotations for one field are ruled as one.
+Pure data. Fields are those of JobRequest, so that two annotations for one field are treated as one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Range:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The accepted values in words, for messages."""
         parts = [
             f"at {word} {bound.text}"
             for word, bound in (("least", self.least), ("most", self.most))
@@ -101,7 +101,7 @@ class Listed:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The accepted values in words, for messages."""
         shown = ", ".join(repr(it) for it in (*(v.text for v in self.values), *self.globs))
         return f"one of {shown}" if shown else "no such annotation"
 
@@ -111,7 +111,7 @@ Allowed = Listed | Range
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. A part that is None does not select; what it says is keyed by field.
+    """One rule. A selector that is None matches every pod; the other parts are keyed by field.
 
     `required` gives the annotation's name for each field that must have a value.
     """

@@ -1,7 +1,7 @@
-"""What a policy makes of one pod's annotations: effective ones, refusals, and remarks. Pure.
+"""Applies a policy to one pod: gives effective annotations, refusals and remarks. Pure.
 
-The result is annotations again, so that everything behind it reads a pod's own words and the
-site's in the same way.
+The result is annotations again, so that later code reads the pod's own values and the site's values
+in the same way.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Verdict:
 def judge(
     policy: Policy, subject: Subject, annotations: Mapping[str, str], *, prefixes: Sequence[str]
 ) -> Verdict:
-    """Forced values replace the pod's, defaults fill in, and what is asked for must be allowed.
+    """Forced values replace the pod's, defaults fill gaps, and what a pod asks for must be allowed.
 
     Values that cannot be read are left for the parser to refuse.
     """
@@ -106,7 +106,7 @@ class _Case:
             self._forced_user = rule
 
     def _take_away(self, rule: Rule, asked: Mapping[str, Value]) -> None:
-        """The group belongs to the user, unless a rule says something about groups."""
+        """Drop the pod's group, which belongs to its user, unless a rule is about groups."""
         for key, own in asked.items():
             del self.annotations[key]
             self._remark(f"sets the user, and {key} with it", own, rule)
@@ -132,8 +132,8 @@ class _Case:
             self._refuse(key, own.text, allowed.text, rule)
 
     def _fill(self, field: str, allowed: tuple[Rule, Allowed] | None) -> None:
-        """The field of a pod that says nothing about it: a default of the policy, or what Slurm
-        makes of that.
+        """Fill a field that the pod leaves out with the policy's default. If there is none, check
+        what Slurm would use instead.
         """
         default = self._ruling.defaults.get(field)
         if default is not None:

@@ -1,4 +1,4 @@
-"""Keeps the rulebook in step with the policy file.
+"""Takes new versions of the policy file into the rulebook.
 
 If a new version is broken, the last good one stays in force. The file is read every few seconds and
 not watched: a ConfigMap changes by swapping links, which looks different on every file system.
@@ -64,7 +64,7 @@ class PolicyWatch:
                     await self.look(self._path)
 
     def needed(self) -> tuple[Reflector[Identified], ...]:
-        """What must be listed before pods can be judged by the rules in force."""
+        """The reflectors that must have listed before the rules in force can judge pods."""
         return (self._namespaces,) if self._rulebook.policy.reads_labels else ()
 
     async def look(self, path: Path) -> None:
