@@ -38,7 +38,7 @@ def combined(
 
 
 def _minutes(seconds: int | None) -> int | None:
-    """The time in Slurm's minutes, rounded up; the API server accepts no less than a second."""
+    """The time in Slurm's minutes, rounded up. The API server accepts one second or more."""
     return None if seconds is None else max(1, divide_up(seconds, 60))
 
 

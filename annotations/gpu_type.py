@@ -2,9 +2,9 @@
 
 A pod names the type in its node selector or required node affinity, under one of the site's label
 keys. The label's value is translated into a gres type by the site's map or, without an entry there,
-by the types that Slurm has. If the site has a map, a pod can be refused for a wrong value. The
-types that Slurm has never refuse a pod: its Nodes may have GPUs without a type, and then it gets
-any GPU that its Nodes have.
+by the types that Slurm has. If the site has a map, a pod can be refused for a wrong value. Without
+a map no pod is refused for its value: its Nodes may have GPUs without a type, and then it gets any
+GPU that its Nodes have.
 """
 
 import re

@@ -11,7 +11,7 @@ _FIELD = "spec.terminationGracePeriodSeconds"
 
 
 def longest_grace(rules: Rules) -> int:
-    """The longest grace period that a strict rule accepts; below 1 if it accepts none."""
+    """The longest grace period that the strict rule accepts, in seconds; below 1 if none."""
     return rules.kill_wait_seconds - rules.termination_offset_seconds - 1
 
 

@@ -41,13 +41,13 @@ def _nvidia_gpus() -> Mapping[str, str]:
 class Rules:
     """The site's decisions.
 
-    `prefixes` are equivalent: each annotation may have any of them, and under two only the same
-    value. `device_resources` maps a Kubernetes resource to a Slurm gres, with or without a type
-    ("gpu", "gpu:h100"). `gpu_type_keys` are Node labels whose values name a GPU type, and
-    `gpu_types` maps those values to gres types. `known_gpu_types` are the types that Slurm has;
-    None if they are not known yet, and then no pod is refused for its type. The grace policy
-    `strict` is SUNK's rule; `guarded` relies on the handover guard. Raises ValueError for a prefix
-    that does not end in a slash.
+    `prefixes` are equivalent: each annotation may have any of them. If a pod gives it under two
+    prefixes, the values must be equal. `device_resources` maps a Kubernetes resource to a Slurm
+    gres, with or without a type ("gpu", "gpu:h100"). `gpu_type_keys` are Node labels whose values
+    name a GPU type, and `gpu_types` maps those values to gres types. `known_gpu_types` are the
+    types that Slurm has; None if they are not known yet, and then no pod is refused for its type.
+    The grace policy `strict` is SUNK's rule; `guarded` relies on the handover guard. Raises
+    ValueError for a prefix that does not end in a slash.
     """
 
     kill_wait_seconds: int = 30

@@ -17,13 +17,13 @@ MOST_NAMES = 4096
 way.
 """
 MOST_BYTES = 64 * 1024
-"""Limit for the names of one list together, because a submit contains them and each use expands
-them.
+"""The most bytes that the names of one list may have together, because a submit contains all of
+them and each use expands them.
 """
 
 _HOST = re.compile(r"(?:[A-Za-z0-9]|\[[0-9,-]+\])(?:[A-Za-z0-9._-]|\[[0-9,-]+\])*")
 _RANGES = r"\[[0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*\]"
-# Matches all that `expand` accepts. It cannot check lengths, or that ranges do not run backwards.
+# Matches all that `expand` accepts. It can check neither lengths nor ranges that run backwards.
 PATTERN = joined(rf"(?:[A-Za-z0-9]|{_RANGES})(?:[A-Za-z0-9._-]|{_RANGES})*")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]]*\])")
 _SHOWN = 60
@@ -71,8 +71,8 @@ def expand(text: str) -> Iterator[str]:
 
 
 def _within_bounds(text: str) -> list[Host]:
-    """The parsed list. People's lists may have fewer characters than Slurm's own hostlists: only
-    those that can be in a node's name.
+    """The parsed list. It may contain only the characters that a node's name can have, although
+    Slurm's own hostlists may contain others.
     """
     for entry in _COMMA_OUTSIDE_BRACKETS.split(text):
         if not _HOST.fullmatch(entry):

@@ -34,7 +34,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """One resource of a pod, in billionths of its unit, by where the values were read."""
+    """The amounts of one resource, in billionths of its unit, by the place they were read at."""
 
     containers: list[int]
     init_containers: list[tuple[int, bool]]

@@ -17,7 +17,7 @@ from annotations.value_patterns import LONGEST_BYTES, ValuePattern, joined
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _INTEGER = re.compile(value_patterns.INTEGER)
-# Kubernetes' own limit for users and groups; 24.11.5 reads larger ones as negative.
+# Kubernetes' own limit for users and groups. Slurm 24.11.5 reads larger ids as negative.
 _LARGEST_ID = 2**31 - 1
 # The two largest 32-bit numbers have special meanings in Slurm (slurm.h). A priority of these, or
 # below 0, is silently ignored (measured on 26.05.5 and 24.11.5).
@@ -189,16 +189,14 @@ def _read_gres(entry: str) -> str:
 
 
 def read_constraints(value: str) -> str:
-    """Slurm's own syntax, which Slurm checks, except for blanks, which it refuses without a
-    reason.
+    """A constraint in Slurm's own syntax, which Slurm checks. Blanks are refused here, because
+    Slurm would refuse them without a reason.
     """
     return read_word(value)
 
 
 def read_features(value: str) -> str:
-    """Names of features joined by commas, turned into a constraint that a node must have all of
-    them.
-    """
+    """The constraint that a node has all features of a list joined by commas."""
     names = read_word(value).split(",")
     if not all(re.fullmatch(r"[\w.:=/-]+", name) for name in names):
         raise NotAcceptableError(_FEATURE)

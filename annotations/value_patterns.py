@@ -1,8 +1,8 @@
 """Patterns of acceptable values, as data for those who cannot call a reader.
 
-The rules of the API server's admission policies are made from these patterns. None is narrower than
-the reader it stands for, so that nothing is refused which the scheduler would take; what only the
-reader finds is said in `beyond`. A test compares the two.
+The rules of the API server's admission policies are made from these patterns. No pattern is
+narrower than the reader it stands for, so that the API server refuses nothing that the scheduler
+would accept. `beyond` says what only the reader refuses. A test compares the two.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ValuePattern:
     beyond: str = ""
 
     def matches(self, value: str) -> bool:
-        """Whether the value matches the form."""
+        """Whether the value has the form, and is within the limits of length and number."""
         if len(value.encode(errors="replace")) > LONGEST_BYTES:
             return False
         if not re.fullmatch(self.pattern, value, re.ASCII):

@@ -1,4 +1,4 @@
-"""Reads files that are renewed by others, again whenever they may have changed."""
+"""Reads files that other programs renew, again whenever they may have changed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-# Two changes at the same moment look the same: the file that was just read may have only the first
-# of them.
+# Two changes at the same moment leave the same signature, and we may have read the file between
+# them.
 _RACY_SECONDS: Final = 2.0
 
 Signature = tuple[int, int, int]
-"""Time, inode and size. A renewal changes at least one of them, whether it writes, renames or
-links.
+"""Time of change, inode and size. A renewal changes at least one of them, whether it writes,
+renames or links.
 """
 
 

@@ -21,7 +21,7 @@ _SHOWN: Final = 60
 
 
 class HostlistError(ValueError):
-    """What is wrong with the expression."""
+    """The expression is malformed. The text says what is wrong."""
 
 
 class Span(NamedTuple):
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 Host = list[str | tuple[Span, ...]]
-"""One entry of an expression: literal strings, and where it has brackets the numbers in them."""
+"""One entry of an expression: literal strings, and for each bracket the numbers in it."""
 
 
 def read(text: str) -> list[Host]:

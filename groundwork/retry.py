@@ -1,8 +1,8 @@
 """The one retry policy for requests to any server.
 
-Only for idempotent calls inside an adapter: a few tries within a few seconds. Longer retries are
-the work queue's, which adds the key again. Tenacity's own defaults retry without pause and without
-end, ignore Retry-After, and wrap the error; this policy does none of that.
+It is only for idempotent calls inside an adapter, and tries a few times within a few seconds. The
+work queue does longer retries: it adds the key again. Tenacity's own defaults retry without pause
+and without end, ignore Retry-After, and wrap the error; this policy does none of that.
 """
 
 from __future__ import annotations
