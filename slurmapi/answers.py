@@ -97,7 +97,7 @@ class JobsAnswer(Answer, frozen=True):
 
 
 class RecordsAnswer(Answer, frozen=True):
-    """The answer to `GET job/{id}` that `JobsAnswer` cannot read: does it have records at all?"""
+    """The answer to `GET job/{id}` with records of any shape, to see whether it has any."""
 
     jobs: list[dict[str, Any]] | None = None
 
@@ -186,7 +186,9 @@ class PingAnswer(Answer, frozen=True):
     pings: list[_PingRecord] | None = None
 
     def ping(self) -> Ping:
-        """A ping counts as responding if any controller responds."""
+        """The ping of a controller that responds, else of the first. Raises SlurmGarbled if there
+        is no controller.
+        """
         if not self.pings:
             raise SlurmGarbled("the answer to a ping holds no controller")
         pings = [
@@ -250,7 +252,7 @@ class NodesAnswer(Answer, frozen=True):
     nodes: list[_NodeRecord] | None = None
 
     def all(self) -> tuple[SlurmNode, ...]:
-        """Raises SlurmGarbled when there is no list."""
+        """All nodes. Raises SlurmGarbled if the list is missing."""
         if self.nodes is None:
             raise SlurmGarbled("the answer about nodes holds no list of nodes")
         return tuple(_node(record) for record in self.nodes)
@@ -267,7 +269,7 @@ class PartitionsAnswer(Answer, frozen=True):
     partitions: list[_PartitionRecord] | None = None
 
     def all(self) -> tuple[Partition, ...]:
-        """Raises SlurmGarbled when there is no list."""
+        """All partitions. Raises SlurmGarbled if the list is missing."""
         if self.partitions is None:
             raise SlurmGarbled("the answer about partitions holds no list of partitions")
         return tuple(_partition(record) for record in self.partitions)
@@ -330,7 +332,7 @@ def _folded(value: str | list[str] | None) -> hostlist.Hosts:
 
 
 def _leading_id(value: Number) -> tuple[int, bool]:
-    """The job id, and whether it was given alone (which sorts last and so overrides the others)."""
+    """The job id, and whether it stood alone. Such an entry sorts last and overrides others."""
     if isinstance(value, str):
         match = _LEADING_ID.fullmatch(value)
         if match is not None:

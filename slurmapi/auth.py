@@ -61,7 +61,7 @@ class FileToken:
     """The token in a file, read again when the file changes (time, inode or size) or after a
     refusal.
 
-    The file is looked at no more often than each `check_seconds`, and off the event loop. A file
+    The file is checked at most once every `check_seconds`, outside of the event loop. A file
     that cannot be read for a moment (a renewal in progress) leaves the last good token in use,
     unless that one was refused.
     """

@@ -65,9 +65,9 @@ _MAX_PARTITIONS: Final = 8 * 1024 * 1024
 _MAX_KILL: Final = 1024
 # A job that should not have been made is cancelled within this time, by the id in that answer.
 _MADE_SECONDS: Final = 2.0
-# Without slurmdbd, slurmctld answers updates of a partition or an account with whatever errno was
-# left over, EAGAIN or now and then EINTR: half of the former, three of four of the latter (measured
-# on 26.05.5 and 24.11.5). A try takes two milliseconds.
+# Without slurmdbd, slurmctld answers some updates with a stale errno, EAGAIN or now and then EINTR:
+# half of the updates of a partition, and three of four of an account (measured on 26.05.5 and
+# 24.11.5). A try takes two milliseconds.
 _STALE: Final = frozenset({4, 11})
 _UPDATE_TRIES: Final = 24
 _NOT_MODIFIED: Final = 304
@@ -133,7 +133,7 @@ class SlurmClient:
         self._http.close()
 
     async def negotiate(self) -> ApiVersion:
-        """The newest version that both sides speak. It is cached until the server stops to offer
+        """The newest version that both sides speak. It is cached until the server stops offering
         it, or for five minutes if the client knows a newer one.
         """
         return await self._retry(self._session.version)
@@ -249,7 +249,7 @@ class SlurmClient:
     async def cancel(
         self, job_ids: Sequence[int], *, send_by: float | None = None
     ) -> Mapping[int, SlurmError]:
-        """Cancel these jobs. Returns those that may still live, each with its error.
+        """Cancel these jobs. Returns the jobs that may still be alive, each with its error.
 
         Never raises SlurmError. Jobs that have ended or that Slurm does not know count as
         cancelled. The request is written at most once: after a failure the ids may belong to other
@@ -387,15 +387,17 @@ def _read_job(job_id: int, response: Response) -> Job:
 
 
 def _unchanged(response: Response) -> None:
-    """Raises the error in an answer to a request for changed nodes. Without an error it is either a
-    304 without a body, or a list of nodes.
+    """Raises the error in an answer to a request for changed nodes. An answer without an error is
+    either a 304 without a body, or a list of nodes.
     """
     if response.status != _NOT_MODIFIED:
         wire.settled(response, wire.Answer)
 
 
 def _read_node(response: Response, *, name: str) -> SlurmNode | None:
-    """An unknown node is HTTP 200 with an error of number 0 and no nodes (measured)."""
+    """The node; None if it is unknown. The answer is then HTTP 200 with an error of number 0 and
+    no nodes (measured).
+    """
     answer = wire.decode(response, answers.NodesAnswer)
     numbers = {error.number for error in answer.errors or ()}
     if response.ok and numbers == {0} and not answer.nodes:
@@ -476,7 +478,9 @@ def _link_lost(error: SlurmError) -> SlurmError:
 
 
 def _soon() -> float:
-    """Until when the id in an answer of this moment surely belongs to no other job."""
+    """The time, by the event loop's clock, until which the id in an answer of this moment surely
+    belongs to no other job.
+    """
     return asyncio.get_running_loop().time() + _MADE_SECONDS
 
 

@@ -58,8 +58,8 @@ class ClusterCheck:
         self._seen_at = self._clock()
 
     def seen_within(self, seconds: float) -> bool:
-        """Whether the right cluster has answered in the last `seconds`, or it is not known which
-        one that is.
+        """Whether the right cluster has answered in the last `seconds`; true if the right cluster
+        is not known yet.
         """
         return not self.cluster or self._clock() - self._seen_at <= seconds
 

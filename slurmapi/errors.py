@@ -93,9 +93,8 @@ class SlurmGarbled(SlurmError):  # noqa: N818 - reads as what happened
 
 
 class SlurmUnreadable(SlurmGarbled):
-    """An answer that is too large, or an answer about a job with records of which none can be read
-    as that job, such as those of an array whose first task has gone. Asking again gives the same
-    answer.
+    """The answer is too large, or it is about a job and none of its records can be read as that
+    job. This happens with an array whose first task has gone. Asking again gives the same answer.
     """
 
 
@@ -115,8 +114,8 @@ class SlurmStranger(SlurmError):  # noqa: N818 - reads as what happened
 
 
 class SlurmNoApi(SlurmError):  # noqa: N818 - reads as what happened
-    """404 without an error of Slurm: from another program, slurmctld's own port, or for a wrong
-    path. It says nothing about any job, so it does not count as a refusal.
+    """404 without an error of Slurm: from another program, from slurmctld's own port, or for a
+    wrong path. It says nothing about any job, so it does not count as a refusal.
     """
 
     outcome = "refused"
@@ -193,24 +192,24 @@ def _sentence(description: str, error_number: int, status: int) -> str:
     return f"{description} ({', '.join(marks)})" if marks else description
 
 
-# Numbers are those of slurm_errno.h, 26.05. 511 is how slurmrestd 26.05.5 passes on slurmctld's
-# "no" (measured).
+# Numbers are those of slurm_errno.h, 26.05. slurmrestd 26.05.5 uses the status 511 to pass on a
+# refusal of slurmctld (measured).
 AUTHENTICATION_STATUSES = frozenset({401, 511})
 _AUTHENTICATION = frozenset({1007, 6000, 6001, 6004, 6007, 6008, 6009, 6010, 6011, 9008})
 # 1 and 13 are EPERM and EACCES of errno(3).
 _PERMISSION = frozenset({1, 13, 2002, 2010, 2052, 2129})
 _NO_SUCH_JOB = 2017
 ALREADY_ENDED = frozenset({2021, 2084})
-# The link to slurmctld broke, or slurmctld did not answer: whether it acted is not known. Numbers
-# below 1000 are of errno(3).
+# The link to slurmctld broke, or slurmctld did not answer, so it is not known whether it acted.
+# Numbers below 1000 are those of errno(3).
 _LINK = (
     frozenset({4, 11, 32, 104, 110, 111, 113, 5003, 5004, 5005})
     | frozenset(range(1000, 1026)) - {1005, 1007, 1008}
     | frozenset(range(1800, 1806))
 )
 # A read gets -1 from a controller that hangs or is away. A write gets other numbers then (104,
-# 1000, 1800, 5004): there -1 is a job_submit plugin that refuses this job (measured on 26.05.5 and
-# 24.11.5).
+# 1000, 1800, 5004). For a write, -1 means that a job_submit plugin refuses this job (measured on
+# 26.05.5 and 24.11.5).
 _UNSPECIFIED = -1
 # Errors that concern every job: MaxJobCount, a standby controller, submissions disabled, no
 # slurmdbd.
@@ -273,11 +272,11 @@ def is_word_of_slurm(error: SlurmError) -> bool:
 
 
 def leaves_open(error: SlurmError) -> bool:
-    """Whether a write with this answer may have been carried out nevertheless, because it was not
-    refused by somebody who knows.
+    """Whether a write with this answer may have been carried out nevertheless, because nobody who
+    knows has refused it.
 
-    These are: no answer of the controller (502/1800 after ten seconds, measured), a 5xx in plain
-    text from slurmrestd or a proxy, and answers that cannot be read.
+    This is so for no answer of the controller (502/1800 after ten seconds, measured), for a 5xx in
+    plain text from slurmrestd or a proxy, and for answers that cannot be read.
     """
     if isinstance(error, SlurmInvalid):
         return False

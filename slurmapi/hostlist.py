@@ -1,4 +1,4 @@
-"""The host names in an answer of Slurm, which sends them as a hostlist expression; bounded."""
+"""Expands the hostlist expressions in Slurm's answers to host names, within limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Slurm's answers as plain immutable data, independent of the wire format.
 
 Times are Unix seconds, memory is in MiB, and time limits are in minutes. None means that Slurm gave
-no value, or one that is known to be meaningless.
+no value, or a value that is known to be meaningless.
 """
 
 from __future__ import annotations

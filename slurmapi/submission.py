@@ -1,4 +1,4 @@
-"""What a placeholder asks for, its checks, and its JSON, which was verified against Slurm.
+"""The properties of a placeholder, their checks, and their JSON, verified against Slurm.
 
 If a field has a wrong type, slurmrestd answers HTTP 200 and creates no job, and it reads some
 syntax errors as "nothing requested" ("gpu;;1" was accepted and gave no GPU). So everything is
@@ -106,7 +106,9 @@ def encode(job: JobSubmission, version: ApiVersion) -> bytes:
 
 
 def _shape(job: JobSubmission) -> dict[str, Any]:
-    """Verified on 26.05.5: without nodes, tasks and cpus_per_task a job spreads over nodes."""
+    """The job as slurmrestd takes it. Without nodes, tasks and cpus_per_task, a job spreads over
+    nodes (verified on 26.05.5).
+    """
     shape: dict[str, Any] = {
         "name": job.name,
         "admin_comment": job.admin_comment,
@@ -265,7 +267,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "name": _NAME_RULE,
         "external": _FLAG_RULE,
         # May be longer than the other texts: 5000 characters were accepted (measured), and a gang's
-        # tag has all its pods.
+        # tag contains all its pods.
         "admin_comment": (lambda value: isinstance(value, str) and "\0" not in value, "text"),
         "cpus": (_is_integer(1), "an integer of at least 1"),
         "memory_mib": (_is_integer(1), "an integer of at least 1 (0 would take the whole node)"),

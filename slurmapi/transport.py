@@ -28,7 +28,7 @@ from slurmapi.errors import SlurmFenced, SlurmInterrupted, SlurmUnreachable
 from slurmapi.http1 import PIECE_BYTES, CutShort, Exchange, Request, Response
 
 _EXPECTED: Final = "expected http://HOST:PORT, https://HOST:PORT or unix:/PATH"
-# SO_LINGER: on, for no time at all; and off.
+# SO_LINGER switched on with zero seconds, and switched off.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _USUAL_LINGER: Final = struct.pack("ii", 0, 0)
 
@@ -103,7 +103,7 @@ def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
     try:
         parts = urlsplit(base_url)
         port = parts.port
-    except ValueError:  # its words repeat parts of the address, a password perhaps
+    except ValueError:  # its text repeats parts of the address, maybe a password
         raise ValueError(_EXPECTED) from None
     if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
         return _Endpoint(host_header="localhost", socket=parts.path)
@@ -132,8 +132,8 @@ class _Connection:
     async def quiet(self) -> bool:
         """Whether the idle connection is still open and holds no byte that nobody asked for."""
         try:
-            # One turn of the event loop, in which an end of the connection already received is
-            # noticed.
+            # This lets the event loop turn once, so that it notices an end of the connection that
+            # has arrived already.
             async with asyncio.timeout(0):
                 await self._reader.read(1)
         except TimeoutError:
@@ -184,7 +184,7 @@ class _Connection:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a request has come."""
+    """How far a request has come: `sent` is set before its first byte is written."""
 
     sent: bool = False
 
@@ -263,7 +263,7 @@ class HttpTransport:
     async def _try_on(
         self, connection: _Connection, request: Request, progress: _Progress
     ) -> Response:
-        """One try on one connection. Every write goes through here."""
+        """Try once on one connection. Every write goes through here."""
         exchange = Exchange(request, host=self._endpoint.host_header, prefix=self._endpoint.prefix)
         keep = False
         try:
