@@ -1,12 +1,12 @@
 #!/bin/sh
-# The admission policies with a site's own settings, for `kubectl apply -f -`:
+# Prints the admission policies with a site's own settings, for `kubectl apply -f -`:
 #
 #   sh deploy/admission/render.sh scheduler-name=tenant-slurm-scheduler slurm-kill-wait=60s
 #
-# Keys are flags of the scheduler, to be given the same values (docs/settings.md), and three more:
-# scheduler-user, who writes the scheduler's records, scheduler-account, who the scheduler comes as,
-# and tolerate, the keys of taints that its pods shall tolerate. Several values are joined by commas.
-# FILES names other manifests than these five.
+# Keys are flags of the scheduler, which must have the same values there (docs/settings.md), and
+# three more. scheduler-user is the user that writes the scheduler's records. scheduler-account is
+# the user as which the scheduler authenticates. tolerate has the keys of the taints that its pods
+# shall tolerate. Several values are joined by commas. FILES replaces the five manifests by others.
 set -eu
 here=$(dirname "$0")
 files=${FILES:-"$here/account.yaml $here/mutating.yaml $here/records.yaml $here/resize.yaml

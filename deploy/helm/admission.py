@@ -1,6 +1,6 @@
-"""`python -m deploy.helm.admission`: the chart's copy of the admission policies.
+"""`python -m deploy.helm.admission`: writes the chart's copy of the admission policies.
 
-A chart reads no files outside its folder.
+The chart needs a copy, because it can read no files outside its folder.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ FOLDER: Final = _DEPLOY / "helm/slurm-pod-scheduler/admission"
 
 
 def made() -> Iterator[tuple[str, str]]:
-    """Name and text of each file."""
+    """Yields the name and the text of each file of the copy."""
     for path in sorted((_DEPLOY / "admission").glob("*.yaml")):
         yield path.name, path.read_text(encoding="utf-8")
 
 
 def main() -> None:
-    """Write them."""
+    """Write the copy."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in made():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Grafana's dashboards as rows of panels of queries, and the JSON that Grafana imports."""
+"""Builds Grafana dashboards from rows, panels and queries, as the JSON that Grafana imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL, and how its series are called."""
+    """A PromQL expression, and the legend of its series."""
 
     expr: str
     legend: str = "__auto"
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """One file of the chart; `variables` are name and query of what can be chosen."""
+    """One file of the chart; `variables` has the name and the query of each template variable."""
 
     name: str
     title: str
@@ -57,14 +57,14 @@ class Dashboard:
 
 
 def stat(title: str, expr: str, *, unit: str = "short", info: str = "", **more: Any) -> Panel:
-    """One number that is so now."""
+    """A panel with one number: the present value of `expr`."""
     return Panel(
         title, (Query(expr),), kind="stat", unit=unit, info=info, width=4, height=4, **more
     )
 
 
 def quantiles(title: str, histogram: str, by: str, *, selector: str) -> Panel:
-    """The median and the slow end of a histogram, for each value of a label."""
+    """A panel with the median and the 99th percentile of a histogram, by the values of a label."""
     rate = f"sum by (le, {by}) (rate({histogram}_bucket{{{selector}}}[$__rate_interval]))"
     queries = tuple(
         Query(f"histogram_quantile({q}, {rate})", f"p{round(q * 100)} {{{{{by}}}}}")
@@ -74,7 +74,7 @@ def quantiles(title: str, histogram: str, by: str, *, selector: str) -> Panel:
 
 
 def rate(title: str, counter: str, by: str, *, selector: str = "", info: str = "") -> Panel:
-    """How often a second something happens, for each value of one label or several."""
+    """A panel with the increase of a counter per second, by the values of one or more labels."""
     expr = f"sum by ({by}) (rate({counter}{{{selector}}}[$__rate_interval]))"
     legend = " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
     return Panel(title, (Query(expr, legend),), unit="ops", info=info)

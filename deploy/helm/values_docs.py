@@ -1,4 +1,4 @@
-"""`python -m deploy.helm.values_docs`: what values.yaml says of each value, where else it is told.
+"""`python -m deploy.helm.values_docs`: copies the comments of values.yaml to schema and docs.
 
 The comment above a key in values.yaml becomes its description in values.schema.json, which editors
 and helm show, and its row in docs/helm-values.md.
@@ -55,7 +55,7 @@ def leaves(values: Mapping[str, Any], descriptions: Mapping[Keys, str]) -> dict[
 def described(
     schema: dict[str, Any], descriptions: Mapping[Keys, str], path: Keys = ()
 ) -> dict[str, Any]:
-    """The schema with these descriptions, in place of its own."""
+    """The schema, with these descriptions in place of its own."""
     found = dict(schema)
     if path in descriptions:
         found = {"description": descriptions[path]} | found | {"description": descriptions[path]}
@@ -94,7 +94,7 @@ def rendered_schema() -> str:
 
 
 def main() -> None:
-    """Rewrite both."""
+    """Rewrite the schema and the page."""
     SCHEMA.write_text(rendered_schema(), encoding="utf-8")
     PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), table()), encoding="utf-8")
 

@@ -1,7 +1,7 @@
-"""Whether the scheduler of this container is alive: exit status 0, or 1 and a word why.
+"""Checks whether the scheduler of this container is alive: exit status 0, or 1 and the reason.
 
-For container engines; Kubernetes asks the probes itself. Needs nothing but Python, and looks where
-SLURM_POD_SCHEDULER_HEALTH_PROBE_BIND_ADDRESS says, by default at port 8081.
+Container engines run it; Kubernetes asks the probes itself. It needs only Python, and asks at the
+address in SLURM_POD_SCHEDULER_HEALTH_PROBE_BIND_ADDRESS, by default at port 8081.
 """
 
 import http.client
@@ -13,7 +13,7 @@ ANSWER_SECONDS = 3.0
 
 
 def main() -> int:
-    """Ask /healthz once."""
+    """Ask /healthz once, and return the exit status."""
     host, _, port = os.environ.get(VARIABLE, ":8081").rpartition(":")
     at = host.strip("[]") or "127.0.0.1"
     connection = http.client.HTTPConnection(at, int(port), timeout=ANSWER_SECONDS)

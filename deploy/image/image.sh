@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The container image: `image.sh build [OPTION OF THE ENGINE...]` builds it, `image.sh sbom` prints what
-# is in it. docs/image.md says which variables it heeds.
+# The container image: `image.sh build [OPTION OF THE ENGINE...]` builds it, and `image.sh sbom`
+# prints its bill of materials. docs/image.md lists the variables that this script reads.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,7 +11,7 @@ IMAGE=${IMAGE:-slurm-pod-scheduler:$VERSION}
 engine() {
   local name
   for name in ${ENGINE:-docker podman buildah}; do
-    # A docker without its daemon is none.
+    # A docker client without its daemon does not count.
     if "$name" info > /dev/null 2>&1; then echo "$name"; return; fi
   done
   echo "none of ${ENGINE:-docker, podman and buildah} works here: name one in ENGINE" >&2
@@ -37,7 +37,7 @@ build() {
   if [ -n "${PIP_INDEX_URL:-}" ]; then options+=(--build-arg "PIP_INDEX_URL=$PIP_INDEX_URL"); fi
   if [ -n "${PIP_CONFIG_FILE:-}" ]; then options+=(--secret "id=pip.conf,src=$PIP_CONFIG_FILE"); fi
   if [ -n "${PIP_CERT:-}" ]; then options+=(--secret "id=ca.crt,src=$PIP_CERT"); fi
-  # The other format of podman and buildah has no HEALTHCHECK.
+  # The default format of podman and buildah (OCI) has no HEALTHCHECK.
   if [ "$engine" != docker ]; then
     options+=(--format docker --timestamp "$SOURCE_DATE_EPOCH")
   fi

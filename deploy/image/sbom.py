@@ -1,7 +1,7 @@
-"""The bill of materials of the image: that of the Python packages, and what the base brings.
+"""Prints the image's bill of materials: the Python packages and the packages of the base image.
 
-Reads a CycloneDX document of this Python environment, adds our own version, the interpreter and the
-packages of dpkg where the base has it, and prints the whole as JSON. Needs nothing but Python.
+It reads a CycloneDX document of this Python environment, adds our own version, the interpreter and,
+if the base has dpkg, the packages of dpkg, and prints the result as JSON. It needs only Python.
 """
 
 import importlib.metadata
@@ -17,7 +17,7 @@ _PACKAGES = ("dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\
 
 
 def main() -> None:
-    """Add to the document that is named."""
+    """Complete the document whose path is the first argument, and print it."""
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     about = document["metadata"]["component"]
     about["version"] = importlib.metadata.version(about["name"])
@@ -27,13 +27,13 @@ def main() -> None:
 
 
 def interpreter() -> dict[str, Any]:
-    """Python itself, which the official images build from source."""
+    """The component of Python itself, which the official images build from source."""
     version = platform.python_version()
     return component("platform", "python", version, purl=f"pkg:generic/python@{version}")
 
 
 def packages() -> list[dict[str, Any]]:
-    """What dpkg has installed; nothing in a base without it."""
+    """The components that dpkg has installed; empty if the base has no dpkg."""
     if shutil.which("dpkg-query") is None:
         return []
     listed = subprocess.run(_PACKAGES, check=True, capture_output=True, text=True)

@@ -1,21 +1,21 @@
-# What up.sh, test.sh and down.sh have in common; they read it from their own folder.
+# Shared by the other scripts of this folder, which source this file.
 # shellcheck shell=bash disable=SC2034  # what is set here is used there
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
-# cluster.yaml and slurm-*.conf have this name too.
+# cluster.yaml and slurm-*.conf contain this name too.
 CLUSTER=slurm-pods
 SLURM=$CLUSTER-slurm
-# Of the Helm release, and of its namespace.
+# The name of the Helm release and of its namespace.
 NAME=slurm-pod-scheduler
 VERSION=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' scheduler/__init__.py)
-# The user's own configuration stays as it is.
+# A kubeconfig of its own, so that the user's stays unchanged.
 export KUBECONFIG=$PWD/build/kind/kubeconfig
 
 say() {
   printf '== %s\n' "$*"
 }
 
-# need PROGRAM...: ends where one is missing, or where Docker has no daemon.
+# need PROGRAM...: ends the script if a program is missing or Docker's daemon does not run.
 need() {
   local program
   for program; do
@@ -28,7 +28,8 @@ need_cluster() {
   [ -e "$KUBECONFIG" ] || { echo "there is no cluster: deploy/kind/up.sh makes one" >&2; exit 1; }
 }
 
-# until_it SECONDS COMMAND...: waits until it succeeds; ends with the command's name if it does not.
+# until_it SECONDS COMMAND...: repeats the command until it succeeds. After SECONDS it prints the
+# command and fails.
 until_it() {
   local until=$((SECONDS + $1))
   shift

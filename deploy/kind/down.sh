@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ends what up.sh has made. The images stay with Docker.
+# Removes the cluster and the Slurm that up.sh has made. The images stay in Docker.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Slurm in one container: slurmctld, slurmd and slurmrestd, until one of them ends. It has secrets of
-# its own, made at the first start. The host's name has to be `slurm`.
+# Runs slurmctld, slurmd and slurmrestd in one container, until one of them ends. Makes Slurm's
+# secrets at the first start. The container's host name must be `slurm`.
 set -euo pipefail
 
 ETC=/etc/slurm
 
-# secret NAME BYTES: for slurmctld and the hooks, which run as SlurmUser.
+# secret NAME BYTES: makes a file of random bytes for slurmctld and the hooks, both of SlurmUser.
 secret() {
   [ ! -e "$ETC/$1" ] || return 0
   head -c "$2" /dev/urandom > "$ETC/$1.new"
@@ -13,7 +13,7 @@ secret() {
   mv "$ETC/$1.new" "$ETC/$1"
 }
 
-# In a shell of its own, for its umask.
+# Runs in a subshell, because it sets a umask.
 settings() (
   umask 077
   secret slurm.key 1024
@@ -26,12 +26,13 @@ settings() (
   chmod 644 "$ETC/cgroup.conf" "$ETC/slurm-pod-scheduler-hooks.conf"
 )
 
-# The nodes that have a slurmd here.
+# Prints the nodes that have a slurmd in this container.
 served() {
   sed -n 's/^NodeName=\([^ ]*\) NodeHostname=.*/\1/p' "$ETC/slurm.conf"
 }
 
-# until_it COMMAND...: waits until it succeeds, for a minute, or until the last daemon has ended.
+# until_it COMMAND...: repeats the command until it succeeds. Fails after a minute, or if the daemon
+# that was started last has ended.
 until_it() {
   local tries=120
   until "$@" > /dev/null 2>&1; do
@@ -51,14 +52,14 @@ registered() {
 
 rest() {
   local plugins=()
-  # Without slurmdbd, 24.11 dies of the other plugin at its start.
+  # Without slurmdbd, slurmrestd 24.11 crashes at its start if it loads the other plugin.
   if slurmrestd -V | grep -q ' 24\.11\.'; then plugins=(-s openapi/slurmctld); fi
-  # It refuses to run as root or as SlurmUser.
+  # slurmrestd refuses to run as root or as SlurmUser.
   SLURM_JWT=daemon exec setpriv --reuid=nobody --regid=nogroup --clear-groups \
     slurmrestd -a rest_auth/jwt "${plugins[@]}" 0.0.0.0:6820
 }
 
-# slurmctld writes its state at its end.
+# Waits for the daemons, because slurmctld writes its state when it ends.
 finish() {
   trap - EXIT
   # shellcheck disable=SC2046
@@ -73,7 +74,7 @@ slurmctld -D &
 until_it responds
 for node in $(served); do
   slurmd -D -N "$node" &
-  # One by one: all bind the same socket, and two at once are one too many.
+  # One after the other, because all bind the same socket, and two at once conflict.
   until_it registered "$node"
 done
 rest &

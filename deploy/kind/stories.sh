@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The stories of tests/stories that need no cluster of their own, told on that of up.sh by a scheduler of
-# this checkout. The installed one rests meanwhile. PYTHON is one with the project's development
-# dependencies; arguments go to pytest.
+# Runs the stories of tests/stories that need no cluster of their own on the cluster of up.sh, with
+# a scheduler of this checkout. The installed scheduler is scaled to 0 meanwhile. PYTHON is a Python
+# with the project's development dependencies. Arguments are passed to pytest.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -10,7 +10,7 @@ PYTHON=${PYTHON:-.venv/bin/python}
 FOLDER=$PWD/build/kind
 HOOKS=/etc/slurm/slurm-pod-scheduler-hooks.conf
 
-# move FROM TO: of the hooks' settings; without them the hooks end at once.
+# move FROM TO: renames the hooks' settings in Slurm's container. Without them the hooks do nothing.
 move() {
   in_slurm bash -c "[ ! -e $1 ] || mv $1 $2"
 }
@@ -27,12 +27,12 @@ wake() {
   kubectl scale "deployment/$NAME" --namespace "$NAME" --replicas 1
 }
 
-# of_cluster FIELD: in the kubeconfig.
+# of_cluster FIELD: prints a field of the cluster in the kubeconfig.
 of_cluster() {
   kubectl config view --raw --output "jsonpath={.clusters[0].cluster.$1}"
 }
 
-# Tokens of administrators on both sides, and a file that says where they are.
+# Makes administrators' tokens for both servers, and a file with their paths.
 describe() {
   local version
   umask 077

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a user sees, on the cluster of up.sh: each line is a story that held. Ends with status 1 and a
-# picture of all sides at the first that does not.
+# Checks what a user sees, on the cluster of up.sh: each line of output is a story that passed. At
+# the first failure it prints the state of pods, jobs and scheduler, and ends with status 1.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -16,7 +16,7 @@ create() {
   sed "s/^  name: train$/  name: $1/" deploy/kind/pod.yaml | pods apply --filename - > /dev/null
 }
 
-# field NAME JSONPATH: of a pod.
+# field NAME JSONPATH: prints a field of a pod.
 field() {
   pods get pod "$1" --output "jsonpath={$2}"
 }
@@ -25,7 +25,7 @@ job() {
   field "$1" '.metadata.annotations.slurm-pod-scheduler/job-id'
 }
 
-# state JOB: and its nodes behind it.
+# state JOB: prints the state of the job, and its nodes.
 state() {
   in_slurm squeue --noheader --states all --job "$1" --format '%T %N'
 }

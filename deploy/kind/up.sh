@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A Kubernetes by kind, a Slurm beside it, and the scheduler between them. A second run brings
-# image and scheduler up to date. docs/kind.md says which variables it heeds.
+# Starts a Kubernetes with kind, a Slurm beside it, and the scheduler that connects them. A second
+# run updates image and scheduler. docs/kind.md lists the variables that this script reads.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -37,7 +37,7 @@ slurm() {
   until_it 120 answers
 }
 
-# With two nodes for pods that wait for work.
+# Succeeds when the two nodes for pods are idle and slurmrestd answers.
 answers() {
   [ "$(in_slurm sinfo --noheader --partition main --states idle --format %D)" = 2 ] &&
     in_slurm curl --silent --max-time 5 --output /dev/null http://127.0.0.1:6820/
@@ -49,7 +49,7 @@ image() {
   kind load docker-image "$name" --name "$CLUSTER"
 }
 
-# secret NAME KEY: of what comes in, which no argument shows to others.
+# secret NAME KEY: makes a Secret of the standard input. Other users could see arguments.
 secret() {
   kubectl create secret generic "$1" --namespace "$NAME" --from-file="$2=/dev/stdin" \
     --dry-run=client --output yaml | kubectl apply --filename -

@@ -1,6 +1,6 @@
 #!/bin/sh
-# EpilogSlurmctld for slurm-pod-scheduler: says at once that a job has ended. Only a hint, and
-# needless: without it the scheduler finds out by itself within seconds. See docs/install-slurm.md.
+# EpilogSlurmctld for slurm-pod-scheduler: reports at once that a job has ended. This hint is
+# optional: without it the scheduler notices the end within seconds. See docs/install-slurm.md.
 
 main() {
     # shellcheck source-path=SCRIPTDIR source=hooks.sh
@@ -9,7 +9,7 @@ main() {
     for each in $URL; do
         for _ in 1 2 3; do
             post "$each/v1/hints" 2 "job=$SLURM_JOB_ID" event=ended
-            # 503: of several schedulers one that stands by; the next connection may find the leader
+            # 503: this scheduler process stands by; the next connection may reach the leader
             [ "$status" = 503 ] || break
         done
     done

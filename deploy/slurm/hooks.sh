@@ -1,4 +1,4 @@
-# Common to prolog-slurmctld.sh and epilog-slurmctld.sh, which read it from their own folder.
+# Shared by prolog-slurmctld.sh and epilog-slurmctld.sh, which source it from their own folder.
 # shellcheck shell=sh disable=SC2034  # what is set here is used there
 
 conf=${SLURM_POD_SCHEDULER_HOOKS_CONF:-/etc/slurm/slurm-pod-scheduler-hooks.conf}
@@ -7,7 +7,7 @@ status='' text=''
 newline='
 '
 
-# Reads the settings; false where there is nobody to ask.
+# Reads the settings. Fails if they name no scheduler, or if it cannot be asked.
 configured() {
     [ -r "$conf" ] || return 1
     # shellcheck disable=SC1090
@@ -22,9 +22,9 @@ say() {
         printf '%s\n' "slurm-pod-scheduler: $*" >&2
 }
 
-# post URL SECONDS [NAME=VALUE]...: sets `status` (000 without an answer) and `text`, its first line:
-# curl says more than one of a certificate. The token goes through a pipe, for arguments are seen by
-# everybody on this host.
+# post URL SECONDS [NAME=VALUE]...: sets `status` (000 without an answer) and `text`, the first line
+# of the answer: curl prints several lines about a wrong certificate. The token goes through a pipe,
+# because everybody on this host can see arguments.
 post() {
     url=$1 seconds=$2
     shift 2

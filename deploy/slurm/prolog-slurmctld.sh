@@ -1,13 +1,13 @@
 #!/bin/sh
 # PrologSlurmctld for slurm-pod-scheduler: holds a job back while containers of a pod whose own job
-# has ended still run on its nodes. Ends with status 0 whatever happens, because slurmctld cancels
-# external jobs and holds batch jobs when it does not. See docs/install-slurm.md.
+# has ended still run on its nodes. It always ends with status 0, because slurmctld cancels external
+# jobs and holds batch jobs after another status. See docs/install-slurm.md.
 
 now() {
     date +%s
 }
 
-# What is done when the nodes are not known to be free: the job starts all the same.
+# Lets the job start although the nodes are not known to be free. With POLICY=drain it drains them.
 give_up() {
     say "$SLURM_JOB_NODELIST: $*; the job starts (POLICY=$POLICY)"
     [ "$POLICY" = drain ] || return 0
@@ -15,7 +15,7 @@ give_up() {
         "reason=slurm-pod-scheduler: $*" || say "the nodes could not be drained"
 }
 
-# guard URL: returns when the nodes are free, or by POLICY.
+# guard URL: returns when the nodes are free, or after it has given up (see POLICY).
 guard() {
     began=$(now)
     heard=$began
@@ -52,6 +52,6 @@ main() {
     done
 }
 
-# In a shell of its own: not even a syntax error in the settings may end this one.
+# In a subshell, because not even a syntax error in the settings may end this shell.
 (main) || :
 exit 0
