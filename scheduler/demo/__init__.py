@@ -1,1 +1,1 @@
-"""The demo: the real scheduler process on the embedded sandbox, and a story that is checked."""
+"""The demo: the real scheduler on the embedded sandbox, with a story whose steps are checked."""

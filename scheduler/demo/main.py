@@ -1,4 +1,4 @@
-"""`slurm-pod-scheduler demo`: sets the stage, has the story played, and takes everything down.
+"""`slurm-pod-scheduler demo`: starts two clusters and the scheduler, plays a story, stops all.
 
 The scheduler is the real one, in a process of its own with its own command line; only the two
 clusters are models.
@@ -40,11 +40,11 @@ README.md says how to run the scheduler on real ones."""
 
 
 class InterruptedDemoError(Exception):
-    """A signal asked the demo to end before its end."""
+    """SIGINT or SIGTERM interrupted the demo."""
 
 
 async def run() -> int:
-    """Play the demo; gives the exit status: 1 where a promise was not kept, 130 on a signal."""
+    """Play the demo; return the exit status: 0, 1 if a step failed, 130 after a signal."""
     logs.set_up("error", "console")
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     narrator = Narrator(sys.stdout, now=lambda: datetime.now().astimezone(), colour=colour)
@@ -88,7 +88,7 @@ async def _with_clusters(narrator: Narrator) -> None:
 
 @asynccontextmanager
 async def _running_beside(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run the parts until the block ends; what one of them raises ends the block."""
+    """Run the parts as tasks until the block ends; an error in one of them ends the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part) for part in parts]
         yield
@@ -98,7 +98,10 @@ async def _running_beside(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[No
 
 @asynccontextmanager
 async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The scheduler's process; its end in good order is a promise too (DemoError)."""
+    """Run the scheduler, with its output in `log`, and stop it when the block ends.
+
+    Raises DemoError if its exit status is then not 0.
+    """
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -114,7 +117,7 @@ async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subpr
             stdin=asyncio.subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
-            start_new_session=True,  # a Ctrl-C at the terminal is for the demo, which passes it on
+            start_new_session=True,  # Ctrl-C signals only the demo, which then stops it
         )
     finally:
         os.close(descriptor)
@@ -127,7 +130,10 @@ async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subpr
 
 
 def _sets(name: str) -> bool:
-    """A setting of the reader's own scheduler is none of the demo's."""
+    """Whether an environment variable configures a scheduler.
+
+    The demo's scheduler must not take settings that are meant for the user's own scheduler.
+    """
     return name.startswith(ENV_PREFIX)
 
 
@@ -148,7 +154,7 @@ async def _ends_early(process: asyncio.subprocess.Process) -> None:
 
 
 def _signals() -> asyncio.Event:
-    """Set from now on by SIGINT and SIGTERM, which end nothing any more by themselves."""
+    """Return an event that SIGINT and SIGTERM set from now on, instead of ending the process."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -163,7 +169,10 @@ async def _interrupted(asked: asyncio.Event) -> None:
 
 @contextmanager
 def _log_shown_on_failure(log: Path) -> Iterator[None]:
-    """The log goes with the sandbox's files, so its end is shown while it is there."""
+    """Write the last lines of the log to stderr when the block raises DemoError.
+
+    The log is one of the sandbox's files, so it must be shown before they are removed.
+    """
     try:
         yield
     except* DemoError:

@@ -1,4 +1,4 @@
-"""Tells on a terminal, line by line, what becomes of pods and of Slurm jobs."""
+"""Prints to a terminal, line by line, what happens to pods and Slurm jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN: Final = "\x1b[0m"
 
 
 class Narrator:
-    """Writes one line for each piece of news, with the time of day. `colour` is for terminals."""
+    """Writes one line for each event, with the time of day. `colour` is for terminals."""
 
     def __init__(self, out: TextIO, *, now: Callable[[], datetime], colour: bool) -> None:
         self._out = out
@@ -25,24 +25,24 @@ class Narrator:
         self._jobs: dict[int, JobState] = {}
 
     def heading(self, text: str) -> None:
-        """What comes next."""
+        """Write a headline about the next step."""
         shown = f"{_BOLD}{text}{_PLAIN}" if self._colour else text
         self._write(f"\n{self._now():%H:%M:%S} -- {shown}\n")
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """All that is new about a pod."""
+        """Write what is new about a pod; `old` is None for a new pod, `new` for a deleted one."""
         for news in pod_news(old, new):
             self._line("pod", news)
 
     def jobs(self, states: Mapping[int, JobState], *, names: Mapping[int, str]) -> None:
-        """All jobs whose state has changed since the last call."""
+        """Write a line for each job whose state has changed since the last call."""
         for job_id, state in states.items():
             if self._jobs.get(job_id) != state:
                 self._line("slurm", f"job {job_id} {names.get(job_id, '')} {state}")
         self._jobs.update(states)
 
     def note(self, text: str) -> None:
-        """A line about neither."""
+        """Write a line that is about neither pods nor jobs."""
         self._write(f"{text}\n")
 
     def _line(self, about: str, text: str) -> None:
@@ -57,7 +57,7 @@ class Narrator:
 
 
 def pod_news(old: Pod | None, new: Pod | None) -> Iterator[str]:
-    """What a person would want to be told of that change, in sentences that begin with the name."""
+    """Yield what a person wants to know about the change; each text begins with the pod's name."""
     if new is None:
         if old is not None:
             yield f"{old.metadata.name} is gone"
@@ -98,6 +98,6 @@ def _leaves(pod: Pod) -> str:
 def _runs(pod: Pod) -> str:
     if pod.status.phase in {"", "Pending"}:
         return ""
-    # A container that ends on SIGTERM makes its pod Failed, which is no failure here.
+    # A container that ends on SIGTERM makes its pod Failed, which is not a failure here.
     stopped = pod.metadata.deletion_timestamp and pod.status.phase == "Failed"
     return "has stopped" if stopped else pod.status.phase

@@ -17,11 +17,11 @@ _LOOK_SECONDS: Final = 0.1
 
 
 class DemoError(Exception):
-    """Something the demo promises did not happen."""
+    """Something that the demo promises did not happen."""
 
 
 class Stage:
-    """The pods of one namespace and all of Slurm's jobs; every change of them is narrated."""
+    """The pods of one namespace and all Slurm jobs; the narrator tells every change of them."""
 
     namespace: Final = "default"
 
@@ -32,12 +32,12 @@ class Stage:
         self.pods = Store[Pod]()
         self.jobs: Mapping[int, JobState] = {}
         self.disruptions: set[str] = set()
-        """Reasons of all DisruptionTarget conditions so far."""
+        """The reasons of all DisruptionTarget conditions seen so far."""
         self._names: dict[int, str] = {}
         self._changed = asyncio.Event()
 
     async def watch_pods(self) -> None:
-        """For ever; end it by cancelling."""
+        """Watch the pods until cancelled."""
         await Reflector(
             self._kube,
             f"/api/v1/namespaces/{self.namespace}/pods",
@@ -48,7 +48,7 @@ class Stage:
         ).run()
 
     async def watch_jobs(self) -> None:
-        """For ever; end it by cancelling. Raises SlurmError."""
+        """Poll the states of Slurm's jobs until cancelled; raises SlurmError."""
         while True:
             states = await self._slurm.job_states()
             for job_id in sorted(states.keys() - self._names.keys()):
@@ -60,16 +60,19 @@ class Stage:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> None:
-        """Store a new object; `path` is that of its kind below /api/v1 or /apis. KubeError."""
+        """Create an object in the demo's namespace; raises KubeError.
+
+        `path` is that of its kind without a namespace, such as `/api/v1/pods`.
+        """
         await self._kube.request("POST", self._path(path), body=body)
 
     async def delete(self, path: str, name: str) -> None:
-        """Have an object and its dependents deleted. Raises KubeError."""
+        """Delete an object and, in the background, its dependents. Raises KubeError."""
         body = {"propagationPolicy": "Background"}
         await self._kube.request("DELETE", f"{self._path(path)}/{name}", body=body)
 
     async def until(self, promise: str, kept: Callable[[], bool], *, seconds: float) -> None:
-        """Wait for what is promised; raises DemoError when it does not come true in time."""
+        """Wait until `kept()` is true; after `seconds` raise DemoError, which quotes `promise`."""
         try:
             async with asyncio.timeout(seconds):
                 while not kept():
@@ -79,7 +82,7 @@ class Stage:
             raise DemoError(f"did not happen within {seconds:g} s: {promise}") from None
 
     def phases(self, prefix: str) -> list[str]:
-        """The phases of the pods whose name begins so and that nobody is deleting, sorted."""
+        """Return the sorted phases of the pods with that name prefix that are not being deleted."""
         return sorted(
             pod.status.phase
             for pod in self.pods
@@ -87,12 +90,12 @@ class Stage:
         )
 
     def messages(self) -> list[str]:
-        """What the pods without a Node are told about their scheduling."""
+        """Return the messages of the PodScheduled conditions of all pods without a Node."""
         conditions = (pod.condition("PodScheduled") for pod in self.pods if not pod.spec.node_name)
         return [condition.message for condition in conditions if condition is not None]
 
     def live_jobs(self) -> list[int]:
-        """The jobs that have not ended."""
+        """Return the ids of the jobs that have not ended."""
         return [job_id for job_id, state in self.jobs.items() if not state.ended]
 
     def _path(self, path: str) -> str:

@@ -1,4 +1,7 @@
-"""The story: a Deployment heals through Slurm. Every step waits for what it promises."""
+"""The demo's story: a Deployment loses a pod to a Slurm job and recovers.
+
+Every step waits until what its headline promises has happened.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ _STEP_SECONDS: Final = 60.0
 
 
 async def play(stage: Stage, alice: SlurmClient) -> None:
-    """From the first pod to an empty Slurm; `alice` speaks to Slurm as an ordinary user.
+    """Play all steps, from the first pod to an empty Slurm queue.
 
-    Raises DemoError where something does not come true, KubeError and SlurmError.
+    `alice` is the Slurm client of an ordinary user. Raises DemoError if a step does not succeed in
+    time, KubeError and SlurmError.
     """
     await _deploy(stage)
     await _run_to_the_end(stage)
