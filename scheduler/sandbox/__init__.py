@@ -1,1 +1,1 @@
-"""The embedded cluster: models of Kubernetes and of Slurm behind their real wire formats."""
+"""The embedded cluster: models of Kubernetes and Slurm that speak the real wire formats."""

@@ -37,17 +37,19 @@ USERS = MappingProxyType({"root": 0, "slurm": 64030, "alice": 2001, "bob": 2002}
 KUBE_APISERVER = "kube-apiserver"
 SLURMCTLD = "slurmctld"
 SLURMRESTD = "slurmrestd"
-# sun_path of unix(7), with its closing zero byte
+# the longest path that fits into sun_path of unix(7) with its terminating zero byte
 _LONGEST_SOCKET_PATH = 107
 COMPONENTS = (KUBE_APISERVER, SLURMCTLD, SLURMRESTD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxShape:
-    """What the cluster is made of. `quirks` are the faults of slurmrestd; port 0 is a free one.
-    `licenses` are so many of each name. `accounts` None is a Slurm without slurmdbd; else a user's
-    first one is its default. `prolog_slurmctld` is a program that Slurm runs for each job before
-    its script.
+    """The size and the settings of the cluster.
+
+    `quirks` turns on the known faults of slurmrestd. Port 0 means any free port. `licenses` maps
+    each license name to a count. `accounts` None means a Slurm without slurmdbd; otherwise a user's
+    first account is its default. `prolog_slurmctld` is a program that Slurm runs for each job
+    before its script, and `hook_environment` is added to the environment of that program.
     """
 
     nodes: int = 4
@@ -77,21 +79,21 @@ class SandboxShape:
             raise ValueError(f"gpus_per_node: {self.gpus_per_node} must be 0 or more")
 
     def names(self) -> tuple[str, ...]:
-        """The nodes' names, on both sides."""
+        """Return the nodes' names, which are the same in Kubernetes and in Slurm."""
         width = max(2, len(str(self.nodes - 1)))
         return tuple(f"node-{index:0{width}}" for index in range(self.nodes))
 
 
 class Sandbox:
-    """A Kubernetes and a Slurm that are one cluster; an async context manager.
+    """A Kubernetes and a Slurm with the same nodes; an async context manager.
 
-    The addresses, and the files `kubeconfig` and `slurm_token_file`, are there once it is entered.
-    `folder` is where files go; without one they go into a temporary one that is removed at the end.
-    Partitions are `main`, `grace` whose jobs get GRACE_SECONDS to leave, and `high`, which
+    The addresses and the files `kubeconfig` and `slurm_token_file` exist once it is entered. Files
+    go into `folder`, or into a temporary folder that is removed at the end. Slurm's partitions are
+    `main`, `grace`, whose jobs get GRACE_SECONDS to leave when preempted, and `high`, which
     preempts both.
     """
 
-    kube_ca: Path | None = None  # plain HTTP, on the loopback address
+    kube_ca: Path | None = None  # none: plain HTTP on the loopback address
     real_node: str | None = None
     partition = "main"
     high_partition = "high"
@@ -120,37 +122,40 @@ class Sandbox:
 
     @property
     def kube_url(self) -> str:
-        """The API server."""
+        """The URL of the API server."""
         return self.kube.server.url
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig of the cluster's administrator."""
+        """The path of the cluster administrator's kubeconfig."""
         return self.folder / "kubeconfig"
 
     @property
     def slurm_url(self) -> str:
-        """slurmrestd over TCP."""
+        """The URL of slurmrestd over TCP."""
         return f"http://127.0.0.1:{self._slurm_port}"
 
     @property
     def slurm_socket(self) -> Path:
-        """slurmrestd's unix socket."""
+        """The path of slurmrestd's unix socket."""
         return self._socket_folder / "slurmrestd.socket"
 
     @property
     def slurm_token_file(self) -> Path:
-        """The file with the token of Slurm's root."""
+        """The path of the file with a token of Slurm's root."""
         return self.folder / "slurm-token"
 
     def slurm_token(self, user: str) -> str:
-        """A Slurm token of one of the users root, slurm, alice and bob."""
+        """Return a Slurm token of the user root, slurm, alice or bob; raises ValueError."""
         if user not in USERS:
             raise ValueError(f"user: {user!r} is not known to Slurm; there are {', '.join(USERS)}")
         return mint_token(self.slurm.key, user, TOKEN_SECONDS)
 
     async def stop(self, component: str, *, kill: bool = False) -> None:
-        """End "kube-apiserver", "slurmctld" or "slurmrestd", in order or as a crash would."""
+        """Stop "kube-apiserver", "slurmctld" or "slurmrestd"; with `kill` as a crash would.
+
+        Raises ValueError for another component.
+        """
         match component:
             case "kube-apiserver":
                 await self.kube.server.stop(kill=kill)
@@ -162,7 +167,7 @@ class Sandbox:
                 raise _unknown(component)
 
     async def start(self, component: str) -> None:
-        """Start it again at the same address; it answers when this returns."""
+        """Start a stopped component at the same address; it answers once this returns."""
         match component:
             case "kube-apiserver":
                 await self.kube.server.start()
@@ -174,11 +179,11 @@ class Sandbox:
                 raise _unknown(component)
 
     async def kill(self, component: str) -> None:
-        """End it as a crash would."""
+        """Stop a component as a crash would."""
         await self.stop(component, kill=True)
 
     async def wait(self) -> None:
-        """Return never; raise what a part of the cluster fails with, if one does."""
+        """Wait for ever; raise the error if the kubelets or the controllers fail."""
         await self.kube.wait()
 
     async def __aenter__(self) -> Self:
@@ -220,7 +225,8 @@ class Sandbox:
             path.write_text(text + "\n")
 
     def _kubeconfig(self) -> dict[str, Any]:
-        # over plain HTTP kubectl sends no token of a kubeconfig, but does send what the URL holds
+        # Over plain HTTP kubectl does not send the token of a kubeconfig. It does send the user and
+        # the password in the URL.
         server = self.kube_url.replace("://", f"://sandbox:{self.kube_token}@")
         context = {"cluster": "sandbox", "user": "sandbox", "namespace": "default"}
         return {

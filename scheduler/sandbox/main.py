@@ -1,4 +1,4 @@
-"""`slurm-pod-scheduler sandbox`: an embedded cluster to try things on, until it is interrupted."""
+"""`slurm-pod-scheduler sandbox`: runs an embedded cluster to try things on, until interrupted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.sandbox.cluster import GPU_RESOURCE, Sandbox, SandboxShape
 MIB_PER_GIB = 1024
 RELEASES = ("26.05", "24.11")
 PROGRAM = "slurm-pod-scheduler"
-# One process plays all nodes; beyond this it would no longer be the cluster it pretends to be.
+# One process plays all nodes; with more of them it would no longer behave like a real cluster.
 MOST_NODES = 10_000
 
 _EXAMPLE = """\
@@ -59,7 +59,7 @@ Ctrl-C ends the sandbox{files}.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The shape of the cluster, and where to listen."""
+    """Add the flags for the shape of the cluster, the ports and the folder."""
     shape = SandboxShape()
     _add_number(parser, "--nodes", shape.nodes, within=(1, MOST_NODES))
     _add_number(parser, "--gpus-per-node", shape.gpus_per_node, within=(0, 1024))
@@ -96,7 +96,10 @@ def _add_number(
 
 
 async def run(args: argparse.Namespace) -> int:
-    """Run the cluster until SIGINT or SIGTERM; gives the exit status."""
+    """Run the cluster until SIGINT or SIGTERM.
+
+    Returns the exit status: 0, or 2 if the cluster cannot start.
+    """
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,7 +108,7 @@ async def run(args: argparse.Namespace) -> int:
         try:
             sandbox = await stack.enter_async_context(_started(args))
             example = _write_example(sandbox)
-        except OSError as error:  # a port that is taken, a folder that cannot be written
+        except OSError as error:  # the port is in use, or the folder cannot be written
             sys.stderr.write(f"{PROGRAM} sandbox: {_told(error)}\n")
             return 2
         sys.stdout.write(_ready(sandbox, example, kept=args.folder is not None))
@@ -115,10 +118,10 @@ async def run(args: argparse.Namespace) -> int:
 
 
 def _started(args: argparse.Namespace) -> Sandbox:
-    """The cluster, yet to be entered; raises OSError where the folder cannot be made."""
+    """Return the cluster, not started yet; raises OSError if the folder cannot be created."""
     folder: Path | None = args.folder
     if folder is not None:
-        folder = folder.resolve()  # the text on the terminal is used in other directories
+        folder = folder.resolve()  # users paste the printed paths in other directories
         folder.mkdir(parents=True, exist_ok=True)
     return Sandbox(shape_of(args), folder=folder)
 
@@ -129,7 +132,7 @@ def _told(error: OSError) -> str:
 
 
 def shape_of(args: argparse.Namespace) -> SandboxShape:
-    """The cluster the arguments describe; raises ValueError."""
+    """Return the cluster that the arguments describe; raises ValueError."""
     return SandboxShape(
         nodes=args.nodes,
         gpus_per_node=args.gpus_per_node,
@@ -143,7 +146,7 @@ def shape_of(args: argparse.Namespace) -> SandboxShape:
 
 
 async def _until(ended: asyncio.Event, sandbox: Sandbox) -> None:
-    """Return when asked to end; raise when the cluster fails before that."""
+    """Return once `ended` is set; raise the cluster's error if it fails before that."""
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(sandbox.wait(), name="sandbox")
         await ended.wait()
@@ -151,7 +154,7 @@ async def _until(ended: asyncio.Event, sandbox: Sandbox) -> None:
 
 
 def _write_example(sandbox: Sandbox) -> Path:
-    """A pod that fits on a node; raises OSError."""
+    """Write the manifest of a pod that fits on a node, and return its path; raises OSError."""
     shape = sandbox.shape
     limits = {"cpu": '"1"', "memory": "1Gi"}
     if shape.gpus_per_node:
@@ -182,6 +185,9 @@ def _ready(sandbox: Sandbox, example: Path, *, kept: bool) -> str:
 
 
 def command() -> str:
-    """How to call us in another terminal, where the virtual environment may not be active."""
+    """Return the command that starts this program in another terminal.
+
+    It has an absolute path, because the virtual environment may not be active there.
+    """
     called = Path(sys.argv[0])
     return str(called.absolute()) if called.name == PROGRAM else f"{sys.executable} -m scheduler"
