@@ -1,11 +1,11 @@
-"""A model of slurmctld and slurmrestd: schedules, and speaks the measured wire.
+"""A model of slurmctld and slurmrestd: it schedules jobs and answers as the measured servers did.
 
     model = SlurmModel(SlurmConfig(nodes=(...), partitions=(...)))
     server = SlurmServer(model)
     port = await server.start(port=0)
     token = mint_token(model.key, "root")
 
-It imports nothing of the scheduler: the two meet only on the wire.
+It imports nothing from the scheduler: the two communicate only over HTTP.
 """
 
 from .config import (

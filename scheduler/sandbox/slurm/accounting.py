@@ -1,7 +1,7 @@
-"""Accounts and QoS of a cluster with slurmdbd: who may name which, and whose limits make jobs wait.
+"""Accounts and QoS of a cluster with slurmdbd: who may use which, and which limits make jobs wait.
 
 Measured on 26.05.5 and 24.11.5 with AccountingStorageEnforce=associations,limits,qos. Without
-slurmdbd every name is taken and means nothing.
+slurmdbd every name is accepted and has no effect.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,10 +14,10 @@ from .records import STARTED, Job
 
 
 def asked(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> tuple[str, str]:
-    """Return the account and the QoS of a job of that user.
+    """Return the account and the QoS of a new job of that user.
 
     Raises SlurmError 2045 for an account that the user does not belong to, 2066 for a QoS that the
-    account may not use. An operator's jobs are no exception.
+    account may not use. The same holds for an operator's jobs.
     """
     if cluster.accounts is None:
         return fields.get("account", ""), fields.get("qos", "")
@@ -31,10 +31,10 @@ def asked(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> tuple[st
 def changed(
     cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool
 ) -> tuple[str, str]:
-    """Return the account and the QoS of a job after a change.
+    """Return the account and the QoS of a job after an update.
 
-    Raises SlurmError 2045 and 2066 as a submit does, but takes from an operator any QoS there is,
-    and the job runs with it. Only 26.05 takes an empty one, for the default.
+    Raises SlurmError 2045 and 2066 as a submit does. An operator, however, may set any QoS that
+    exists, and the job runs with it. Only 26.05 accepts an empty QoS, as the default one.
     """
     account, qos = job.asked.account, job.asked.qos
     if cluster.accounts is None:
@@ -54,7 +54,7 @@ def changed(
 
 
 def over_limit(cluster: Cluster, job: Job) -> str:
-    """Return the reason when a limit of its QoS or of its account keeps the job from starting."""
+    """Return the reason if a limit of the job's QoS or account keeps it from starting."""
     qos = cluster.qos.get(job.asked.qos)
     account = (cluster.accounts or {}).get(job.asked.account)
     if qos is None or account is None:
@@ -71,7 +71,7 @@ def over_limit(cluster: Cluster, job: Job) -> str:
 
 
 def _account_of(accounts: Mapping[str, AccountConfig], name: str, *, user: str) -> AccountConfig:
-    """Return the account of that name, or the user's first one."""
+    """Return the user's account of that name, by default the first; raises SlurmError 2045."""
     for account in accounts.values():
         if user in account.users and name in {"", account.name}:
             return account

@@ -1,4 +1,4 @@
-"""The frame of every JSON answer: meta, errors, warnings, and what stands in for missing data."""
+"""The frame of every JSON answer: meta, errors, warnings, and the data of a failed request."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from .wire import Wire, number
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How an operation speaks of its failures.
+    """What an operation answers when it fails.
 
-    ``empty`` makes what the answer holds beside the errors. ``outage`` is the number it fails with
-    while slurmctld is away: only some operations say 1800, as measured.
+    ``description`` and ``source`` stand in the error. ``empty`` makes the data that the answer has
+    beside the errors. ``outage`` is the error number while slurmctld does not answer: only some
+    operations use 1800, as measured.
     """
 
     description: str
@@ -58,7 +59,7 @@ MALFORMED = Operation("Rejecting request. Failure parsing {}", "_parse_request")
 
 
 class Frame:
-    """The frame of the answers to one user through one API version."""
+    """Builds the answers to one user through one API version."""
 
     def __init__(self, config: SlurmConfig, version: str, user: str) -> None:
         self._release = config.release
@@ -77,7 +78,7 @@ class Frame:
         data: Wire | None = None,
         warnings: Sequence[Warned] = (),
     ) -> Answer:
-        """Return an answer with errors; the first one decides the status."""
+        """Return an answer with errors; the first error decides the HTTP status."""
         errors = [_error(fault, operation, about) for fault in faults]
         body = self._encode(operation.empty() if data is None else data, errors, warnings)
         first = faults[0]

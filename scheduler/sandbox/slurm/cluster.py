@@ -1,4 +1,4 @@
-"""All that slurmctld knows at one moment, with the indexes the model needs, and its saved copy."""
+"""The state of slurmctld, with the indexes that the model needs, and its saved copy."""
 
 import copy
 from collections import defaultdict
@@ -22,7 +22,7 @@ _MOST_REQUESTS = 4096
 
 @dataclass(slots=True)
 class Counters:
-    """What diag/ counts since the controller's start."""
+    """The counters of diag/ since the controller's start."""
 
     submitted: int = 0
     started: int = 0
@@ -34,7 +34,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Saved:
-    """The state save location: jobs as last written, and the node settings of operators."""
+    """The content of StateSaveLocation: jobs as last saved, and the node settings of operators."""
 
     jobs: dict[int, Job] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Saved:
 
 
 class Cluster:
-    """Jobs, nodes and partitions; every change of a job is told by ``touch``."""
+    """Jobs, nodes and partitions; every change of a job record must be followed by ``touch``."""
 
     def __init__(self, config: SlurmConfig, *, now: float) -> None:
         self.config = config
@@ -63,7 +63,7 @@ class Cluster:
         self.accounts = _accounts(config)
         self.qos: dict[str, QosConfig] = {qos.name: qos for qos in config.qos}
         self.prologs: list[int] = []
-        """Jobs whose PrologSlurmctld has to be run."""
+        """The ids of the jobs whose PrologSlurmctld must be run."""
         self.journals: list[Journal] = []
         self._candidates: dict[Request, list[Node]] = {}
         self._judged: dict[Request, str] = {}
@@ -74,14 +74,14 @@ class Cluster:
         self._saved = Saved()
 
     def add(self, job: Job) -> None:
-        """Take up a job record, new or restored, and hold what it holds."""
+        """Add a job record, new or restored, and mark the resources that it holds as used."""
         self.jobs[job.id] = job
         for share in job.shares if job.state in STARTED or job.completing else ():
             self.nodes[share.node].hold(job.id, share)
         self.touch(job)
 
     def touch(self, job: Job) -> None:
-        """Bring the indexes up to date after a change of the job; the scheduler looks again."""
+        """Update indexes and journals after a change of the job, and make a scheduling pass due."""
         self._dirty.add(job.id)
         self.stirred = True
         active = job.state in STARTED or job.completing
@@ -92,12 +92,12 @@ class Cluster:
             journal.changed(job)
 
     def rename(self, job: Job, name: str) -> None:
-        """Change a job's name."""
+        """Change a job's name; the caller must call ``touch`` afterwards."""
         self.namesakes[job.asked.user_id, job.name].discard(job.id)
         job.name = name
 
     def forget(self, job: Job) -> None:
-        """Purge an ended job."""
+        """Remove the record of an ended job."""
         del self.jobs[job.id]
         self._dirty.add(job.id)
         key = job.asked.user_id, job.name
@@ -105,7 +105,7 @@ class Cluster:
             del self.namesakes[key]
 
     def candidates(self, request: Request) -> list[Node]:
-        """Return the partition's nodes of the kind asked for, in the order they are tried."""
+        """Return the partition's nodes that suit the request, busy or not, by weight and name."""
         found = self._candidates.get(request)
         if found is None:
             if len(self._candidates) >= _MOST_REQUESTS:
@@ -115,13 +115,13 @@ class Cluster:
         return found
 
     def forget_candidates(self) -> None:
-        """Look at the nodes anew: their features have changed."""
+        """Drop all cached answers about nodes, because their features have changed."""
         self._candidates.clear()
         self._judged.clear()
         self.features = {name for node in self.nodes.values() for name in node.features}
 
     def remembered(self, request: Request, judge: Callable[["Cluster", Request], str]) -> str:
-        """Return the judgement on a request, made once for all equal requests."""
+        """Return the result of ``judge``, which runs only once for all equal requests."""
         verdict = self._judged.get(request)
         if verdict is None:
             if len(self._judged) >= _MOST_REQUESTS:
@@ -130,11 +130,11 @@ class Cluster:
         return verdict
 
     def partition_nodes(self, partition: str) -> Iterator[Node]:
-        """Yield the nodes of a partition, by weight and name."""
+        """Yield the nodes of a partition, sorted by weight and name."""
         return (node for node in self.nodes.values() if partition in node.partitions)
 
     def may_start(self, node: Node, request: Request, *, now: float) -> bool:
-        """Whether the node takes new jobs, and this one with regard to reservations."""
+        """Whether the node takes new jobs, and reservations let this request use it."""
         if not node.available:
             return False
         held_for = [
@@ -145,11 +145,11 @@ class Cluster:
         return request.reservation in held_for if held_for else not request.reservation
 
     def reservation(self, name: str) -> ReservationConfig | None:
-        """Return a reservation by name."""
+        """Return the reservation of that name, None if there is none."""
         return self.reservations.get(name)
 
     def save(self) -> None:
-        """Write what changed since the last time to the state save location."""
+        """Copy what has changed since the last save to the state save location."""
         for job_id in self._dirty:
             job = self.jobs.get(job_id)
             if job is None:
@@ -161,13 +161,19 @@ class Cluster:
         self._saved.next_id = self.next_id
 
     def forget_saved(self) -> None:
-        """Empty the state save location, and with it what only slurmctld knew of partitions."""
+        """Empty the state save location.
+
+        Reservations are lost too, and so is every change of a partition at run time.
+        """
         self._saved = Saved()
         self.partitions = {it.name: it for it in self.config.partitions}
         self.reservations = {}
 
     def resume_prolog(self, job: Job) -> None:
-        """After a restart 24.11 runs PrologSlurmctld again, 26.05 takes it as done (measured)."""
+        """Continue with a job whose PrologSlurmctld ran when the controller stopped.
+
+        After the restart 24.11 runs it again; 26.05 treats it as done (measured).
+        """
         if not job.configuring or job.state is not State.RUNNING:
             return
         job.configuring = self.config.release is Release.V24_11
@@ -175,7 +181,7 @@ class Cluster:
             self.prologs.append(job.id)
 
     def restored(self, *, now: float) -> "Cluster":
-        """Return the cluster as a controller that starts now reads it back."""
+        """Return the cluster that a controller reads from its saved state when it starts now."""
         cluster = Cluster(self.config, now=now)
         cluster.partitions = dict(self.partitions)
         cluster.reservations = dict(self.reservations)
@@ -195,7 +201,7 @@ class Cluster:
 
 
 def _accounts(config: SlurmConfig) -> dict[str, AccountConfig] | None:
-    """Return them by name, None where there is no slurmdbd."""
+    """Return the accounts by name, None for a cluster without slurmdbd."""
     if config.accounts is None:
         return None
     return {account.name: account for account in config.accounts}

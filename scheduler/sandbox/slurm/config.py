@@ -1,6 +1,7 @@
-"""What a modelled cluster is made of: the parts of slurm.conf that the model obeys.
+"""The configuration of a model cluster: the parts of slurm.conf that the model obeys.
 
-Names and defaults are those of slurm.conf(5) where that has them. Times are in seconds.
+Names and defaults are those of slurm.conf(5) where it has them. Times are in seconds unless the
+name says minutes.
 """
 
 from collections.abc import Mapping
@@ -38,10 +39,10 @@ class Gres:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """One NodeName. ``external`` is State=EXTERNAL (26.05): no slurmd, external jobs only.
+    """One NodeName line. ``external`` is State=EXTERNAL (26.05): no slurmd, external jobs only.
 
-    ``memory_mib`` is RealMemory. ``sockets`` 0 means one socket for each core, which is what Slurm
-    makes of a line that gives only CPUs.
+    ``memory_mib`` is RealMemory. ``sockets`` 0 means one socket for each core, as Slurm
+    assumes for a line that gives only CPUs.
     """
 
     name: str
@@ -56,7 +57,7 @@ class NodeConfig:
 
     @property
     def cores(self) -> int:
-        """Return the number of whole cores."""
+        """Return the number of cores; each thread of a core is one CPU."""
         return self.cpus // self.threads_per_core
 
     @property
@@ -67,11 +68,11 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionConfig:
-    """One PartitionName. ``nodes`` None means ALL; time limits are in minutes, None is INFINITE.
+    """One PartitionName line. ``nodes`` None means ALL; a time limit of None means INFINITE.
 
-    A job may preempt those of partitions with a lower ``priority_tier``; ``preempt_mode`` says what
-    then becomes of a job *of this partition*: CANCEL, REQUEUE, or OFF. In ``state`` DOWN it takes
-    jobs and starts none, in INACTIVE it does neither.
+    A job may preempt jobs of partitions with a lower ``priority_tier``. ``preempt_mode`` says what
+    then happens to a job *of this partition*: CANCEL, REQUEUE, or OFF, which protects it. In
+    ``state`` DOWN the partition accepts jobs and starts none; in INACTIVE it does neither.
     """
 
     name: str
@@ -87,7 +88,7 @@ class PartitionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationConfig:
-    """A reservation: while it lasts its nodes are for jobs that name it."""
+    """A reservation: while it is active, only jobs that name it start on its nodes."""
 
     name: str
     nodes: tuple[str, ...]
@@ -95,7 +96,7 @@ class ReservationConfig:
     end_time: float = 2**32
 
     def active(self, now: float) -> bool:
-        """Whether it has begun and not ended."""
+        """Whether the reservation has begun and has not ended."""
         return self.start_time <= now < self.end_time
 
 
@@ -104,7 +105,10 @@ DEFAULT_QOS = "normal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QosConfig:
-    """A QoS; its limits are on running jobs of one user, and on the CPUs of all its jobs."""
+    """A QoS. ``max_jobs_per_user`` limits the running jobs of one user.
+
+    ``group_cpus`` limits the CPUs of all running jobs of the QoS. None means no limit.
+    """
 
     name: str
     max_jobs_per_user: int | None = None
@@ -113,9 +117,10 @@ class QosConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountConfig:
-    """An account, the users that may name it and the QoS that their jobs may then use.
+    """An account, the users that may use it, and the QoS that their jobs may then use.
 
-    Its limits are on running jobs of one user, and on the CPUs of all its jobs.
+    ``max_jobs`` limits the running jobs of one user, ``group_cpus`` the CPUs of all running jobs of
+    the account. None means no limit.
     """
 
     name: str
@@ -127,11 +132,11 @@ class AccountConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When the controller does what it does periodically.
+    """The periods and timeouts of the controller.
 
-    The defaults make a lively model. ``real()`` is what slurmctld does with the fast-start tuning:
-    it schedules once a second, looks at time limits every 30 s and saves its state every 5 s, and
-    slurmrestd retries for 10 s while slurmctld is away.
+    The defaults make a fast model. ``real()`` is what slurmctld does with the fast-start tuning: it
+    schedules once a second, checks time limits every 30 s and saves its state every 5 s. slurmrestd
+    retries for 10 s while slurmctld does not answer.
     """
 
     schedule_seconds: float = 0.1
@@ -151,10 +156,10 @@ class SlurmConfig:
     """A whole cluster.
 
     ``accounts`` None is a cluster without slurmdbd, which accepts every name of an account or a QoS
-    and ignores it; a user's first account is its default. ``users`` are the users known on the
-    controller's host. ``operators`` may do anything. ``hook_environment`` is added to what a hook
-    finds in its environment. ``double_error_answers`` is the 26.05 fault of answering a failed
-    request twice; None means as the release does.
+    and ignores it; otherwise a user's first account is its default. ``users`` maps the users known
+    on the controller's host to their ids. ``operators`` may do anything. ``hook_environment`` is
+    added to the environment of PrologSlurmctld. ``double_error_answers`` is the fault of 26.05 that
+    answers a failed request twice; None means that the release decides.
     """
 
     nodes: tuple[NodeConfig, ...]

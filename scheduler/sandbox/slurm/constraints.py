@@ -1,9 +1,9 @@
-"""Node features a job asks for, in sbatch's syntax: `a&b`, `a|b`, `a,b`, `(a|b)&c`, `[a|b]`, `a*2`.
+"""Node features of a job, in sbatch's syntax: `a&b`, `a|b`, `a,b`, `(a|b)&c`, `[a|b]`, `a*2`.
 
-Measured on 26.05.5 and 24.11.5: blanks, `!`, an empty operand and open or nested brackets are
-refused, and so is every name that no node has. Signs count from left to right: `a|b&c` is
-`(a|b)&c`. Square brackets and counts matter only to jobs of several nodes; of one node they ask
-what parentheses do.
+Measured on 26.05.5 and 24.11.5: Slurm refuses blanks, `!`, an empty operand, unclosed or nested
+brackets, and every name that no node has. All operators have the same precedence and bind from left
+to right: `a|b&c` is `(a|b)&c`. Square brackets and counts matter only to jobs of several nodes. For
+a job of one node they mean the same as parentheses.
 """
 
 import re
@@ -19,26 +19,26 @@ _JOINING: Final = frozenset("&,|")
 
 
 class ConstraintError(ValueError):
-    """Slurm would not read it."""
+    """Slurm refuses the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A name, or operands of which all or any must hold."""
+    """A feature name, or operands of which all or any must hold; with neither it always holds."""
 
     name: str = ""
     operands: tuple["Constraint", ...] = ()
     any_will_do: bool = False
 
     def holds(self, features: Collection[str]) -> bool:
-        """Whether a node with these features will do."""
+        """Whether a node with these features satisfies the constraint."""
         if self.name:
             return self.name in features
         verdicts = (operand.holds(features) for operand in self.operands)
         return any(verdicts) if self.any_will_do else all(verdicts)
 
     def names(self) -> Iterator[str]:
-        """Every feature named."""
+        """Yield every feature that the constraint names."""
         if self.name:
             yield self.name
         for operand in self.operands:
@@ -50,7 +50,7 @@ NOTHING: Final = Constraint()
 
 @lru_cache(maxsize=1024)
 def read(text: str) -> Constraint:
-    """What the text asks for; raises ConstraintError."""
+    """Return the constraint that the text describes; raises ConstraintError."""
     if not text:
         return NOTHING
     tokens = list(_tokens(text))

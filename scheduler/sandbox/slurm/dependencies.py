@@ -10,13 +10,13 @@ from .errors import SlurmError
 from .records import STARTED, Job, State
 
 _TERM: Final = re.compile(r"(?P<kind>[a-z]+)(?P<jobs>(?::[0-9]+(?:\+[0-9]+)?)*)")
-# A job that nobody knows has started and ended, as far as these are concerned.
+# For these kinds a job that slurmctld does not know counts as started and ended.
 _ENDED_WILL_DO: Final = frozenset({"after", "afterany", "aftercorr"})
 _KINDS: Final = _ENDED_WILL_DO | {"afterok", "afternotok"}
 
 
 class Dependency(Enum):
-    """How things stand with a job's dependencies."""
+    """The status of a job's dependency."""
 
     FULFILLED = auto()
     WAITING = auto()
@@ -24,7 +24,10 @@ class Dependency(Enum):
 
 
 def check(cluster: Cluster, text: str) -> None:
-    """Refuse a dependency that cannot be read or needs an unknown job (2038), or ``expand``."""
+    """Refuse a dependency that Slurm does not accept.
+
+    Raises SlurmError 2038 if it cannot be parsed or needs an unknown job, 2036 for ``expand``.
+    """
     for term in filter(None, re.split("[,?]", text)):
         match = _TERM.fullmatch(term)
         kind = match["kind"] if match else ""
@@ -39,7 +42,10 @@ def check(cluster: Cluster, text: str) -> None:
 
 
 def judge(cluster: Cluster, job: Job, *, now: float) -> Dependency:
-    """Return how things stand: all terms must be fulfilled, or any where "?" stands between."""
+    """Return the status of the job's dependency.
+
+    All terms must be fulfilled; with "?" between the terms, any one of them is enough.
+    """
     verdicts = {verdict for _, verdict in terms(cluster, job, now=now)}
     if "?" in job.dependency and Dependency.FULFILLED in verdicts:
         return Dependency.FULFILLED
@@ -49,7 +55,7 @@ def judge(cluster: Cluster, job: Job, *, now: float) -> Dependency:
 
 
 def terms(cluster: Cluster, job: Job, *, now: float) -> Iterator[tuple[str, Dependency]]:
-    """Yield each single term of the job's dependency, and how it stands."""
+    """Yield each single term of the job's dependency and its status."""
     for term in filter(None, re.split("[,?]", job.dependency)):
         kind, *others = term.split(":")
         if not others:
@@ -59,7 +65,7 @@ def terms(cluster: Cluster, job: Job, *, now: float) -> Iterator[tuple[str, Depe
 
 
 def _singleton(cluster: Cluster, job: Job) -> Dependency:
-    """Wait for the running and the older waiting jobs of the same name and user."""
+    """Wait for the running and the older pending jobs of the same name and user."""
     for other_id in cluster.namesakes[job.asked.user_id, job.name]:
         other = cluster.jobs[other_id]
         if other.state in STARTED or other_id < job.id:

@@ -23,8 +23,9 @@ _INSANE_IDS: Final = 8000  # measured: 4000 ids are served, 8000 are not
 class Endpoints:
     """The operations for one user through one API version.
 
-    ``refusal`` is slurmctld's answer to anything this user asks, or its absence. A submit is parsed
-    by slurmrestd before it hears of that.
+    ``refusal`` is the error with which every request of this user to slurmctld fails, because
+    slurmctld rejects the user or does not answer; None if it does neither. slurmrestd parses a
+    submit before it contacts slurmctld, so the errors of parsing come first.
     """
 
     def __init__(
@@ -89,11 +90,11 @@ class Endpoints:
         job = self._model.job(job_id)
         self._model.looked_at(job_id, user=self._user)
         record = render_job.job_record(self._model.cluster, job, self._shape)
-        # Of one job this is the time of the answer (measured on 26.05.5 and 24.11.5).
+        # For a single job last_update is the time of the answer (measured on 26.05.5 and 24.11.5).
         return self._job_list([record], last_update=self._now)
 
     def jobs(self, query: str) -> Answer:
-        """GET jobs/: everything, or nothing when nothing changed since ``update_time``."""
+        """GET jobs/: all jobs, or none and a warning if none changed since ``update_time``."""
         since = _pairs(query).get("update_time", "0")
         if int(since) > self._model.cluster.jobs_changed:
             said = f"No job changes since update_time[{since}]"
@@ -110,7 +111,7 @@ class Endpoints:
         )
 
     def states(self, ids: Sequence[int], warnings: Sequence[Warned]) -> Answer:
-        """GET jobs/state/: ids and states, of all jobs or of the ids asked for that exist."""
+        """GET jobs/state/: ids and states of all jobs, or of the requested ids that exist."""
         if len(ids) >= _INSANE_IDS:
             return Answer.plain(500, "Insane message length")
         jobs = self._model.cluster.jobs
@@ -118,7 +119,7 @@ class Endpoints:
         return self._frame.good({"jobs": [_state(job) for job in found]}, warnings)
 
     def kill_job(self, job_id: int, query: str) -> Answer:
-        """DELETE job/{id}: what cannot be killed is told in ``status`` with HTTP 200."""
+        """DELETE job/{id}; a job that cannot be killed is reported in ``status`` with HTTP 200."""
         signal = killing.signal_number(_pairs(query).get("signal", ""))
         failure = killing.kill_one(self._model, job_id, signal, user=self._user)
         return self._frame.good({"status": [failure] if failure else []})
@@ -140,7 +141,7 @@ class Endpoints:
         return self._frame.good(answers.UPDATE.empty(), described.warnings)
 
     def nodes(self, query: str) -> Answer:
-        """GET nodes/; 304 when nothing changed since ``update_time``."""
+        """GET nodes/; HTTP 304 if no node has changed since ``update_time``."""
         nodes = self._model.nodes()
         for node in nodes:
             node.count()
@@ -149,7 +150,7 @@ class Endpoints:
         return self._node_list(nodes)
 
     def node(self, name: str) -> Answer:
-        """GET node/{name}; an unknown one is an error number 0 with HTTP 200, as measured."""
+        """GET node/{name}; an unknown node gives error number 0 with HTTP 200, as measured."""
         node = self._model.cluster.nodes.get(name)
         if node is None:
             raise SlurmError(0)
@@ -219,7 +220,10 @@ _NO_ID: Final = 2**32 - 3
 
 
 def job_ids(query: str) -> tuple[list[int], list[Warned]]:
-    """Return the repeated ``job_id`` values; raises SlurmError 9000 for one that is no number."""
+    """Return the ids of the repeated ``job_id``, and warnings about other parameters.
+
+    Raises SlurmError 9000 for a value that is not a job id.
+    """
     ids: list[int] = []
     warnings: list[Warned] = []
     for pair in filter(None, query.split("&")):
@@ -235,19 +239,19 @@ def job_ids(query: str) -> tuple[list[int], list[Warned]]:
 
 
 def job_number(text: str) -> int:
-    """Return the job id of a path; raises SlurmError 9000."""
+    """Return the job id in a path; raises SlurmError 9000 for a text that is not a job id."""
     if not _is_id(text):
         raise SlurmError(9000, "Rejecting request. Failure parsing parameters")
     return int(text)
 
 
 def _is_id(text: str) -> bool:
-    """Whether it can be a job's number: NO_VAL, INFINITE and one below are none (measured)."""
+    """Whether the text can be a job id; INFINITE, NO_VAL and NO_VAL - 1 cannot (measured)."""
     return text.isdigit() and int(text) < _NO_ID
 
 
 def decode(body: bytes) -> Any:
-    """Return the JSON of a body, an empty one counts as ``{}``; raises msgspec.DecodeError."""
+    """Return the decoded JSON of a body, {} for an empty one; raises msgspec.DecodeError."""
     return msgspec.json.decode(body) if body else {}
 
 
@@ -260,7 +264,7 @@ def _dictionary(data: object, source: str) -> Mapping[str, Any]:
 
 
 def _remarks(remark: str) -> Sequence[Warned]:
-    """Return both warnings that Slurm makes of one remark."""
+    """Return the two warnings that Slurm writes for one remark."""
     if not remark:
         return ()
     source = answers.SUBMIT.source
