@@ -1,1 +1,1 @@
-"""The controllers without which objects would not do what their kinds promise."""
+"""The controllers that make objects behave as their kinds promise."""

@@ -1,4 +1,4 @@
-"""Who belongs to whom: an index of objects by the uids of their owners."""
+"""An index of objects by the uids of their owners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = tuple[str, Key]
 
 
 class Dependents:
-    """Kept up to date by the store itself."""
+    """The index. It observes the store, so it is always up to date."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -22,19 +22,19 @@ class Dependents:
         store.observe(self._observe)
 
     def __contains__(self, uid: str) -> bool:
-        """There is an object of that uid."""
+        """Whether an object has that uid."""
         return uid in self._places
 
     def place_of(self, uid: str) -> Place | None:
-        """Where the object of that uid is."""
+        """The place of the object with that uid; None if there is none."""
         return self._places.get(uid)
 
     def places(self, uid: str) -> list[Place]:
-        """Where the objects are that name this uid as an owner."""
+        """The places of the objects that have this uid as an owner."""
         return list(self._of.get(uid, ()))
 
     def controlled(self, owner: Body, resource: Resource) -> Iterator[Body]:
-        """The objects of that resource that this owner controls."""
+        """The objects of that resource whose controller is this owner."""
         uid = owner["metadata"]["uid"]
         for storage, key in self.places(uid):
             if storage == resource.storage:
@@ -60,18 +60,18 @@ class Dependents:
 
 
 def resource_at(place: Place) -> Resource:
-    """The resource of the object there."""
+    """The resource of the object at that place."""
     return BY_STORAGE[place[0]]
 
 
 def body_at(model: KubeModel, place: Place) -> Body | None:
-    """The object there, if it still is."""
+    """The object at that place; None if there is none any more."""
     stored = model.store.get(*place)
     return None if stored is None else stored.body
 
 
 def controller_key(change: Change, kind: str) -> tuple[str, str] | None:
-    """Namespace and name of the controller of that kind, of an object that has changed."""
+    """Namespace and name of a changed object's controller; None if it has none of that kind."""
     stored = change.after or change.before
     if stored is None:
         return None

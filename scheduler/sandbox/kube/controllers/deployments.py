@@ -1,4 +1,4 @@
-"""Deployments: one ReplicaSet for each template, and the way from the old ones to the new one."""
+"""Deployments: one ReplicaSet for each template, and rollouts from the old ones to the new one."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class DeploymentController:
         self._dependents = dependents
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """A Deployment that has changed, and the Deployment of a changed ReplicaSet."""
+        """Yield the key of a changed Deployment, or of a changed ReplicaSet's Deployment."""
         if storage == DEPLOYMENTS.storage:
             yield change.key
         elif storage == REPLICA_SETS.storage and (key := controller_key(change, "Deployment")):
             yield key
 
     def reconcile(self, key: Key) -> float | None:
-        """One step of the rollout; its effects lead to the next one."""
+        """Take one step of the rollout. The changes that it makes lead to the next step."""
         found = self._model.find(DEPLOYMENTS, key[0], key[1])
         if found is None:
             return None
@@ -130,7 +130,7 @@ class DeploymentController:
 
 
 def template_hash(owner: Body) -> str:
-    """A short name for the template, the same for the same template."""
+    """A short hash of the Deployment's pod template."""
     number = int.from_bytes(sha256(msgspec.json.encode(owner["spec"]["template"])).digest()[:8])
     letters = []
     for _ in range(HASH_LENGTH):
@@ -157,7 +157,7 @@ def _unhealthy(sets: list[Body]) -> int:
 
 
 def _bounds(spec: Body, replicas: int) -> tuple[int, int]:
-    """How many pods more, and how many available ones fewer, a rollout may have."""
+    """How many pods a rollout may have above `replicas`, and how many available ones below it."""
     rolling = spec["strategy"]["rollingUpdate"]
     surge = share(rolling["maxSurge"], replicas, round_up=True)
     unavailable = share(rolling["maxUnavailable"], replicas, round_up=False)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: keeps their status in step with their pods."""
+"""Keeps the status of PodDisruptionBudgets in step with their pods."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scheduler.sandbox.kube.store import Change
 
 
 class DisruptionController:
-    """Writes budgets' status."""
+    """Writes the status of budgets."""
 
     def __init__(self, model: KubeModel) -> None:
         self._model = model
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """A budget that has changed, and those that a changed pod falls under."""
+        """Yield the key of a changed budget, or of each budget that covers a changed pod."""
         if storage == BUDGETS.storage:
             if change.after is not None:
                 yield change.key
@@ -30,7 +30,7 @@ class DisruptionController:
                         yield change.key[0], budget["metadata"]["name"]
 
     def reconcile(self, key: Key) -> float | None:
-        """Count, and write the status if it is another one."""
+        """Count the pods, and write the budget's status if it has changed."""
         budget = self._model.find(BUDGETS, key[0], key[1])
         if budget is not None:
             state = budgets.state(self._model, budget)

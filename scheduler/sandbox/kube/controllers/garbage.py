@@ -1,4 +1,4 @@
-"""Garbage collection: what belongs to something that is gone goes too, or is let go."""
+"""Garbage collection: dependents of a deleted owner are deleted too, or orphaned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class GarbageCollector:
         self._dependents = dependents
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """An owner that leaves, what it leaves behind, and what is new and has owners."""
+        """Yield the keys of a changed object that has owners or is being deleted. For a removed
+        object, yield the keys of its dependents and of its owners (by uid).
+        """
         stored = change.after or change.before
         if stored is None:
             return
@@ -42,7 +44,9 @@ class GarbageCollector:
             yield (storage, *change.key)
 
     def reconcile(self, key: Key) -> float | None:
-        """Collect one object, or let its dependents go."""
+        """Delete an object whose owners are all gone. For an object that is being deleted, delete
+        or orphan its dependents, as its finalizer says.
+        """
         by_uid = key[0] == "uid"
         place = self._dependents.place_of(key[2]) if by_uid else (key[0], (key[1], key[2]))
         body = None if place is None else body_at(self._model, place)

@@ -1,4 +1,4 @@
-"""Batch Jobs: pods until enough of them have succeeded, or too many have failed."""
+"""Batch Jobs: creates pods until enough of them have succeeded or too many have failed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass(slots=True)
 class Tally:
-    """How the pods of one Job ended, each counted once; `indexes` have succeeded."""
+    """How the pods of one Job ended, each counted once; `indexes` are those that succeeded."""
 
     counted: set[str] = field(default_factory=set)
     succeeded: int = 0
@@ -39,7 +39,7 @@ class Tally:
 
 
 class JobController:
-    """Runs Jobs. Ends of pods are counted as they happen, for a pod may be gone the next moment."""
+    """Runs Jobs. The end of a pod is counted at once, because the pod may soon be removed."""
 
     def __init__(self, model: KubeModel, dependents: Dependents) -> None:
         self._model = model
@@ -47,7 +47,7 @@ class JobController:
         self._tallies: dict[str, Tally] = {}
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """A Job that has changed, and the Job of a changed pod."""
+        """Yield the key of a changed Job, or of a changed pod's Job."""
         if storage == JOBS.storage:
             if change.after is None and change.before is not None:
                 self._tallies.pop(change.before.body["metadata"]["uid"], None)
@@ -57,7 +57,7 @@ class JobController:
             yield key
 
     def reconcile(self, key: Key) -> float | None:
-        """Make or delete pods as needed, and say how it stands."""
+        """Create or delete pods as needed, and write the Job's status."""
         job = self._model.find(JOBS, key[0], key[1])
         if job is None or is_leaving(job) or _ended(job):
             return None
@@ -114,7 +114,9 @@ class JobController:
 
 
 def _waits_for_end(pod: Body, *, gone: bool) -> bool:
-    """A pod that is stopping may still succeed; one that never started will not."""
+    """Whether the end of a deleted pod must be awaited. A pod that is stopping may still succeed; a
+    pod that never started will not.
+    """
     started = bool(pod["spec"].get("nodeName"))
     return is_leaving(pod) and not is_finished(pod) and started and not gone
 
@@ -146,7 +148,7 @@ def _wanted(job: Body, tally: Tally, active: int) -> int:
     spec = job["spec"]
     if spec["suspend"]:
         return 0
-    if spec.get("completions") is None:  # a work queue: once one has succeeded, no new ones
+    if spec.get("completions") is None:  # a work queue: no new pods once one has succeeded
         return min(active, spec["parallelism"]) if tally.succeeded else int(spec["parallelism"])
     return int(min(spec["parallelism"], spec["completions"] - _succeeded(job, tally)))
 
@@ -161,7 +163,7 @@ def _free_indexes(job: Body, tally: Tally, active: list[Body]) -> Iterator[str]:
 
 
 def _outcome(job: Body, tally: Tally) -> Body | None:
-    """The condition of a Job that has ended; None while it goes on."""
+    """The condition of a Job that has ended; None while the Job goes on."""
     spec = job["spec"]
     if tally.verdict:
         return _condition("Failed", "PodFailurePolicy", tally.verdict)

@@ -1,4 +1,4 @@
-"""Namespaces: a new one gets its service account, one that is being deleted is emptied and goes."""
+"""Namespaces: a new one gets its service account, and a deleted one is emptied and then removed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ BACKGROUND = DeleteOptions(propagation="Background")
 
 
 class NamespaceController:
-    """Begins and ends namespaces."""
+    """Sets up new namespaces, and empties those that are being deleted."""
 
     def __init__(self, model: KubeModel) -> None:
         self._model = model
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """A namespace that has changed, or out of which an object has gone."""
+        """Yield the name of a changed namespace, or of a namespace that has lost an object."""
         if storage == NAMESPACES.storage:
             yield (change.key[1],)
         elif change.after is None and change.key[0]:
             yield (change.key[0],)
 
     def reconcile(self, key: Key) -> float | None:
-        """See that the account is there; of a leaving namespace, that nothing is."""
+        """Create the service account if it is missing. If the namespace is being deleted, delete
+        its objects, and remove it once it is empty.
+        """
         namespace = self._model.find(NAMESPACES, "", key[0])
         if namespace is None:
             return None

@@ -1,4 +1,4 @@
-"""A Job's podFailurePolicy: whether a failed pod counts, is forgiven, or ends the Job."""
+"""A Job's podFailurePolicy: whether a failed pod counts, is ignored, or fails the Job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduler.sandbox.kube.resources import Body
 
 
 class Verdict(Enum):
-    """What a failed pod means to its Job."""
+    """What a failed pod means for its Job."""
 
     COUNT = auto()
     IGNORE = auto()
@@ -16,7 +16,7 @@ class Verdict(Enum):
 
 
 def judge(policy: Body | None, pod: Body) -> Verdict:
-    """The verdict of the first rule that fits; without one the failure counts."""
+    """The verdict of the first rule that fits the pod; if no rule fits, the failure counts."""
     for rule in (policy or {}).get("rules") or ():
         if _conditions_fit(rule, pod) or _codes_fit(rule, pod):
             return _ACTIONS.get(rule.get("action", "Count"), Verdict.COUNT)

@@ -15,14 +15,14 @@ QUARANTINE_SECONDS = 40.0  # as in kube-controller-manager
 
 
 class PodGarbageCollector:
-    """Removes pods whose Node is gone; a Node that comes back in time saves them."""
+    """Removes pods whose Node is gone. If the Node comes back in time, they stay."""
 
     def __init__(self, model: KubeModel) -> None:
         self._model = model
         self._missing_since: dict[str, float] = {}
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """Nodes by name: those that change, and those that a pod is bound to and nobody knows."""
+        """Yield the name of a changed Node, or of a missing Node that a changed pod is bound to."""
         if storage == NODES.storage:
             yield (change.key[1],)
         elif storage == PODS.storage and change.after is not None:
@@ -31,7 +31,9 @@ class PodGarbageCollector:
                 yield (node,)
 
     def reconcile(self, key: Key) -> float | None:
-        """Wait until the Node has been missing for long enough, then remove its pods."""
+        """Remove the Node's pods once it has been missing for QUARANTINE_SECONDS. Returns the
+        seconds that are left until then.
+        """
         node = key[0]
         if self._model.find(NODES, "", node) is not None:
             self._missing_since.pop(node, None)

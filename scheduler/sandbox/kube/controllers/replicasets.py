@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as wanted."""
+"""ReplicaSets: each has as many pods as its spec says."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from scheduler.sandbox.kube.store import Change
 
 
 class ReplicaSetController:
-    """Makes and deletes pods."""
+    """Creates and deletes pods."""
 
     def __init__(self, model: KubeModel, dependents: Dependents) -> None:
         self._model = model
         self._dependents = dependents
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """A set that has changed, and the set of a changed pod."""
+        """Yield the key of a changed ReplicaSet, or of a changed pod's ReplicaSet."""
         if storage == REPLICA_SETS.storage:
             yield change.key
         elif storage == PODS.storage and (key := controller_key(change, "ReplicaSet")):
             yield key
 
     def reconcile(self, key: Key) -> float | None:
-        """Bring the number of pods to what is wanted, and the status to what is."""
+        """Create or delete pods until their number is right, and write the status."""
         found = self._model.find(REPLICA_SETS, key[0], key[1])
         if found is None:
             return None
@@ -57,7 +57,7 @@ class ReplicaSetController:
 
 
 def _worth(pod: Body) -> tuple[bool, bool, int]:
-    """What is given up first: pods without a Node, then those not ready, then the newest."""
+    """The sort key for deletion: first pods without a Node, then unready pods, then the newest."""
     version = -int(pod["metadata"]["resourceVersion"])
     return bool(pod["spec"].get("nodeName")), is_ready(pod), version
 

@@ -1,4 +1,4 @@
-"""From a workload's template to a pod that it controls."""
+"""Makes a pod from the template of the workload that controls it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.sandbox.kube.resources import Body
 def pod_of(
     owner: Body, *, labels: Body | None = None, annotations: Body | None = None, prefix: str = ""
 ) -> Body:
-    """A new pod made from the owner's spec.template, to be named by the server."""
+    """A new pod made from the owner's spec.template; the server completes its name."""
     template = owner["spec"]["template"]
     given = template.get("metadata") or {}
     name = owner["metadata"]["name"][: LONGEST_PREFIX - 1]
