@@ -1,4 +1,4 @@
-"""A Kubernetes cluster in memory: API server, kubelets, controllers; for real clients to use."""
+"""A Kubernetes cluster in memory for real clients, with API server, kubelets and controllers."""
 
 from scheduler.sandbox.kube.cluster import KubeCluster
 from scheduler.sandbox.kube.kubelet import Timing

@@ -1,4 +1,7 @@
-"""ValidatingAdmissionPolicies that deny everything they match; the model has no CEL for others."""
+"""ValidatingAdmissionPolicies whose expression is `false`: they deny everything they match.
+
+The model refuses policies with other expressions, because it has no CEL to evaluate them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _OPERATIONS: Final = {"POST": "CREATE", "PUT": "UPDATE", "PATCH": "UPDATE"}
 
 
 def check_policy(resource: Resource, body: Body) -> None:
-    """Raises ApiError 422 for a policy that the model could not carry out."""
+    """Raises ApiError 422 for a policy with an expression that the model cannot evaluate."""
     if resource is not POLICIES:
         return
     for rule in (body.get("spec") or {}).get("validations") or ():
@@ -34,7 +37,7 @@ def check_policy(resource: Resource, body: Body) -> None:
 
 
 def admit(model: KubeModel, target: Target, method: str) -> None:
-    """Raises ApiError 422 where a policy denies what is done to this part of an object."""
+    """Raises ApiError 422 if a policy denies this method on the target subresource."""
     operation = _OPERATIONS.get(method)
     for binding, policy in _in_force(model, target.namespace):
         if operation is None or not _matches(policy, target, operation):

@@ -1,7 +1,7 @@
-"""What acts in a cluster besides its API server: kubelets and controllers, driven by one loop.
+"""Runs the agents of a cluster, which are its kubelets and controllers, in one loop.
 
-Each of them is a reconciler: it says which keys a change concerns, and brings one key at a time to
-where it should be. Reconciling is synchronous, so nothing happens in between.
+Each agent is a reconciler. It says which keys a change concerns, and brings one key at a time to
+its wanted state. Reconciling is synchronous, so nothing else happens during it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from scheduler.sandbox.kube.store import Change, Store
 Key = tuple[str, ...]
 
 RETRY_SECONDS = 0.5
-BREATHE_EVERY = 20  # reconciliations before requests get their turn
+BREATHE_EVERY = 20  # reconciliations before requests get a turn
 
 
 class Reconciler(Protocol):
     """One kind of agent."""
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """The keys that must be looked at because of a change."""
+        """The keys that must be reconciled because of a change."""
         ...
 
     def reconcile(self, key: Key) -> float | None:
-        """Look at a key and act; seconds after which to look again, None for when it changes."""
+        """Act on a key. Returns the seconds until it must be reconciled again; None if only a
+        change requires that.
+        """
         ...
 
 
@@ -37,7 +39,7 @@ Item = tuple[int, Key]
 
 
 class Agents:
-    """Runs reconcilers while `serving` is set: without its API server nobody can do anything."""
+    """Runs reconcilers while `serving` is set; without the API server they can do nothing."""
 
     def __init__(
         self, store: Store, reconcilers: Sequence[Reconciler], *, serving: asyncio.Event
@@ -51,7 +53,7 @@ class Agents:
         store.observe(self._observe)
 
     async def run(self) -> None:
-        """Never returns; end it by cancelling."""
+        """Run the reconcilers. Never returns; cancel it to end it."""
         while True:
             await self._serving.wait()
             self._promote()

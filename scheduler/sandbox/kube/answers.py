@@ -1,4 +1,4 @@
-"""Answers of the API: objects, lists and refusals in the form the caller asked for."""
+"""Answers of the API: objects, lists and refusals in the form that the caller asked for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back, when it is not a watch."""
+    """The answer to a request that is not a watch."""
 
     body: bytes
     status: int = 200
@@ -36,7 +36,7 @@ def json_of(body: Body, *, status: int = 200) -> Answer:
 
 
 def found(body: Body | None) -> Answer:
-    """The document, or ApiError 404 where there is none."""
+    """The document as an answer. Raises ApiError 404 if there is none."""
     if body is None:
         raise path_not_found()
     return json_of(body)
@@ -64,7 +64,7 @@ def deleted(resource: Resource, body: Body) -> Body:
 
 
 def stored_as_asked(resource: Resource, call: Call, stored: Stored, *, status: int = 200) -> Answer:
-    """One object in the form the caller asked for."""
+    """One object in the form that the caller asked for."""
     body = _seen(resource, stored.body)
     version = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
     render = renderer(resource, call, metadata=version)
@@ -78,7 +78,7 @@ def _seen(resource: Resource, body: Body) -> Body:
 
 
 def listed(resource: Resource, call: Call, page: Page) -> Answer:
-    """A page of a list in the form the caller asked for."""
+    """A page of a list in the form that the caller asked for."""
     render = renderer(resource, call, metadata=page.metadata())
     if render is None:
         return Answer(list_body(resource, page))
@@ -86,7 +86,7 @@ def listed(resource: Resource, call: Call, page: Page) -> Answer:
 
 
 def list_body(resource: Resource, page: Page) -> bytes:
-    """A list as JSON, out of JSON that is there already."""
+    """A list as JSON, joined from the JSON that each object already has."""
     if resource.stored_as:
         items = [_encode(to_new(stored.body)) for stored in page.items]
     else:
@@ -106,7 +106,9 @@ def _wants_table(call: Call) -> bool:
 def renderer(
     resource: Resource, call: Call, *, metadata: Body
 ) -> Callable[[list[Body]], Body] | None:
-    """How the caller wants to see a list of objects; None: as they are."""
+    """A function that turns objects into the Table or the PartialObjectMetadataList that the caller
+    asked for; None if it asked for plain objects.
+    """
     if _wants_table(call):
         include = call.query.get("includeObject") or "Metadata"
         return lambda bodies: tables.table(resource, bodies, metadata=metadata, include=include)
@@ -123,7 +125,7 @@ def renderer(
 def one_of(
     render: Callable[[list[Body]], Body] | None, resource: Resource
 ) -> Callable[[Body], Body] | None:
-    """The same for the objects of a watch, one at a time."""
+    """The renderer for single objects of a watch; None if there is no renderer for lists."""
     if render is None:
         return None
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of which pods may be disrupted now."""
+"""PodDisruptionBudgets: which pods a budget covers, and how many may be disrupted now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler.sandbox.kube.resources import BUDGETS, PODS, Body
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """Numbers of pods: covered by the budget, healthy now, and wanted healthy."""
+    """Numbers of pods: covered by the budget, healthy now, and required to be healthy."""
 
     expected: int
     healthy: int
@@ -23,19 +23,19 @@ class BudgetState:
 
     @property
     def allowed(self) -> int:
-        """How many may be disrupted."""
+        """The number of pods that may be disrupted."""
         return max(0, self.healthy - self.desired) if self.expected else 0
 
 
 def covering(model: KubeModel, pod: Body) -> Iterator[Body]:
-    """The budgets that the pod falls under."""
+    """The budgets that cover the pod."""
     for budget in model.bodies(BUDGETS, pod["metadata"]["namespace"]):
         if selectors.matches(selectors.from_object(budget["spec"].get("selector")), pod):
             yield budget
 
 
 def state(model: KubeModel, budget: Body) -> BudgetState:
-    """Where the budget stands now."""
+    """The present state of the budget."""
     wanted = selectors.from_object(budget["spec"].get("selector"))
     namespace = budget["metadata"]["namespace"]
     pods = [
@@ -54,7 +54,7 @@ def _desired(spec: Body, expected: int) -> int:
 
 
 def share(amount: Any, total: int, *, round_up: bool) -> int:
-    """An IntOrString: a number, or a percentage of the total."""
+    """The number that an IntOrString means: itself, or a percentage of `total`, rounded."""
     if isinstance(amount, int):
         return amount
     part = float(str(amount).rstrip("%")) / 100 * total

@@ -1,4 +1,4 @@
-"""Requests to the API taken apart, and what they may say."""
+"""Parses requests to the API, and the options of deletions in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, taken apart."""
+    """The parts of a request."""
 
     method: str
     path: str
@@ -35,12 +35,12 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Nothing shall be stored."""
+        """Whether nothing may be stored."""
         return self.query.get("dryRun") == "All"
 
     @property
     def watch(self) -> bool:
-        """The request is for a watch."""
+        """Whether the request is for a watch."""
         return self.query.get("watch", "").lower() in {"true", "1"}
 
     def document(self) -> Any:
@@ -66,7 +66,7 @@ class Call:
 
 
 def call_of(request: web.BaseRequest, body: bytes) -> Call:
-    """The parts of an aiohttp request that count."""
+    """The parts of an aiohttp request that the API reads."""
     headers = request.headers
     return Call(
         method=request.method,
@@ -86,7 +86,7 @@ def delete_options(call: Call) -> DeleteOptions:
 
 
 def options_of(body: Body, query: Mapping[str, str]) -> DeleteOptions:
-    """A DeleteOptions object, with what the query adds; raises ApiError 400."""
+    """The options in a DeleteOptions object and in the query. Raises ApiError 400."""
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     if grace is None and "gracePeriodSeconds" in query:
@@ -103,7 +103,7 @@ def options_of(body: Body, query: Mapping[str, str]) -> DeleteOptions:
 
 
 def mapping(document: Any) -> Body:
-    """The document, which must be an object; raises ApiError 400."""
+    """The document itself. Raises ApiError 400 if it is not a JSON object."""
     if not isinstance(document, dict):
         raise bad_request("the object provided is unrecognized (must be of type map)")
     return document

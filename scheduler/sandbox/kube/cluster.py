@@ -1,4 +1,4 @@
-"""A whole Kubernetes cluster: API server, kubelets and controllers under one lifetime."""
+"""A whole Kubernetes cluster: API server, kubelets and controllers, started and ended together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduler.sandbox.kube.server import KubeServer
 
 
 class KubeCluster:
-    """To be used as an async context manager; the server may be stopped and started in between."""
+    """A cluster, used as an async context manager. Meanwhile its server may stop and start."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class KubeCluster:
             self.kubelets.add_node(shape)
 
     async def wait(self) -> None:
-        """Return never; raise what the kubelets and controllers fail with, if they do."""
+        """Wait for ever. If the kubelets and controllers fail, raise their error."""
         if self._running is not None:
             await asyncio.shield(self._running)
 

@@ -1,4 +1,4 @@
-"""What the server fills in when an object is created, as Kubernetes 1.36 does."""
+"""The defaults that the server fills in, as in Kubernetes 1.36."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ UNREACHABLE_SECONDS = 300
 
 
 def apply_defaults(resource: Resource, body: Body) -> Body:
-    """The object with its defaults; to be called on create and on every update of spec."""
+    """The object with its defaults. Callers use this on create and on every update of spec."""
     defaulting = _BY_KIND.get(resource.kind)
     return body if defaulting is None or resource.stored_as else defaulting(body)
 
 
 def initial_status(resource: Resource, body: Body) -> Body:
-    """The object as it begins: what the sender says of status counts for Nodes only."""
+    """A new object with its first status. A status from the sender counts for Nodes only."""
     if not resource.has_status:
         return body
     match resource.kind:
@@ -42,7 +42,7 @@ def initial_status(resource: Resource, body: Body) -> Body:
 
 
 def status_as_stored(resource: Resource, status: Body) -> Body:
-    """The status as a Go server stores it: a pod condition always has both times, or nulls."""
+    """The status as a Go server stores it: a pod condition always has both times, even as null."""
     conditions = status.get("conditions")
     if resource.kind != "Pod" or not conditions:
         return status
@@ -117,7 +117,7 @@ def _tolerations(given: list[Body] | None) -> list[Body]:
 
 
 def pod_spec(given: Body) -> Body:
-    """A pod's spec, or a template's, with the defaults that both have."""
+    """The spec of a pod or of a pod template, with the defaults that both have."""
     spec = dict(given)
     spec.setdefault("restartPolicy", "Always")
     if spec.get("terminationGracePeriodSeconds") is None:
@@ -226,7 +226,7 @@ def _namespace(body: Body) -> Body:
 
 
 def _node(body: Body) -> Body:
-    body = {**body, "spec": body.get("spec") or {}}  # never left out, unlike most that is empty
+    body = {**body, "spec": body.get("spec") or {}}  # unlike most empty fields, it is always sent
     status = body.get("status")
     if not status:
         return body

@@ -1,7 +1,7 @@
 """Deletion: preconditions, grace, propagation and finalizers.
 
-A pod that was never bound, or has come to its end, goes at once; a bound one gets a
-deletionTimestamp and waits for its kubelet. Anything with finalizers waits for those.
+A pod that was never bound or has ended is removed at once. Another bound pod gets a
+deletionTimestamp and waits for its kubelet. An object with finalizers waits for their removal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_GRACE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """What a deletion was asked with; None where nothing was said."""
+    """The options of a deletion; None for an option that was not given."""
 
     grace_seconds: int | None = None
     uid: str | None = None
@@ -31,14 +31,16 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The object's last state so far, and whether it is gone."""
+    """The object's latest state, and whether the object was removed."""
 
     stored: Stored
     finished: bool
 
 
 def delete(store: Store, resource: Resource, key: Key, options: DeleteOptions) -> Deletion:
-    """Delete the object, which is there, or begin to. Raises ApiError 409."""
+    """Delete an existing object, or begin its deletion. Raises ApiError 409 if a precondition does
+    not hold.
+    """
     old = store[resource.storage].objects[key]
     _check(resource, key[1], old.body["metadata"], options)
     grace = _grace(resource, old.body, options)
@@ -50,7 +52,7 @@ def delete(store: Store, resource: Resource, key: Key, options: DeleteOptions) -
     removed = needs_removal(resource, new)
     stored = old
     if new != old.body and (not removed or resource.kind == "Pod"):
-        # a pod is marked before it goes, even if it goes at once: watchers see both
+        # a pod is marked before its removal, even if that follows at once: watchers see both
         stored = store.put(resource.storage, key, new)
     if removed:
         stored = store.remove(resource.storage, key)
@@ -58,7 +60,7 @@ def delete(store: Store, resource: Resource, key: Key, options: DeleteOptions) -
 
 
 def needs_removal(resource: Resource, body: Body) -> bool:
-    """The object is being deleted and nothing holds it any more."""
+    """Whether the object is being deleted, with no finalizer or grace period left."""
     metadata = body["metadata"]
     if not is_leaving(body) or metadata.get("finalizers"):
         return False

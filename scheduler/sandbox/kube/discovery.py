@@ -1,4 +1,4 @@
-"""What the API offers: the documents by which clients find their way."""
+"""API discovery: the documents that tell clients which groups, versions and resources exist."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def groups() -> list[tuple[str, str]]:
 
 
 def core_versions() -> Body:
-    """/api."""
+    """The document at /api."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def group_list() -> Body:
-    """/apis."""
+    """The document at /apis."""
     listed = [group_document(group) for group, _ in groups()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
 def group_document(group: str) -> Body | None:
-    """/apis/<group>; None when there is no such group."""
+    """The document at /apis/<group>; None if there is no such group."""
     version = dict(groups()).get(group)
     if version is None:
         return None
@@ -51,7 +51,7 @@ def group_document(group: str) -> Body | None:
 
 
 def resource_list(group: str, version: str) -> Body | None:
-    """/api/v1 or /apis/<group>/<version>; None when there is no such version."""
+    """The document at /api/v1 or /apis/<group>/<version>; None if there is no such version."""
     found = _of(group, version)
     if not found:
         return None

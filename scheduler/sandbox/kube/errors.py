@@ -1,6 +1,6 @@
-"""What the API server answers when it says no: one exception, and a maker for each reason.
+"""The API server's refusals: one exception class, and a function for each reason.
 
-Wordings are those of Kubernetes 1.36; where clients decide by them they were measured.
+The messages are those of Kubernetes 1.36. Messages by which clients decide were measured.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class ApiError(Exception):
 
 
 def unauthorized() -> ApiError:
-    """No token, or one that is not ours."""
+    """The request has no token, or a wrong one."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def bad_request(message: str) -> ApiError:
-    """The request itself makes no sense."""
+    """The request is malformed."""
     return ApiError(400, "BadRequest", message)
 
 
@@ -62,7 +62,7 @@ def path_not_found() -> ApiError:
 
 
 def not_found(resource: str, name: str, *, group: str = "") -> ApiError:
-    """There is no object of that name."""
+    """No object has that name."""
     return ApiError(
         404,
         "NotFound",
@@ -72,7 +72,7 @@ def not_found(resource: str, name: str, *, group: str = "") -> ApiError:
 
 
 def already_exists(resource: str, name: str, *, group: str = "") -> ApiError:
-    """There is an object of that name."""
+    """An object has that name already."""
     return ApiError(
         409,
         "AlreadyExists",
@@ -82,7 +82,7 @@ def already_exists(resource: str, name: str, *, group: str = "") -> ApiError:
 
 
 def conflict(resource: str, name: str, why: str, *, group: str = "") -> ApiError:
-    """The object is not in the state that the caller thought."""
+    """The object is not in the state that the caller assumed."""
     return ApiError(
         409,
         "Conflict",
@@ -92,7 +92,7 @@ def conflict(resource: str, name: str, why: str, *, group: str = "") -> ApiError
 
 
 def modified(resource: str, name: str, *, group: str = "") -> ApiError:
-    """The resourceVersion given is not the present one."""
+    """The given resourceVersion is not the present one."""
     why = (
         "the object has been modified; please apply your changes to the latest version "
         "and try again"
@@ -129,7 +129,7 @@ def delete_precondition(
 
 
 def invalid(kind: str, name: str, causes: list[tuple[str, str]], *, group: str = "") -> ApiError:
-    """The object breaks rules of its kind; `causes` are pairs of field and what is wrong."""
+    """The object breaks rules of its kind; `causes` are pairs of field and complaint."""
     listed = [f"{field}: {text}" for field, text in causes]
     text = listed[0] if len(listed) == 1 else "[" + ", ".join(listed) + "]"
     details = _details(name, group, kind)
@@ -143,12 +143,12 @@ def invalid(kind: str, name: str, causes: list[tuple[str, str]], *, group: str =
 
 
 def expired(message: str, *, metadata: dict[str, Any] | None = None) -> ApiError:
-    """The version asked for is no longer remembered."""
+    """The requested version is older than the server remembers."""
     return ApiError(410, "Expired", message, metadata=metadata)
 
 
 def too_large_version(wanted: int, current: int) -> ApiError:
-    """The version asked for has not happened yet."""
+    """The requested version is newer than the present one."""
     details = {
         "causes": [{"reason": TOO_LARGE, "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
@@ -158,7 +158,7 @@ def too_large_version(wanted: int, current: int) -> ApiError:
 
 
 def disruption_budget(budget: str, needed: int, healthy: int) -> ApiError:
-    """An eviction that a PodDisruptionBudget forbids at present."""
+    """A PodDisruptionBudget forbids the eviction at present."""
     message = (
         f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
     )
@@ -171,7 +171,7 @@ def disruption_budget(budget: str, needed: int, healthy: int) -> ApiError:
 
 
 def namespace_ends(resource: str, name: str, namespace: str, *, group: str = "") -> ApiError:
-    """Nothing may be made in a namespace that is being deleted, whoever asks."""
+    """Nobody may create anything in a namespace that is being deleted."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     details = _details(name, group, resource)
     details["causes"] = [
@@ -192,7 +192,7 @@ def method_not_allowed() -> ApiError:
 
 
 def unsupported_media_type(accepted: str) -> ApiError:
-    """The body is in a format that is not read here."""
+    """The body is in a format that the server does not read."""
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         f"{accepted}"

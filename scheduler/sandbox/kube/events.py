@@ -1,4 +1,4 @@
-"""Event objects in their two versions: v1, in which they are kept, and events.k8s.io/v1."""
+"""Converts Events between two versions: v1, in which they are stored, and events.k8s.io/v1."""
 
 from __future__ import annotations
 

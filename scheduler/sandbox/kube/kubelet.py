@@ -1,9 +1,12 @@
-"""Kubelets: they start the containers of pods bound to their Nodes, end them, and report.
+"""Kubelets: they start and end the containers of pods bound to their Nodes, and report on them.
 
-Nothing really runs. A pod says by annotations how its containers shall behave:
-`sandbox/run-seconds` and `sandbox/exit-code` let them end by themselves (they run until they are
-stopped otherwise), `sandbox/stop-seconds` is how long they take to obey SIGTERM. A value that is no
-number counts as absent.
+No container really runs. A pod's annotations say how its containers behave:
+
+* `sandbox/run-seconds`: they end by themselves after this time; without it they run until stopped.
+* `sandbox/exit-code`: they end by themselves with this exit code.
+* `sandbox/stop-seconds`: they take so long to obey SIGTERM.
+
+A value that is not a number counts as absent.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ LONGEST_RESTART_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long things take, in seconds. Restarts wait twice as long each time."""
+    """Durations in seconds. The pause before a restart doubles each time."""
 
     start_seconds: float = 0.1
     stop_seconds: float = 0.1
@@ -41,7 +44,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Run:
-    """What a kubelet knows of one pod; times are monotonic."""
+    """What a kubelet knows about one pod; times are monotonic."""
 
     uid: str
     start_at: float | None = None
@@ -64,13 +67,13 @@ class Kubelets:
         self._runs: dict[Key, Run] = {}
 
     def add_node(self, shape: NodeShape) -> None:
-        """Register a Node, Ready, with a kubelet. Raises ApiError 409 when the name is taken."""
+        """Register a Node that is Ready, with a kubelet. Raises ApiError 409 for a taken name."""
         self._nodes.add(shape.name)
         self._model.create(NODES, "", nodes.node(shape))
         self._model.create(LEASES, nodes.LEASE_NAMESPACE, nodes.lease(shape.name))
 
     def concerns(self, storage: str, change: Change) -> Iterable[Key]:
-        """Pods on Nodes here, and those Nodes."""
+        """Yield the key of a changed pod on one of these Nodes, or of such a Node."""
         if storage == PODS.storage:
             stored = change.after or change.before
             if stored is not None and stored.body["spec"].get("nodeName") in self._nodes:
@@ -79,7 +82,7 @@ class Kubelets:
             yield ("node", change.key[1])
 
     def reconcile(self, key: Key) -> float | None:
-        """Bring one pod on, or renew one Node's Lease."""
+        """Take the next step of one pod, or renew one Node's Lease."""
         if key[0] == "node":
             return self._beat(key[1])
         pod = self._model.find(PODS, key[1], key[2])
@@ -140,7 +143,7 @@ class Kubelets:
                 self._timing.stop_seconds if stop_seconds is None else stop_seconds
             )
         grace = int(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        if grace != run.grace:  # a second deletion may shorten it
+        if grace != run.grace:  # a second deletion may shorten the grace period
             run.grace, run.kill_at = grace, min(run.kill_at, now + grace)
         ends_at = min(run.term_at, run.kill_at)
         if run.running and now < ends_at:

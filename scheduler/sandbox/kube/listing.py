@@ -1,4 +1,4 @@
-"""Lists: selectors, versions, and pages that all show the same moment."""
+"""Lists: selectors, versions, and pages that all show the state of the same version."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a list answers."""
+    """One page of a list: its objects, the version, and the token of the next page."""
 
     items: list[Stored]
     version: int
@@ -84,7 +84,9 @@ def parse_version(text: str) -> int:
 
 
 def list_page(model: KubeModel, resource: Resource, query: ListQuery) -> Page:
-    """One page. Raises ApiError: 400, 410 for a moment that is forgotten, 504 for a future one."""
+    """One page of a list. Raises ApiError: 400 for a wrong query, 410 for a version that is too
+    old, 504 for a future version, and 422 for a resourceVersionMatch that does not fit.
+    """
     moment, start = _moment(model, query)
     test = query.test(resource)
     past = moment < model.store.version

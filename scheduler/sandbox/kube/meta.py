@@ -1,4 +1,4 @@
-"""Small things every object has: times, names, labels, owners."""
+"""Small functions for what every object has: times, names, owners and conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 Body = dict[str, Any]
 
-# no vowels, so that no words appear by chance; as in the real server
+# as in the real server, no vowels, so that no words appear by chance
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 LONGEST_PREFIX = 58
@@ -26,7 +26,7 @@ def now(*, after_seconds: float = 0.0) -> str:
 
 
 def monotonic() -> float:
-    """Seconds by the clock of the event loop, which the sandbox's waits go by."""
+    """Seconds by the clock of the event loop, which times all waits of the sandbox."""
     return asyncio.get_running_loop().time()
 
 
@@ -46,13 +46,13 @@ def new_uid() -> str:
 
 
 def generated_name(prefix: str) -> str:
-    """The prefix, cut where needed, and five random letters."""
+    """The prefix, cut if it is too long, and five random letters or digits."""
     suffix = "".join(random.choices(SUFFIX_LETTERS, k=SUFFIX_LENGTH))
     return prefix[:LONGEST_PREFIX] + suffix
 
 
 def controller_of(body: Body) -> Body | None:
-    """The owner reference marked as the controller, where there is one."""
+    """The owner reference that is marked as the controller; None if there is none."""
     for owner in body["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             return dict(owner)
@@ -78,7 +78,7 @@ def controller_reference(owner: Body) -> Body:
 
 
 def condition_of(body: Body, kind: str) -> Body | None:
-    """The status condition of that type, where there is one."""
+    """The status condition of that type; None if there is none."""
     for condition in body.get("status", {}).get("conditions") or ():
         if condition.get("type") == kind:
             return dict(condition)
@@ -86,7 +86,9 @@ def condition_of(body: Body, kind: str) -> Body | None:
 
 
 def with_condition(conditions: list[Body] | None, condition: Body) -> list[Body]:
-    """The conditions with this one in the place of its type; times follow the status."""
+    """The conditions, where this one replaces the one of its type or is appended. The
+    lastTransitionTime is kept while the status stays the same.
+    """
     kept = list(conditions or ())
     for index, old in enumerate(kept):
         if old["type"] == condition["type"]:
@@ -97,16 +99,16 @@ def with_condition(conditions: list[Body] | None, condition: Body) -> list[Body]
 
 
 def is_ready(pod: Body) -> bool:
-    """The pod's Ready condition is True."""
+    """Whether the pod's Ready condition is True."""
     condition = condition_of(pod, "Ready")
     return condition is not None and condition["status"] == "True"
 
 
 def is_finished(pod: Body) -> bool:
-    """The pod has come to its end; its containers will not run again."""
+    """Whether the pod has ended, so that its containers will not run again."""
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 
 def is_leaving(body: Body) -> bool:
-    """The object is being deleted."""
+    """Whether the object is being deleted."""
     return "deletionTimestamp" in body["metadata"]

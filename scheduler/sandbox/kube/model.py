@@ -1,7 +1,7 @@
 """The state behind the API: objects with the rules of create, update and patch.
 
 Everything here is synchronous, so each call is one transaction. The HTTP server, the kubelets and
-the controllers are all callers of this.
+the controllers all call this model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNCONDITIONAL_UPDATES_REFUSED = frozenset({"Lease", "PodDisruptionBudget"})
 class KubeModel:
     """All objects of one cluster. Every method may raise ApiError.
 
-    `history` is the number of changes of each resource that a watch can go back.
+    `history` is the number of past changes that are kept of each resource, for watches.
     """
 
     def __init__(self, *, history: int = HISTORY) -> None:
@@ -43,19 +43,19 @@ class KubeModel:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """One object; 404 when it is not there."""
+        """One object. Raises ApiError 404 if it does not exist."""
         stored = self.store.get(resource.storage, (namespace, name))
         if stored is None:
             raise not_found(resource.plural, name, group=resource.group)
         return stored
 
     def find(self, resource: Resource, namespace: str, name: str) -> Body | None:
-        """One object's body, or None."""
+        """One object's body; None if the object does not exist."""
         stored = self.store.get(resource.storage, (namespace, name))
         return None if stored is None else stored.body
 
     def bodies(self, resource: Resource, namespace: str = "") -> Iterable[Body]:
-        """All objects, or those of one namespace; the list stays as it is while things change."""
+        """All objects, or those of one namespace. Later changes do not affect the returned list."""
         objects = self.store[resource.storage].objects
         return [s.body for key, s in objects.items() if not namespace or key[0] == namespace]
 
@@ -84,7 +84,7 @@ class KubeModel:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Stored:
-        """Replace an object, or its status."""
+        """Replace an object, or the part that `subresource` names."""
         check_kind(resource, body)
         body = events.to_core(body) if resource.stored_as else body
         old = self.get(resource, namespace, name)
@@ -115,7 +115,7 @@ class KubeModel:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Stored:
-        """Change an object, or its status, by a patch."""
+        """Change an object, or the part that `subresource` names, by a patch."""
         old = self.get(resource, namespace, name)
         if resource.stored_as:
             patched = patches.apply_patch(content_type, events.to_new(old.body), patch)
@@ -136,9 +136,10 @@ class KubeModel:
         subresource: str = "",
         dry_run: bool = False,
     ) -> tuple[Stored, bool]:
-        """Server-side apply; True when the object is new.
+        """Server-side apply. Returns the object, and whether it was created.
 
-        What this manager applied before and wants no more is removed. Managers never conflict.
+        Fields that this manager has applied before, and does not apply now, are removed. Managers
+        never conflict.
         """
         check_kind(resource, wanted)
         wanted = {**wanted, "metadata": {**(wanted.get("metadata") or {}), "name": name}}
@@ -163,7 +164,9 @@ class KubeModel:
         *,
         subresource: str = "status",
     ) -> Stored | None:
-        """Change the object that `body` is a state of; None when it is gone or is another one."""
+        """Change the object of which `body` is a state. Returns None if it does not exist any more,
+        or if another object has its name.
+        """
         metadata = body["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         old = self.store.get(resource.storage, key)
@@ -174,7 +177,7 @@ class KubeModel:
     def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions
     ) -> Deletion:
-        """Delete an object, or begin to."""
+        """Delete an object, or begin its deletion if a finalizer or a grace period delays it."""
         self.get(resource, namespace, name)
         deletion = delete(self.store, resource, (namespace, name), options)
         if deletion.finished:
@@ -182,7 +185,7 @@ class KubeModel:
         return deletion
 
     def compact(self) -> None:
-        """Forget all former states: older watches and pages get 410."""
+        """Forget all former states, so that watches and pages from older versions get 410."""
         self.store.compact()
 
     def _new_metadata(self, resource: Resource, namespace: str, given: Body) -> Body:
@@ -214,7 +217,9 @@ class KubeModel:
         self.check_lasts(resource, namespace, str(given.get("name", "")))
 
     def check_lasts(self, resource: Resource, namespace: str, name: str) -> None:
-        """Before something new, a binding too. Raises ApiError 403 where the namespace ends."""
+        """Check that the namespace is not being deleted, before an object or a binding is created
+        in it. Raises ApiError 403 if it is.
+        """
         found = self.find(NAMESPACES, "", namespace)
         if found is not None and meta.is_leaving(found):
             raise namespace_ends(resource.plural, name, namespace, group=resource.group)
@@ -253,7 +258,7 @@ class KubeModel:
 
 
 def check_kind(resource: Resource, body: Any) -> None:
-    """Raises ApiError 400 when the body is of another kind than its path."""
+    """Raises ApiError 400 if the body has another kind or version than its path."""
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized (must be of type map)")
     if body.get("kind", resource.kind) != resource.kind:
@@ -319,7 +324,7 @@ def _check_version(resource: Resource, old: Stored, new: Body) -> None:
 
 
 def _merged(resource: Resource, old: Body, new: Body, *, subresource: str) -> Body:
-    """The state to store: the sender's word counts only for the part he addressed."""
+    """The state to store. Of the sent object only the part counts that the request is for."""
     merged = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"]}
     merged["metadata"] = _merged_metadata(resource, old["metadata"], new.get("metadata") or {})
     if subresource == "status":

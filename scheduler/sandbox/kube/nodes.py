@@ -22,7 +22,7 @@ _PRESSURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """What a Node offers; `devices` are counts of extended resources by name."""
+    """What a Node offers; `devices` maps names of extended resources to their counts."""
 
     name: str
     cpus: int

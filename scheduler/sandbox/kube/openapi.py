@@ -1,7 +1,7 @@
-"""OpenAPI v3, as far as kubectl needs it to let the server validate what it sends.
+"""The part of OpenAPI v3 that kubectl needs to leave validation to the server.
 
-kubectl looks for the `fieldValidation` parameter of a kind's PATCH; where it finds it, it does not
-validate by itself. Schemas are not described, so `kubectl explain` has nothing to say.
+kubectl looks for the `fieldValidation` parameter in a kind's PATCH. If it finds the parameter, it
+does not validate by itself. There are no schemas, so `kubectl explain` shows nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from scheduler.sandbox.kube.resources import RESOURCES, Body, Resource
 
 
 def index() -> Body:
-    """/openapi/v3: where the document of each version is."""
+    """The document at /openapi/v3, with the URL of each version's document."""
     names = ["api/v1", *(f"apis/{group}/{version}" for group, version in groups())]
     return {"paths": {name: {"serverRelativeURL": f"/openapi/v3/{name}"} for name in names}}
 
 
 def document(group: str, version: str) -> Body | None:
-    """The document of one version; None when there is no such version."""
+    """The document of one version; None if there is no such version."""
     found = [r for r in RESOURCES if (r.group, r.version) == (group, version)]
     if not found:
         return None

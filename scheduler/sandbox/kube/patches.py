@@ -51,7 +51,7 @@ def _merge_fields(target: Body, patch: Body) -> Body:
 
 
 def unapplied(live: Any, before: Any, wanted: Any, *, field: str = "") -> Any:
-    """The live object without what its manager applied before and wants no more."""
+    """The live object without the fields that its manager applied before and does not apply now."""
     if isinstance(live, dict) and isinstance(before, dict) and isinstance(wanted, dict):
         kept = dict(live)
         for key, old in before.items():

@@ -1,4 +1,4 @@
-"""From a request's path to what it names."""
+"""Finds the resource, object or subresource that a request's path names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMESPACE_PARTS = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A resource's collection (no name), one object, or something below an object."""
+    """A resource's collection (no name), one object, or a subresource of an object."""
 
     resource: Resource
     namespace: str = ""
@@ -23,12 +23,12 @@ class Target:
 
 
 def split(path: str) -> list[str]:
-    """The parts of a path."""
+    """The parts of a path between slashes, decoded."""
     return [unquote(part) for part in path.split("/") if part]
 
 
 def target(parts: list[str]) -> Target:
-    """What the parts of a path below /api or /apis name; raises ApiError 404."""
+    """The target that the parts of a path below /api or /apis name. Raises ApiError 404."""
     group, version, rest = ("", parts[1], parts[2:])
     if parts[0] == "apis":
         group, version, rest = parts[1], parts[2], parts[3:]

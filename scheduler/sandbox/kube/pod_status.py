@@ -1,4 +1,4 @@
-"""Pod statuses as a kubelet writes them."""
+"""Pods with the statuses that a kubelet writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAILED = "Failed"
 
 
 def creating(pod: Body) -> Body:
-    """Seen by the kubelet; the containers are being made."""
+    """The pod when the kubelet has seen it and creates its containers."""
     waiting = {"waiting": {"reason": "ContainerCreating"}}
     status = _conditions(pod, ready=False, reason="ContainersNotReady")
     status |= {
@@ -24,7 +24,7 @@ def creating(pod: Body) -> Body:
 
 
 def running(pod: Body, restarts: int) -> Body:
-    """All containers run and are ready."""
+    """The pod when all containers run and are ready."""
     state = {"running": {"startedAt": now()}}
     status = _conditions(pod, ready=True)
     address = _address(pod["metadata"]["uid"])
@@ -38,7 +38,7 @@ def running(pod: Body, restarts: int) -> Body:
 
 
 def crashed(pod: Body, code: int, restarts: int) -> Body:
-    """The containers have ended and wait to be started again."""
+    """The pod when its containers have ended and wait for their restart."""
     waiting = {
         "waiting": {
             "reason": "CrashLoopBackOff" if code else "Completed",
@@ -53,7 +53,7 @@ def crashed(pod: Body, code: int, restarts: int) -> Body:
 
 
 def ended(pod: Body, code: int, restarts: int) -> Body:
-    """The containers have ended for good."""
+    """The pod when its containers have ended for good."""
     status = _conditions(pod, ready=False, reason="PodFailed" if code else "PodCompleted")
     status |= {
         "phase": FAILED if code else SUCCEEDED,
@@ -65,7 +65,7 @@ def ended(pod: Body, code: int, restarts: int) -> Body:
 
 
 def stopped(pod: Body, code: int, *, ran: bool) -> Body:
-    """The containers were stopped because the pod is being deleted, or had never started."""
+    """The pod when its deletion has stopped the containers; without `ran` they never started."""
     if ran:
         restarts = sum(each["restartCount"] for each in pod["status"]["containerStatuses"][:1])
         return ended(pod, code, restarts)
@@ -74,7 +74,7 @@ def stopped(pod: Body, code: int, *, ran: bool) -> Body:
 
 
 def _conditions(pod: Body, *, ready: bool, reason: str = "") -> Body:
-    """The status with the kubelet's conditions; the others stay."""
+    """The pod's status with the kubelet's conditions; other conditions stay."""
     status = dict(pod["status"])
     conditions = status.get("conditions")
     text = "True" if ready else "False"
@@ -84,7 +84,7 @@ def _conditions(pod: Body, *, ready: bool, reason: str = "") -> Body:
         condition = {"type": kind, "status": text, **({"reason": reason} if reason else {})}
         conditions = with_condition(conditions, condition)
     if all(each["type"] != "PodScheduled" for each in conditions or ()):
-        # made by hand with a nodeName, without a scheduler
+        # the pod was created with a nodeName, without a scheduler
         conditions = with_condition(conditions, {"type": "PodScheduled", "status": "True"})
     status["conditions"] = conditions
     return status

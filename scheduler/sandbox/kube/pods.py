@@ -1,4 +1,4 @@
-"""What can be done to pods besides changing them: binding and eviction."""
+"""The actions on pods other than changes of the object: binding and eviction."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from scheduler.sandbox.kube.model import KubeModel
 from scheduler.sandbox.kube.resources import PODS, Body
 from scheduler.sandbox.kube.store import Key, Stored
 
-# of a bound pod and of one in any other phase than these, the budget is asked
+# the eviction of a pod in one of these phases is not subject to a disruption budget
 BEFORE_RUNNING = frozenset({"Pending"})
 
 
 def bind(
     model: KubeModel, namespace: str, name: str, binding: Body, *, dry_run: bool = False
 ) -> None:
-    """Put the pod on a Node; annotations of the binding are copied onto the pod.
+    """Bind the pod to a Node, and copy the annotations of the binding onto the pod.
 
-    The Node need not exist (measured on Kubernetes 1.36.3). Raises ApiError 409 when the pod is
-    bound, leaving or another one, and before that 403 where its namespace is being deleted.
+    The Node need not exist (measured on Kubernetes 1.36.3). Raises ApiError 403 if the namespace is
+    being deleted. Otherwise raises ApiError 409 if the pod is bound, gated or being deleted, or has
+    another uid or resourceVersion.
     """
     metadata = binding.get("metadata") or {}
     if metadata.get("name", name) != name:
@@ -73,11 +74,11 @@ def _bound(pod: Body, *, node: str, annotations: Body) -> Body:
 def evict(
     model: KubeModel, namespace: str, name: str, options: DeleteOptions, *, dry_run: bool
 ) -> None:
-    """Delete the pod if its disruption budget allows; raises ApiError 429 when it does not."""
+    """Delete the pod if its disruption budgets allow that. Raises ApiError 429 if they do not."""
     pod = model.get(PODS, namespace, name).body
     if not (is_finished(pod) or is_leaving(pod) or pod["status"]["phase"] in BEFORE_RUNNING):
         _ask_budgets(model, pod)
-    model.delete(PODS, namespace, name, replace(options, dry_run=True))  # the preconditions
+    model.delete(PODS, namespace, name, replace(options, dry_run=True))  # checks the preconditions
     if dry_run:
         return
     model.modify(PODS, pod, _disrupted)

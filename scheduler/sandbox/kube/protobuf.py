@@ -1,7 +1,7 @@
 """Reads the protobuf bodies that kubectl sends for `kubectl create ...`; answers are always JSON.
 
-The tables hold the field numbers of Kubernetes 1.36 (generated.proto of k8s.io/api) for what these
-commands can express. A field that is not in them is refused, never dropped.
+`protobuf_schema.py` has the field numbers of Kubernetes 1.36 (generated.proto of k8s.io/api) for
+everything that these commands can express. A field that is not in it is refused, never dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGN_BIT = 1 << 63
 
 
 def decode(data: bytes) -> Body:
-    """A runtime.Unknown envelope with an object in it; raises ApiError 400."""
+    """The object in a runtime.Unknown envelope. Raises ApiError 400."""
     if not data.startswith(_MAGIC):
         raise bad_request("the body is not a Kubernetes protobuf message: wrong magic number")
     try:
@@ -90,7 +90,7 @@ def _take(body: Body, field: Field, raw: int | bytes) -> None:
     value = _value(field.type, raw)
     if field.repeated:
         body.setdefault(field.name, []).append(value)
-    elif value not in (None, ""):  # Go writes what is empty too
+    elif value not in (None, ""):  # Go sends empty values too
         body[field.name] = value
 
 

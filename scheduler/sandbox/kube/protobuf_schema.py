@@ -1,8 +1,13 @@
-"""Field numbers of Kubernetes messages, as far as `kubectl create ...` sends them.
+"""Field numbers of the Kubernetes messages that `kubectl create ...` sends.
 
-One line per message; `name=number:type`, where the type is s(tring), i(nteger), b(oolean), n(umber)
-and f(lag) which are absent when zero, (b)y(tes), a message, or - for what is read over; * marks
-repeated fields, {} maps by string.
+Each message lists its fields as `name=number:type`. The type is one of these:
+
+* `s` (string), `i` (integer), `b` (boolean) or `y` (bytes)
+* `n` (number) or `f` (flag), which are absent when zero
+* the name of a message
+* `-` for a field that is skipped
+
+`*` before the type marks a repeated field, and `{}` around it a map with string keys.
 """
 
 from __future__ import annotations

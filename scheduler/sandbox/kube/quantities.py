@@ -1,4 +1,4 @@
-"""Resource quantities, as far as an API server compares them."""
+"""Resource quantities, parsed for comparison and written as the API server stores them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FACTORS = {
 
 
 def parse(value: Any) -> Decimal | None:
-    """The quantity as a number; None when it is none."""
+    """The quantity as a number; None if the value is not a quantity."""
     match = _FORM.match(str(value))
     if match is None:
         return None
@@ -33,7 +33,7 @@ def parse(value: Any) -> Decimal | None:
 
 
 def as_text(quantities: Any) -> Any:
-    """A map of quantities with plain numbers as the strings that the server stores."""
+    """The map of quantities, with plain numbers as strings, as the server stores them."""
     if not isinstance(quantities, dict):
         return quantities
     return {name: _text(value) for name, value in quantities.items()}

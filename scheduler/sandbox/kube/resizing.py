@@ -1,5 +1,6 @@
-"""pods/resize: it changes CPU and memory of containers; whatever else is sent is ignored, measured
-on Kubernetes 1.36.3.
+"""The subresource pods/resize, which changes the CPU and memory of containers.
+
+Other fields of the sent pod are ignored (measured on Kubernetes 1.36.3).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ _MUTABLE: Final = frozenset({"cpu", "memory"})
 
 
 def resized(old: Body, sent: Body) -> Body:
-    """The pod's spec with the resources that were sent."""
+    """The pod's old spec with the sent resources of its containers."""
     return {**old, **{field: _containers(old, sent, field) for field in _LISTS if old.get(field)}}
 
 
 def complaints(old: Body, new: Body) -> Iterator[tuple[str, str]]:
-    """What is wrong with the change."""
+    """The complaints about the change, as pairs of field and text."""
     if _fixed(old) != _fixed(new):
         yield "spec", "Forbidden: only cpu and memory resources are mutable"
 
@@ -33,7 +34,7 @@ def _containers(old: Body, sent: Body, field: str) -> list[Body]:
 
 
 def _fixed(spec: Body) -> list[Any]:
-    """The resources that stay."""
+    """The resources that a resize may not change: all but CPU and memory."""
     return [
         {
             name: quantity

@@ -1,4 +1,4 @@
-"""The kinds of objects the model serves, and what differs between them."""
+"""The kinds of objects that the model serves, and the differences between them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subresource:
-    """Something below an object: a part of it with a right of its own, or something to do with it.
+    """A path below an object: a part of it with a right of its own, or an action on it.
 
-    `kind`, `group` and `version` name what is sent there, where that is not the object's own kind.
+    `kind`, `group` and `version` describe the body that is sent there. An empty group or version is
+    that of the object.
     """
 
     name: str
@@ -26,11 +27,11 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One row of the API's table of contents.
+    """One resource of the API, as discovery lists it.
 
-    `tracks_generation` is for kinds whose metadata.generation counts changes of spec.
-    `returns_deleted` is for kinds whose deletion answers the object instead of a Status.
-    `stored_as` names the resource whose objects these are, seen in another version.
+    `tracks_generation`: metadata.generation counts the changes of spec. `returns_deleted`: the
+    answer to a deletion is the object instead of a Status. `stored_as` names the resource that
+    stores these objects, if this resource only shows them in another version.
     """
 
     group: str
@@ -60,16 +61,16 @@ class Resource:
 
     @property
     def list_kind(self) -> str:
-        """The kind of a list of these."""
+        """The kind of a list of these objects."""
         return f"{self.kind}List"
 
     @property
     def singular(self) -> str:
-        """The name of one."""
+        """The singular name of the resource."""
         return self.kind.lower()
 
     def subresource(self, name: str) -> Subresource | None:
-        """What is below an object under that name, where there is something."""
+        """The subresource of that name; None if there is none."""
         if name == "status" and self.has_status:
             return Subresource(name="status", verbs=("get", "patch", "update"), kind=self.kind)
         return next((sub for sub in self.subresources if sub.name == name), None)

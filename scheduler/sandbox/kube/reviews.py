@@ -1,4 +1,7 @@
-"""Reviews: questions that are answered at once and never stored. In this cluster all is allowed."""
+"""Reviews: requests for a decision, which are answered at once and never stored.
+
+This cluster allows everything.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ ADMIN: Body = {"username": "sandbox-admin", "groups": ["system:masters", "system
 
 
 def answer(resource: Resource, body: Body, *, known: Mapping[str, Body]) -> Body:
-    """The review with its status; `known` are the users by token."""
+    """The review with its status; `known` maps tokens to users."""
     spec = dict(body.get("spec") or {})
     status: Body
     match resource.kind:

@@ -1,4 +1,4 @@
-"""The API's routes: what each method does to a collection, an object, or a part of it."""
+"""The API's routes: what each method does to a collection, an object or a subresource."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Api:
-    """Answers calls out of the model. `users` are the known users by token."""
+    """Answers calls from the model. `users` maps tokens to the known users."""
 
     def __init__(self, model: KubeModel, *, users: Mapping[str, Body]) -> None:
         self._model = model
         self._users = users
 
     def answer(self, call: Call, *, bookmark_seconds: float) -> Answer | Watch:
-        """Do what the call asks; every refusal is an ApiError."""
+        """Do what the call asks, and return the answer. Raises ApiError for every refusal."""
         parts = paths.split(call.path)
         document = self._document(parts, call)
         if document is not None:

@@ -1,4 +1,4 @@
-"""The scale subresource: how many replicas a workload shall have, and has."""
+"""The scale subresource: the wanted and the present number of a workload's replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label and field selectors: from a query string or an object, to a test of objects."""
+"""Label and field selectors: turns a query string or a LabelSelector into a test of objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it; a missing label meets NotIn."""
+        """Whether the labels meet the requirement; a missing label meets NotIn."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -42,7 +42,7 @@ class Requirement:
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """A labelSelector parameter; raises ApiError 400."""
+    """The requirements of a labelSelector parameter. Raises ApiError 400."""
     return tuple(_label_requirement(part) for part in _COMMA.split(text) if part.strip())
 
 
@@ -59,7 +59,7 @@ def _label_requirement(text: str) -> Requirement:
 
 
 def from_object(selector: Body | None) -> tuple[Requirement, ...] | None:
-    """A metav1.LabelSelector; None (nothing matches) when there is none."""
+    """The requirements of a metav1.LabelSelector; None (nothing matches) if there is none."""
     if selector is None:
         return None
     wanted = [
@@ -81,9 +81,9 @@ def matches(requirements: tuple[Requirement, ...] | None, body: Body) -> bool:
 
 
 def compile_test(resource: Resource, *, labels: str = "", fields: str = "") -> Test | None:
-    """One test out of both query parameters; None when everything passes.
+    """One test made of both query parameters; None if every object passes.
 
-    Raises ApiError 400, also for a field that this resource has no selector for.
+    Raises ApiError 400, also for a field by which this resource cannot be selected.
     """
     tests: list[Test] = []
     if labels:

@@ -28,10 +28,10 @@ PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
 class KubeServer:
-    """Serves a model; may be stopped and started again, the model keeps the state.
+    """Serves a model. It may be stopped and started again, because the model keeps the state.
 
-    `token` is the bearer token of the cluster's one user. It is also taken as the password of basic
-    authentication: over plain HTTP kubectl sends no token, but does send what stands in the URL.
+    `token` is the bearer token of the cluster's only user. It is also accepted as the password of
+    basic authentication: over plain HTTP kubectl sends no token, but sends the password in the URL.
     """
 
     def __init__(
@@ -49,19 +49,21 @@ class KubeServer:
         self.port = 0
 
     def audit(self, auditor: Auditor) -> Callable[[], None]:
-        """Tell this of each request that was done or refused, with the status of the answer, until
-        what is returned is called; as an audit log does.
+        """Like an audit log, call `auditor` for each request that was done or refused, with the
+        status of the answer. A watch that begins is left out. Returns a function that ends this.
         """
         self._auditors.append(auditor)
         return lambda: self._auditors.remove(auditor)
 
     @property
     def url(self) -> str:
-        """Where it is; the port stays the same over restarts."""
+        """The URL of the server. The port stays the same over restarts."""
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Begin to answer; port 0 takes the former port, at first a free one. Raises OSError."""
+        """Begin to answer. Port 0 means a free port, and after a restart the same port again.
+        Raises OSError.
+        """
         self._server = web.Server(
             self._handle, request_factory=_request, handler_cancellation=True, access_log=None
         )
@@ -73,7 +75,9 @@ class KubeServer:
         self.serving.set()
 
     async def stop(self, *, kill: bool = False) -> None:
-        """End: watches are closed in order and requests finished, or with `kill` all cut."""
+        """Stop the server. Watches end in order and requests are finished; with `kill`, all
+        connections are cut.
+        """
         self.serving.clear()
         runner, self._runner = self._runner, None
         if runner is None or self._server is None:
@@ -121,7 +125,7 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """aiohttp's own way to make a request, with the limit of a real API server."""
+    """Make a request as aiohttp does, but with the size limit of a real API server."""
     loop = asyncio.get_running_loop()
     return web.BaseRequest(
         message, payload, protocol, writer, task, loop, client_max_size=LONGEST_BODY

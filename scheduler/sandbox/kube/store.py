@@ -1,7 +1,7 @@
-"""Versioned objects in memory: one counter for all, a bounded history, and those who watch.
+"""Versioned objects in memory, with one version counter, a bounded history, and watchers.
 
-Objects are never changed in place; a change stores a new one. So an object's JSON is made once, and
-the same bytes serve every reader and every watcher.
+Objects are never changed in place; a change stores a new object. So an object's JSON is made once,
+and every reader and watcher gets the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 Body = dict[str, Any]
 Key = tuple[str, str]
-"""Namespace (empty for what has none) and name."""
+"""Namespace (empty for an object without one) and name."""
 Test = Callable[[Body], bool]
 Render = Callable[[Body], Body]
 
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Stored:
-    """One state of one object, with its JSON once someone has asked for it."""
+    """One state of one object. Its JSON is made at the first request and then kept."""
 
     __slots__ = ("_raw", "body", "version")
 
@@ -51,13 +51,13 @@ class Stored:
 
     @property
     def item(self) -> bytes:
-        """The object as JSON within a list: lists do not repeat the kind."""
+        """The object's JSON for a list, without kind and apiVersion: lists do not repeat them."""
         raw = self.raw
         prefix = _TYPE % (self.body["kind"].encode(), self.body["apiVersion"].encode())
         return b"{" + raw[len(prefix) :] if raw.startswith(prefix) else raw
 
     def at(self, version: int) -> Stored:
-        """The same state under another resourceVersion, as the last word on a deleted object."""
+        """The same state under another resourceVersion, for the last event of a deleted object."""
         metadata = {**self.body["metadata"], "resourceVersion": str(version)}
         return Stored({**self.body, "metadata": metadata}, version)
 
@@ -76,7 +76,7 @@ class Change:
         self._lines: dict[str, bytes] = {}
 
     def seen_by(self, test: Test | None) -> str | None:
-        """The type of the event for a watcher with that selector; None when it sees nothing."""
+        """The type of the event for a watcher with that selector; None if it gets no event."""
         was = self.before is not None and (test is None or test(self.before.body))
         now = self.after is not None and (test is None or test(self.after.body))
         if now:
@@ -105,7 +105,7 @@ def event_line(kind: str, raw: bytes) -> bytes:
 
 
 class Watcher:
-    """A queue of lines for one watch request; woken when there is something to send."""
+    """A queue of lines for one watch request. `wait` returns when there are lines to send."""
 
     __slots__ = ("_backlog", "_namespace", "_render", "_test", "_wake", "ended")
 
@@ -118,7 +118,7 @@ class Watcher:
         self.ended = False
 
     def offer(self, change: Change) -> None:
-        """Queue the change, where it concerns this watch; one that reads too slowly is ended."""
+        """Queue the change if it concerns this watch. A watch that reads too slowly is ended."""
         if self.ended or (self._namespace and change.key[0] != self._namespace):
             return
         kind = change.seen_by(self._test)
@@ -130,12 +130,14 @@ class Watcher:
         self._wake.set()
 
     def take(self) -> list[bytes]:
-        """The lines so far, which are the caller's from now on."""
+        """Remove and return all queued lines."""
         lines, self._backlog = self._backlog, []
         return lines
 
     async def wait(self, *, until: float) -> None:
-        """Return at the next line, the end, or that time of the loop's clock."""
+        """Wait for the next line or the end of the watch, but no longer than until this time of the
+        loop's clock.
+        """
         self._wake.clear()
         if self._backlog or self.ended:
             return
@@ -144,7 +146,7 @@ class Watcher:
                 await self._wake.wait()
 
     def close(self) -> None:
-        """End the watch in order, as a server does that stops."""
+        """End the watch after the queued lines, as a server that stops does."""
         self.ended = True
         self._wake.set()
 
@@ -155,7 +157,7 @@ class Watcher:
 
 
 class Collection:
-    """The objects of one resource, and their recent past."""
+    """The objects of one resource, their recent changes, and their watchers."""
 
     def __init__(self, history: int) -> None:
         self.objects: dict[Key, Stored] = {}
@@ -166,13 +168,13 @@ class Collection:
         self._order: list[Key] | None = None
 
     def keys(self) -> list[Key]:
-        """All keys in the order of lists."""
+        """All keys, sorted as in lists."""
         if self._order is None:
             self._order = sorted(self.objects)
         return self._order
 
     def record(self, change: Change) -> None:
-        """Take the change into the present and into the history, and tell the watchers."""
+        """Apply the change to the objects, add it to the history, and tell the watchers."""
         if change.after is None:
             del self.objects[change.key]
             self._order = None
@@ -187,7 +189,7 @@ class Collection:
             watcher.offer(change)
 
     def since(self, version: int) -> Iterator[Change]:
-        """The changes after that version, oldest first; the caller looks at `compacted`."""
+        """The changes after that version, oldest first. The caller must check `compacted` first."""
         newest: list[Change] = []
         for change in reversed(self.history):
             if change.version <= version:
@@ -196,7 +198,7 @@ class Collection:
         return reversed(newest)
 
     def at(self, version: int) -> list[tuple[Key, Stored]]:
-        """The objects as they were at that version, in the order of lists."""
+        """The keys and objects as they were at that version, sorted as in lists."""
         undone: dict[Key, Stored | None] = {}
         for change in reversed(self.history):
             if change.version <= version:
@@ -237,13 +239,13 @@ class Store:
         return stored
 
     def remove(self, storage: str, key: Key) -> Stored:
-        """Remove the object; gives its last state, under the version of the removal."""
+        """Remove the object. Returns its last state, with the version of the removal."""
         change = Change(key, self._next(), self[storage].objects[key], None)
         self._record(storage, change)
         return change.object(DELETED)
 
     def observe(self, observer: Callable[[str, Change], None]) -> Callable[[], None]:
-        """Call this with every change, at once, until what is returned is called."""
+        """Call `observer` immediately for every change. Returns a function that ends this."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 

@@ -1,7 +1,7 @@
-"""Strategic merge patch: merging JSON with lists that have keys.
+"""Strategic merge patch: merges JSON objects, and lists whose elements have keys.
 
-What is merged by which key is a property of the Kubernetes types (`patchMergeKey` in their
-definitions); field names are unique enough that a table by field name says it.
+The Kubernetes types define the key of each list (`patchMergeKey`). Here a table by field name is
+enough, because the field names are unique enough.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def strategic_merge(target: Any, patch: Body) -> Body:
 
 
 def merge_key(field: str, element: Any) -> str | None:
-    """The key by which elements of a list of objects are told apart; None: replace the list."""
+    """The field that identifies the elements of a list; None if a patch replaces the list."""
     if not isinstance(element, dict):
         return None
     if field == "ports":
@@ -120,7 +120,7 @@ def _apply_list_directives(merged: Body, patch: Body) -> None:
 
 
 def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
-    """What the order names comes in that order; the rest keeps its place after it."""
+    """The items that `order` names, in that order, and then the others in their present order."""
     key = merge_key(field, items[0]) if items else None
     named = [item[key] if key and isinstance(item, dict) else item for item in order]
 
@@ -132,7 +132,7 @@ def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
 
 
 def _clean(value: Any) -> Any:
-    """Without directives and nulls, as something new comes into the object."""
+    """The value without directives and nulls, as it is added to an object."""
     if isinstance(value, dict):
         return _clean_object(value)
     if isinstance(value, list):

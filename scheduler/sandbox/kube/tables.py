@@ -1,4 +1,4 @@
-"""Tables: the columns that kubectl prints, computed by the server."""
+"""Tables: the columns that kubectl prints and the server computes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDE = 1  # kubectl shows columns of a priority above 0 only with -o wide
 
 
 def table(resource: Resource, bodies: Iterable[Body], *, metadata: Body, include: str) -> Body:
-    """The objects as a meta.k8s.io/v1 Table; `include` is None, Metadata or Object."""
+    """The objects as a meta.k8s.io/v1 Table; `include` is "None", "Metadata" or "Object"."""
     columns, cells = _BY_KIND.get(resource.kind, _ANYTHING)
     return {
         "kind": "Table",
@@ -30,7 +30,7 @@ def table(resource: Resource, bodies: Iterable[Body], *, metadata: Body, include
 
 
 def partial(body: Body) -> Body:
-    """The object without anything but its metadata."""
+    """The object reduced to its metadata, as a PartialObjectMetadata."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -39,7 +39,7 @@ def partial(body: Body) -> Body:
 
 
 def age(timestamp: str | None) -> str:
-    """How long ago, as kubectl says it."""
+    """The time since the timestamp, in kubectl's format."""
     if not timestamp:
         return "<unknown>"
     seconds = int((datetime.now(UTC) - parse_time(timestamp)).total_seconds())
@@ -47,7 +47,7 @@ def age(timestamp: str | None) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Seconds in the largest one or two units that matter."""
+    """A number of seconds in kubectl's format, with one or two units, for example "5m20s"."""
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:
         return f"{seconds}s"
@@ -104,7 +104,7 @@ def _pod(body: Body) -> Cells:
 
 
 def pod_reason(body: Body) -> str:
-    """The STATUS column: the phase, or what says more."""
+    """The text of the STATUS column: the phase, or a more precise reason."""
     status = _status(body)
     reason = str(status.get("reason") or status.get("phase") or "Unknown")
     scheduled = condition_of(body, "PodScheduled")
@@ -260,7 +260,7 @@ def _plain(body: Body) -> Cells:
 
 
 def _columns(text: str) -> tuple[tuple[str, str, int], ...]:
-    """`Name`, `Replicas:integer`, and `Node+` for a wide column."""
+    """Columns from words such as `Name` or `Replicas:integer`; `Node+` is a column for -o wide."""
     return tuple(_column(word.replace("_", " ")) for word in text.split())
 
 

@@ -1,7 +1,7 @@
-"""What a kind demands of its objects: the rules that people and schedulers run into.
+"""Validates objects by the rules of their kinds that people and schedulers run into.
 
-Each check gives pairs of field and complaint, in the API server's words; unknown fields pass. What
-a real server cannot even decode is an ApiError 400 at once.
+Each check yields pairs of field and complaint, in the API server's words. Unknown fields pass. A
+body that a real server cannot even decode raises ApiError 400 at once.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _LONGEST_ANNOTATIONS = 256 * 1024
 
 
 def check_new(resource: Resource, body: Body) -> None:
-    """Raises ApiError 422 with all complaints about an object that shall be created."""
+    """Raises ApiError 422 with all complaints about an object that is to be created."""
     complaints = [*_metadata(resource, body["metadata"]), *_specifics(resource, body)]
     _raise(resource, body, complaints)
 
 
 def check_update(resource: Resource, old: Body, new: Body, *, resize: bool = False) -> None:
-    """Raises ApiError 422 with all complaints about a changed object, or a pod that is resized."""
+    """Raises ApiError 422 with all complaints about a changed object, or with `resize` a pod."""
     complaints = [*_metadata(resource, new["metadata"]), *_identity(old, new)]
     if resize:
         complaints += [*_specifics(resource, new), *resizing.complaints(old["spec"], new["spec"])]
@@ -111,7 +111,7 @@ def _pod(body: Body) -> Iterator[Complaint]:
 
 
 def pod_spec(spec: Body, at: str) -> Iterator[Complaint]:
-    """The complaints about a pod's spec at that path."""
+    """The complaints about a pod's spec; `at` is its path, for the names of fields."""
     containers = spec.get("containers")
     if not containers:
         yield f"{at}.containers", "Required value"

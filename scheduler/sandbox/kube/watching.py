@@ -1,4 +1,4 @@
-"""Watches: the past since a version, the present, bookmarks, and an ordered end."""
+"""Watches: past changes since a version or the present objects, then new changes and bookmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scheduler.sandbox.kube.store import Change, Collection, Watcher, event_line
 
 Render = Callable[[Body], Body]
 
-BOOKMARK_SECONDS = 60.0  # a real server sends one about each minute
+BOOKMARK_SECONDS = 60.0  # a real server sends one about once a minute
 BOOKMARK_BEFORE_END_SECONDS = 2.0
 LONGEST_SECONDS = 1800.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchQuery:
-    """The query parameters of a watch; `initial` None where sendInitialEvents was not said."""
+    """The query parameters of a watch; `initial` is None if sendInitialEvents was not given."""
 
     list: ListQuery
     bookmarks: bool = False
@@ -38,7 +38,7 @@ class WatchQuery:
 
     @property
     def sends_initial(self) -> bool:
-        """The present objects come first, as ADDED events."""
+        """Whether the watch begins with the present objects, as ADDED events."""
         if self.initial is not None:
             return self.initial
         return self.list.version in {"", "0"}
@@ -75,7 +75,7 @@ def _check_initial(query: WatchQuery) -> None:
 
 
 class Watch:
-    """One watch request. To be iterated once; gives up its place among the watchers at the end."""
+    """One watch request. `chunks` may be iterated once; at its end the watcher is removed."""
 
     def __init__(
         self,
@@ -98,7 +98,9 @@ class Watch:
         )
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """Lines, many at a time where many are there; ends by time, server stop or error."""
+        """The lines of the watch, several in one chunk if several are ready. It ends after the
+        timeout, when the server stops, or after an ERROR event.
+        """
         try:
             for chunk in self._begin():
                 yield chunk
@@ -108,7 +110,9 @@ class Watch:
             self._collection.watchers.discard(self._watcher)
 
     def _begin(self) -> Iterator[bytes]:
-        """What is known at once; from then on the watcher collects, so nothing falls between."""
+        """The events that are known at once. From then on the watcher collects new changes, so that
+        none is lost in between.
+        """
         try:
             lines = self._present() if self._query.sends_initial else self._past()
         except ApiError as error:
@@ -170,7 +174,7 @@ class Watch:
             "apiVersion": self._resource.api_version,
             "metadata": metadata,
         }
-        if self._resource.kind == "Pod":  # a Go server sends the required list, empty, as null
+        if self._resource.kind == "Pod":  # a Go server sends an empty required list as null
             body |= {"spec": {"containers": None}, "status": {}}
         return event_line("BOOKMARK", _encode(body))
 
