@@ -34,8 +34,8 @@ class ClusterIdError(Exception):
 
 async def admitted(api: KubeApi, *, server: str) -> None:
     """Check that the API server accepts the credentials of the kubeconfig. Raises KubeConfigError
-    for a 401, because nobody renews the credentials. In a cluster nothing is checked, because the
-    token may be renewed. If the server is away, later requests wait for it.
+    for a 401, because nobody renews credentials outside of a cluster. In a cluster nothing is
+    checked, because the token may be renewed. If the server is away, later requests wait for it.
     """
     if in_cluster():
         return

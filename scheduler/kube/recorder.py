@@ -273,7 +273,7 @@ class Recorder:
             self._known.pop(key, None)
             log.warning("event not recorded", object=entry.ref.name, error=str(error))
             return
-        if key not in self._waiting:  # it was repeated in the meantime
+        if key not in self._waiting:  # an Event repeated in the meantime waits already
             self._put(key, entry, first=True)
         self._trim()
 

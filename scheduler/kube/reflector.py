@@ -354,7 +354,7 @@ class Reflector(Generic[T]):
             except VersionTooOld:
                 if "continue" not in query:
                     raise
-                items, query = [], dict(self._query)  # the token expired: all in one page
+                items, query = [], dict(self._query)  # the token expired: list all in one page
                 continue
             items.extend(page.items or ())
             if not page.metadata.continue_:

@@ -153,7 +153,7 @@ class KubeSession:
         """
         configuration = type.__call__(
             Configuration
-        )  # Configuration() shares its tokens with all others
+        )  # Configuration() would share its tokens with all others
         configuration.connection_pool_maxsize = max_connections
         inside = kubeconfig is None and not os.environ.get(KUBECONFIG) and in_cluster()
         files = str(kubeconfig or os.environ.get(KUBECONFIG) or DEFAULT_KUBECONFIG)
@@ -404,7 +404,7 @@ async def _load_in_cluster(configuration: Configuration) -> Credentials:
     incluster_config.InClusterConfigLoader(
         token_filename=str(token),
         cert_filename=incluster_config.SERVICE_CERT_FILENAME,
-        try_refresh_token=False,  # the library reads the file on the loop
+        try_refresh_token=False,  # the library would read the file on the event loop
     ).load_and_set(configuration)
 
     async def reload(_force: bool) -> str | None:

@@ -35,7 +35,7 @@ from scheduler.kube.wire import (
 )
 
 MOST_BYTES: Final = 96 * 1024
-"""Limit for the memory of those parts of a pod that we read and its author controls. It is enough
+"""Limit in bytes for the memory of a pod's parts that we read and its author controls. It is enough
 for about sixty containers with resources, or for the longest values of all known annotations.
 """
 MOST_WORDS: Final = 512
