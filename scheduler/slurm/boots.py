@@ -15,8 +15,8 @@ from slurmapi import (
     SlurmRefused,
 )
 
-# `/conf` has some 10 kB. No write relies on an older look in any case: this only decides how soon
-# each job is looked at again.
+# `/conf` has some 10 kB. This only decides how soon each job is looked at again: no write relies on
+# an older look in any case.
 _EVERY_SECONDS: Final = 15.0
 
 
@@ -45,8 +45,8 @@ class Boots:
 
 async def conf_if_shown(client: SlurmClient) -> SlurmConfig | None:
     """Some settings of slurm.conf; None if Slurm, or a gateway before it, does not show them, or if
-    they cannot be read. Nothing may depend on them, because a site may allow that path to nobody.
-    Raises SlurmError if Slurm cannot be asked.
+    they cannot be read. Nothing may depend on them, because a site may block that path for
+    everybody. Raises SlurmError if Slurm cannot be asked.
     """
     try:
         return await client.config()

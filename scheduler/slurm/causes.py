@@ -42,9 +42,8 @@ _RENEWING: Final = "`scontrol token username=slurm lifespan=86400` on a Slurm ho
 
 
 class SlurmCauses:
-    """`where` is --slurm-api-base. `token` names for people the place that the token comes from.
-    `lifetime` returns how long the present token is valid, and `answered` whether Slurm has ever
-    answered.
+    """`where` is --slurm-api-base. `token` names the source of the token, for people. `lifetime`
+    returns how long the present token is valid, and `answered` whether Slurm has ever answered.
     """
 
     def __init__(
@@ -164,8 +163,8 @@ class SlurmCauses:
         return self._where.startswith("http:")
 
     def _is_not_http(self, error: SlurmError) -> bool:
-        """Whether Slurm has never answered, and now something that is not HTTP answered or the
-        connection was cut. A server that expects TLS behaves so.
+        """Whether Slurm has never answered, and now the answer was not HTTP or the connection was
+        cut. A server that expects TLS behaves like that.
         """
         return not self._answered() and any(
             isinstance(it, SlurmGarbled | SlurmInterrupted)

@@ -4,13 +4,13 @@ One cheap request returns the ids and states of all jobs. Live ids that this pro
 are looked at one by one, newest first and a few at a time. A job with our owner tag is adopted by
 its unit, or cancelled as a duplicate or as an orphan. Any other job is foreign: its id is
 remembered as long as it lives and is not looked at again, so a later census costs one request, and
-a look at each job that is new. But ids can be reused. If many of the remembered ids are gone at
-once, the rest may belong to other jobs by now, and are looked at again.
+one look for each new job. But ids can be reused. If many of the remembered ids are gone at once,
+the rest may belong to other jobs by now, and are looked at again.
 
 Among tens of thousands of foreign jobs the first census takes minutes. A pod does not wait for all
 of it: ids rise, so as soon as a job is reached that was submitted before the pod was created, no
-later one can be the pod's. If ids have started again, Slurm itself does not start a second job of
-one name.
+later one can be the pod's. If ids have started from the beginning again, Slurm itself does not
+start a second job with the same name.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 4
 _PERIOD_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 2.0
-# Between two censuses that were asked for. The list of all ids costs Slurm more than a pulse: at 30
-# 000 jobs slurmrestd needs 3 to 4 s of CPU (measured on 26.05.5). So the pause grows with the time
-# it took.
+# The pause between two requested censuses. The list of all ids costs Slurm more than a pulse: with
+# 30 000 jobs slurmrestd needs 3 to 4 s of CPU (measured on 26.05.5). So the pause grows with the
+# time that the list took.
 _SHORTEST_SECONDS: Final = 1.0
 _REST_FACTOR: Final = 4.0
 # An upper bound for the difference between Slurm's clock and the API server's.
@@ -112,8 +112,8 @@ class Census:
         """Why the last census failed; "" if it succeeded."""
 
     def ask(self, *, afresh: bool = False) -> None:
-        """Have a census made soon. With `afresh` the newest foreign ids are looked at again, since
-        they may be ours by now.
+        """Request a census. With `afresh` it looks at the newest foreign ids again, since they may
+        be ours by now.
         """
         if afresh:
             self._doubt_the_newest()
@@ -214,9 +214,10 @@ class Census:
         return states
 
     def _forget_all_but(self, live: set[int]) -> None:
-        """Forget ids that have gone. If half of the foreign ids or more have gone, slurmctld may
-        have lost its state and reuse ids, so all are forgotten. The new looks are then at most as
-        many as the jobs that went, so many short foreign jobs at most double the cost.
+        """Forget the ids of jobs that are gone. If half of the foreign ids or more are gone,
+        slurmctld may have lost its state and reuse ids, so all are forgotten. This causes at most
+        as many new looks as there were jobs that are gone, so many short foreign jobs at most
+        double the cost.
         """
         left = self._foreign & live
         lost = 2 * len(left) <= len(self._foreign)
@@ -224,7 +225,7 @@ class Census:
         self._unreadable &= live
 
     async def _pace(self) -> None:
-        """Pause, unless somebody asks for a census in the meantime."""
+        """Pause, unless somebody requests a census in the meantime."""
         if not self._wanted:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PACE_SECONDS):
@@ -242,10 +243,10 @@ class Census:
         )
 
     async def _job(self, job_id: int) -> TaggedJob | None:
-        """The job; None if Slurm says that it is gone or cannot be read. One such job, for instance
-        an array whose first task has gone, must not keep the others from being found. Raises
-        SlurmError if Slurm did not answer: if the census skipped that job, its pod might get a
-        second one.
+        """The job; None if Slurm says that it is gone or cannot be read. One unreadable job, for
+        instance an array whose first task is gone, must not prevent the census from finding the
+        others. Raises SlurmError if Slurm did not answer: if the census skipped that job, its pod
+        might get a second one.
         """
         try:
             return await read_job(self._client, job_id)
@@ -266,7 +267,7 @@ class Census:
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
         elif unit is None and tag.given_back and self._any_known(tag.uids):
-            self.ask()  # its pod will soon be looked at, and tells whether it has let go of the job
+            self.ask()  # a pass will soon read its pod, which shows if it has released the job
         elif unit is None:
             self._orphan(job, tag, asked_at)
         elif unit.asked.submitting:
@@ -281,11 +282,11 @@ class Census:
             await self._duplicate(unit, unit.job, job, asked_at)
 
     def _orphan(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
-        """Make a unit for a job that has none: its pods went while nobody watched, or are about to
-        be looked at.
+        """Make a unit for a job that has none: its pods vanished while no scheduler ran, or no pass
+        has looked at them yet.
         """
         seen = Seen(orphaned=not self._any_known(tag.uids))
-        # The tag has no names of pods. That of a single pod is the unit's.
+        # The tag has no names of pods. A single pod has the name of its unit.
         pods = tuple(Member(uid, tag.unit) for uid in tag.uids)
         unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen, pods=pods)
         self._units.add(unit)
@@ -345,7 +346,7 @@ class Census:
         if keep_found:
             self._adopt(unit, found, asked_at)
         if unit.names(loser) and self._any_known(unit.uids):
-            return  # once the pod names the other: else its end would look like a scancel
+            return  # wait until the pod names the other, or its end looks like a scancel
         own = await mark_given_back(self._client, loser, unit=unit, owner=self._owner)
         if own is None:
             return
@@ -362,9 +363,9 @@ class Census:
         )
 
     def _is_elsewhere(self, unit: Unit, found: TaggedJob) -> bool:
-        """Whether any of its pods runs on a node that the found job neither holds nor asks for.
-        Such a job came late, from a process that submitted it before the pod was bound. What
-        became of the job that the unit holds counts instead.
+        """Whether any of its pods runs on a node that the found job neither holds nor requests. If
+        so, the found job came late, from a process that submitted it before the pod was bound. Then
+        the end of the job that the unit holds counts.
         """
         asked = "" if found.tag is None else found.tag.node
         return not self._slurm_nodes(unit) <= {asked, *found.nodes}
@@ -410,7 +411,7 @@ def _goes_before(found: TaggedJob, held: TaggedJob) -> bool:
 
 
 def _let_go(unit: Unit, job: TaggedJob, tag: OwnerTag) -> bool:
-    """Whether the unit has let go of the job, in this process or a former one. A job that the pod
+    """Whether the unit has released the job, in this process or a former one. A job that the pod
     names is still its own: its mark came late, after another process had found the job.
     """
     return job.job_id in unit.given_back or (tag.given_back and not unit.names(job.job_id))

@@ -1,9 +1,9 @@
-"""Finds what became of running pods that name no job: looks at jobs that have just ended.
+"""Finds the last jobs of running pods that name no job, among jobs that have just ended.
 
 The census looks at live jobs. If a pod's author removes our annotations while no scheduler runs,
-nobody sees the end of the job, and the pod outlives its time limit. So once after its start a
-process looks at ended jobs too, as long as Slurm keeps them (MinJobAge), and only if there is such
-a pod.
+nobody sees the end of the job, and the pod outlives its time limit. So a process looks at ended
+jobs too, once after its start, as far as Slurm still keeps them (MinJobAge). It does so only if a
+running pod names no job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WEIGH_AGAIN_SECONDS: Final = 0.5
 @dataclass(frozen=True, slots=True)
 class Unexplained:
     """Pods that run without a proven job, by uid, with the time each was created. `pending` says
-    that the claim of some other pod was not looked at yet.
+    that some other pod's claim has not been checked yet.
     """
 
     pods: Mapping[str, datetime | None]

@@ -1,8 +1,8 @@
-"""Marks jobs that their unit has let go of, before they are cancelled.
+"""Marks jobs that their unit has released, before they are cancelled.
 
 A cancel may take effect long after the process that sent it has died, and the next process may have
-found the job in the meantime. Without the mark it would adopt the job and take its end for a
-scancel by somebody else, which ends the pod.
+found the job in the meantime. Without the mark it would adopt the job and mistake its end for
+somebody else's scancel, which ends the pod.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from slurmapi import SlurmClient, SlurmDenied, SlurmRefused
 async def mark_given_back(
     slurm: SlurmClient, job_id: int, *, unit: Unit, owner: Owner
 ) -> OwnJob | None:
-    """Mark the job as given back. Returns it if it may be cancelled now, that is, if it lives and
-    is ours for this unit; otherwise None.
+    """Set `given_back` in the job's tag. Returns the job if it may be cancelled now, that is, if it
+    has not ended and is ours for this unit; otherwise None.
 
     Raises SlurmError if Slurm cannot be asked.
     """
@@ -28,7 +28,7 @@ async def mark_given_back(
     if tag.given_back:
         return own
     await _mark(slurm, own, tag.encode(given_back=True))
-    # That may have taken long, and slurmctld may have restarted without its state since.
+    # The update may have taken long, and slurmctld may have restarted without its state since.
     return await own_job(slurm, job_id, unit=unit, owner=owner)
 
 
@@ -38,4 +38,4 @@ async def _mark(slurm: SlurmClient, own: OwnJob, noted: str) -> None:
     except SlurmDenied:
         raise
     except SlurmRefused:
-        return  # it has just ended, or a plugin refuses the mark; it is cancelled all the same
+        return  # it has just ended, or a plugin refuses the mark; cancel it anyway

@@ -1,4 +1,4 @@
-"""Reads Slurm's KillWait, which counts even if --slurm-kill-wait says something else.
+"""Reads Slurm's KillWait, which takes precedence over --slurm-kill-wait.
 
 `/conf` has it since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, or if a gateway blocks
 that path, only the setting is known.
@@ -71,7 +71,7 @@ class KillWait:
             self._on_change(None)
 
     async def run(self) -> None:
-        """Read it again and again, for ever; cancel it to stop."""
+        """Read it regularly, for ever; cancel it to stop."""
         while True:
             await asyncio.sleep(_AGAIN_SECONDS if self._doubted else _EVERY_SECONDS)
             try:

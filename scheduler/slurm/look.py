@@ -23,7 +23,7 @@ async def look(
     information.
 
     "No such job" is counted in `missing`; enough of them are evidence (`core/doubt.py`). If the job
-    is only claimed, any answer of Slurm but its record refutes it.
+    is only claimed, any answer of Slurm other than its record refutes the claim.
     """
     job.looked_at = asked = clock()
     try:

@@ -1,8 +1,8 @@
 """Reads a job's owner tag in the same action that cancels or changes the job (I14).
 
 What was read earlier may belong to another job by now: a slurmctld that has lost its state reuses
-ids, and it can do so between two polls neither of which fails (measured). So each write has a time
-by which it must be sent, including any wait for a connection, and whoever repeats a write reads the
+ids, and this can happen between two polls that both succeed (measured). So each write has a time by
+which it must be sent, including any wait for a connection, and whoever repeats a write reads the
 tag again.
 """
 
@@ -38,8 +38,8 @@ class OwnJob:
 
 
 async def own_job(slurm: SlurmClient, job_id: int, *, unit: Unit, owner: Owner) -> OwnJob | None:
-    """The job as it is now, if it is ours for this unit; otherwise None. Raises
-    SlurmError if Slurm does not tell.
+    """The job as it is now, if it is ours for this unit; otherwise None. Raises SlurmError if Slurm
+    cannot be asked.
     """
     try:
         job = await read_job(slurm, job_id)
@@ -68,7 +68,7 @@ async def still_own(
 
 
 def soon() -> float:
-    """By when a write must be sent that relies on an answer of this moment."""
+    """The time by which a write must be sent if it relies on an answer that came just now."""
     return asyncio.get_running_loop().time() + TAG_SECONDS
 
 

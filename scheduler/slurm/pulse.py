@@ -54,8 +54,8 @@ _LONGEST_SECONDS: Final = 30.0
 # and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
 _UNKNOWN: Final = JobState(BaseState.UNKNOWN)
-# Full looks at pending jobs: at most so many a second in all, and a minimum age of the last look
-# for each job. While Slurm has given a job no reason yet, the shorter age applies.
+# Limits of full looks at pending jobs: so many a second in all, and a minimum age of each job's
+# last look. While Slurm has given a job no reason yet, the shorter age applies.
 _REASONS_PER_SECOND: Final = 4.0
 _FIRST_REASON_SECONDS: Final = 1.0
 _REASON_AGE_SECONDS: Final = 10.0
@@ -64,7 +64,7 @@ _REASON_AGE_SECONDS: Final = 10.0
 _RUNNING_AGE_SECONDS: Final = 5.0
 _SAVED_SECONDS: Final = 4.0
 # The longest time for looks of one kind in one pulse, since the next request for all states waits
-# for them, and so do endings. One look is made however slow Slurm is.
+# for them, and so do endings. However slow Slurm is, one look is made.
 _LOOKS_SECONDS: Final = 1.0
 # After an outage every record is read again, a few at a time.
 _DOUBTED_PER_SECOND: Final = 8.0
@@ -143,9 +143,9 @@ class SlurmWatch:
         return all(unit.job is not None and unit.job.claimed for unit in self._units.by_job(job_id))
 
     async def _try_claimed(self, job_ids: list[int]) -> Mapping[int, JobState]:
-        """Ask for the states of claimed jobs. One id that Slurm does not accept makes it refuse the
-        whole request; then the halves are asked for, down to that id. Ids that remain when the
-        budget is used up are looked at one by one.
+        """Ask for the states of claimed jobs. If Slurm does not accept one id, it refuses the whole
+        request; then each half is requested, down to that id. Ids that remain when the budget is
+        used up are looked at one by one.
         """
         found: dict[int, JobState] = {}
         left = [job_ids[at : at + _CHUNK] for at in range(0, len(job_ids), _CHUNK)]
@@ -172,7 +172,7 @@ class SlurmWatch:
         return found
 
     def _refuse(self, job_id: int) -> None:
-        """Slurm does not accept this number as a job id."""
+        """Refute the claims of a number that Slurm does not accept as a job id."""
         for unit in self._units.by_job(job_id):
             if unit.job is not None and unit.job.claimed:
                 unit.job.refuted = True
@@ -221,7 +221,7 @@ class SlurmWatch:
                 await self.look_now(ids)
                 if another_boot or began - self._due_at > _LATE_SECONDS:
                     self._doubt()
-            if only_claims:  # if Slurm refuses such ids, that does not show that it works
+            if only_claims:  # a refusal of these ids would not show that Slurm works
                 await self._ping()
             self._heard()
             if ids:
@@ -235,7 +235,7 @@ class SlurmWatch:
 
     async def _ping(self) -> None:
         """Raises SlurmError if the controller does not answer. With an invalid token a ping looks
-        as if the controller were down (measured), so another request must find out why.
+        as if the controller were down (measured), so another request must find the cause.
         """
         ping = await self._client.ping()
         if not ping.responding:
@@ -251,8 +251,8 @@ class SlurmWatch:
         self._on_pulse(why)
 
     def _heard(self) -> None:
-        """Slurm answers. After failures all records are doubted once more: slurmctld may have
-        crashed again between the failed pulse and this one.
+        """Note that Slurm answers. After failures all records are doubted once more: slurmctld may
+        have crashed again between the failed pulse and this one.
         """
         if self._failures:
             self._doubt()
@@ -289,7 +289,9 @@ class SlurmWatch:
             job.runs(since=runs_from)
 
     def _absent(self, unit: Unit, job: Placeholder) -> None:
-        """The answer lacks the job. This is only a doubt, which looks at the job must confirm."""
+        """Note that the answer lacks the job. This is only a doubt, which looks at the job must
+        confirm.
+        """
         if job.missing == 0:
             job.missing, job.missed_at = FIRST, self._clock()
             self._on_change(unit.key, self._asked_for)
@@ -299,7 +301,7 @@ class SlurmWatch:
         job.missing = 0
         job.seen_live = job.seen_live or not state.ended
         if state.base is not BaseState.RUNNING:
-            job.running_since = 0.0  # if it runs again, only a look can tell on which nodes
+            job.running_since = 0.0  # if it runs again, only a look shows on which nodes
         if state.base is BaseState.RUNNING and not job.allocated_at:
             job.allocated_at = self._clock()
             if job.submitted_at:

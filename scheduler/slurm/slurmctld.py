@@ -1,7 +1,7 @@
 """Facts about slurmctld: when it started, and how long it remembers jobs that have ended.
 
-`/conf` has them since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, it may have restarted
-whenever it was silent.
+`/conf` has them since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, a restart is possible
+whenever slurmctld did not answer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 60.0
-# One answer serves everybody who asks within this time.
+# One answer serves all callers within this time.
 _FRESH_SECONDS: Final = 2.0
 LEAST_JOB_AGE: Final = 60
 """With a shorter MinJobAge Slurm may forget how a job ended before we have read it: an idle pulse
-comes every 2 s, that of a slow Slurm every 30 s, and the look comes after that.
+comes every 2 s, with a slow Slurm every 30 s, and the look comes after the pulse.
 """
 
 
@@ -49,7 +49,9 @@ class Slurmctld:
         self._asked_at = float("-inf")
         self._booted_at = float("-inf")
         self.boot: int | None = None
-        """When slurmctld started, as Unix time, to tell one start from another; None if unknown."""
+        """When slurmctld started, in Unix seconds, to distinguish one start from another; None if
+        unknown.
+        """
         self.min_job_age: int | None = None
         """Slurm's MinJobAge in seconds; None if unknown."""
         self.prolog: str | None = None
@@ -59,7 +61,7 @@ class Slurmctld:
 
     @property
     def doubted_at(self) -> float:
-        """The last time at which it was in doubt whether slurmctld has restarted, by `clock`."""
+        """The last time at which slurmctld may have restarted, by `clock`."""
         if self.boot is not None:
             return self._booted_at
         failed_at = self._failed_at()

@@ -1,8 +1,8 @@
 """Finds out whether Slurm accepts no jobs at all, after refusals that may concern one job each.
 
 One unit proves nothing about Slurm: a job_submit plugin may always refuse its job. Two refusals in
-a row for different units are a reason to ask Slurm, and only if it answers neither of two requests
-are other submits held back.
+a row for different units are a reason to ask Slurm. Other submits are held back only if it answers
+neither of two requests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Suspicion:
         self._asked_at = float("-inf")
 
     def dispel(self) -> None:
-        """Slurm has accepted a job, or refused one for a fault of the job."""
+        """Drop the suspicion: Slurm has accepted a job, or refused one for a fault of the job."""
         self._last = ""
 
     async def confirmed(self, key: str, error: SlurmRefused) -> bool:

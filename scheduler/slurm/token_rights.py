@@ -1,9 +1,9 @@
 """Finds out whether the token's user has the rights that we need, before the first pod waits.
 
 Only an administrator of Slurm may write AdminComment, where we note a job's owner. Slurm checks
-that right before it checks what a job asks for (measured on 26.05.5 and 24.11.5). So we submit a
-job that cannot exist: the answer tells whether we have the right, and no job results either way. If
-a job_submit plugin turns it into a real job, it is held and we cancel it. If that fails, or the
+that right before it checks a job's request (measured on 26.05.5 and 24.11.5). So we submit a job
+that cannot exist: the answer shows whether we have the right, and no job results either way. If a
+job_submit plugin turns it into a real job, it is held and we cancel it. If that fails, or the
 answer is lost, a census finds the job by its tag and cancels it.
 """
 
@@ -55,8 +55,8 @@ def trial(owner: Owner, *, namespace: str) -> JobSubmission:
 
 
 class TokenRights:
-    """`name` tells people where the token comes from. `namespace` is one in which a census of the
-    `owner` cancels jobs without pods.
+    """`name` is the source of the token, for people. In `namespace` a census of the `owner` cancels
+    jobs without pods.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TokenRights:
         """
 
     async def run(self) -> None:
-        """Ask until the right is there, then do nothing until cancelled."""
+        """Submit the trial until the right is there, then do nothing until cancelled."""
         settled = asyncio.Event()
         while not settled.is_set():
             if await self._try():
