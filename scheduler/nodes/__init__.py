@@ -1,1 +1,1 @@
-"""Slurm's nodes and Kubernetes Nodes: which Node is behind which node, and where a pod may go."""
+"""Slurm's nodes and Kubernetes Nodes: which Node is behind a Slurm node, and where a pod may go."""

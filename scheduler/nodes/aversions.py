@@ -1,9 +1,9 @@
-"""The required anti-affinity of running pods: which Nodes it keeps another pod away from.
+"""The required anti-affinity of running pods: the Nodes from which it keeps another pod away.
 
-Each look at a pod asks for this, and any user may run pods with terms about all namespaces. So
-terms are indexed by a label that they require, and a pod is compared only with the terms that its
-labels may match. The number of comparisons is limited, so that a look takes bounded time whoever
-wrote the terms.
+Each look at a pod needs this, and any user may run pods with terms about all namespaces. So terms
+are indexed by a label that they require, and a pod is compared only with the terms that its labels
+may match. The number of comparisons is limited, so that a look takes bounded time whatever terms
+users write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.core.pod_affinity import PodTerm
 
 MOST_OWN: Final = 2048
 """Limit of items that one pod is compared with, for terms about its own namespace only; this many
-take 0.3 ms. A term has `_TERM_ITEMS` items and one for each text in it (core.effort).
+take 0.3 ms. A term has `_TERM_ITEMS` items and one for each text in it (core.comparison_cost).
 """
 MOST_OF_ANOTHER: Final = 64
 """The same limit for one other namespace's terms about several namespaces."""
@@ -29,7 +29,8 @@ _TERM_ITEMS: Final = 3
 # A term that matches the pod costs one more item for this many Nodes, because each Node that is
 # judged later is searched among them.
 _NODES_AN_ITEM: Final = 16
-# Answers are kept until a term is added or removed: one look asks three times.
+# Answers are kept until a term is added or removed, because one look needs the same answer three
+# times.
 _REMEMBERED: Final = 64
 _ANYWHERE: Final = ""
 _ANY_LABEL: Final = ""
@@ -69,8 +70,8 @@ class _ComparisonAllowance:
 
 
 Repelling = Mapping[str, Sequence[AbstractSet[str]]]
-"""Sets of Nodes whose pods repel a pod, by the Node label that says how far they do
-(topology key).
+"""Sets of Nodes whose pods repel a pod, by the Node label that says how far this reaches (topology
+key).
 """
 
 
@@ -79,8 +80,8 @@ class Aversions:
 
     def __init__(self) -> None:
         self._terms: dict[tuple[str, PodTerm], _Filed] = {}
-        # First by the namespace that the terms are only about and a label that they require, then
-        # by the namespace of the pods that have them; oldest first.
+        # The outer key is the only namespace that the terms are about and a label that they
+        # require. The inner key is the namespace of the pods that have the terms; oldest first.
         self._files: dict[tuple[str, str], dict[str, dict[_Filed, None]]] = {}
         self._answers: OrderedDict[tuple[str, str], tuple[_Filed, ...]] = OrderedDict()
         self.compared = 0

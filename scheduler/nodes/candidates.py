@@ -22,10 +22,10 @@ from scheduler.state.lingering import is_dead
 
 _MOST_SHOWN: Final = 3
 # Slurm stores the list with each job. If more nodes than this are of no use, none is excluded in
-# advance, and each is found when Slurm offers it.
+# advance, and each is excluded when Slurm allocates it.
 MOST_EXCLUDED: Final = 1000
-# The cost of one step of a survey, in the surveyor's items; of finding the Node behind one Slurm
-# node; and of wording why that Node is of no use.
+# Costs in the surveyor's items: of one step of a survey, of finding the Node behind one Slurm node,
+# and of the text that says why that Node is of no use.
 _STEP_ITEMS: Final = 1000
 _BEHIND_ITEMS: Final = 20
 _TELLING_ITEMS: Final = 20
@@ -51,8 +51,8 @@ Complaint = str | TooSmall | None
 
 
 class _Behind(NamedTuple):
-    """The Node behind each Slurm node ("" if it may be any), and how many Slurm nodes each Node is
-    behind.
+    """The Node behind each Slurm node ("" if it is not known yet), and how many Slurm nodes each
+    Node is behind.
     """
 
     targets: dict[str, str]
@@ -62,9 +62,9 @@ class _Behind(NamedTuple):
 class Nodes:
     """Reads the store of Nodes. It is None if we may not read Nodes; then nothing is checked.
 
-    The owner calls `node_changed` for each change of a Node, and `mapping_changed` for any other
-    change that mappings depend on. `on_change` is called when a pod that fitted nowhere may fit
-    now.
+    The object's owner calls `node_changed` for each change of a Node, and `mapping_changed` for any
+    other change that mappings depend on. `on_change` is called when a pod that fitted nowhere may
+    fit now.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Nodes:
         await self._slurm.learn(nodes)
 
     def do_without(self) -> None:
-        """We may not read Nodes, so nothing is checked from now on."""
+        """Stop checking Nodes, because we may not read them."""
         self._store = None
         self._facts = None
         self._map.do_without_nodes()
@@ -171,7 +171,7 @@ class Nodes:
         return self._facts
 
     def follow(self, on_change: Callable[[str], None]) -> None:
-        """Call `told` with a Node's name whenever its facts change."""
+        """Call `on_change` with a Node's name whenever its facts change."""
         self._followers.append(on_change)
 
     @property
@@ -237,7 +237,7 @@ class Nodes:
         return f"is behind the Slurm nodes {' and '.join(sorted((node, other)))}" if other else ""
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node was added, removed or changed. Heartbeats have no effect here."""
+        """Note that a Node was added, removed or changed. Heartbeats have no effect here."""
         mapped = old is None or new is None or _parts_for_mapping(old) != _parts_for_mapping(new)
         if not mapped and old and new and old.facts == new.facts:
             return
@@ -249,7 +249,7 @@ class Nodes:
             self._changed()
 
     def mapping_changed(self) -> None:
-        """Slurm's nodes, slurmd pods or a map file have changed."""
+        """Note that Slurm's nodes, slurmd pods or a map file have changed."""
         self._map.changed()
         self._behind = None
         self._changed()
@@ -259,7 +259,7 @@ class Nodes:
         self._on_change()
 
     def _keep(self, name: str, facts: NodeFacts | None) -> None:
-        """Update one Node. To read all of them takes 25 ms for 5000, and mostly a single one
+        """Update one Node. Reading all 5000 of them takes 25 ms, and mostly a single Node
         changes.
         """
         if self._facts is None:
@@ -280,7 +280,7 @@ def _parts_for_mapping(node: Node) -> tuple[object, ...]:
 
 class _Complaints:
     """Counts complaints about Nodes. All Nodes that have too little of a resource count as one
-    kind, shown with the largest amount, because hardly two have the same amount of memory.
+    kind, shown with the largest amount, because hardly any two have the same amount of memory.
     """
 
     def __init__(self) -> None:

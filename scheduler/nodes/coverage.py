@@ -1,4 +1,4 @@
-"""Whether another pod prevents a bind: it may run on the Node while no job of its own holds that.
+"""Finds pods that prevent a bind: they may run on the Node although no job of their own holds it.
 
 Sends no requests and waits for nothing: it uses the pods that the watch has shown, and what Slurm
 has said about their jobs since our job was seen to run. The cost of a question grows with our pods
@@ -52,7 +52,9 @@ class Coverage:
         self._claims_until = clock() + CLAIM_SECONDS
 
     def begin(self) -> None:
-        """This process has begun to lead. The pods that exist were bound by another process."""
+        """Note that this process has begun to lead: another process has bound the pods that
+        exist.
+        """
         self._claims_until = self._clock() + CLAIM_SECONDS
 
     def saw(self, unit: Unit) -> None:
@@ -83,8 +85,8 @@ class Coverage:
         return None
 
     def _counts(self, uid: str) -> bool:
-        """Whether we bound the pod, as far as we know. A pod that its author bound himself, with
-        our annotations on it, delays others for a short time only.
+        """Whether we bound the pod, as far as we know. A pod that its author has bound, with our
+        annotations on it, delays others for a short time only.
         """
         return self._presence.is_proven(uid) or self._clock() < self._claims_until
 
@@ -93,7 +95,7 @@ class Coverage:
         node = self._presence.node_of(uid)
         if unit is None and self._presence.left_by(uid) is not None:
             self._presence.uncovered_since(uid, now)
-            return _Standing.UNCOVERED  # it has gone, and so has its job
+            return _Standing.UNCOVERED  # the pod is gone, and so is its job
         if unit is None or node is None or self._units.silent:
             self._presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
@@ -116,7 +118,7 @@ class Coverage:
         if job.state.base not in self._holding:
             return _Standing.UNCOVERED
         if job.record is None or job.record.state.base not in self._holding:
-            return _Standing.UNKNOWN  # the next look will tell where it runs
+            return _Standing.UNKNOWN  # the next look shows where it runs
         return _Standing.COVERED if self._is_for(uid, job, node) else _Standing.UNCOVERED
 
     def _is_for(self, uid: str, job: Placeholder, node: str) -> bool:
@@ -152,8 +154,8 @@ class Coverage:
         )
 
     def _leaves_in(self, uid: str, since: float) -> float:
-        """Seconds from `since` to when a pod that is being deleted, or what one left that is gone,
-        has to have stopped; 0 for others.
+        """Seconds from `since` until a departing pod, or what a vanished pod left, must have
+        stopped; 0 for other pods.
         """
         left = self._presence.left_by(uid)
         if left is not None:

@@ -1,4 +1,4 @@
-"""Who else may use the node of a pod with GPUs.
+"""Decides who else may use the node of a pod with GPUs.
 
 Slurm allocates devices to a job by index, but the kubelet chooses the pod's devices itself. If only
 pods run on a node, that does no harm. Beside a native Slurm job, both might use the same GPU.
@@ -25,7 +25,7 @@ class GpuSharing:
         self._kinds = kinds
 
     async def of(self, request: JobRequest, *, node: str = "") -> Sharing | None:
-        """Which sharing the job asks for. An annotation of the pod wins, even `"false"`. Raises
+        """The sharing that the job requests. An annotation of the pod wins, even `"false"`. Raises
         SlurmError if Slurm must be asked about its nodes first and does not answer.
         """
         if "exclusive" in request.keys or not request.gpus or self._sharing is None:

@@ -1,7 +1,8 @@
-"""What Slurm nodes hold now, for the few pods whose own job does not hold their node.
+"""How much of a Slurm node is allocated now, for the few pods whose own job does not hold their
+node.
 
-A node takes two requests, and only a few nodes a second are read in all: a caller for whom no
-request is left gets None, and asks again.
+A node takes two requests, and only a few nodes a second are read in all. Beyond that limit a caller
+gets None, and asks again later.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class NodeLoads:
         self._next_at = float("-inf")
 
     async def of(self, name: str) -> SlurmNode | None:
-        """The node as it is now; None if that is not known now. Raises SlurmError."""
+        """The node's record, at most a few seconds old; None if none can be read now. Raises
+        SlurmError.
+        """
         now = self._clock()
         known = self._known.get(name)
         if known is not None and now - known[0] <= _FRESH_SECONDS:

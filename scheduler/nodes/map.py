@@ -1,8 +1,8 @@
 """Which Kubernetes Node is behind a Slurm node, and the other way round.
 
 Strategies are tried in order, and the first that names exactly one Node wins. Some strategies read
-the stores of Nodes or slurmd pods, others Slurm's records (`SlurmNodes`), for which Slurm may have
-to be asked first. If no strategy maps a Slurm node, its Node is never guessed.
+the stores of Nodes or slurmd pods, others Slurm's records (`SlurmNodes`), which may have to be
+requested from Slurm first. If no strategy maps a Slurm node, its Node is never guessed.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class NodeMap:
         self._back: Mapping[str, tuple[str, ...]] | None = None
 
     def changed(self) -> None:
-        """Something that mappings depend on has changed."""
+        """Note that something that mappings depend on has changed."""
         self._indices.clear()
         self._back = None
 
     def do_without_nodes(self) -> None:
-        """We may not read Nodes."""
+        """Note that we may not read Nodes."""
         self._nodes = None
         self.changed()
 
@@ -79,8 +79,8 @@ class NodeMap:
         return Behind("", f"{why}: correct one of them")
 
     def rival(self, node: str, target: str) -> str:
-        """Another Slurm node that maps to the same Kubernetes Node; "" if there is none. One that
-        cannot start jobs does not count, since it may just have kept an old comment.
+        """Another Slurm node that maps to the same Kubernetes Node; "" if there is none. A node
+        that cannot start jobs does not count, since it may just have kept an old comment.
         """
         return next((it for it in self._usable(self._leading_to(target)) if it != node), "")
 
@@ -197,7 +197,9 @@ class NodeMap:
 
 
 def _placed(pods: Joined[Pod]) -> Iterable[Pod]:
-    """Pods that run or are about to. One that is being deleted will soon have a successor."""
+    """Pods that run or are about to. Those being deleted are left out, because they will soon have
+    successors.
+    """
     for pod in pods:
         going = pod.metadata.deletion_timestamp is not None
         if pod.spec.node_name and not going and not pod.finished:

@@ -1,4 +1,4 @@
-"""The file that says which Kubernetes Node is behind each Slurm node, read again when it
+"""Reads the file that names the Kubernetes Node behind each Slurm node, again whenever it
 changes.
 """
 

@@ -1,4 +1,4 @@
-"""Which pods of all schedulers are on which Node, with sums and counts of them.
+"""Knows the pods of all schedulers on each Node, with sums and counts of them.
 
 Fed by the watch of all pods, and by our own bindings until that watch shows them. Answers that are
 needed again and again are kept and updated with each pod that comes or goes. So a look at a unit
@@ -19,8 +19,8 @@ from scheduler.kube.neighbours import Neighbour
 from scheduler.nodes.aversions import Aversions, Repelling
 
 # How many crowds are kept. Each pod that comes or goes is compared with each of them, and each
-# takes 0.1 MB if it has pods on 5000 Nodes. If a user asks for ever new crowds, others' are counted
-# again, which takes 30 ms for 50 000 pods.
+# takes 0.1 MB if it has pods on 5000 Nodes. If a user keeps requiring new crowds, others' are
+# counted again, which takes 30 ms for 50 000 pods.
 MOST_CROWDS: Final = 64
 # Limit of texts in these crowds, which are compared with each pod's labels, at 0.1 µs each.
 # Together both limits keep an event of a pod below 0.1 ms, whatever selectors users write.
@@ -73,11 +73,11 @@ class Neighbourhood:
         self.counted = 0
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:
-        """The watch shows a new state of a pod."""
+        """Note a new state of a pod that the watch shows."""
         for pod in filter(None, (old, new)):
             self.withdraw(pod.uid)
         # The new state is added first, so that what both states have in common is not dropped and
-        # made anew.
+        # created again.
         if new is not None:
             self._come(new)
         if old is not None:
@@ -142,7 +142,7 @@ class Neighbourhood:
             yield len(part) * weight
 
     def _keep(self, crowd: Crowd, found: dict[str, int]) -> None:
-        """Keep the count, in place of the crowds that were not asked about for longest."""
+        """Keep the count, and drop those of the crowds that were unused for longest."""
         if crowd not in self._crowds:
             self._texts += crowd_weight(crowd)
         self._crowds[crowd] = found

@@ -11,7 +11,7 @@ from typing import Final
 from scheduler.nodes.records import SlurmNodes
 from slurmapi import SlurmClient, SlurmNode
 
-# Kinds change with slurm.conf only. To count 10 000 nodes takes a few hundredths of a second, which
+# Kinds change with slurm.conf only. Counting 10 000 nodes takes a few hundredths of a second, which
 # is too long for each submit.
 _KEPT_SECONDS: Final = 60.0
 _DEFAULT_KEPT_SECONDS: Final = 300.0
@@ -80,7 +80,7 @@ class NodeKinds:
         return self._count().keys() >= set(partition.split(","))
 
     def with_slurmd(self) -> int:
-        """How many nodes have a slurmd and may serve pods, as far as Slurm has told."""
+        """How many nodes have a slurmd and may serve pods, as far as Slurm's nodes are known."""
         return self._count().get(_ALL, _NEITHER).with_slurmd
 
     def _count(self) -> dict[str, Kinds]:

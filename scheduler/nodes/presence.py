@@ -1,4 +1,4 @@
-"""Where containers of our pods may run, by Node, and who waits until they are gone."""
+"""Knows, by Node, where containers of our pods may run, and who waits until they are gone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from scheduler.kube.wire import Pod
 from scheduler.nodes.vanished_pods import Left, Parted
 from scheduler.state.lingering import Remains, remains_of
 
-# To a process that has just started, only the pod itself says who bound it, and its author can
-# forge that. It is believed for this long, which is enough for pods whose job ended in the
-# meantime.
+# When a process has just started, only the pod itself shows who bound it, and its author can forge
+# that. It is believed for this long, which is enough for pods whose job ended in the meantime.
 CLAIM_SECONDS: Final = 300.0
-# What is over is not asked about any more, so it may stay in memory a little longer.
+# Queries skip entries whose time is over, so these may stay in memory a little longer.
 _SWEEP_SECONDS: Final = 30.0
 
 
@@ -39,10 +38,10 @@ class _Placed:
 class Presence:
     """An index of our pods that are on a Node and have not finished, fed by the watch. A pod that
     somebody else bound stays as long as it likes, so nobody should wait for it: it is left out. Its
-    annotations tell who bound it; if its author removed them, a job of Slurm's for it does.
+    annotations show who bound it; if its author removed them, a Slurm job for it does.
 
-    A pod that disappears before its containers are reported to have stopped, for example because it
-    was deleted by force, stays in the index until they must have stopped, or its Node is dead. This
+    A pod may disappear before its containers are reported to have stopped, for example if it was
+    deleted by force. It stays in the index until they must have stopped, or its Node is dead. This
     process knows only the pods that it has seen disappear.
 
     `binding` maps pod uid to Node for bindings that were sent but that the watch does not show yet:
@@ -61,7 +60,7 @@ class Presence:
         self._waits: dict[str, set[asyncio.Event]] = defaultdict(set)
 
     def changed(self, old: Pod | None, new: Pod | None) -> None:
-        """The watch has shown a pod's newer state; `new` is None if it is gone."""
+        """Note a pod's newer state, as the watch shows it; `new` is None if the pod is gone."""
         pod = new or old
         if pod is None:
             return
@@ -81,8 +80,8 @@ class Presence:
         self._sweep()
 
     def judge_nodes(self, is_dead: Callable[[str], bool]) -> None:
-        """Nothing runs on a Node any more of which `is_dead` says so. Nodes are read later than
-        this is made, but before anybody is asked here.
+        """Set `is_dead`, which says whether nothing runs on a Node any more. Nodes are read after
+        this object is made, but before its first query.
         """
         self._is_dead = is_dead
 
@@ -96,7 +95,7 @@ class Presence:
         self._on[node].add(uid)
 
     def _part(self, pod: Pod, remains: Remains) -> None:
-        """The pod is gone, and its containers may run on."""
+        """Keep a pod that is gone, because its containers may still run."""
         meta, placed = pod.metadata, self._placed[pod.metadata.uid]
         if not self._is_ours(meta.uid):
             self._leave(meta.uid)
@@ -132,7 +131,7 @@ class Presence:
         return placed.node if self._is_there(uid) else None
 
     def left_by(self, uid: str) -> Left | None:
-        """What a pod left that is gone; None if the pod exists, or if nothing of it can run."""
+        """What a vanished pod left; None if the pod exists, or if nothing of it can run."""
         left, placed = self._parted.get(uid), self._placed.get(uid)
         if left is None or placed is None or left.until <= self._clock():
             return None
@@ -143,7 +142,9 @@ class Presence:
         return uid in self._there
 
     def prove(self, uid: str) -> None:
-        """A job of ours has held this pod's Node for it, which proves that we bound it."""
+        """Note that a job of ours has held this pod's Node for it, which proves that we
+        bound it.
+        """
         if uid in self._placed:
             self._placed[uid].by_us = True
 
@@ -153,7 +154,7 @@ class Presence:
         return uid in self._binding if placed is None else placed.by_us
 
     def leaves_at(self, uid: str) -> datetime | None:
-        """When a pod that is being deleted must be gone; None if it is not."""
+        """When a pod that is being deleted must be gone; None if it is not being deleted."""
         placed = self._placed.get(uid)
         return None if placed is None else placed.leaves_at
 
@@ -167,7 +168,7 @@ class Presence:
         return placed.uncovered_since
 
     def covered(self, uid: str) -> None:
-        """A job holds the pod's Node for it."""
+        """Note that a job holds the pod's Node for it."""
         if uid in self._placed:
             self._placed[uid].uncovered_since = None
 
@@ -186,7 +187,7 @@ class Presence:
                 self._forget_wait(uid, news)
 
     def _is_there(self, uid: str) -> bool:
-        """Whether it is, or what it left may run."""
+        """Whether the pod exists, or what it left may still run."""
         return self._parted.get(uid) is None or self.left_by(uid) is not None
 
     def _is_ours(self, uid: str) -> bool:

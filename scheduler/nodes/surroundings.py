@@ -1,9 +1,9 @@
-"""Which Nodes a pod may go to, from a survey of all Nodes and of the pods on them.
+"""Finds the Nodes that a pod may go to, by a survey of all Nodes and of the pods on them.
 
 The survey is made before a job is submitted, so that the job excludes nodes that are of no use. It
 is made once for each pod template, in slices of the event loop's time. Before each bind the chosen
-Node is checked again: by `nodes.candidates` for its own properties, and here for what other objects
-decide (room, ports, affinity, volumes).
+Node is checked again: by `nodes.candidates` for its own properties, and here for what depends on
+other objects (resources, ports, affinity, volumes).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Demands:
 
     @property
     def special(self) -> bool:
-        """Whether other pods, host ports or its volumes have a say in where it may go."""
+        """Whether other pods, host ports or its volumes affect where the pod may go."""
         return bool(self.ports or self.near or self.apart or self.spread or self.reach)
 
     @property
@@ -74,7 +74,7 @@ class Demands:
 
     @property
     def too_much(self) -> str:
-        """What makes the pod too costly to compare, for which it is refused; "" if nothing does."""
+        """What makes the pod too costly to compare, so that it is refused; "" if nothing does."""
         return too_much((*self.near, *self.apart), self.spread)
 
     @property
@@ -153,7 +153,7 @@ class Surroundings:
         return self._readable and self._nodes.read
 
     def do_without(self) -> None:
-        """We may not read other schedulers' pods."""
+        """Note that we may not read other schedulers' pods."""
         self._readable = False
 
     def unfit(self, pod: Pod, target: str) -> Unfit | None:
@@ -243,7 +243,7 @@ class Surroundings:
         return bool(pod.spec.node_name) or uid in self._binding
 
     def _demands(self, pod: Pod) -> Demands:
-        """What the pod requires; plain if neither other pods nor volumes have a say."""
+        """What the pod requires; plain if neither other pods nor volumes affect where it may go."""
         demands = demands_of(pod, self._volumes.reach(pod))
         if not self.readable or demands.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
@@ -303,7 +303,7 @@ class Surroundings:
         return (yield from self._nodes.surveying(complain, items=demands.node_items))
 
     def _judge(self, demands: Demands) -> Callable[[NodeFacts], str]:
-        """A function that returns what speaks against a Node now because of affinity and spread."""
+        """A function that returns why affinity or spread now forbid a Node."""
         affinity = AffinityFilter(
             demands.near,
             demands.apart,
@@ -347,9 +347,7 @@ class Surroundings:
         return Unfit(why, passes=left is None, occupied=True)
 
     def _busy(self, demands: Demands, load: Load) -> Unfit | None:
-        """Why the Node is unfit because a host port that the pod wants is taken; None if
-        none is.
-        """
+        """Why the Node is unfit, if a host port that the pod wants is taken; None if none is."""
         if not demands.ports:
             return None
         for staying in (True, False):

@@ -2,7 +2,7 @@
 
 With 5000 Nodes and 50 000 pods one comparison takes up to a few hundred milliseconds, and a user
 can cause a new one with each pod. So all comparisons together get a share of the loop's time, and
-namespaces take turns. Nobody's requirements delay pods that are compared already, and they delay
+namespaces take turns. A user's requirements never delay pods that are compared already, and delay
 other namespaces by one turn at most.
 """
 
@@ -25,7 +25,7 @@ SLICE_ITEMS: Final = 10_000
 PAUSE_SECONDS: Final = 0.02
 """How long the loop does other work between two slices: comparisons get a fifth of its time."""
 MOST_WAITING: Final = 128
-"""How many comparisons of one namespace may wait, at a few KB each. Further pods ask again."""
+"""How many comparisons of one namespace may wait, at a few KB each. Further pods must ask again."""
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ class Surveyor(Generic[K]):
         return asked.since
 
     def try_spend(self, items: int) -> bool:
-        """Whether a comparison of so few items may be made at once, out of turn. All of these
-        together get SLICE_ITEMS in each PAUSE_SECONDS.
+        """Whether a comparison of so few items may be made at once, out of turn. All such
+        comparisons together get SLICE_ITEMS in each PAUSE_SECONDS.
         """
         now = self._clock()
         gained = (now - self._filled_at) * SLICE_ITEMS / PAUSE_SECONDS

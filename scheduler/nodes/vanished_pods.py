@@ -1,8 +1,8 @@
-"""Pods that are gone from the API without a word of their containers, which may run on.
+"""Pods that vanished from the API without a report that their containers have stopped.
 
-Nothing of them is left to be asked about: what is known was seen before they went. Each is
-forgotten when its time is over, and of one namespace only so many are remembered at once, so that
-pods that are made and deleted without end cost a bounded number of bytes.
+Their containers may still run, but nobody can be asked about them, so only what was seen before is
+known. Each is forgotten when its time is over. The number for one namespace is limited, so that
+pods that are created and deleted without end take a bounded amount of memory.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST: Final = 5000
-"""Of one namespace, pods that we put on their Nodes: so many were allocations of Slurm's."""
+"""Limit, for one namespace, of pods that we bound. Each of them had an allocation of Slurm."""
 MOST_CLAIMED: Final = 500
-"""Of one namespace, pods of which only their author says so: these cost nothing to make."""
+"""Limit, for one namespace, of pods that only claim by their annotations that we bound them.
+Creating such pods costs nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a pod left: containers that have stopped at `until`, whatever became of them. `by_us`
-    says that we had put the pod there.
+    """What a pod left: containers that must have stopped at `until`. `by_us` says that we had bound
+    the pod.
     """
 
     uid: str
@@ -31,7 +33,9 @@ class Left:
 
 
 class Parted:
-    """By uid; where a namespace has too many, the ones that went first are forgotten."""
+    """Vanished pods by uid. If a namespace has too many, those that vanished first are
+    forgotten.
+    """
 
     def __init__(self) -> None:
         self._left: dict[str, Left] = {}
@@ -41,11 +45,13 @@ class Parted:
         return len(self._left)
 
     def get(self, uid: str) -> Left | None:
-        """What that pod left."""
+        """What that pod left; None if it is not remembered."""
         return self._left.get(uid)
 
     def add(self, left: Left) -> str | None:
-        """The pod is gone; gives the uid of another that is forgotten for it."""
+        """Remember a vanished pod. Returns the uid of another pod that is forgotten for it; None if
+        none is.
+        """
         self.forget(left.uid)
         same = self._of[left.namespace, left.by_us]
         self._left[left.uid], same[left.uid] = left, None
@@ -56,7 +62,7 @@ class Parted:
         return oldest
 
     def forget(self, uid: str) -> None:
-        """Nothing of it is left, or it is there after all."""
+        """Forget a pod, because nothing of it is left or it exists after all."""
         left = self._left.pop(uid, None)
         if left is None:
             return
@@ -66,5 +72,5 @@ class Parted:
             del self._of[left.namespace, left.by_us]
 
     def over(self, now: float) -> tuple[str, ...]:
-        """The uids of those whose time is over."""
+        """The uids of pods whose time is over."""
         return tuple(uid for uid, left in self._left.items() if left.until <= now)

@@ -1,4 +1,4 @@
-"""Volumes of pods: whether their claims are bound, and which Nodes can reach them."""
+"""Checks the volumes of pods: whether their claims are bound, and which Nodes can reach them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _UNBOUND: Final = (
 
 
 class Volumes:
-    """Reads the store of volumes and is told of claims, if we may read both. `changes` counts
-    changes that may help a pod.
+    """Reads the store of volumes, and gets each change of a claim, if we may read both. `changes`
+    counts changes that may help a pod.
     """
 
     def __init__(self, volumes: Store[PersistentVolume]) -> None:
@@ -37,7 +37,7 @@ class Volumes:
         self._readable = True
 
     def do_without(self) -> None:
-        """We may not read claims or volumes."""
+        """Note that we may not read claims or volumes."""
         self._readable = False
 
     def claim_changed(self, old: Claim | None, new: Claim | None) -> None:
