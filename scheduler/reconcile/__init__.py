@@ -1,1 +1,1 @@
-"""The loop: which unit is next, what is done about it, and when it is looked at again."""
+"""The loop: it chooses the next unit, acts on it, and plans its next look."""

@@ -98,9 +98,9 @@ class Controller:
             self._queue.add_after(key, again)
 
     async def _passes(self, key: str, lowest: Level) -> float | None:
-        """Look again at once if the pass asks for it: after a wait in a long queue, what it has
-        just learnt of the job would be too old for a bind. If the unit is no longer urgent, a
-        worker that is reserved for urgent units leaves it to the others.
+        """Look again at once if the pass wants that: after a wait in a long queue, the look at the
+        job would be too old for a bind. If the unit is no longer urgent, a worker that is reserved
+        for urgent units leaves it to the others.
         """
         for _ in range(_PASSES_AT_ONCE):
             again = await self._pass(key)

@@ -1,10 +1,10 @@
 """Waiting keys, in lanes by level: 0 is served before 1, and 1 before 2. Within a lane the tenants
 take turns, and each tenant's keys are served in the order in which they came.
 
-So a tenant who brings five thousand keys delays the first key of another tenant by one key, not by
-five thousand. No lane starves: if the key that is next in a lower lane has waited longest of all,
-and longer than `patience_seconds`, every other key is taken from that lane. Pure: the caller passes
-the time.
+So a tenant with five thousand keys delays the first key of another tenant by one key, not by five
+thousand. No lane starves: if the key that is next in a lower lane has waited longest of all, and
+longer than `patience_seconds`, every other key is taken from that lane. Pure: the caller passes the
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def _anybody(_level: int, _tenant: Hashable) -> bool:
 
 
 class Lanes(Generic[K]):
-    """Keys, each in at most one lane. `tenant` is asked whose a key is when the key is put in."""
+    """Keys, each in at most one lane. `tenant` returns a key's owner, and is called when the key is
+    put in.
+    """
 
     def __init__(
         self, levels: int, *, patience_seconds: float, tenant: Callable[[K], Hashable]

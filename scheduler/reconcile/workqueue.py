@@ -6,9 +6,9 @@ afterwards (the *dirty* and *processing* sets). The key's present level decides 
 waits, so a key that is added again may move to a more urgent lane. Why it was added is kept only
 for the log.
 
-A worker may be busy for long with one tenant's key, and cannot be interrupted. So of the workers
-that serve a level, one tenant gets no more than remain free: half of them if no other tenant has
-any, and an equal share if others want as many.
+A worker may be busy for long with one tenant's key, and cannot be interrupted. So one tenant gets
+at most as many of a level's workers as remain free: half of them if no other tenant has any, and an
+equal share if others want as many.
 
 Everything runs on one event loop, so there are no locks. The clock is the loop's.
 """
@@ -73,9 +73,9 @@ class QueueStatistics(NamedTuple):
 class WorkQueue(Generic[K]):
     """Keys that need a look, each handled by one worker at a time.
 
-    `level` is asked for a key's lane each time the key is added; 0 is the most urgent. `tenant` is
-    asked who owns a key: tenants take turns in a lane and share the workers. Without it there is
-    neither. `first_seconds` and `longest_seconds` bound the exponential delay of
+    `level` returns a key's lane, each time the key is added; 0 is the most urgent. `tenant` returns
+    a key's owner: tenants take turns in a lane and share the workers. Without `tenant` there are no
+    turns and no shares. `first_seconds` and `longest_seconds` bound the exponential delay of
     `add_rate_limited`. Each delay is shortened by a random part of up to `jitter`, so that keys
     that failed together do not come back together.
     """
@@ -125,7 +125,7 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
-        """Ask for one look at the key, for these causes. If the key waits already, it moves to the
+        """Request one look at the key, for these causes. If the key waits already, it moves to the
         lane of its present level and keeps its earlier causes. After `shut_down` nothing is added.
         """
         if self._shut_down:
@@ -187,8 +187,8 @@ class WorkQueue(Generic[K]):
         return self._level(key)
 
     async def get(self, lowest: int | None = None) -> K:
-        """Take the next key of that level or a more urgent one; call `done` with it afterwards.
-        Raises QueueShutDown when no key will come any more.
+        """Wait for the next key of that level or a more urgent one, and take it; call `done` with
+        it afterwards. Raises QueueShutDown when no key will come any more.
         """
         lowest = self._lowest if lowest is None else lowest
         while (key := self._take(lowest)) is None:
@@ -235,7 +235,9 @@ class WorkQueue(Generic[K]):
         self._settle()
 
     def abandon(self) -> None:
-        """Shut down and hand out nothing more. The next process does what still waits."""
+        """Shut down and hand out nothing more. The next process handles the keys that still
+        wait.
+        """
         self._abandoned = True
         self.shut_down()
 
@@ -282,7 +284,7 @@ class WorkQueue(Generic[K]):
 
     def _may(self, level: int, tenant: Hashable, *, asking: bool) -> bool:
         """Whether the tenant may have one more of the workers that serve that level. If `asking`,
-        the worker is the one that calls now; otherwise it is one that waits in `get`.
+        that worker is the caller; otherwise it waits in `get`.
         """
         if not self._shares or self._shut_down:
             return True
@@ -291,11 +293,9 @@ class WorkQueue(Generic[K]):
         return sum(self._held[tenant, it] for it in serving) <= free
 
     def _rouse(self) -> None:
-        """Wake one worker that can take the next key: of several, the one with the fewest
-        levels.
-        """
+        """Wake one worker that can take the next key: the one with the fewest levels."""
         if not any(self._getters):
-            return  # nobody waits, and to find the next key means a look at each tenant
+            return  # nobody waits, and the search for the next key goes through all tenants
         first = self._queue.first(partial(self._may, asking=False))
         if first is not None:
             any(_wake(getters) for getters in self._getters[first:])
@@ -338,12 +338,12 @@ class WorkQueue(Generic[K]):
 
 
 class _Delays(Generic[K]):
-    """Keys and when they are due. A key has one time: the earliest that it was given."""
+    """Keys and when they are due. A key has only one time: the earliest that was set for it."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
-        self._count = 0  # breaks ties, for keys need not be comparable
+        self._count = 0  # breaks ties, because keys need not be comparable
 
     def __len__(self) -> int:
         return len(self._due)
