@@ -19,7 +19,7 @@ _RESIZED: Final = ("cpus", "memory_mib")
 
 
 def outgrown(record: TaggedJob, request: JobRequest, *, pods: int) -> str:
-    """What the pod asks for beyond what its job holds; "" if nothing.
+    """What the pod requests beyond what its job holds; "" if nothing.
 
     A job that got less than it was submitted with does not count: the tag says what was requested.
     """

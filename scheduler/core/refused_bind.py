@@ -16,8 +16,8 @@ _LONGEST_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RefusedBind:
-    """`why` is what the server says. `since` is the time of the first refusal in a row, whichever
-    job it was for; `job_id` is the job of the last one.
+    """`why` is what the server says. `since` is the time of the first refusal in a row, for this
+    job or an earlier one; `job_id` is the job of the last one.
     """
 
     job_id: int

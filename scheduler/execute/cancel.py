@@ -77,7 +77,8 @@ class Release:
         out to be bound.
         """
         await self._settle_bindings(unit)
-        # If the API server refuses this, the job's own tag still says that it was given back.
+        # If the API server refuses this, `given_back` in the job's tag still says that the unit has
+        # released it.
         await self._teller.patch(unit, annotations={JOB_ID: None})
         for pod in unit.pods:
             pod.said.recorded = None

@@ -15,7 +15,7 @@ from slurmapi import Job
 
 
 class PartitionMove:
-    """Tells whether a pending job still suits its pod when the pod is moved to another
+    """Checks whether a pending job still suits its pod when the pod is moved to another
     partition.
     """
 

@@ -40,7 +40,7 @@ _HUGE: Final = "hugepages-"
 
 
 class Requirements:
-    """Tells which requirements of a pod cannot be honoured. `ignored` are those that the site
+    """Finds the requirements of a pod that cannot be honoured. `ignored` are those that the site
     allows for all pods; a rule of the policy may allow them for some pods.
     """
 

@@ -35,7 +35,7 @@ class Pods(Protocol):
 
 
 class Urgency:
-    """Tells at which level a unit waits for a worker."""
+    """Computes the level at which a unit waits for a worker."""
 
     def __init__(self, units: Units, pods: Pods) -> None:
         self._units = units
