@@ -1,4 +1,4 @@
-"""What somebody beside the controller gets to know at once, as slurmdbd or a reader of its log."""
+"""Observers that hear of changes at once, as slurmdbd or a reader of slurmctld's log would."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -7,15 +7,16 @@ from .records import Job
 
 
 class Journal(Protocol):
-    """Told in the middle of the controller's work: it must look and not touch."""
+    """An observer. The controller calls it in the middle of its work, so it must change nothing."""
 
     def changed(self, job: Job) -> None:
-        """A job is new, or another than it was."""
+        """A job was created, or its record has changed."""
 
     def restored(self, jobs: Mapping[int, Job]) -> None:
-        """The controller has come back and knows these jobs, by id."""
+        """The controller has restarted and knows these jobs, by id."""
 
     def asked(self, verb: str, job_id: int, *, user: str, since: float) -> None:
-        """A user's "kill" took effect, or a user's "update" was done, which began at `since`; or a
-        user's "look" at the job was answered.
+        """The controller has carried out a user's request, which it began at `since`.
+
+        `verb` is "kill" or "update", or "look" for an answer with the job's record.
         """

@@ -1,8 +1,8 @@
-"""How jobs start and end: the transitions of a job record, and of what it holds on nodes.
+"""How jobs start and end: the changes of a job's state and of the resources it holds on nodes.
 
-Measured on 26.05.5 and 24.11.5. An external job has no process, so it ends the moment it is told
-to. A batch job stays COMPLETING, and keeps its resources, until its script is gone: SIGTERM at
-once, SIGKILL after KillWait.
+Measured on 26.05.5 and 24.11.5. An external job has no process, so it ends at once when Slurm ends
+it. A batch job stays COMPLETING and keeps its resources until its script has ended: Slurm sends
+SIGTERM at once and SIGKILL after KillWait.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from .records import STARTED, SUCCESS, Exit, Job, Node, Share, State
 SIGHUP: Final = 1
 SIGKILL: Final = 9
 SIGTERM: Final = 15
-# So long slurmctld tries to reach a node that nobody answers for (measured on 26.05.5).
+# How long slurmctld tries to signal a node that does not answer (measured on 26.05.5).
 _SIGNAL_SECONDS: Final = 10.0
 
 
 def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) -> None:
-    """Allocate and run a pending job."""
+    """Allocate the shares to a pending job and run it."""
     job.shares = tuple(shares)
     for share in job.shares:
         cluster.nodes[share.node].hold(job.id, share)
@@ -41,8 +41,10 @@ def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) ->
 
 
 def prolog_ended(cluster: Cluster, job: Job, *, failed: bool, now: float) -> None:
-    """Let a job go on whose PrologSlurmctld is over; a failed one ends an external job, and holds
-    a batch job (measured on 26.05.5, slurm.conf(5)).
+    """Continue with a job whose PrologSlurmctld has ended.
+
+    A failed one ends an external job, and requeues and holds a batch job (measured on 26.05.5,
+    slurm.conf(5)).
     """
     if not job.configuring or job.state is not State.RUNNING:
         return
@@ -58,7 +60,10 @@ def prolog_ended(cluster: Cluster, job: Job, *, failed: bool, now: float) -> Non
 
 
 def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "") -> None:
-    """End a job by somebody's will or a limit; a batch script is signalled and waited for."""
+    """End a job on request or because of a limit.
+
+    A running batch job stays COMPLETING until its signalled script has ended.
+    """
     started = job.state in STARTED
     job.state, job.end_time, job.signalling_until = state, now, 0.0
     if reason:
@@ -76,7 +81,7 @@ def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "
 
 
 def script_ended(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Finish a batch job whose script is gone, by itself or after a signal."""
+    """Finish a batch job whose script has ended, by itself or after a signal."""
     job.script_ends_at = None
     script = scripts.read(job.asked.script or "")
     if job.completing:
@@ -95,7 +100,7 @@ def script_ended(cluster: Cluster, job: Job, *, now: float) -> None:
 
 
 def preempt(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Take a running job's place: after the partition's grace time, by cancel or by requeue."""
+    """Preempt a running job: cancel or requeue it after its partition's grace time."""
     job.preempt_time = now
     grace = cluster.partitions[job.asked.request.partition].grace_time
     if grace:
@@ -107,7 +112,7 @@ def preempt(cluster: Cluster, job: Job, *, now: float) -> None:
 
 
 def preempt_now(cluster: Cluster, job: Job, *, now: float) -> None:
-    """End or requeue a job whose grace is over; an external job cannot be requeued."""
+    """Cancel or requeue a job whose grace time is over; an external job cannot be requeued."""
     mode = cluster.partitions[job.asked.request.partition].preempt_mode
     if mode == "REQUEUE" and job.asked.requeue and not job.external:
         requeue(cluster, job, now=now)
@@ -117,13 +122,16 @@ def preempt_now(cluster: Cluster, job: Job, *, now: float) -> None:
 
 
 def signal(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Send the job's nodes a signal: an external node, without a slurmd, never confirms it."""
+    """Signal the job on its nodes; an external node has no slurmd and never confirms a signal."""
     if any(cluster.nodes[share.node].config.external for share in job.shares):
         job.signalling_until = now + _SIGNAL_SECONDS
 
 
 def signal_lost(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Give up a signal: the nodes are not responding until the controller reads its files anew."""
+    """Give up on a signal that was never confirmed.
+
+    The job's external nodes do not respond until the controller reads its files again.
+    """
     job.signalling_until = 0.0
     for share in job.shares:
         node = cluster.nodes[share.node]
@@ -132,7 +140,7 @@ def signal_lost(cluster: Cluster, job: Job, *, now: float) -> None:
 
 
 def requeue(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Put a batch job back into the queue under its id; it may start after the requeue delay."""
+    """Put a batch job back into the queue with the same id; it starts after the requeue delay."""
     release(cluster, job, now=now)
     job.state, job.completing, job.script_ends_at = State.PENDING, False, None
     job.configuring = False
@@ -144,7 +152,7 @@ def requeue(cluster: Cluster, job: Job, *, now: float) -> None:
 
 
 def fail_node(cluster: Cluster, node: Node, *, now: float) -> None:
-    """End what runs on a node that went DOWN; batch jobs that allow it are requeued."""
+    """End the jobs on a node that went DOWN; batch jobs that allow it are requeued."""
     for job_id in sorted(node.jobs):
         job = cluster.jobs[job_id]
         if job.completing:
@@ -154,10 +162,11 @@ def fail_node(cluster: Cluster, node: Node, *, now: float) -> None:
 
 
 def power_cycle(cluster: Cluster, node: Node, *, now: float) -> None:
-    """End the batch jobs of a node whose slurmd is back and knows nothing of them.
+    """End the batch jobs of a node whose slurmd has restarted and does not know them.
 
-    A job that is younger than BatchStartTimeout and ten seconds may still be on its way, and stays;
-    an external job has no process that could be missed (measured with ReturnToService=2).
+    A job stays if it started less than BatchStartTimeout plus ten seconds ago, because slurmctld
+    may still be launching it. An external job stays too: it has no process that slurmd could miss
+    (measured with ReturnToService=2).
     """
     old = now - cluster.config.timing.batch_start_seconds
     for job in [cluster.jobs[job_id] for job_id in sorted(node.jobs)]:
@@ -173,8 +182,10 @@ def _lose(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
 
 
 def script_killed(cluster: Cluster, job: Job, *, out_of_memory: bool, now: float) -> None:
-    """End a batch job whose script was killed: by the kernel for its memory, or by anything else,
-    such as OverMemoryKill (FAILED and RaisedSignal measured on 26.05.5 and 24.11.5).
+    """End a batch job whose script was killed.
+
+    The kernel killed it for its memory if ``out_of_memory``. Any other cause, such as
+    OverMemoryKill, gives FAILED and RaisedSignal (measured on 26.05.5 and 24.11.5).
     """
     release(cluster, job, now=now)
     job.state, job.reason = State.FAILED, "RaisedSignal"
@@ -187,27 +198,30 @@ def script_killed(cluster: Cluster, job: Job, *, out_of_memory: bool, now: float
 
 
 def suspend(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Stop a running job's clock; what it holds stays held."""
+    """Suspend a running job; it keeps its resources."""
     signal(cluster, job, now=now)
     job.state, job.suspend_time, job.priority = State.SUSPENDED, now, 0
     _changed(cluster, job, now=now)
 
 
 def resume(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Let a suspended job run on."""
+    """Resume a suspended job."""
     job.state, job.suspend_time, job.priority = State.RUNNING, now, 1
     _changed(cluster, job, now=now)
 
 
 def refuse(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Fail a job nothing in its partition can ever run; the record stays although 2014 is sent."""
+    """Fail a job that no node of its partition can ever run.
+
+    The record stays although the submit is answered with error 2014.
+    """
     end(cluster, job, State.FAILED, now=now, reason="BadConstraints")
     job.exit = Exit("SIGNALED", 0, SIGHUP)
     cluster.counters.failed += 1
 
 
 def release(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Give back what the job holds; its record keeps showing where it ran."""
+    """Release the resources that the job holds; its record still shows where it ran."""
     for share in job.shares:
         cluster.nodes[share.node].release(job.id, share, now=now)
 

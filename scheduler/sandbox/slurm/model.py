@@ -1,10 +1,10 @@
-"""The slurmctld model: what users and operators can ask of a controller, and its passing of time.
+"""The slurmctld model: the requests of users and operators, and the controller's periodic work.
 
-State and rules are in the modules beside this one and never wait for anything; this class puts
-them behind one face. Time comes from ``clock``. ``tick`` does what is due; once ``attach`` has been
-called in an event loop it is called by itself. A controller that is stopped or crashed keeps the
-cluster's state save, as a real one does: stopping loses nothing, crashing loses the last seconds,
-and job ids given out in them are given out again.
+The modules beside this one hold state and rules and never wait for anything; ``SlurmModel`` is the
+one interface to them. ``clock`` gives the time. ``tick`` does the work that is due; after
+``attach`` the event loop calls it. The saved state outlives a stop and a crash of the controller,
+as with a real one. A stop loses nothing. A crash loses the last seconds, and the controller then
+assigns the job ids of these seconds again.
 """
 
 import asyncio
@@ -58,11 +58,11 @@ class SlurmModel:
 
     @property
     def up(self) -> bool:
-        """Whether the controller runs; ``running`` is the event to wait for that."""
+        """Whether the controller runs; wait for the event ``running`` until it does."""
         return self.running.is_set()
 
     def attach(self) -> None:
-        """Let the running event loop drive the controller; again is harmless."""
+        """Let the running event loop drive the controller; a repeated call does no harm."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self.detach()
@@ -71,19 +71,19 @@ class SlurmModel:
             self._arm(loop)
 
     def detach(self) -> None:
-        """Take the controller out of the event loop, its state kept as it is."""
+        """Take the controller out of the event loop; its state stays as it is."""
         if self._timer is not None:
             self._timer.cancel()
         self._end_prologs()
         self._timer = self._loop = None
 
     async def close(self) -> None:
-        """Take it out of the event loop, and wait until no hook of it runs any more."""
+        """Take the controller out of the event loop and wait until its hooks have ended."""
         self.detach()
         await asyncio.gather(*self._prologs, return_exceptions=True)
 
     def start_controller(self) -> None:
-        """Start a stopped or crashed controller from its state save."""
+        """Start a stopped or crashed controller from its saved state."""
         if self.up:
             return
         self.cluster = self.cluster.restored(now=self.clock())
@@ -92,12 +92,12 @@ class SlurmModel:
             self._arm(self._loop)
 
     def stop_controller(self) -> None:
-        """Stop as after SIGTERM: the state is saved, nothing is lost, jobs stay as they are."""
+        """Stop as after SIGTERM: the state is saved, nothing is lost, and jobs stay as they are."""
         self.cluster.save()
         self.crash()
 
     def crash(self) -> None:
-        """Die as after SIGKILL: what happened since the last save is gone."""
+        """Stop as after SIGKILL: all changes since the last save are lost."""
         self.running.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -105,13 +105,13 @@ class SlurmModel:
         self._end_prologs()
 
     def lose_state(self) -> None:
-        """Crash, and start with an empty state save location."""
+        """Crash, and start again with an empty state save location."""
         self.crash()
         self.cluster.forget_saved()
         self.start_controller()
 
     def tick(self) -> None:
-        """Do what is due now: ended scripts, limits, one scheduling pass, purge, save."""
+        """Do the work that is due now: ended scripts, limits, one scheduling pass, purge, save."""
         now, timing = self.clock(), self.config.timing
         self._end_scripts(now)
         self._reboot_free_nodes(now)
@@ -146,7 +146,7 @@ class SlurmModel:
 
     def _end_prologs(self) -> None:
         for task in self._prologs:
-            if not task.cancelling():  # a second time would cut off the wait for the killed hook
+            if not task.cancelling():  # a second cancel would cut off the wait for the killed hook
                 task.cancel()
 
     # --- what users ask for
@@ -154,10 +154,10 @@ class SlurmModel:
     def submit(
         self, fields: Mapping[str, Any], script: str | None, *, user: str
     ) -> tuple[Job, str]:
-        """Make a job of a parsed description; return it with Slurm's remark about it, if any.
+        """Create a job from a parsed description; return it with Slurm's remark about it, if any.
 
-        Raises SlurmError. A job that can never run (2014) leaves a FAILED record behind, and a
-        batch job without environment on 24.11 (2019) a used job id, as measured.
+        Raises SlurmError. As measured, a job that can never run (2014) leaves a FAILED record, and
+        on 24.11 a batch job without environment (2019) uses up a job id.
         """
         if len(self.cluster.jobs) >= self.config.max_job_count:
             raise SlurmError(2007)
@@ -175,7 +175,7 @@ class SlurmModel:
         return job, self._remark(job)
 
     def job(self, job_id: int) -> Job:
-        """Return a job; raises SlurmError 2017 when there is none."""
+        """Return a job; raises SlurmError 2017 if there is none."""
         job = self.cluster.jobs.get(job_id)
         if job is None:
             raise SlurmError(2017)
@@ -184,8 +184,8 @@ class SlurmModel:
     def cancel(self, job_id: int, *, user: str, signal: int = lifecycle.SIGKILL) -> None:
         """Cancel a job, or send it a signal; raises SlurmError 2017, 2021, 2020 or 1.
 
-        A real slurmctld (26.05.5 and 24.11.5) locks up for good when an ordinary user does this to
-        another user's job. The model only refuses.
+        An ordinary user may not do this to another user's job (1). A real slurmctld (26.05.5 and
+        24.11.5) locks up for good after such a request; the model only refuses it.
         """
         job = self.job(job_id)
         if not self.may(user, job):
@@ -200,7 +200,7 @@ class SlurmModel:
             raise SlurmError(2020)
 
     def update(self, job_id: int, fields: Mapping[str, Any], *, user: str) -> None:
-        """Change a job; raises SlurmError."""
+        """Change a job; raises SlurmError 2017, 2010, or those of ``updating.update_job``."""
         job = self.job(job_id)
         if not self.may(user, job):
             raise SlurmError(2010)
@@ -213,7 +213,7 @@ class SlurmModel:
         return user in self.config.operators or user == job.asked.user_name
 
     def looked_at(self, job_id: int, *, user: str) -> None:
-        """The user is answered what the job's record says."""
+        """Tell the journals that the user has been sent the job's record."""
         self._asked("look", job_id, user=user, since=self.clock())
 
     def _asked(self, verb: str, job_id: int, *, user: str, since: float) -> None:
@@ -232,7 +232,7 @@ class SlurmModel:
         update_node(self.cluster, node, fields, user=user, now=self.clock())
 
     def set_instance_id(self, name: str, instance: str) -> None:
-        """Name a node's instance, as ``scontrol update``; slurmrestd ignores it (measured)."""
+        """Set a node's instance id, as ``scontrol update``; slurmrestd ignores it (measured)."""
         self.cluster.nodes[name].instance_id = instance
         self.cluster.nodes_changed = self.clock()
 
@@ -246,7 +246,7 @@ class SlurmModel:
         self.cluster.stirred = True
 
     def reserve(self, reservation: ReservationConfig) -> None:
-        """Make a reservation, as ``scontrol create reservation``."""
+        """Create a reservation, as ``scontrol create reservation``."""
         self.cluster.reservations[reservation.name] = reservation
         self.cluster.stirred = True
 
@@ -262,12 +262,12 @@ class SlurmModel:
         )
 
     def set_account(self, account: AccountConfig) -> None:
-        """Make an account or change it, as ``sacctmgr``; the cluster has slurmdbd from then on."""
+        """Create or change an account, as ``sacctmgr``; from then on the cluster has slurmdbd."""
         self.cluster.accounts = (self.cluster.accounts or {}) | {account.name: account}
         self.cluster.stirred = True
 
     def set_qos(self, qos: QosConfig) -> None:
-        """Make a QoS or change its limits, as ``sacctmgr``."""
+        """Create a QoS or change its limits, as ``sacctmgr``."""
         self.cluster.qos[qos.name] = qos
         self.cluster.stirred = True
 
@@ -278,7 +278,7 @@ class SlurmModel:
             lifecycle.suspend(self.cluster, job, now=self.clock())
 
     def resume(self, job_id: int) -> None:
-        """Let a suspended job run on, as ``scontrol resume``."""
+        """Resume a suspended job, as ``scontrol resume``."""
         job = self.job(job_id)
         if job.state is State.SUSPENDED:
             lifecycle.resume(self.cluster, job, now=self.clock())
@@ -295,22 +295,22 @@ class SlurmModel:
             lifecycle.requeue(self.cluster, job, now=self.clock())
 
     def reboot(self, name: str) -> None:
-        """Have a node reboot once it is free, as ``scontrol reboot ASAP``: it drains till then."""
+        """Reboot a node once it is free, as ``scontrol reboot ASAP``; until then it drains."""
         node = self.cluster.nodes[name]
         node.drain, node.reboot = True, True
         self.cluster.nodes_changed = self.clock()
 
     def power_cycle(self, name: str) -> None:
-        """Have a node lose its power and come back."""
+        """Let a node lose its power and come back."""
         lifecycle.power_cycle(self.cluster, self.cluster.nodes[name], now=self.clock())
 
     def run_out_of_memory(self, job_id: int) -> None:
-        """Have the kernel kill a batch job's script for its memory."""
+        """Let the kernel kill a batch job's script for its memory use."""
         job = self.job(job_id)
         lifecycle.script_killed(self.cluster, job, out_of_memory=True, now=self.clock())
 
     def kill_script(self, job_id: int) -> None:
-        """Have a batch job's script killed."""
+        """Kill a batch job's script."""
         job = self.job(job_id)
         lifecycle.script_killed(self.cluster, job, out_of_memory=False, now=self.clock())
 
@@ -319,11 +319,11 @@ class SlurmModel:
         return self.cluster.jobs.values()
 
     def nodes(self) -> Iterable[Node]:
-        """Return all nodes by weight and name."""
+        """Return all nodes, sorted by weight and name."""
         return self.cluster.nodes.values()
 
     def keep(self, journal: Journal) -> Callable[[], None]:
-        """Tell the journal of all that happens to jobs, until what is returned is called."""
+        """Tell the journal all that happens to jobs, until the returned function is called."""
         self.cluster.journals.append(journal)
         return lambda: self.cluster.journals.remove(journal)
 
@@ -406,14 +406,17 @@ def _purgeable(job: Job, *, old: float) -> bool:
 
 
 def _first_priority(asked: Submission) -> int:
-    """Return what multifactor priority without any weight comes to, and what nice makes of it."""
+    """Return a new job's priority: 0 if it is held, else the priority that it asks for.
+
+    The default is that of priority/multifactor without weights: 1, or more with a negative nice.
+    """
     if asked.held:
         return 0
     return max(1, -asked.nice) if asked.priority is None else asked.priority
 
 
 def _first_reason(job: Job, reservation: ReservationConfig | None, *, now: float) -> None:
-    """Say why the job waits before the scheduler has looked at it."""
+    """Set the reason why the job waits before the first scheduling pass."""
     if job.held:
         job.reason = "JobHeldUser"
     elif job.asked.script is not None and not job.asked.user_name:
@@ -429,5 +432,5 @@ def _first_reason(job: Job, reservation: ReservationConfig | None, *, now: float
 
 
 def _sluid() -> str:
-    """Return a new SLUID, the id that is never used twice (26.05)."""
+    """Return a new SLUID, the job id of 26.05 that is never reused."""
     return "s" + "".join(secrets.choice(_ALPHABET) for _ in range(13))

@@ -1,8 +1,8 @@
-"""Where a job fits: whole cores, memory, generic resources and features of nodes. Pure.
+"""Where a job fits, by whole cores, memory, generic resources and features. Pure functions.
 
-Nodes are tried in their configured order (weight, then name), as select/cons_tres does. What is
-free is read from a node as it is now, or from a ``Room``: the node as it would be without some of
-its jobs.
+Nodes are tried in their configured order (weight, then name), as select/cons_tres does. The free
+resources are those of a node as it is now, or of a ``Room``: the node as it would be without some
+of its jobs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from .records import GresPool, Node, Request, Share
 
 
 class Space(Protocol):
-    """Where resources may be taken from: a node, or a node imagined emptier."""
+    """A source of free resources: a node, or a ``Room``."""
 
     @property
     def config(self) -> NodeConfig:
@@ -27,15 +27,15 @@ class Space(Protocol):
 
     @property
     def cores_used(self) -> int:
-        """Bit set of the cores held."""
+        """Bit set of the cores that jobs hold."""
 
     @property
     def memory_used(self) -> int:
-        """MiB held."""
+        """Memory that jobs hold, in MiB."""
 
     @property
     def gres_used(self) -> Sequence[int]:
-        """Bit set of the devices held, for each pool."""
+        """Bit set of the devices that jobs hold, for each pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Room:
 
     @classmethod
     def empty(cls, node: Node) -> "Room":
-        """Return the node with nothing running there."""
+        """Return the node as it would be without any job."""
         return cls(node.config, node.pools, 0, 0, (0,) * len(node.pools))
 
     @classmethod
     def without(cls, node: Space, shares: Iterable[Share]) -> "Room":
-        """Return the node as it would be were these shares given back."""
+        """Return the node as it would be if these shares were released."""
         cores, memory, gres = node.cores_used, node.memory_used, list(node.gres_used)
         for share in shares:
             cores &= ~share.cores
@@ -66,7 +66,7 @@ class Room:
 
 
 def eligible(node: Node, request: Request) -> bool:
-    """Whether the node is of the kind asked for, whatever runs on it and however it feels."""
+    """Whether the node suits the request, whatever its present load and state."""
     return (
         node.config.name not in request.excluded
         and constraints.read(request.constraint).holds(node.features)
@@ -76,7 +76,7 @@ def eligible(node: Node, request: Request) -> bool:
 
 
 def place(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None:
-    """Return the shares the job would get of these nodes, None when it does not fit."""
+    """Return the shares that the job would get of these nodes, None if it does not fit."""
     if request.required:
         spaces = _required_first(request, spaces)
     if request.max_nodes is None:
@@ -92,7 +92,7 @@ def place(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None
 
 
 def share_of(request: Request, space: Space, cpus: int) -> Share | None:
-    """Return what the job would hold there with that many CPUs, None when that is too much."""
+    """Return the job's share of the node with that many CPUs, None if it does not fit."""
     config = space.config
     threads = request.threads_per_core or config.threads_per_core
     cores = config.cores if request.exclusive else -(-cpus // threads)
@@ -111,9 +111,9 @@ def share_of(request: Request, space: Space, cpus: int) -> Share | None:
 
 
 def _required_first(request: Request, spaces: Sequence[Space]) -> Sequence[Space]:
-    """Keep the required nodes, and others behind them where the job needs more nodes.
+    """Return the required nodes, followed by the others if the job may use more nodes.
 
-    A job that needs fewer nodes than were named gets any of them (measured on 26.05.5 and 24.11.5).
+    A job that needs fewer nodes than it names gets any of them (measured on 26.05.5 and 24.11.5).
     """
     named = [space for space in spaces if space.config.name in request.required]
     if len(named) < min(len(request.required), request.min_nodes):
@@ -124,7 +124,7 @@ def _required_first(request: Request, spaces: Sequence[Space]) -> Sequence[Space
 
 
 def _spread(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None:
-    """Fill node after node until all CPUs are found: what Slurm does without a node limit."""
+    """Fill node after node until all CPUs are found, as Slurm does without a node limit."""
     shares: list[Share] = []
     missing = request.cpus
     for space in spaces:
@@ -141,7 +141,7 @@ def _spread(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | No
 
 
 def _devices(request: Request, space: Space) -> tuple[tuple[int, int], ...] | None:
-    """Return the lowest free devices asked for, as (pool, bit set) pairs."""
+    """Return the lowest free devices as (pool index, bit set) pairs, None if too few are free."""
     if not request.gres:
         return ()
     used = list(space.gres_used)

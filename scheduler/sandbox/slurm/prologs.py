@@ -1,7 +1,7 @@
 """PrologSlurmctld: a program that the controller runs for each job that starts, as a real one does.
 
-Until it returns the job is RUNNING and CONFIGURING and its script has not begun (measured on
-26.05.5 and 24.11.5).
+Until the program ends, the job is RUNNING and CONFIGURING, and its script has not started (measured
+on 26.05.5 and 24.11.5).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from .records import Job
 
 
 async def run(config: SlurmConfig, job: Job) -> int:
-    """Run the hook for the job; returns its exit status. It is killed when this is cancelled."""
+    """Run the hook for the job and return its exit status; cancellation kills the hook."""
     process = await asyncio.create_subprocess_exec(
         config.prolog_slurmctld,
         stdin=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The records slurmctld keeps: what a job asks for, jobs, nodes and what jobs hold on them."""
+"""The records of slurmctld: requests, jobs, nodes, and the resources that jobs hold on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ SUCCESS: Final = Exit()
 
 @dataclass(frozen=True, slots=True)
 class GresRequest:
-    """One entry of ``tres_per_node``; an empty type takes any."""
+    """One entry of ``tres_per_node``; an empty ``type`` accepts any type."""
 
     name: str
     type: str
@@ -52,10 +52,10 @@ class GresRequest:
 class Request:
     """What a job asks of nodes; two jobs with equal requests fit in the same places.
 
-    ``cpus`` is the total. ``max_nodes`` None lets it spread over as many nodes as it takes.
-    ``memory_mib`` 0 is the whole node's memory. ``constraint`` is in the syntax that
-    ``constraints`` reads. ``sole_user`` shares its node only with jobs of the same ``user_id``.
-    Of at most ``threads_per_core`` threads of each core a CPU is made, of all by default.
+    ``cpus`` is the total. With ``max_nodes`` None the job may spread over any number of nodes.
+    ``memory_mib`` is for each node; 0 means all its memory. ``constraint`` has the syntax that
+    ``constraints`` reads. With ``sole_user`` the job shares its nodes only with jobs of the same
+    ``user_id``. The job uses ``threads_per_core`` threads of each core, by default all.
     """
 
     partition: str
@@ -78,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """Everything a submit asked for; ``described`` is the description it was made of."""
+    """Everything that a submit asked for; ``described`` is its parsed job description."""
 
     request: Request
     user_id: int
@@ -122,7 +122,7 @@ class Share:
     """What one job holds on one node.
 
     ``cores`` is a bit set, ``devices`` holds (index of the node's pool, bit set) pairs.
-    ``sole_user`` is the only user who may share the node, None where anybody may.
+    ``sole_user`` is the only user who may share the node, None if anybody may.
     """
 
     node: str
@@ -135,10 +135,10 @@ class Share:
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One job record. Times are seconds since the epoch, 0 is "not yet".
+    """One job record. Times are seconds since the epoch; 0 means "not yet".
 
     ``misfit`` is the reason why the partition, as configured, can never run the job. ``preferred``
-    says that the job runs where it liked best.
+    means that the job runs on nodes with the features of its ``prefer``.
     """
 
     id: int
@@ -179,12 +179,12 @@ class Job:
 
     @property
     def external(self) -> bool:
-        """Whether nothing of this job ever runs on a node."""
+        """Whether this is an external job, of which nothing ever runs on a node."""
         return self.asked.request.external
 
     @property
     def alive(self) -> bool:
-        """Whether the job has not reached an ended state."""
+        """Whether the job is pending, running or suspended."""
         return self.state in ALIVE
 
     @property
@@ -193,8 +193,9 @@ class Job:
         return self.state is State.PENDING and self.priority == 0
 
     def too_late(self, now: float) -> bool:
-        """Whether it can no longer end before its deadline; without a limit it never is
-        (measured).
+        """Whether the job can no longer end before its deadline.
+
+        A job without a time limit is never too late (measured).
         """
         if not self.give_up_at or self.time_limit_minutes is None:
             return False
@@ -202,7 +203,7 @@ class Job:
 
     @property
     def deadline(self) -> float | None:
-        """Return the moment the time limit is over, None when there is no limit."""
+        """Return the time at which the time limit ends, None without a limit."""
         if self.time_limit_minutes is None:
             return None
         return self.start_time + 60 * self.time_limit_minutes
@@ -220,11 +221,12 @@ class GresPool:
 
 @dataclass(slots=True)
 class Node:
-    """One node record: its configuration, what is held on it and what operators did to it.
+    """One node record: its configuration, the resources held on it, and operators' settings.
 
     ``cores_used`` and the entries of ``gres_used``, one for each pool, are bit sets.
-    ``sole_users`` has, by job, the user that job shares the node with. What was counted when all
-    nodes were last asked about is what a record tells (measured on 26.05.5 and 24.11.5).
+    ``sole_users`` maps the id of a job to the only user that it shares the node with.
+    ``cpus_counted`` and ``memory_counted`` are the values at the last request for all nodes, and
+    node records show only these (measured on 26.05.5 and 24.11.5).
     """
 
     config: NodeConfig
@@ -253,7 +255,7 @@ class Node:
 
     @classmethod
     def of(cls, config: NodeConfig, partitions: tuple[str, ...]) -> "Node":
-        """Return the record of a node nobody has used yet."""
+        """Return the record of a node that no job has used yet."""
         pools, first = [], 0
         for gres in config.gres:
             pools.append(GresPool(gres.name, gres.type, first, gres.count))
@@ -271,7 +273,7 @@ class Node:
         return self.cores_used.bit_count() * self.config.threads_per_core
 
     def count(self) -> None:
-        """Note what is held now, for records to tell."""
+        """Store the CPUs and the memory held now as the values that node records show."""
         self.cpus_counted, self.memory_counted = self.cpus_used, self.memory_used
 
     def hold(self, job_id: int, share: Share) -> None:
@@ -285,7 +287,7 @@ class Node:
             self.gres_used[index] |= bits
 
     def release(self, job_id: int, share: Share, *, now: float) -> None:
-        """Take the share back; nothing happens when the job holds nothing here any more."""
+        """Take the share back; do nothing if the job no longer holds anything here."""
         if job_id not in self.jobs:
             return
         self.jobs.discard(job_id)
@@ -298,7 +300,7 @@ class Node:
 
     @property
     def states(self) -> list[str]:
-        """Return the base state and flags in slurmrestd's words."""
+        """Return the base state and the flags as slurmrestd writes them."""
         used = self.cores_used.bit_count()
         base = "ALLOCATED" if used == self.config.cores else "MIXED" if used else "IDLE"
         names = ["DOWN" if self.down else base]

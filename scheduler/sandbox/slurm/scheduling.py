@@ -1,8 +1,8 @@
-"""One scheduling pass: who may start, where, whose place it takes, and why the others wait.
+"""One scheduling pass: which jobs start, where, which jobs they preempt, and why others wait.
 
 The queue is sorted by the partition's PriorityTier, the job's priority and its age (its id). A job
-that does not fit does not hold back later ones that do, which is what sched/backfill comes to when
-no job has a time limit. Preemption is preempt/partition_prio.
+that does not fit does not hold back later jobs that do; sched/backfill has the same effect when no
+job has a time limit. Preemption works as preempt/partition_prio.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _YEAR = 365 * 24 * 3600
 
 
 class Pass:
-    """One pass over the queue, with what it has learned about requests that fit nowhere."""
+    """One pass over the queue; it remembers which requests fit nowhere."""
 
     def __init__(self, cluster: Cluster, *, now: float) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class Pass:
         )
 
     def run(self) -> None:
-        """Start what fits and say of every other pending job why it waits."""
+        """Start the jobs that fit, and set the reason of every other pending job."""
         cluster = self._cluster
         cluster.counters.cycles += 1
         for job in sorted((cluster.jobs[i] for i in cluster.pending), key=self._rank):
@@ -50,7 +50,7 @@ class Pass:
         return -tier, -job.priority, job.id
 
     def _ready(self, job: Job) -> bool:
-        """Whether nothing but resources keeps the job from starting."""
+        """Whether the job waits for nothing but resources; otherwise set its reason."""
         job.last_evaluation, job.expected_start = self._now, 0.0
         if job.priority == 0:
             return False
@@ -109,7 +109,10 @@ class Pass:
         job.expected_start = start
 
     def _place(self, request: Request) -> Sequence[Share] | None:
-        """Find room; within one pass no node gets emptier, so full ones are not asked again."""
+        """Return the shares for a request, None if it does not fit.
+
+        Within one pass no node gets emptier, so nodes that were full are not tried again.
+        """
         nodes = self._cluster.candidates(request)
         if request.min_nodes != 1 or request.max_nodes != 1 or request.required:
             return place(request, [node for node in nodes if self._admits(node, request)])
@@ -125,7 +128,7 @@ class Pass:
         return self._cluster.may_start(node, request, now=self._now)
 
     def _admits(self, node: Node, request: Request) -> bool:
-        """Whether the node takes new jobs, and its present users take this one beside theirs."""
+        """Whether the node takes new jobs, and its present jobs may share it with this one."""
         if not self._open(node, request):
             return False
         if any(user != request.user_id for user in node.sole_users.values()):
@@ -136,7 +139,10 @@ class Pass:
         )
 
     def _take_places(self, job: Job) -> Sequence[Share] | None:
-        """Preempt the fewest jobs of lower tiers that make room; None when it is not there yet."""
+        """Preempt the fewest jobs of lower tiers that make room for the job.
+
+        Returns the job's shares, None if no room is free yet.
+        """
         request = job.asked.request
         tier = self._cluster.partitions[request.partition].priority_tier
         if tier <= self._lowest_tier:
@@ -159,7 +165,7 @@ class Pass:
                 lifecycle.preempt(self._cluster, victim, now=self._now)
 
     def _offers(self, request: Request, tier: int) -> Iterator[tuple[Room, list[Job]]]:
-        """Yield nodes as they would be without jobs of lower tiers, with the jobs to preempt."""
+        """Yield each node as it would be after preemption, with the jobs to preempt there."""
         for node in self._cluster.candidates(request):
             if not self._open(node, request):
                 continue
@@ -172,9 +178,9 @@ class Pass:
             yield room, taken
 
     def _lower(self, node: Node, tier: int) -> tuple[list[Job], list[Job]]:
-        """Return the jobs that are leaving the node anyway and those that may be preempted.
+        """Return the jobs that leave the node anyway, and those that may be preempted.
 
-        The last of the second list is the one to preempt first: lowest tier, youngest.
+        The second list ends with the job to preempt first: lowest tier, then youngest.
         """
         leaving: list[Job] = []
         victims: list[tuple[int, float, int, Job]] = []
@@ -187,7 +193,7 @@ class Pass:
         return leaving, [job for *_, job in sorted(victims, key=lambda victim: victim[:3])]
 
     def _why_full(self, request: Request) -> tuple[str, str, float]:
-        """Return reason, description and expected start."""
+        """Return why a request does not fit: reason, description and expected start."""
         nodes = self._cluster.candidates(request)
         away = [n for n in nodes if not self._open(n, request)]
         if request.required:
@@ -199,7 +205,7 @@ class Pass:
         return "Resources", "", self._first_end(nodes)
 
     def _first_end(self, nodes: Sequence[Node]) -> float:
-        """Return when the first job there ends: a year after its start if it has no limit."""
+        """Return when the first job on these nodes ends: after a year if it has no time limit."""
         running = {job_id for node in nodes for job_id in node.jobs}
         ends = [self._end(self._cluster.jobs[job_id]) for job_id in running]
         return min(ends, default=0.0)
@@ -220,12 +226,12 @@ class Pass:
 
 
 def _in_time(job: Job, *, now: float) -> bool:
-    """Whether the job, started now, could be done by its deadline; it needs a minute at least."""
+    """Whether the job would end by its deadline if started now; it needs at least a minute."""
     return now + 60 * (job.time_limit_minutes or 1) <= job.asked.deadline
 
 
 def limit(partition: PartitionConfig, job: Job) -> str:
-    """Return the reason when the partition as it is now does not take the job."""
+    """Return the reason if the partition, as it is now, does not admit the job."""
     if partition.state != "UP":
         return f"Partition{partition.state.capitalize()}"
     most = partition.max_time_minutes
@@ -235,7 +241,7 @@ def limit(partition: PartitionConfig, job: Job) -> str:
 
 
 def _not_available(missing: Sequence[Node]) -> str:
-    """Say why required nodes are away: Slurm does not name those that are drained and idle."""
+    """Return the text about unavailable required nodes; Slurm does not name drained, idle ones."""
     down = ",".join(node.config.name for node in missing if node.down or node.jobs)
     said = f"UnavailableNodes:{down}" if down else "May be reserved for other job"
     return f"ReqNodeNotAvail, {said}"

@@ -1,4 +1,4 @@
-"""What a batch script does, as far as the shell text tells.
+"""What a batch script would do, read from its text.
 
 The model runs no shell. It recognises the few forms that placeholders and tests use: ``sleep N``,
 ``sleep infinity``, ``exit N`` and a trap that ignores SIGTERM. A script without any of them ends at
@@ -16,7 +16,11 @@ _LOOP = re.compile(r"\bwhile\s+(?::|true)\b")
 
 @dataclass(frozen=True, slots=True)
 class ScriptModel:
-    """``seconds`` it runs by itself (None: for ever), and how it takes a SIGTERM."""
+    """The behaviour of a script.
+
+    It runs for ``seconds`` by itself, for ever if None. SIGTERM ends it after ``term_seconds``
+    unless it ignores the signal.
+    """
 
     seconds: float | None
     exit_code: int = 0
@@ -25,7 +29,7 @@ class ScriptModel:
 
 
 def read(script: str) -> ScriptModel:
-    """Return what the script does."""
+    """Return the behaviour of the script."""
     code = _EXIT.search(script)
     return ScriptModel(
         seconds=_seconds(script),
