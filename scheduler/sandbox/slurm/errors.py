@@ -1,8 +1,8 @@
-"""What slurmctld and slurmrestd refuse, with the numbers and texts they use.
+"""The errors of slurmctld and slurmrestd, with their numbers and texts.
 
-Measured on Slurm 26.05.5 and 24.11.5. The HTTP status is decided by slurmrestd from the number and
-differs between releases (24.11 answers 500 where 26.05 answers 422), so it is kept in
-``http_status`` and not with the number.
+Measured on Slurm 26.05.5 and 24.11.5. slurmrestd derives the HTTP status from the number, and
+differently in each release: 24.11 answers 500 where 26.05 answers 422. Therefore ``http_status``
+knows the statuses, and the table of texts does not.
 """
 
 from typing import Final
@@ -71,9 +71,10 @@ _SERVER_FAULTS_26: Final = frozenset({-1, 11, 1000, 2019, 2189, 6010, 9202, 9207
 
 
 class SlurmError(Exception):
-    """A refusal by number; ``text`` is what Slurm says about that number.
+    """An error with Slurm's number; ``text`` is Slurm's text for that number.
 
-    ``source`` names the field or call that refused, where it is not the one of the operation.
+    ``description`` and ``source`` replace those of the operation that failed. ``source`` names the
+    field or the call that refused.
     """
 
     def __init__(self, number: int, description: str = "", *, source: str = "") -> None:
@@ -84,12 +85,12 @@ class SlurmError(Exception):
 
     @property
     def text(self) -> str:
-        """Slurm's own words for the number."""
+        """Slurm's own text for the number."""
         return TEXTS[self.number]
 
 
 def http_status(number: int, release: Release) -> int:
-    """Return the status slurmrestd of that release sends with an error of that number."""
+    """Return the HTTP status that slurmrestd of that release sends with an error number."""
     if number in _EVERYWHERE:
         return _EVERYWHERE[number]
     if release is Release.V24_11 or number in _SERVER_FAULTS_26:

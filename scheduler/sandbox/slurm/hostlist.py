@@ -1,4 +1,4 @@
-"""Slurm's hostlist expressions, e.g. ``n[01-03,07]``: from node names and back."""
+"""Slurm's hostlist expressions, e.g. ``n[01-03,07]``: conversion to and from names."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)")
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbouring names that share a prefix and a way of writing their numbers."""
+    """Consecutive names with the same prefix and the same zero padding of their numbers."""
 
     prefix: str
     width: int
@@ -32,7 +32,7 @@ class _Run:
 
 
 def expand(text: str) -> Iterator[str]:
-    """Yield the names of an expression; one that cannot be read is a name that nobody has."""
+    """Yield the names in an expression; a malformed one counts as a name that no node has."""
     for host in re.split(r",(?![^\[\]]*\])", text):
         parts = [_alternatives(part) for part in re.split(r"(\[[0-9,-]+\])", host)]
         yield from map("".join, product(*parts))

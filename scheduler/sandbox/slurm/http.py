@@ -1,8 +1,8 @@
-"""The HTTP/1.1 of slurmrestd: keep-alive, and its way of answering what failed.
+"""The HTTP/1.1 of slurmrestd: keep-alive, and its unusual answers to failed requests.
 
-Measured on 26.05.5: every failed request gets its answer and at once a second one in text/plain,
-both with ``Connection: Close``; 24.11.5 sends one. Both close the connection then. No HTTP library
-can be made to do that, hence these few lines.
+26.05.5 answers a failed request twice: the answer is followed at once by a second one in
+text/plain, and both have ``Connection: Close``. 24.11.5 sends one answer. Both releases then close
+the connection (measured). No HTTP library can be made to do that, so this module writes the bytes.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MOST_HEAD_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request. ``query`` is the raw query string, header names are in lower case."""
+    """One request. ``query`` is the raw query string; header names are in lower case."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer; ``text`` is what the second answer of a failed request says."""
+    """One answer; ``text`` is the body of the second answer to a failed request."""
 
     status: int
     body: bytes = b""
@@ -86,7 +86,10 @@ async def serve(
 
 
 async def read_request(reader: asyncio.StreamReader) -> Asked | None:
-    """Return the next request, None when the peer has closed the connection between two."""
+    """Return the next request, None if the peer closed the connection after the last one.
+
+    Raises asyncio.IncompleteReadError if the peer closed it in the middle of a request.
+    """
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:

@@ -1,4 +1,4 @@
-"""DELETE jobs/: whom a kill request names, and what becomes of each (measured on both releases)."""
+"""DELETE jobs/: which jobs a kill request names, and each result (measured on both releases)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ _FILTERS: Final = ("job_name", "user_name", "partition", "account", "qos", "job_
 
 
 def signal_number(text: object) -> int:
-    """Return the signal of ``TERM``, ``SIGTERM``, ``15`` or 15; without one a kill."""
+    """Return the number of ``TERM``, ``SIGTERM``, ``15`` or 15; SIGKILL's if none is known."""
     name = str(text or "").upper().removeprefix("SIG")
     return int(name) if name.isdigit() else _SIGNALS.get(name, 9)
 
@@ -23,10 +23,10 @@ def signal_number(text: object) -> int:
 def kill(
     model: SlurmModel, body: Mapping[str, Any], *, user: str
 ) -> tuple[list[Wire], list[Warned]]:
-    """Signal the named jobs and those the filters find; return the failures, and warnings.
+    """Signal the named jobs and those that the filters match; return failures and warnings.
 
-    Raises SlurmError 2137 for an id that is no number (nothing is killed then), 2173 when nothing
-    is named, 9202 for ``jobs`` that is no list, 1 for a job of another user.
+    Raises SlurmError 2137 for an id that is not a positive number (no job is killed then), 2173 if
+    there is neither an id nor a filter, 9202 if ``jobs`` is not a list, 1 for another user's job.
     """
     ids, warnings = _ids(body.get("jobs", []))
     if not ids and not any(body.get(name) for name in _FILTERS):
@@ -40,7 +40,7 @@ def kill(
 
 
 def kill_one(model: SlurmModel, job_id: int, signal: int, *, user: str) -> Wire | None:
-    """Signal one job; return the status entry of a failure."""
+    """Signal one job; return the ``status`` entry of a failure. Raises SlurmError 1."""
     try:
         model.cancel(job_id, user=user, signal=signal)
     except SlurmError as fault:
@@ -72,7 +72,7 @@ def _numbers(texts: Iterator[str]) -> Iterator[int]:
 
 
 def _matches(job: Job, body: Mapping[str, Any]) -> bool:
-    """Whether all filters fit; a list of several states fits nothing, as measured."""
+    """Whether the job matches all filters; a list of several states matches none, as measured."""
     values = {
         "job_name": job.name,
         "user_name": job.asked.user_name,

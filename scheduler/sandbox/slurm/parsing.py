@@ -1,8 +1,8 @@
-"""What data_parser makes of a job description: lenient, and wrong in measured ways.
+"""How data_parser reads a job description: leniently, and with measured faults.
 
-Measured on 26.05.5 and 24.11.5. Unknown fields and wrong types are warnings. Among the consequences
-a client must know: a wrong type in an integer field gives 200, no error and no job (``dropped``);
-an unknown flag gives an error and the job is submitted all the same.
+Measured on 26.05.5 and 24.11.5. Unknown fields and wrong types cause only warnings. A client must
+know two of the consequences. A wrong type in an integer field gives HTTP 200, no error and no job
+(``dropped``). An unknown flag gives an error, but the job is submitted.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _OPENAPI_TYPES: Final = {
     dict: "object",
     type(None): "null",
 }
-# Whatever the OpenAPI document says of them.
+# data_parser reads these as times, whatever type the OpenAPI document says.
 _MOMENTS: Final = {"begin_time": "moment", "deadline": "moment"}
 _MEBIBYTES: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
@@ -56,7 +56,7 @@ class Warned:
 
 @dataclass(slots=True)
 class Description:
-    """A job description as data_parser leaves it: known fields, converted."""
+    """A job description after data_parser has read it: the known fields, converted."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     warnings: list[Warned] = field(default_factory=list)
@@ -65,12 +65,12 @@ class Description:
 
     @property
     def fatal(self) -> bool:
-        """Whether a fault keeps the job from being submitted; an unknown flag does not."""
+        """Whether a fault prevents the submit; an unknown flag (9207) does not."""
         return any(fault.number != 9207 for fault in self.faults)
 
 
 def describe(data: Mapping[str, Any], shape: Shape, *, source: str = "#/job/") -> Description:
-    """Convert the fields of a job description."""
+    """Convert the fields of a job description; collect warnings and faults."""
     found = Description()
     for name, value in data.items():
         kind = shape.description.get(name)
@@ -84,13 +84,13 @@ def describe(data: Mapping[str, Any], shape: Shape, *, source: str = "#/job/") -
 def unknown_field(
     name: str, value: object, source: str, *, record: str = "DATA_PARSER_JOB_DESC_MSG"
 ) -> Warned:
-    """Return the warning about a field that the parser of such a record does not know."""
+    """Return the warning about a field that the parser of ``record`` does not know."""
     kind = _SLURM_TYPES.get(type(value), "object")
     return Warned(f'Ignoring unknown field "{name}" of type {kind} in {record}', f"{source}{name}/")
 
 
 def wrong_type(value: object, wanted: str, source: str) -> Warned:
-    """Return the warning about a value of another type than the OpenAPI document says."""
+    """Return the warning about a value whose type differs from the OpenAPI document."""
     kind = type(value)
     shown = msgspec.json.encode(value).decode()
     return Warned(
@@ -137,7 +137,7 @@ def _integer(found: Description, name: str, value: Any, source: str) -> None:
 
 
 def _number(found: Description, name: str, value: Any, source: str) -> None:
-    """Take a triple or a plain number; None stands for "not set or infinite"."""
+    """Read a number, plain or as a triple; None stands for "not set or infinite"."""
     if isinstance(value, dict):
         infinite = value.get("infinite") is True
         is_set = value.get("set", "number" in value) is True
@@ -155,7 +155,7 @@ def _number(found: Description, name: str, value: Any, source: str) -> None:
 
 
 def _moment(found: Description, name: str, value: Any, source: str) -> None:
-    """Take a number or a triple, or a text in sbatch's words, which stays as it is."""
+    """Read a time: a number, or a text in sbatch's format, which is checked and kept."""
     if not isinstance(value, str):
         _number(found, name, value, source)
         return
@@ -192,7 +192,7 @@ def _names(found: Description, name: str, value: Any, source: str) -> None:
     if not isinstance(value, list):
         found.warnings.append(wrong_type(value, "names", source))
         value = str(value).split(",")
-    if value:  # an empty list asks for nothing, one empty name for none (measured)
+    if value:  # an empty list sets nothing, one empty name clears the field (measured)
         found.fields[name] = tuple(str(item) for item in value if item)
 
 

@@ -1,4 +1,4 @@
-"""A job_submit plugin of the site, which judges every submit and update before slurmctld does."""
+"""The site's job_submit plugin, which checks every submit and update before slurmctld does."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,10 @@ from .errors import SlurmError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the plugin returns, 0 for success, what it says to the user (``slurm.log_user``), and
-    the fields that it writes over.
+    """The result of the plugin.
+
+    ``number`` is Slurm's error number, 0 for success. ``words`` is the message to the user
+    (``slurm.log_user``). ``changes`` are the fields that the plugin overwrites.
     """
 
     number: int = 0
@@ -20,19 +22,19 @@ class Verdict:
 
 
 JobSubmit = Callable[[Mapping[str, Any]], Verdict]
-"""The plugin: the fields of a submit or an update in, its verdict out."""
+"""The plugin: takes the fields of a submit or an update, returns its verdict."""
 
 
 def no_plugin(_fields: Mapping[str, Any]) -> Verdict:
-    """Take everything."""
+    """Accept everything unchanged."""
     return Verdict()
 
 
 def judged(plugin: JobSubmit, fields: dict[str, Any]) -> str:
-    """What the plugin says about what it takes, and `fields` as it leaves them; raises SlurmError
-    for what it does not take.
+    """Apply the plugin's changes to `fields` and return its message to the user.
 
-    Its words are lost then: slurmrestd does not pass them on (measured on 26.05.5 and 24.11.5).
+    Raises SlurmError if the plugin refuses. Its message is then lost: slurmrestd does not pass it
+    on (measured on 26.05.5 and 24.11.5).
     """
     verdict = plugin(fields)
     if verdict.number:

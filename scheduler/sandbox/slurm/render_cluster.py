@@ -97,7 +97,7 @@ def partition_record(cluster: Cluster, partition: PartitionConfig, shape: Shape)
 
 
 def reservation_record(cluster: Cluster, reservation: ReservationConfig) -> Wire:
-    """Return a reservation record, of the fields the model knows."""
+    """Return a reservation record with the fields that the model knows."""
     nodes = [cluster.nodes[name].config for name in reservation.nodes]
     return {
         "name": reservation.name,

@@ -1,4 +1,4 @@
-"""Job records as slurmrestd writes them: the model's values laid over the recorded shapes."""
+"""Job records as slurmrestd writes them: recorded shapes with the model's values in them."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _SIGNALS: Final = {0: "", 1: "HUP", 9: "KILL", 15: "TERM"}
 
 
 def states(job: Job) -> list[str]:
-    """Return base state and flags."""
+    """Return the job's base state and its flags."""
     flags = {
         "CONFIGURING": job.configuring and job.state is State.RUNNING,
         "COMPLETING": job.completing,
@@ -26,7 +26,7 @@ def states(job: Job) -> list[str]:
 
 
 def job_record(cluster: Cluster, job: Job, shape: Shape) -> Wire:
-    """Return a whole job record; ``shape`` decides which fields there are."""
+    """Return a whole job record; ``shape`` decides which fields it has."""
     record = {**shape.job, **_identity(cluster, job), **_times(job), **_wants(cluster, job)}
     record.update(_holds(cluster, job, shape))
     if "step_id" in shape.job:
@@ -79,19 +79,19 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
 
 
 def _output(job: Job, file: str) -> str:
-    """Return the file that a script writes to, by default one in its working directory."""
+    """Return the file that the script writes to, by default one in its working directory."""
     if job.asked.script is None:
         return ""
     return file or job.asked.standard_output or f"{job.asked.working_directory}/slurm-{job.id}.out"
 
 
 def _group_name(cluster: Cluster, group_id: int) -> str:
-    """Return the name of a group; each user has one of the same name and number."""
+    """Return the name of a group; each user has a group of the same name and number."""
     return next((name for name, uid in cluster.config.users.items() if uid == group_id), "")
 
 
 def _dependency(cluster: Cluster, job: Job) -> str:
-    """Return what is not fulfilled yet, term by term, as of the last look."""
+    """Return the terms that were not fulfilled at the last scheduling pass."""
     now = job.last_evaluation or job.submit_time
     return ",".join(
         f"{term}({_UNFULFILLED[verdict]})"
@@ -135,7 +135,7 @@ def _times(job: Job) -> Wire:
 
 
 def _end_time(job: Job) -> float:
-    """Return the end, expected or real; without a limit Slurm expects it after a year."""
+    """Return the real or expected end; without a time limit Slurm expects it after a year."""
     if job.end_time or job.state not in STARTED:
         return job.end_time
     return job.start_time + _YEAR if job.deadline is None else job.deadline
@@ -167,7 +167,7 @@ def _wants(cluster: Cluster, job: Job) -> Wire:
 
 
 def _shared(cluster: Cluster, job: Job) -> list[str]:
-    """Return how the node is shared, which 26.05 does not tell."""
+    """Return how the job shares its nodes; 26.05 does not report it."""
     return list(job.asked.shared) if cluster.config.release is Release.V24_11 else []
 
 
@@ -203,7 +203,7 @@ def exit_code(ended: Exit) -> Wire:
 
 
 def _gres_details(cluster: Cluster, job: Job) -> list[str]:
-    """Return each node's devices; indices are known only of nodes with a slurmd."""
+    """Return each node's devices; their indices are known only for nodes with a slurmd."""
     details = (_gres_detail(cluster.nodes[share.node], share) for share in job.shares)
     return [detail for detail in details if detail]
 

@@ -1,6 +1,6 @@
 """The slurmrestd model: listens on TCP and unix sockets and serves a ``SlurmModel``.
 
-Starting and stopping it leaves the controller alone, as a real slurmrestd does.
+Its start and stop leave the controller's state alone, as with a real slurmrestd.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class SlurmServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop listening and cut all connections; the model keeps its state and goes on."""
+        """Stop listening and cut all connections; the model keeps its state and keeps running."""
         for server in self._servers:
             server.close()
         for wait in self._waits:
@@ -145,7 +145,7 @@ class SlurmServer:
             return frame.bad(operation, [fault], about=about)
 
     async def _reached(self) -> bool:
-        """Wait for slurmctld as slurmrestd does: it tries again until MessageTimeout is over."""
+        """Whether slurmctld answers; like slurmrestd, retry until MessageTimeout is over."""
         if self._model.running.is_set():
             return True
         wait = asyncio.timeout(self._model.config.timing.outage_seconds)
@@ -160,7 +160,7 @@ class SlurmServer:
         return True
 
     async def _ping(self, version: str, user: str | None) -> Wire:
-        """Answer for slurmctld; v0.0.45 names the trouble, v0.0.41 and older only say DOWN."""
+        """Return slurmctld's ping; v0.0.45 names the error, v0.0.41 and older only say DOWN."""
         up = await self._reached() if version > "v0.0.42" else self._model.running.is_set()
         responding = up and user is not None
         host = self._model.config.controller_host
@@ -197,7 +197,10 @@ def _token(asked: Asked) -> str:
 
 
 def _acting(operators: frozenset[str], user: str | None, asked: Asked) -> str | None:
-    """Return who acts: an operator may act as the user of the name header, others may not."""
+    """Return the user whose rights the request has, None if it may not have them.
+
+    Only an operator may act as another user, named by X-SLURM-USER-NAME.
+    """
     named = asked.headers.get("x-slurm-user-name", "")
     if user is None or not named or named == user:
         return user
@@ -205,7 +208,7 @@ def _acting(operators: frozenset[str], user: str | None, asked: Asked) -> str | 
 
 
 def _unreadable(asked: Asked, release: Release) -> Answer | None:
-    """Return the refusal of a body that is not JSON, or does not say so."""
+    """Return the error answer to a body that is not JSON or is not declared as JSON, else None."""
     if not asked.body:
         return None
     is_json = "json" in asked.headers.get("content-type", "")
@@ -219,9 +222,9 @@ def _unreadable(asked: Asked, release: Release) -> Answer | None:
 
 
 def _call(asked: Asked, path: tuple[str, ...], version: str) -> Call | None:
-    """Return what a method and path ask for, None when there is no such endpoint.
+    """Return the call for a method and a path, None if there is no such endpoint.
 
-    Raises SlurmError 9000 for a job id that is no number.
+    Raises SlurmError 9000 for a malformed job id.
     """
     if asked.method == "GET":
         return _job_reading(path, asked.query) or _cluster_reading(path, asked.query, version)

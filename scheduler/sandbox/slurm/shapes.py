@@ -3,7 +3,7 @@
 ``shapes/v0.0.NN.json`` holds one job, node and partition record, the diag statistics, the fields of
 a job description with their types and, for v0.0.45, the conf answer. v0.0.40 to 42 were recorded on
 24.11.5, v0.0.43 to 45 on 26.05.5 (v0.0.42 is the same on both). The values are those of an idle
-record; ``render_job`` and ``render_cluster`` lay the model's over them.
+record; ``render_job`` and ``render_cluster`` replace them with the model's.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What one API version looks like; ``description`` maps a submit's fields to their kinds.
+    """The shape of one API version; ``description`` maps the fields of a submit to their kinds.
 
     Kinds: string, integer, boolean, number (the set/infinite/number triple), strings, names
     (node names), flags, object.

@@ -1,7 +1,7 @@
-"""From a parsed job description to a submission slurmctld accepts, or its refusal by number.
+"""Turns a parsed job description into a submission, or refuses it with Slurm's error number.
 
 The checks, their order and their numbers were measured on 26.05.5 and 24.11.5 without slurmdbd;
-those about accounts and QOS with it.
+those about accounts and QOS were measured with it.
 """
 
 import re
@@ -28,7 +28,7 @@ _GRES: Final = re.compile(r"gres/(?P<name>\w+)(?::(?P<type>[A-Za-z]\w*))?(?::(?P
 def submission(
     cluster: Cluster, fields: Mapping[str, Any], script: str | None, *, user: str, now: float
 ) -> Submission:
-    """Return what the job asks for; raises SlurmError when slurmctld would not make the job."""
+    """Return what the job asks for; raises SlurmError if slurmctld would refuse the submit."""
     external = "EXTERNAL_JOB" in fields.get("flags", ())
     user_name, user_id = _owner(cluster, fields, user=user)
     _check_texts(fields, operator=user in cluster.config.operators)
@@ -89,15 +89,15 @@ _TEXTS: Final = (
 
 
 def misfit(cluster: Cluster, request: Request) -> str:
-    """Return the reason when nothing in the partition can ever run this, else the empty string."""
+    """Return the reason if no nodes of the partition can ever run this, else an empty string."""
     return cluster.remembered(request, _misfit)
 
 
 def _misfit(cluster: Cluster, request: Request) -> str:
-    """Judge a request by empty nodes.
+    """Check whether the request would fit if all nodes were empty.
 
-    24.11 knows only BadConstraints where 26.05 tells too many CPUs and too many nodes apart and
-    keeps such jobs waiting for a better partition.
+    26.05 has reasons of their own for too many CPUs and too many nodes, and keeps such jobs waiting
+    for a better partition. 24.11 knows only BadConstraints.
     """
     nodes = cluster.candidates(request)
     if place(request, [Room.empty(node) for node in nodes]) is not None:
@@ -113,7 +113,7 @@ def _misfit(cluster: Cluster, request: Request) -> str:
 
 
 def _owner(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> tuple[str, int]:
-    """Return the user the job runs as; only operators may name another one."""
+    """Return name and id of the user that the job runs as; only operators may name another."""
     users = cluster.config.users
     if user not in users and cluster.config.release is Release.V26_05:
         raise SlurmError(6010)
@@ -130,7 +130,7 @@ def _owner(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> tuple[s
 
 
 def _group(cluster: Cluster, fields: Mapping[str, Any], *, user: str) -> int:
-    """Return the group; without one it is that of the token's user, whoever the job is for."""
+    """Return the group id, by default that of the token's user, even in a job for another user."""
     text = str(fields.get("group_id", ""))
     return int(text) if text.isdigit() else cluster.config.users.get(user, 65534)
 
@@ -149,12 +149,12 @@ def _nice(fields: Mapping[str, Any], *, operator: bool) -> int:
 
 
 def _priority(asked: int | None) -> int | None:
-    """Return the priority asked for; one that cannot be is taken for none."""
+    """Return the requested priority; one that is out of range counts as none."""
     return asked if asked is not None and 0 <= asked <= _LARGEST_PRIORITY else None
 
 
 def check_lengths(fields: Mapping[str, Any]) -> None:
-    """Refuse texts that are too long for slurmctld, in bytes; raises SlurmError 2012."""
+    """Raise SlurmError 2012 for a text that has more bytes than slurmctld allows."""
     texts = (fields.get(name, "") for name in ("name", "comment", "extra", "wckey"))
     if any(len(text.encode()) > _LONGEST for text in texts):
         raise SlurmError(2012)
@@ -182,7 +182,7 @@ def _check_script(
 
 
 def check_reservation(cluster: Cluster, fields: Mapping[str, Any]) -> None:
-    """Refuse a reservation there is not; raises SlurmError 2053."""
+    """Raise SlurmError 2053 for a reservation that does not exist."""
     reservation = fields.get("reservation", "")
     if reservation and cluster.reservation(reservation) is None:
         raise SlurmError(2053)
@@ -199,7 +199,7 @@ def _licenses(cluster: Cluster, text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _time_limit(cluster: Cluster, fields: Mapping[str, Any], partition: str) -> int | None:
-    """Return minutes; 0 asks for the longest the partition gives."""
+    """Return the limit in minutes, None for no limit; 0 asks for the partition's maximum."""
     asked: int | None = fields.get("time_limit")
     if asked:
         return asked
@@ -239,7 +239,10 @@ def _request(
 
 
 def _check_nodes(cluster: Cluster, required: Sequence[str], excluded: Sequence[str]) -> None:
-    """Refuse unknown nodes; one known among the required ones is enough for 24.11."""
+    """Raise SlurmError 2018 for unknown nodes, and for nodes both required and excluded.
+
+    24.11 accepts unknown required nodes if it knows at least one of the required ones.
+    """
     known = cluster.nodes.keys()
     enough = cluster.config.release is Release.V24_11 and not known.isdisjoint(required)
     if not (enough or known >= set(required)) or not known >= set(excluded):
@@ -249,7 +252,7 @@ def _check_nodes(cluster: Cluster, required: Sequence[str], excluded: Sequence[s
 
 
 def _partition(cluster: Cluster, names: str) -> str:
-    """Return the partition: of several the one with the highest tier, as Slurm tries them."""
+    """Return the partition; of several the one with the highest tier, which Slurm tries first."""
     if not names:
         names = next((p.name for p in cluster.partitions.values() if p.default), "")
     listed = names.split(",")
@@ -259,7 +262,7 @@ def _partition(cluster: Cluster, names: str) -> str:
 
 
 def _node_counts(fields: Mapping[str, Any]) -> tuple[int, int | None]:
-    """Return the least and the most nodes; without any count a job may spread over many."""
+    """Return the minimum and the maximum of nodes; without a maximum the job may spread."""
     least, most = fields.get("minimum_nodes"), fields.get("maximum_nodes")
     if fields.get("nodes"):
         low, _, high = str(fields["nodes"]).partition("-")
@@ -277,7 +280,7 @@ def _memory(fields: Mapping[str, Any], *, cpus: int) -> int:
 
 
 def _gres(cluster: Cluster, text: str) -> tuple[GresRequest, ...]:
-    """Read tres_per_node; 26.05 takes an entry with ``;;`` in it and gives no device."""
+    """Read tres_per_node; 26.05 accepts a text with ``;;`` in it and allocates no device."""
     if not text or ";;" in text:
         return ()
     wanted: list[GresRequest] = []
@@ -311,7 +314,7 @@ def _check_features(cluster: Cluster, text: str, *, number: int) -> None:
 
 
 def _threads(cluster: Cluster, fields: Mapping[str, Any]) -> int | None:
-    """Return the threads of a core to use; 2014 where no node's cores have as many."""
+    """Return the threads to use of each core; raises SlurmError 2014 if no core has as many."""
     asked: int | None = fields.get("threads_per_core")
     most = max(node.config.threads_per_core for node in cluster.nodes.values())
     if asked is not None and not 1 <= asked <= most:
@@ -320,5 +323,5 @@ def _threads(cluster: Cluster, fields: Mapping[str, Any]) -> int | None:
 
 
 def _nodes(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the names of a list of nodes, whose entries may be hostlists."""
+    """Return the names in a list of nodes, whose entries may be hostlist expressions."""
     return tuple(node for entry in fields.get(name, ()) for node in expand(entry))

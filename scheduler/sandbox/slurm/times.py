@@ -1,7 +1,7 @@
-"""Moments in sbatch's words, as slurmrestd takes them for begin_time and deadline.
+"""Times in sbatch's format, as slurmrestd accepts them for begin_time and deadline.
 
-Measured on 26.05.5 and 24.11.5. The clock is the controller's, and knows no zones: a trailing `Z`
-is refused.
+Measured on 26.05.5 and 24.11.5. Times are in the controller's local time; a text cannot name a
+zone, and a trailing `Z` is refused.
 """
 
 import re
@@ -16,7 +16,7 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?)?")
 
 
 def read_time(text: str, *, now: float | None = None) -> float:
-    """Seconds of the epoch; raises ValueError for what Slurm does not read."""
+    """Return seconds since the epoch; raises ValueError for a text that Slurm refuses."""
     present = time.time() if now is None else now
     match = _RELATIVE.fullmatch(text)
     if match is not None:
@@ -28,7 +28,7 @@ def read_time(text: str, *, now: float | None = None) -> float:
 
 
 def _of_day(text: str, present: float) -> float:
-    """The next time the clock shows that, or the beginning of a day."""
+    """Return the next moment at that time of day, or the start of today or tomorrow."""
     today = datetime.fromtimestamp(present)  # noqa: DTZ006 - the controller's own clock
     start = today.replace(hour=0, minute=0, second=0, microsecond=0)
     if text in {"today", "tomorrow"}:

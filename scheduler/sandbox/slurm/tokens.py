@@ -1,7 +1,7 @@
 """auth/jwt: mint and verify the HS256 tokens that slurmrestd passes through to slurmctld.
 
 Claims as measured on 26.05.5 and 24.11.5: ``sun`` names the user, ``exp`` is required, ``iat`` is
-not looked at.
+ignored.
 """
 
 import base64

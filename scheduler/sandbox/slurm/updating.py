@@ -1,4 +1,4 @@
-"""Changes of jobs and nodes by request, and their refusals (measured on 26.05.5 and 24.11.5)."""
+"""Updates of jobs and nodes, and how Slurm refuses them (measured on 26.05.5 and 24.11.5)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from .errors import SlurmError
 from .records import STARTED, Job, Node
 from .submitting import check_lengths, misfit, submission
 
-# What makes slurmctld look for a place anew; of a job that runs it changes none of it.
+# Fields that make slurmctld place the job anew; it refuses to change them in a running job.
 _PENDING_ONLY: Final = frozenset(
     {
         *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "nodes"),
@@ -28,7 +28,7 @@ def update_job(
 ) -> None:
     """Change a job; raises SlurmError 2084, 2012, 2073, 2002, 2042, 11, or as a submit does.
 
-    Not all or nothing, as measured: a priority that is refused (2042) leaves the other changes.
+    An update is not atomic, as measured: if the priority is refused (2042), other changes stay.
     """
     if not job.alive:
         raise SlurmError(2084)
@@ -49,16 +49,16 @@ def update_job(
 
 
 def _ask_anew(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, now: float) -> None:
-    """Change what a pending job asks of nodes, by the same checks as a submit.
+    """Change what a pending job asks of nodes, with the same checks as a submit.
 
-    Empty text leaves the job's own, but for a reservation; of nodes one empty name takes them away
-    (measured).
+    An empty text leaves a field as it is, except that it removes a reservation. One empty name
+    removes the required or the excluded nodes (measured).
     """
     given = {name: value for name, value in fields.items() if value or name in _REMOVABLE}
     if "partition" in fields:
         _check_partition(cluster, fields["partition"])
     described = {**job.asked.described, **given}
-    # Whatever an operator has made of them, they are not looked at again.
+    # An operator may have set others than a submit may name, so these are not checked again.
     account, qos = job.asked.account, job.asked.qos
     described = {k: value for k, value in described.items() if k not in {"account", "qos"}}
     anew = submission(cluster, described, job.asked.script, user="root", now=now)
@@ -76,8 +76,10 @@ def _check_partition(cluster: Cluster, name: str) -> None:
 
 
 def _stumble(cluster: Cluster) -> None:
-    """Without slurmdbd a change of partition or account fails now and then with a stale errno
-    (measured on both releases); here each second time.
+    """Raise SlurmError 11 on every second call for a cluster without slurmdbd.
+
+    There a change of partition or account fails now and then with a stale errno (measured on both
+    releases).
     """
     if cluster.accounts is None:
         cluster.stumbles += 1
@@ -86,7 +88,7 @@ def _stumble(cluster: Cluster) -> None:
 
 
 def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool) -> int:
-    """Change the rest; return the number of what was refused, 0 for nothing."""
+    """Change the remaining fields; return the error number of a refused one, else 0."""
     for name in ("comment", "admin_comment", "extra", "dependency"):
         if name in fields:
             setattr(job, name, fields[name])
@@ -99,7 +101,7 @@ def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: b
     if "begin_time" in fields:
         job.begin_time = fields["begin_time"] or 0.0
     refused = _set_priority(job, fields) if "priority" in fields else 0
-    # Beside a priority that was set, nice means nothing (measured: accepted and ignored).
+    # Once a priority has been set, nice is accepted and ignored (measured).
     if "nice" in fields and (job.held or not job.priority_set):
         job.nice = fields["nice"]
     if not refused:
@@ -109,7 +111,10 @@ def _apply(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: b
 
 
 def _set_priority(job: Job, fields: Mapping[str, Any]) -> int:
-    """Set it, or leave it to Slurm again (None); return 2042 for a job that is held. 0 holds it."""
+    """Set the priority: 0 holds the job, None leaves the priority to Slurm again.
+
+    Returns 0, or error 2042 for any other value if the job is held.
+    """
     value = fields["priority"]
     if job.held and value:
         return 2042
@@ -128,7 +133,7 @@ def _hold(job: Job, hold: bool | None, *, operator: bool) -> None:
 
 
 def _account(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator: bool) -> None:
-    """Change account and QoS; without slurmdbd both are taken and ignored (measured)."""
+    """Change account and QoS; without slurmdbd both are accepted and ignored (measured)."""
     if cluster.accounts is None and "account" in fields:
         _stumble(cluster)
     account, qos = accounting.changed(cluster, job, fields, operator=operator)
@@ -138,7 +143,7 @@ def _account(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, operator:
 def update_node(
     cluster: Cluster, node: Node, fields: Mapping[str, Any], *, user: str, now: float
 ) -> None:
-    """Change a node; raises SlurmError 2180 (24.11: 2028) for a state it cannot be put into."""
+    """Change a node; raises SlurmError 2180 (24.11: 2028) for a state that cannot be set."""
     states = fields.get("state", ())
     if not _NODE_STATES.issuperset(states):
         raise SlurmError(2180 if cluster.config.release is Release.V26_05 else 2028)

@@ -8,7 +8,7 @@ Wire = dict[str, Any]
 
 
 def number(value: float | None) -> Wire:
-    """Return the triple of a set number; None is infinite."""
+    """Return the set/infinite/number triple of a number; None means infinite."""
     if value is None:
         return {"set": False, "infinite": True, "number": 0}
     return {"set": True, "infinite": False, "number": int(value)}
@@ -26,7 +26,7 @@ def tres(cpus: int, memory_mib: int, nodes: int) -> str:
 
 
 def memory(mebibytes: float) -> str:
-    """Write memory as Slurm does: in the next unit while half a unit divides it."""
+    """Return memory as Slurm writes it: in a larger unit if it is a multiple of half that unit."""
     unit = 0
     while mebibytes >= 1024 and mebibytes % 512 == 0:
         mebibytes, unit = mebibytes / 1024, unit + 1
