@@ -31,7 +31,9 @@ _COMPONENTS: Final = ("etcd", "kube-apiserver", _MANAGER)
 _ACCOUNTS: Final = tuple(
     f"/api/v1/namespaces/{it}/serviceaccounts/default" for it in ("kube-node-lease", "default")
 )
-_ASK_SECONDS: Final = 10.0
+# The API server gives up a request of its own after this time.
+_ASK_SECONDS: Final = 60.0
+_PROBE_SECONDS: Final = 10.0
 _JSON: Final = "application/json"
 _CONTENT: Final = {"PATCH": "application/merge-patch+json"}
 
@@ -159,11 +161,13 @@ class KubeRig:
             _MANAGER: tuple(self.url + it for it in _ACCOUNTS),
         }[component]
         try:
-            return all(
-                _ask(it, self._context, "GET", None, token=self.token).status == 200 for it in urls
-            )
+            return all(self._is_up(it) for it in urls)
         except OSError:
             return False
+
+    def _is_up(self, url: str) -> bool:
+        answer = _ask(url, self._context, "GET", None, token=self.token, seconds=_PROBE_SECONDS)
+        return answer.status == 200
 
     def _etcd_command(self) -> tuple[str, ...]:
         client = f"http://127.0.0.1:{self._etcd}"
@@ -234,7 +238,15 @@ class KubeRig:
         )
 
 
-def _ask(url: str, context: ssl.SSLContext, method: str, body: object, *, token: str) -> Answer:
+def _ask(
+    url: str,
+    context: ssl.SSLContext,
+    method: str,
+    body: object,
+    *,
+    token: str,
+    seconds: float = _ASK_SECONDS,
+) -> Answer:
     request = urllib.request.Request(
         url,
         method=method,
@@ -243,7 +255,7 @@ def _ask(url: str, context: ssl.SSLContext, method: str, body: object, *, token:
     )
     secure = context if url.startswith("https") else None
     try:
-        with urllib.request.urlopen(request, timeout=_ASK_SECONDS, context=secure) as answer:
+        with urllib.request.urlopen(request, timeout=seconds, context=secure) as answer:
             warnings = tuple(answer.headers.get_all("Warning", ()))
             return Answer(answer.status, answer.read().decode(), warnings)
     except urllib.error.HTTPError as refusal:
