@@ -1,1 +1,1 @@
-"""What a user sees, through the real scheduler process."""
+"""Stories: what a user sees, tested with the real scheduler process."""

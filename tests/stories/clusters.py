@@ -1,4 +1,4 @@
-"""On which clusters the stories of a module are told."""
+"""Chooses the clusters on which the stories of a module run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LIVE: Final = ("live-26.05", "live-24.11")
 
 
 def told_on(*names: str) -> Any:
-    """The fixture `cluster` of a module: each of these in turn, each started once for the session.
-    Or the one that `--cluster` tells of.
+    """The fixture `cluster` of a module: each of these clusters in turn. Each is started once for
+    the session. With `--cluster`, the fixture is the cluster described there instead.
     """
     params = [
         pytest.param(_FIXTURES[name], id=name, marks=[pytest.mark.live] if name in LIVE else [])

@@ -1,4 +1,4 @@
-"""Each story is told on every cluster: two models, and two real ones."""
+"""Fixtures of the stories. By default a story runs on every cluster: two models, two real ones."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def scheduler(
 
 @pytest.fixture
 def proxied(cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedCluster]:
-    """Fault proxies before both servers."""
+    """The cluster behind fault proxies, one before each of the two servers."""
     with ProxiedCluster(cluster, folder=tmp_path) as proxied:
         yield proxied
 
 
 @pytest.fixture
 def own_clock(live_clock: Path, tmp_path: Path) -> OwnClock:
-    """A clock that a story sets, for schedulers that it launches by it."""
+    """A clock that a story sets; schedulers launched with `own_clock.launch` use it."""
     return OwnClock(live_clock, tmp_path)
 
 
@@ -64,8 +64,8 @@ async def namespace(kube: Kube) -> str:
 
 @pytest.fixture
 async def audit(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> AsyncIterator[Audit]:
-    """The auditor, who judges what both servers have recorded once the story is over."""
-    # A scheduler that may not read kube-system goes by the uid of its own namespace.
+    """The auditor. After the story it judges what both servers have recorded."""
+    # A scheduler that may not read kube-system uses the uid of its own namespace as the cluster id.
     namespaces = await kube.items("namespaces")
     audit = Audit(
         cluster.recorder(),
@@ -83,8 +83,8 @@ async def audit(cluster: Cluster, kube: Kube, scheduler: SchedulerProcess) -> As
 async def world(
     cluster: Cluster, kube: Kube, scheduler: SchedulerProcess, namespace: str, audit: Audit
 ) -> AsyncIterator[World]:
-    """The test's own corner; afterwards nothing may be left of it in Slurm, and the auditor must be
-    content.
+    """The test's own namespace, with all that acts on it. At the end nothing may be left of it in
+    Slurm, and the auditor must find no violation.
     """
     history = History(kube, namespace)
     outside = cluster.recorder() is None

@@ -42,7 +42,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 @dataclass(frozen=True)
 class Limit:
-    """`lower` lets one pod of the story run, `lift` takes the limit away."""
+    """A limit. `lower` sets it so that only one pod of the story can run; `lift` removes it."""
 
     reason: str
     lower: Callable[[World], Awaitable[None]]
@@ -102,7 +102,7 @@ async def test_unknown_account_is_told_and_its_making_is_noticed(world: World) -
         assert word in event["message"], event
 
     await world.accounts.set_account(world.namespace)
-    await world.submitted()  # within the 30 s of the pause
+    await world.submitted()  # sooner than the pause of 30 s would end
     job = await world.placeholder(await world.running())
     assert job.raw["account"] == world.namespace
 
@@ -117,7 +117,7 @@ async def test_qos_that_is_not_allowed_is_told_and_its_permission_is_noticed(wor
         assert word in event["message"], event
 
     await world.accounts.allow(world.namespace, world.namespace)
-    await world.submitted()  # within the 30 s of the pause
+    await world.submitted()  # sooner than the pause of 30 s would end
     job = await world.placeholder(await world.running())
     assert job.raw["qos"] == world.namespace
 
@@ -144,7 +144,7 @@ async def test_edited_account_and_qos_stand_on_the_job_which_keeps_its_place(
 
 @pytest.mark.slow
 async def test_edit_gets_no_qos_that_a_new_pod_would_be_refused(world: World) -> None:
-    """Slurm lets an operator, as the scheduler is, put any QoS on a pending job (measured)."""
+    """Slurm lets an operator, such as the scheduler, put any QoS on a pending job (measured)."""
     await world.accounts.set_account(world.namespace)
     await world.accounts.set_qos(world.namespace)
     filler = await world.fill()
@@ -173,7 +173,7 @@ async def _charged(world: World, job_id: int, wanted: dict[str, str]) -> bool:
 
 
 async def _account_and_qos(world: World) -> dict[str, str]:
-    """Make both; the annotations that name them."""
+    """Make an account and a QoS. Returns the annotations that name them."""
     await world.accounts.set_account(world.namespace)
     await world.accounts.set_qos(world.namespace)
     await world.accounts.allow(world.namespace, world.namespace)

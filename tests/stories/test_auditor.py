@@ -1,4 +1,4 @@
-"""The auditor finds what a test does with the scheduler's own hands, on models and real servers."""
+"""The auditor finds violations that a test commits as the scheduler, on models and real servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HERE = "the test has done it itself"
 
 @pytest.fixture
 async def mask(cluster: Cluster) -> AsyncIterator[Kube]:
-    """A hand that the API server takes for the scheduler's."""
+    """A client whose user agent makes the API server record it as the scheduler."""
     async with Kube(
         cluster.kube_url,
         token=cluster.kube_token,
@@ -36,13 +36,13 @@ async def mask(cluster: Cluster) -> AsyncIterator[Kube]:
 
 @pytest.fixture
 async def still(world: World) -> World:
-    """The world while its scheduler does nothing."""
+    """The world with its scheduler stopped."""
     await asyncio.to_thread(world.scheduler.stop)
     return world
 
 
 async def test_placeholder_cancelled_under_a_running_pod(world: World) -> None:
-    # Kubelets tell the end of containers in whole seconds: it must be in a later one.
+    # Kubelets report the end of containers in whole seconds, so it must be in a later second.
     await world.create(grace=20, annotations={"sandbox/stop-seconds": "2"})
     job = await world.placeholder(await world.running())
     await asyncio.to_thread(world.scheduler.stop)
@@ -125,7 +125,7 @@ async def test_foreign_job_changed(world: World) -> None:
 
 
 async def test_twin_that_runs_and_is_left(still: World) -> None:
-    """Slurm's own guard against twins is the name of a job; these have two."""
+    """Slurm's own guard against twins works by job name. These twins have different names."""
     tag = {
         "v": 1,
         "cluster": next(iter(still.audit.clusters)),
@@ -147,7 +147,7 @@ async def test_twin_that_runs_and_is_left(still: World) -> None:
 
 
 async def _found(world: World, *rules: str) -> list[Violation]:
-    """What the auditor has to say, of these rules and no other, in their order."""
+    """The violations that the auditor finds, sorted by rule. Exactly these rules must occur."""
     found = await world.audit.violations()
     assert sorted({it.rule for it in found}) == list(rules), "\n".join(map(str, found))
     world.audit.accepted.update(dict.fromkeys(rules, _HERE))

@@ -1,5 +1,5 @@
-"""The brake: where Slurm would end many pods for lost nodes at once, each waits for a later look
-(I7).
+"""The brake (I7): if Slurm would end many pods for lost nodes at once, each waits for a later look
+at Slurm.
 """
 
 from __future__ import annotations

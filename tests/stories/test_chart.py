@@ -1,4 +1,4 @@
-"""What the Helm chart installs schedules pods, with the rights it gives and no others."""
+"""A scheduler installed by the Helm chart schedules pods with the rights that the chart gives."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 _NAME: Final = "slurm-pod-scheduler"
-# Asked once, to learn whether it is allowed.
+# The scheduler asks this once to learn whether it is allowed.
 _UID: Final = "403 get /api/v1/namespaces/kube-system"
 _NODES: Final = "/api/v1/nodes"
 
 
 _COMMENT: Final = "a policy of the chart's"
-# What the chart makes ConfigMaps and Secrets of.
+# Values from which the chart makes ConfigMaps and Secrets.
 _FILES: Final = {
     "policy": {"rules": [{"name": "all", "forced": {"comment": _COMMENT}}]},
     "nodeMap": {"nodes": {"no-such-node": "no-such-node"}},
@@ -41,7 +41,7 @@ _FILES: Final = {
 
 @dataclass(frozen=True)
 class Scope:
-    """Values for it, HOME being where the chart is and SERVED where the story plays."""
+    """Values for `scope`. HOME stands for the chart's namespace, and SERVED for the story's."""
 
     values: dict[str, Any]
     more: dict[str, Any] = field(default_factory=dict)
@@ -63,21 +63,21 @@ _PLAYED: Final = [("live_26", name) for name in SCOPES] + [("live_24", "cluster"
 
 @pytest.fixture(params=_PLAYED, ids=lambda it: f"{it[0].replace('_', '-')}-{it[1]}")
 def played(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Rights do not depend on Slurm's release, so that one story is enough for the older."""
+    """Cluster and scope. Rights do not depend on Slurm's release: the older one gets one story."""
     pair: tuple[str, str] = request.param
     return pair
 
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, played: tuple[str, str]) -> Cluster:
-    """The model has no RBAC."""
+    """A real cluster, because the model has no RBAC."""
     found: Cluster = request.getfixturevalue(played[0])
     return found
 
 
 @pytest.fixture
 def scope(played: tuple[str, str]) -> Scope:
-    """Which pods are served."""
+    """The scope: which pods are served."""
     return SCOPES[played[1]]
 
 
@@ -85,7 +85,7 @@ def scope(played: tuple[str, str]) -> Scope:
 async def release(
     live_helm: Helm, cluster: Cluster, kube: Kube, namespace: str, scope: Scope
 ) -> AsyncIterator[Release]:
-    """The chart, installed; without a replica, since no Node here has its image."""
+    """The installed chart. It has no replica, because no Node here has its image."""
     async with namespace_for(kube, "chart") as apart:
         found = Release(live_helm, kube, _NAME, namespace if scope.at_home else apart)
         await found.upgrade(values_for(cluster, scope, home=found.namespace, served=namespace))
@@ -99,7 +99,7 @@ async def release(
 async def scheduler(
     cluster: Cluster, kube: Kube, release: Release, tmp_path: Path
 ) -> AsyncIterator[SchedulerProcess]:
-    """The Deployment's command line as a process, with the token of its ServiceAccount."""
+    """A process with the Deployment's command line and the token of its ServiceAccount."""
     from tests.rigs.kube_files import kubeconfig
 
     token = await kube.service_account_token(_NAME, namespace=release.namespace)
@@ -113,7 +113,7 @@ async def scheduler(
 
 @pytest.fixture
 def asked_before(live_kube: KubeRig, release: Release) -> int:
-    """How much has been written down of requests."""
+    """The size of the audit log before the scheduler starts."""
     return live_kube.audit_log.size()
 
 
@@ -148,7 +148,7 @@ async def test_pods_are_served_told_and_evicted_with_the_rights_of_the_chart(
 
 
 def values_for(cluster: Cluster, scope: Scope, *, home: str, served: str) -> dict[str, Any]:
-    """The chart's, for that cluster."""
+    """The chart's values for that cluster."""
     told = {"HOME": home, "SERVED": served}
     values = json.dumps(scope.values)
     for word, name in told.items():
@@ -169,7 +169,7 @@ def values_for(cluster: Cluster, scope: Scope, *, home: str, served: str) -> dic
 
 
 async def _hooks(url: str) -> int | None:
-    """What the hooks API says to one without its secret; None where nobody listens."""
+    """The hooks API's status for a request without its secret; None if nothing listens."""
     async with aiohttp.ClientSession() as session:
         try:
             async with session.post(f"{url}/v1/hints", json={"job_id": 1}) as answer:
@@ -179,10 +179,10 @@ async def _hooks(url: str) -> int | None:
 
 
 def _asked(rig: KubeRig, since: int, release: Release, namespaces: set[str]) -> set[str]:
-    """Status, verb and path of each request of the ServiceAccount.
+    """Status, verb and path of each request of the ServiceAccount in these namespaces.
 
-    In other namespaces there may be pods of a test before, on their way out: nothing may be created
-    in a namespace that ends.
+    Other namespaces may still have pods of an earlier test, and in a namespace that is being
+    deleted nothing can be created.
     """
     account = f"system:serviceaccount:{release.namespace}:{_NAME}"
     entries = [json.loads(line) for line in rig.audit_log.lines(since)]

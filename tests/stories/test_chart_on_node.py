@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
     from tests.rigs.node_real import RealNode
 
-# The first of them has the image built within its time.
+# The first of these tests may have to build the image within its time.
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def cluster(live_26_real: Cluster) -> Cluster:
 
 @pytest.fixture(params=SCOPES)
 def scope(request: pytest.FixtureRequest) -> Scope:
-    """Which pods are served."""
+    """The scope: which pods are served."""
     return SCOPES[request.param]
 
 
@@ -56,7 +56,7 @@ def scope(request: pytest.FixtureRequest) -> Scope:
 async def release(
     live_helm: Helm, live_kube: KubeRig, cluster: Cluster, kube: Kube, namespace: str, scope: Scope
 ) -> AsyncIterator[Release]:
-    """Where the chart goes, with somebody to bind the pods of its Deployment."""
+    """The chart's release. A default scheduler runs, which binds the pods of the Deployment."""
     with DefaultScheduler(live_kube, str(cluster.real_node)):
         async with namespace_for(kube, "chart") as apart:
             found = Release(live_helm, kube, _NAME, namespace if scope.at_home else apart)
@@ -76,19 +76,19 @@ def values(
     scope: Scope,
     release: Release,
 ) -> dict[str, Any]:
-    """With what this one Node lacks: a network of pods, and a registry."""
+    """The chart's values, adapted to a Node without a pod network and without a registry."""
     found = values_for(cluster, scope, home=release.namespace, served=namespace)
     found["scheduler"] |= {"replicas": 1} | on_one_node(live_kube, live_image)
     found["scheduler"]["test"] = {
         "annotations": {"sunk.coreweave.com/partition": cluster.real_partition}
     }
-    found["scheduler"]["config"]["slurm"]["killWait"] = "41s"  # is not, and is told of
+    found["scheduler"]["config"]["slurm"]["killWait"] = "41s"  # wrong, so that the scheduler warns
     return found
 
 
 @pytest.fixture
 async def installed(release: Release, values: dict[str, Any]) -> Release:
-    """The chart, installed."""
+    """The installed chart."""
     await release.upgrade(values)
     return release
 
@@ -167,7 +167,7 @@ async def test_pods_do_not_notice_an_upgrade_a_rollback_and_a_new_installation(
         assert not [it for it in await _own(kube, installed) if pods.phase(it) == "Failed"]
     await kube.delete("pods", "runs", namespace=namespace)
     await _until(lambda: _is_running(kube, namespace, "waits"))
-    # The job of a pod whose containers have ended is over before the kubelet takes the pod away.
+    # The job of a pod ends when its containers have ended, before the kubelet removes the pod.
     await _until(lambda: _is_gone(kube, namespace, "runs"))
     assert (await _seen(kube, slurm, namespace))[0][0] == before[1][0]
     await kube.delete("pods", "waits", namespace=namespace)
@@ -175,18 +175,18 @@ async def test_pods_do_not_notice_an_upgrade_a_rollback_and_a_new_installation(
 
 
 class TestTwoReplicas:
-    """Each is a pod with an address of its own, as in a cluster with a network."""
+    """Each replica is a pod with an address of its own, as in a cluster with a pod network."""
 
     @pytest.fixture
     def scope(self) -> Scope:
-        """Who leads does not depend on it."""
+        """One scope is enough: the election does not depend on the scope."""
         return SCOPES["cluster"]
 
     @pytest.fixture(autouse=True)
     def places(
         self, live_kube: KubeRig, live_image: str, live_real_node: RealNode, cluster: Cluster
     ) -> Iterator[dict[str, Any]]:
-        """Relays to the servers, which are there until the chart is gone."""
+        """Values for relays to the servers. The relays exist until the chart is uninstalled."""
         with in_pod_network(
             live_kube, cluster.slurm_url, image=live_image, node=live_real_node
         ) as found:
@@ -201,7 +201,7 @@ class TestTwoReplicas:
         release: Release,
         places: dict[str, Any],
     ) -> dict[str, Any]:
-        """Two of them, with the hooks API."""
+        """Values for two replicas with the hooks API."""
         found = values_for(cluster, scope, home=release.namespace, served=namespace)
         slurm = found["scheduler"]["config"]["slurm"] | places["config"]["slurm"]
         more = {"replicas": 2, "hooks": {"enabled": True, "token": SECRET}}
@@ -240,14 +240,14 @@ class TestTwoReplicas:
 
 
 async def _leader(kube: Kube, installed: Release, *, but: str = "") -> str | None:
-    """The pod of the process that holds the Lease, which is named after its host first."""
+    """The pod of the leader, from the Lease: the holder's identity begins with its host name."""
     lease = await kube.find("leases", _NAME, namespace=installed.namespace)
     holder = "" if lease is None else str(lease["spec"]["holderIdentity"]).rpartition("_")[0]
     return holder if holder not in {"", but} else None
 
 
 async def _all_answer(kube: Kube, installed: Release, cluster: Cluster, *, leader: str) -> bool:
-    """Whether the Service leads to two, who answer hooks as the one that leads and the other do."""
+    """Whether the Service has two endpoints that answer hooks as leader and as standby should."""
     faces = await _hooks(kube, installed)
     if len(faces) != 2 or faces.keys() != {_name(it) for it in await _own(kube, installed)}:
         return False
@@ -260,7 +260,7 @@ async def _all_answer(kube: Kube, installed: Release, cluster: Cluster, *, leade
 
 
 async def _hooks(kube: Kube, installed: Release) -> dict[str, str]:
-    """Where the Service of the hooks API leads, by pod."""
+    """The URL of each endpoint of the hooks API's Service, by pod."""
     slices = await kube.items("endpointslices", namespace=installed.namespace)
     mine = [it for it in slices if it["metadata"]["labels"][_OF_SERVICE] == f"{_NAME}-hooks"]
     return {
@@ -271,7 +271,7 @@ async def _hooks(kube: Kube, installed: Release) -> dict[str, str]:
 
 
 async def _ask(face: str, what: str, **fields: str) -> tuple[int, str]:
-    """What a hook is told, about a job that is nobody's."""
+    """Status and text of the answer to a hook, about a job id that nobody has."""
     head = {"Authorization": f"Bearer {SECRET}"}
     form = {"job": "4000000000", "wait": "30"} | fields
     async with (
@@ -288,7 +288,7 @@ async def _anew(kube: Kube, installed: Release, values: dict[str, Any]) -> None:
 
 
 def _shell(name: str, node: RealNode, cluster: Cluster) -> Object:
-    """Takes both CPUs in Slurm, and leaves the kubelet some for the scheduler."""
+    """A pod that takes both CPUs in Slurm, and leaves the kubelet some CPU for the scheduler."""
     container = {
         "image": node.image,
         "imagePullPolicy": "Never",
@@ -300,7 +300,7 @@ def _shell(name: str, node: RealNode, cluster: Cluster) -> Object:
 
 
 def _half(name: str, node: RealNode, cluster: Cluster) -> Object:
-    """Takes one of the CPUs, and leaves room for two schedulers."""
+    """A pod that takes one of the CPUs, and leaves room for two schedulers."""
     pod = _shell(name, node, cluster)
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
     return pod
@@ -309,7 +309,7 @@ def _half(name: str, node: RealNode, cluster: Cluster) -> Object:
 async def _seen(
     kube: Kube, slurm: SlurmHand, namespace: str
 ) -> list[tuple[int, str, str, int | None]]:
-    """Of each pod: its job, that one's state, its phase, and how often its container restarted."""
+    """For each pod: its job id, the job's state, its phase, and its container's restart count."""
     found = []
     for pod in sorted(await kube.items("pods", namespace=namespace), key=_name):
         job_id = int(str(pods.annotation(pod, pods.JOB_ID)))
@@ -348,14 +348,14 @@ async def _pod(kube: Kube, installed: Release) -> Object | None:
 async def _ready(kube: Kube, installed: Release, *, replicas: int = 1) -> bool:
     found = await kube.get("deployments", _NAME, namespace=installed.namespace)
     status, counts = found["status"], ("replicas", "updatedReplicas", "readyReplicas")
-    # Of this generation: a status told before the last change is as if nothing had been changed.
+    # A status of an older generation does not show the last change yet.
     return status.get("observedGeneration") == found["metadata"]["generation"] and all(
         status.get(it) == replicas for it in counts
     )
 
 
 async def _has_event(kube: Kube, installed: Release, pod: str) -> bool:
-    """About the scheduler's own pod, which takes a right of its own."""
+    """Whether the scheduler's own pod has the Event, which needs a right of its own."""
     return await _is_told(kube, installed.namespace, pod, "KillWaitMismatch")
 
 

@@ -1,5 +1,5 @@
-"""The clock of the scheduler's machine is set by an hour, ahead and behind, and back again: whoever
-runs runs on, and whatever happens then is seen and followed as ever.
+"""The clock of the scheduler's machine is set an hour ahead, behind, and back again. Running pods
+run on, and the scheduler reacts to everything that happens then as usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.world import World
 pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(240)]
 
 _HOUR: Final = 3600
-# Ends within the hour: by a clock that is ahead it has ended.
+# Shorter than the step: by a clock that is an hour ahead, the job has ended already.
 _HALF_AN_HOUR: Final = {"timeout": "1800"}
 
 
@@ -33,7 +33,7 @@ cluster = told_on(*LIVE)
 def scheduler(
     cluster: Cluster, namespace: str, tmp_path: Path, own_clock: OwnClock
 ) -> Iterator[SchedulerProcess]:
-    """It leads, and so writes the time of day of its clock every second; it may be late by much."""
+    """A leader, so it writes its clock's time of day every second. It may renew late."""
     flags = (
         "--leader-elect",
         f"--leader-elect-resource-namespace={namespace}",
@@ -91,7 +91,7 @@ async def test_warned_pod_has_its_grace_by_whatever_clock(
 
 
 async def _step_amid_work(world: World, clock: OwnClock, step: int, *, number: int) -> None:
-    """One pod waits while the clock is set, one is created afterwards; both start, and end."""
+    """Set the clock while one pod waits, and create another one afterwards; both start and end."""
     before, after = f"before-{number}", f"after-{number}"
     await world.set_partition(world.cluster.partition, state="DOWN")
     await world.create(before, cpus="1")
@@ -130,7 +130,7 @@ async def _is_well(world: World) -> bool:
 
 
 def _ends_told(world: World, name: str) -> set[str | None]:
-    """Each end that the pod was told of, once it was."""
+    """All values that the pod's annotation about its end has had."""
     told = [pods.annotation(seen.pod, pods.ENDS_AT) for seen in world.history.of(name)]
     return {it for it in told if it}
 

@@ -1,4 +1,4 @@
-"""Each example of deploy/examples, beside nodes and pods as the system it is for makes them."""
+"""Each example of deploy/examples works beside nodes and pods as its system makes them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ HOME: Final = "slurm-pod-scheduler"
 
 
 def read(path: str) -> list[Object]:
-    """The documents of a file of the examples."""
+    """The YAML documents of a file of the examples."""
     return list(yaml.safe_load_all((EXAMPLES / path).read_text()))
 
 
 def flags(path: str, namespace: str) -> tuple[str, ...]:
-    """A file of settings as flags; where Slurm is, and what is watched, is the test's."""
+    """A file of settings as flags, without Slurm's address and with the test's namespace."""
     (settings,) = read(path)
     del settings["slurm-api-base"]
     settings |= {"watch-namespace": namespace}
@@ -54,7 +54,7 @@ def _plain(value: Any) -> str:
 
 
 def admission(example: str) -> dict[str, str]:
-    """What the guide gives to render.sh."""
+    """The arguments that the guide gives to render.sh."""
     path = EXAMPLES / example / "admission.txt"
     lines = path.read_text().splitlines() if path.exists() else []
     return dict(line.split("=", 1) for line in lines)
@@ -62,13 +62,13 @@ def admission(example: str) -> dict[str, str]:
 
 @pytest.fixture
 def example(request: pytest.FixtureRequest) -> str:
-    """Its folder, as the class of the test names it."""
+    """The example's folder, as the class of the test names it."""
     return str(request.cls.example)
 
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The one that can play the system."""
+    """The cluster that can play the system, as the class of the test names it."""
     found: Cluster = request.getfixturevalue(request.cls.plays)
     return found
 
@@ -82,7 +82,7 @@ def policies(live_kube: KubeRig, example: str) -> Iterator[KubeRig]:
 
 @pytest.fixture
 async def account(cluster: Cluster, kube: Kube, tmp_path: Path) -> str:
-    """The flag that makes the scheduler come as its own service account: records are its own."""
+    """The flag with which the scheduler uses its own service account, as the policies require."""
     from tests.rigs.kube_files import kubeconfig
 
     for body in yaml.safe_load_all(RIGHTS.read_text()):
@@ -104,7 +104,7 @@ def scheduler(
 
 
 async def label(world: World, rig: KubeRig, body: Object) -> None:
-    """Give the test's namespace the labels of the example's, and wait until they count."""
+    """Give the test's namespace the labels of the example's, and wait until they take effect."""
     labels = body["metadata"]["labels"]
     await world.kube.patch("namespaces", world.namespace, {"metadata": {"labels": labels}})
 
@@ -117,7 +117,7 @@ async def label(world: World, rig: KubeRig, body: Object) -> None:
 
 
 async def create(world: World, kind: str, body: Object, **annotations: str) -> Object:
-    """An object of the example in the test's namespace; annotations are for its pods."""
+    """Create an object of the example in the test's namespace; annotations go to its pods."""
     metadata = {key: it for key, it in body["metadata"].items() if key != "namespace"}
     body = body | {"metadata": metadata}
     pod = body if kind == "pods" else body["spec"]["template"]
@@ -127,7 +127,7 @@ async def create(world: World, kind: str, body: Object, **annotations: str) -> O
 
 
 async def the_pods(world: World, count: int) -> list[Object]:
-    """All pods of the namespace once so many run."""
+    """The running pods of the namespace, once there are `count` of them."""
 
     async def look() -> list[Object] | None:
         found = await world.kube.items("pods", namespace=world.namespace)
@@ -139,7 +139,7 @@ async def the_pods(world: World, count: int) -> list[Object]:
 
 @asynccontextmanager
 async def slurmd_pods(world: World, namespace: str, *bodies: Object) -> AsyncIterator[None]:
-    """Pods with slurmd in the namespace of the system that makes them."""
+    """Within the block there are these pods with slurmd, in the system's own namespace."""
     kube = world.kube
     if await kube.find("namespaces", namespace) is None:
         await kube.create("namespaces", {"metadata": {"name": namespace}})
@@ -155,7 +155,7 @@ async def slurmd_pods(world: World, namespace: str, *bodies: Object) -> AsyncIte
 
 
 async def can_have_pods(world: World, namespace: str) -> None:
-    """Wait for what a namespace gets from a controller, and every pod needs."""
+    """Wait for the namespace's default service account, which every pod needs."""
 
     async def there() -> bool:
         return await world.kube.find("serviceaccounts", "default", namespace=namespace) is not None
@@ -164,7 +164,7 @@ async def can_have_pods(world: World, namespace: str) -> None:
 
 
 def slurmd(name: str, node: str, *, labels: dict[str, str], owner: Object, **spec: Any) -> Object:
-    """A pod with slurmd on a Node, which the system's own controller put there."""
+    """A pod with slurmd on a Node, as the system's own controller would make it."""
     body = pods.pod(name, scheduler="default-scheduler", nodeName=node, **spec)
     body["spec"]["serviceAccountName"] = "default"
     body["spec"]["tolerations"] = [{"operator": "Exists"}]
@@ -174,7 +174,7 @@ def slurmd(name: str, node: str, *, labels: dict[str, str], owner: Object, **spe
 
 
 def _crossed(world: World) -> tuple[str, str]:
-    """Two Nodes, each of which is to be the other's Slurm node."""
+    """Two Nodes. Each is mapped to the Slurm node that has the other's name."""
     one, other = world.cluster.nodes[:2]
     world.audit.slurm_nodes |= {one: other, other: one}
     return one, other
@@ -207,7 +207,7 @@ class TestSlinky:
             await stack.enter_async_context(slurmd_pods(world, "slurm", *node_set))
             namespace, job = read("slinky/workload.yaml")
             await label(world, policies, namespace)
-            # Every Slurm node is a NodeSet's pod there; here only two are.
+            # At a real site every Slurm node is a pod of a NodeSet; here only two are.
             await create(world, "jobs", job, required_nodes=f"{one},{other}")
             (pod,) = await the_pods(world, 1)
             record = await world.placeholder(pod)
@@ -242,13 +242,13 @@ class TestSoperator:
             record = await world.placeholder(pod)
             assert {pods.node_of(pod), record.nodes} == {one, other}
             assert pod["spec"]["terminationGracePeriodSeconds"] == 30
-            # Not by force: the job of a pod that no kubelet has ended stays for its grace and 30 s.
+            # Grace 1, not 0: after a forced deletion the job would stay for the grace and 30 s.
             await kube.delete("pods", "infer", namespace=world.namespace, grace_seconds=1)
             await world.job_ended(record.job_id)
 
 
 class TestSunk:
-    """SUNK's NodeSets and node lock, this scheduler in the place of SUNK's."""
+    """SUNK's NodeSets and node lock, with this scheduler in place of SUNK's."""
 
     example = "sunk"
     plays = "live_24"
@@ -263,7 +263,7 @@ class TestSunk:
             for node, target in ((one, other), (other, one)):
                 stack.push_async_callback(await write(world, node, target))
                 await stack.enter_async_context(marked(world, node, spec={"taints": [lock]}))
-            # SUNK's comments are there first; here the scheduler has seen the nodes without them.
+            # At a real site SUNK's comments exist before the scheduler starts, so start it again.
             await restart(world)
             (body,) = read("sunk/workload.yaml")
             await create(world, "pods", body)
@@ -289,7 +289,7 @@ class TestBareMetal:
 
 
 class TestDstack:
-    """Pods that cannot name a scheduler get the namespace's."""
+    """Pods that cannot name a scheduler get that of their namespace."""
 
     example = "dstack"
     plays = "live_26"
@@ -303,7 +303,7 @@ class TestDstack:
         return policies
 
     async def left_out(self, world: World, rig: KubeRig) -> None:
-        """Wait until the binding is in the place of the former one."""
+        """Wait until the binding of the policy has replaced the former one."""
 
         async def counts() -> bool:
             proxy = dstack_pod("ssh-proxy")
@@ -332,14 +332,14 @@ class TestDstack:
             assert pod["spec"]["terminationGracePeriodSeconds"] == 24
             proxy = await kube.get("pods", "ssh-proxy", namespace=world.namespace)
             assert proxy["spec"]["schedulerName"] == "default-scheduler"
-            # Not by force: the job of a pod that no kubelet has ended stays for its grace and 30 s,
-            # which is all the time that a story has for what it leaves behind.
+            # Grace 1, not 0: after a forced deletion the job would stay for the grace and 30 s,
+            # which is all the time that a story has for its leftovers.
             await kube.delete("pods", "job", namespace=world.namespace, grace_seconds=1)
             await kube.delete("pods", "ssh-proxy", namespace=world.namespace, grace_seconds=0)
 
 
 def dstack_pod(component: str) -> Object:
-    """A pod as dstack's Kubernetes backend makes it (0.22): its proxies ask for nothing."""
+    """A pod as dstack's Kubernetes backend (0.22) makes it. Its proxies request no resources."""
     labels = {
         "app.kubernetes.io/name": f"dstack-{component}",
         "app.kubernetes.io/instance": component,
@@ -361,7 +361,7 @@ def dstack_pod(component: str) -> Object:
 
 
 class TestManyClusters:
-    """Two Kubernetes clusters on one Slurm, played by two namespaces of one."""
+    """Two Kubernetes clusters on one Slurm, played by two namespaces of one cluster."""
 
     plays = "live_26"
 

@@ -1,9 +1,10 @@
-"""The scheduler is killed at its writes to real servers: before they arrive, on their way, when
-they are done, and when it knows. Each time the next process goes on; nothing is lost or doubled.
+"""The scheduler is killed at its writes to real servers: before a write is sent, on its way, after
+the server has acted, and after the answer. The next process goes on; nothing is lost or doubled.
 
-The points of a life without a death are listed in tests/crash; here each kind of write has each of
-these moments once, in lives that go on: the writes to Slurm, the binding and the ways in which pods
-go with each Slurm, and what pods are told with the newer one.
+tests/crash lists the points of a run without a crash. Here the scheduler is killed once at each of
+these moments of each kind of write, in a run that goes on. With each Slurm these kinds are the
+writes to Slurm, the binding and the ways to end pods; with the newer Slurm also the messages to
+pods.
 """
 
 from __future__ import annotations
@@ -30,28 +31,28 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.live]
 
-# A pod in each loses its job, and the brake of a process that is killed forgets the ones before.
+# In each round a pod loses its job. The brake of a killed process forgets the earlier ones.
 _MOST_ROUNDS: Final = DEFAULT.brake_minimum
 _TOLD_AGAIN: Final = "patch_event"
-# Kubernetes takes them, whichever Slurm there is.
+# Writes to Kubernetes that do not depend on the release of Slurm.
 _TOLD: Final = frozenset({"create_event", _TOLD_AGAIN, "patch_pod_status"})
-# A job whose pod went while the scheduler was dead stays for 33 s, anew after each death.
+# The job of a pod that went while the scheduler was dead stays for 33 s, again after each kill.
 _SECONDS: Final = 300.0
 _PREFIX: Final = "sunk.coreweave.com/"
 
 
-cluster = told_on(*LIVE)  # the models have their own sweep
+cluster = told_on(*LIVE)  # tests/crash covers the models
 
 
 @pytest.fixture
 def policy(cluster: Cluster) -> str:
-    """How pods go: both ways are told, one with each Slurm."""
+    """The eviction policy: one of the two for each release of Slurm, so that both are tested."""
     return "delete" if cluster.placeholder_mode == "external" else "budget"
 
 
 @pytest.fixture
 def scheduler(proxied: ProxiedCluster, policy: str, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler, which sees the proxies only."""
+    """The scheduler, which reaches the servers only through the proxies."""
     flags = (f"--eviction-policy={policy}",)
     with SchedulerProcess(proxied, folder=tmp_path, flags=flags) as process:
         yield process
@@ -91,11 +92,11 @@ async def test_scheduler_may_be_killed_at_any_write(
 
 
 async def _keep_alive(scheduler: SchedulerProcess, reaper: Reaper) -> None:
-    """Start it again whenever it is dead, as a Deployment would."""
+    """Start the scheduler again whenever it was killed, as a Deployment would."""
     while True:
         if await asyncio.to_thread(reaper.dead.wait, 0.2):
             await asyncio.to_thread(scheduler.kill)
-            # What was sent arrives before another lives.
+            # What the killed process has sent must arrive before the next process starts.
             while not reaper.settled:  # noqa: ASYNC110 - a proxy in another loop
                 await asyncio.sleep(0.02)
             await asyncio.to_thread(scheduler.start)
@@ -107,7 +108,7 @@ async def _is_done_with(reaper: Reaper, kind: str) -> bool:
 
 
 async def _never_right(world: World) -> None:
-    """Whoever owns this pod makes one mistake after the other, and the same ones again."""
+    """Edit a pod again and again, each time with one of two mistakes."""
     await world.create("wrong", slurm={"timeout": "soon"})
     for mistake in itertools.cycle(("soon", "later")):
         await _edit(world, "wrong", timeout=mistake)
@@ -115,7 +116,7 @@ async def _never_right(world: World) -> None:
 
 
 async def _round(world: World, number: int) -> None:
-    """Some pods come, are edited, lose their job, and go."""
+    """Create some pods, which run, are edited, lose their job, and go."""
     runs, taken, edited = (f"{it}-{number}" for it in ("runs", "taken", "edited"))
     await world.create(runs)
     await world.create(taken)

@@ -1,5 +1,5 @@
-"""The leader is killed at each kind of write to its Lease, and the next one as it begins: each time
-one process leads again, writes nothing before it does, and nothing is lost or doubled.
+"""The leader is killed at each kind of write to its Lease, and the next process when it takes over.
+Each time one process leads again and writes nothing before. Nothing is lost or doubled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NAME: Final = "slurm-pod-scheduler"
 _SECONDS: Final = 60.0
 
 
-cluster = told_on("live-26.05")  # who leads does not depend on the release of Slurm
+cluster = told_on("live-26.05")  # the election does not depend on the release of Slurm
 
 
 @pytest.fixture
 def scheduler(
     proxied: ProxiedCluster, namespace: str, tmp_path: Path
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler, which sees the proxies only and has to be elected."""
+    """The scheduler, which takes part in an election and reaches the servers through proxies."""
     flags = (
         "--leader-elect",
         f"--leader-elect-resource-namespace={namespace}",
@@ -49,29 +49,29 @@ def scheduler(
 
 @dataclass(slots=True)
 class _Office:
-    """What one process after the other holds."""
+    """The leadership, which one process after the other has."""
 
     world: World
     proxied: ProxiedCluster
     reaper: Reaper
     lives: list[int] = field(default_factory=list)
-    """Where in the journal each of them began."""
+    """The position in the journal at which each process began."""
 
     async def dies_in(self, point: Point) -> None:
-        """The process that leads does, at that write."""
+        """Kill the leader at that write."""
         self._doom(point)
         await self._make_due(point.kind)
         await self._dies()
 
     async def dies_as_it_begins(self, point: Point) -> None:
-        """The next one does, at that write."""
+        """Kill the next process at that write, when it takes over."""
         await self._make_due(point.kind)
         self._doom(point)
         self._launch()
         await self._dies()
 
     async def taken(self) -> float:
-        """One leads again; how many seconds that took."""
+        """Wait until a process leads again. Returns the seconds that this took."""
         self.reaper.dead.clear()
         began = time.monotonic()
         await self._until(lambda: self.world.scheduler.leads)
@@ -88,11 +88,11 @@ class _Office:
         return await self.world.until(f"pod {name} runs", look)
 
     async def lease(self) -> Object | None:
-        """The object, if it is there."""
+        """The Lease; None if there is none."""
         return await self.world.kube.find("leases", _NAME, namespace=self.world.namespace)
 
     async def _make_due(self, kind: str) -> None:
-        """A Lease that is there is renewed, one that is not is created."""
+        """Make that write happen next: delete the Lease if it is to be created."""
         if kind == "create_lease":
             await self.world.kube.delete("leases", _NAME, namespace=self.world.namespace)
 
@@ -111,7 +111,7 @@ class _Office:
                 await asyncio.sleep(0.05)
 
     def _go_on(self) -> None:
-        """A process that gave up because the machine was slow is followed by another one."""
+        """Start another process if the present one gave up because the machine was slow."""
         if not self.world.scheduler.running and not self.reaper.dead.is_set():
             self._launch()
 

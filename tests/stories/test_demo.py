@@ -25,14 +25,14 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(TOLD_SECONDS + 20)]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where the demo's files go; pytest's own is too deep for a unix socket (108 bytes)."""
+    """The demo's folder. The path of pytest's own is too long for a unix socket (108 bytes)."""
     with TemporaryDirectory(prefix="demo-") as name:
         yield Path(name)
 
 
 def environment(folder: Path, **more: str) -> Mapping[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    foreign = {"SLURM_POD_SCHEDULER_WATCH_NAMESPACE": "elsewhere"}  # of a scheduler of the reader's
+    foreign = {"SLURM_POD_SCHEDULER_WATCH_NAMESPACE": "elsewhere"}  # of the reader's own scheduler
     return kept | foreign | {"TMPDIR": str(folder), **more}
 
 
@@ -71,7 +71,7 @@ def test_demo_keeps_its_promises_and_leaves_nothing(folder: Path) -> None:
         output, errors = process.communicate(timeout=TOLD_SECONDS)
     assert process.returncode == 0, errors
     assert errors == ""
-    assert "\x1b" not in output  # a pipe is no terminal
+    assert "\x1b" not in output  # no colours: a pipe is no terminal
     in_order = (
         r" -- A Deployment of 3 pods",
         r"pod   trainer-\S+ created",

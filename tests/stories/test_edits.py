@@ -1,4 +1,4 @@
-"""Editing annotations of a pod that waits: its pending job takes it, or the pod says why not."""
+"""Edits of a waiting pod's annotations change its pending job, or the pod says why they do not."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_edit_that_slurm_refuses_is_told_and_not_repeated(world: World) ->
 
 
 async def test_edit_that_no_pending_job_takes_gets_a_new_job(world: World) -> None:
-    """No partition or time limit can be taken away: what the default is only a submit knows."""
+    """A partition or time limit cannot be removed by an update; only a submit gets the default."""
     filler = await world.fill()
     await world.create(slurm={"timeout": "600", "partition": "main"})
     job = await _waits(world)
@@ -220,7 +220,7 @@ async def test_cause_of_a_refusal_that_is_fixed_in_slurm_is_noticed(world: World
     await world.create(slurm={"reservation": f"{world.namespace}-0"})
     await world.event("SlurmRejected")
     await world.reserve(world.cluster.nodes[0], in_seconds=0)
-    await world.submitted()  # within the 30 s of the pause
+    await world.submitted()  # sooner than the pause of 30 s would end
     await world.running()
 
 
@@ -273,7 +273,7 @@ async def test_pod_without_a_limit_has_no_end(world: World) -> None:
     pod = await world.running()
     limit = (await world.placeholder(pod)).number("time_limit")
     assert limit in UNLIMITED
-    # The year that backfill gives a job as it starts it may be seen later than its start.
+    # Backfill gives the job a limit of a year when it starts it, which may be seen after the start.
     assert limit is not None or pods.annotation(pod, pods.ENDS_AT) is None
 
 
@@ -297,8 +297,8 @@ async def _resize(world: World, *, cpus: str) -> None:
     where = {"namespace": world.namespace, "subresource": "status"}
     told = pod["status"].get("containerStatuses", [])
     if told:
-        # The API server resizes running containers only where the kubelet reports their resources,
-        # as every kubelet since 1.33 does, and the rig's simulated ones do not.
+        # The API server resizes running containers only if the kubelet reports their resources.
+        # Every kubelet since 1.33 does, but the simulated ones of the rig do not.
         (status,) = told
         status = {"containerStatuses": [status | {"resources": {"requests": {"cpu": "1"}}}]}
         await world.kube.patch("pods", "train", {"status": status}, **where)

@@ -1,5 +1,5 @@
-"""Story: of two schedulers one leads; whatever becomes of it, the other one takes over, and nothing
-is written by two. Times are printed (`pytest -s`); benchmarks.failover measures them.
+"""Story: one of two schedulers leads. Whatever happens to it, the other one takes over, and the two
+never write at the same time. Times are printed (`pytest -s`); benchmarks.failover measures them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _SHORT = (
 _NOT_THE_LEADER = (503, "another process leads, ask again")
 
 
-# Who leads does not depend on the release of Slurm.
+# The election does not depend on the release of Slurm.
 cluster = told_on("sandbox-26.05", "live-26.05")
 
 
 @pytest.fixture
 def timing() -> tuple[str, ...]:
-    """A short lease, so that stories are short."""
+    """Flags for a short lease, so that the stories are short."""
     return _SHORT
 
 
@@ -57,17 +57,17 @@ async def replicas(
 
 @pytest.fixture
 def scheduler(replicas: tuple[Replica, Replica]) -> SchedulerProcess:
-    """Whose log is shown when a story fails."""
+    """The scheduler whose log is shown when a story fails."""
     return replicas[1].process
 
 
 @pytest.fixture
 def api_log(cluster: Cluster, request: pytest.FixtureRequest) -> AuditLog | None:
-    """The requests that the real API server has written down; the model's pass a relay."""
+    """The audit log of the real API server; None for the model, whose requests pass a relay."""
     if not cluster.name.startswith("live"):
         return None
     log: LogFile = request.getfixturevalue("live_kube").audit_log
-    # What former tests of this process have asked may be millions of lines.
+    # Earlier tests of this process may have left millions of lines.
     since = log.size()
     return lambda: [json.loads(line) for line in log.lines(since)]
 
@@ -75,7 +75,7 @@ def api_log(cluster: Cluster, request: pytest.FixtureRequest) -> AuditLog | None
 class TestInOrder:
     @pytest.fixture
     def timing(self) -> tuple[str, ...]:
-        """The defaults: no lease is to end here, however slow the machine is."""
+        """No flags: with the defaults no lease expires here, however slow the machine is."""
         return ()
 
     async def test_standby_is_ready_and_writes_nothing(
@@ -118,11 +118,11 @@ class TestInOrder:
 
 
 class TestHooks:
-    """Slurm's hooks may reach any of them."""
+    """Slurm's hooks may reach either scheduler."""
 
     @pytest.fixture
     def timing(self, tmp_path: Path) -> tuple[str, ...]:
-        """The defaults, with a hooks API."""
+        """The default lease, and a hooks API."""
         return (f"--hooks-api-token-file={secret_file(tmp_path)}",)
 
     async def test_standby_holds_the_next_job_until_the_pod_has_stopped(
@@ -166,7 +166,7 @@ async def test_leader_that_is_killed_is_followed_after_its_lease(
 async def test_pod_that_came_while_nobody_led_is_told_what_its_controller_has(
     world: World, replicas: tuple[Replica, Replica]
 ) -> None:
-    """Who stands by says nothing of the pods it sees come; nor did it once it led."""
+    """A standby writes nothing on new pods, so it must make up for this once it leads."""
     one, two = replicas
     one.process.kill()
     made = pod("train", slurm={"partition": "main"}, restartPolicy="Never")
@@ -248,7 +248,7 @@ async def test_nobody_leads_while_no_lease_can_be_renewed(
 
 
 async def _hook(url: str, what: str, **fields: str) -> tuple[int, str]:
-    """What a hook is told."""
+    """Status and text of the answer to a hook."""
     head = {"Authorization": f"Bearer {SECRET}"}
     async with (
         aiohttp.ClientSession() as session,
@@ -268,7 +268,7 @@ async def _create(world: World, name: str, count: int) -> None:
 
 
 async def _work(world: World, name: str, count: int) -> list[Object]:
-    """Pods that run."""
+    """Create `count` pods, and return them once they run."""
     await _create(world, name, count)
     return [await world.running(f"{name}-{number}") for number in range(count)]
 
@@ -282,7 +282,7 @@ async def _taken_over(world: World, by: Replica, why: str) -> float:
 
 
 async def _all_is_well(world: World, before: list[Object], *created: str) -> None:
-    """What ran runs on, what was created runs, and each has one job."""
+    """Check that the pods of `before` run on, that the created ones run, and each has one job."""
     for name in created:
         await world.running(name)
     world.unharmed(*before)

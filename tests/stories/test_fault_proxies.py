@@ -21,18 +21,18 @@ from tests.support.cluster import Cluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-# The matrix itself is played on the models (tests/faults); here are two parts of it, half a minute
-# of faults each.
+# tests/faults plays the whole matrix on the models. Here are two parts of it, with half a minute of
+# faults each.
 pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(480)]
 
 _STARTS: Final = 5
 _STEP_SECONDS: Final = 1.5
-# What Slurm said of a node is good for 30 s; then a binding to it asks for it.
+# The scheduler trusts Slurm's record of a node for 30 s. After that, a binding asks for it again.
 _STALE_SECONDS: Final = 25.0
-# On a slow machine fewer calls are made in one; most often one is enough.
+# How many churns follow at most. Usually one is enough, but a slow machine makes fewer calls in it.
 _LATE_CHURNS: Final = 6
 _CONVERGED_SECONDS: Final = 150.0
-# This scheduler is the only one; replicas and their lease have stories of their own.
+# There is only one scheduler here; other stories test replicas and their Lease.
 _OF_REPLICAS: Final = frozenset({"get_lease", "create_lease", "update_lease"})
 _POLICY: Final = """
 rules:
@@ -49,7 +49,7 @@ cluster = told_on(*LIVE)
 def scheduler(
     cluster: Cluster, proxied: ProxiedCluster, tmp_path: Path
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler, which knows of the proxies only; so set that it makes every kind of call."""
+    """The scheduler behind the proxies, with flags that make it use every kind of call."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(_POLICY)
     flags = (
@@ -96,18 +96,18 @@ def _eviction(cluster: Cluster) -> str:
 
 
 def _rules(cluster: Cluster, proxied: ProxiedCluster) -> list[Rule]:
-    """The part of the matrix for this cluster; what the scheduler never does here is left out."""
+    """The part of the matrix for this cluster, without calls that are never made here."""
     without = {"delete_pod"} if _eviction(cluster) == "budget" else {"evict_pod"}
     without |= _OF_REPLICAS
     if cluster.placeholder_mode == "script":
-        without.add("config")  # older than the path
+        without.add("config")  # this release has no such path
     used = [call for call in CALLS if call.name not in {*UNUSED, *without}]
     part = chosen(len(without), of=used)
     return [proxied.play.add(row.fault, call=call.name) for row, call in part]
 
 
 def _restart(scheduler: SchedulerProcess) -> None:
-    """As a kubelet does it: again and again where it ends at its start."""
+    """Kill the scheduler and start it, again if it ends at its start, as a kubelet does."""
     scheduler.kill()
     for _ in range(3):
         with suppress(AssertionError):
@@ -123,7 +123,7 @@ def _provoke(proxied: ProxiedCluster) -> None:
 
 
 async def _churn(world: World, prefix: str, native: int) -> None:
-    """One of each: it ends by itself, is deleted, loses its job, waits and is edited."""
+    """Make one pod of each kind: it ends by itself, is deleted, loses its job, or is edited."""
     ends, deleted, cancelled, waits = (
         f"{prefix}-{what}" for what in ("ends", "deleted", "cancelled", "waits")
     )
@@ -165,5 +165,5 @@ async def _only(world: World, name: str) -> bool:
 
 
 def _unplayed(rules: list[Rule]) -> set[str | None]:
-    """The calls that had no fault yet; which of its faults each had depends on time."""
+    """The calls that had no fault yet. Which fault a call gets depends on timing."""
     return {rule.call for rule in rules} - {rule.call for rule in rules if rule.played}

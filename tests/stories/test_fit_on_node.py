@@ -1,4 +1,4 @@
-"""Pods of other schedulers have their share of a Node: ours go where they fit beside them."""
+"""Pods of other schedulers use a part of a Node. Our pods go where they fit beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(120)]
 
 
 async def test_pod_goes_where_it_fits_beside_the_pods_of_another_scheduler(world: World) -> None:
-    """Slurm knows nothing of the other pod, and may well choose its Node first."""
+    """Slurm does not know the other pod, and may choose its Node first."""
     first, *others = world.cluster.nodes
     whole = world.cluster.cpus_per_node
     await world.create("web", scheduler="somebody-else", cpus=str(whole))
@@ -34,7 +34,7 @@ async def test_pod_keeps_away_from_a_pod_that_has_its_port(world: World) -> None
     first, *others = world.cluster.nodes
     await world.create("web", scheduler="somebody-else", container=PORT)
     await world.kube.bind("web", first, namespace=world.namespace)
-    # It knows of the other pod from its start: by another watch than that of its own pods.
+    # After a restart it knows the other pod from the watch of all pods, not from that of its own.
     await asyncio.to_thread(world.scheduler.stop)
     await asyncio.to_thread(world.scheduler.start)
     await world.create(container=PORT)

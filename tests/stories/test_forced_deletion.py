@@ -1,4 +1,4 @@
-"""A pod is deleted by force: nobody has said that its containers have stopped."""
+"""A pod is deleted by force, so nobody has reported that its containers have stopped."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ async def test_jobs_of_others_live_on(world: World) -> None:
     pod = await world.running()
     job = await world.placeholder(pod)
     tag = job.tag | {"cluster": "another-cluster"}
-    # The very name and tag of ours, but for another cluster's; and a tag nobody can read.
+    # The first job has our name, and our tag except for the cluster. The other tag is unreadable.
     lookalike = await world.native_job(
         job.name, admin_comment=msgspec.json.encode(tag).decode(), **where
     )

@@ -1,4 +1,4 @@
-"""Story: what a pod's author or an ordinary Slurm user claims is checked against Slurm first."""
+"""Story: claims of a pod's author or of an ordinary Slurm user are checked against Slurm first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(120)
 
-# More jobs than any of these clusters gets to make.
+# An id that no job gets: none of these clusters makes as many jobs.
 _NO_JOB = 900_000
 
 
@@ -28,7 +28,7 @@ async def _is_on(world: World, job: Record, node: str | None) -> bool:
 
 
 async def _runs_by_itself(world: World, name: str, *others: int) -> Record:
-    """The pod once it runs with a job of its own, which is none of those it might have claimed."""
+    """The pod's own job, once the pod runs. It must be none of `others`, which it claimed."""
     pod = await world.running(name)
     uid = pod["metadata"]["uid"]
 
@@ -78,7 +78,7 @@ async def test_pod_that_names_another_pods_job_harms_neither(world: World) -> No
 
 @pytest.mark.live_on("26.05")
 async def test_manifest_copied_from_a_pod_that_runs_is_a_pod_of_its_own(world: World) -> None:
-    """With its node and all annotations, as `kubectl get pod -o yaml` gives them."""
+    """The copy has the node and all annotations, as in `kubectl get pod -o yaml`."""
     await world.create("victim")
     victim = await world.running("victim")
     node = pods.node_of(victim)
@@ -115,7 +115,7 @@ async def test_pod_cannot_outstay_a_requeue_by_what_it_says_of_former_ones(world
 
 
 async def test_slurm_user_cannot_pass_off_a_job_as_a_pods(world: World) -> None:
-    """The owner tag stands where only operators may write."""
+    """The owner tag is in admin_comment, which only operators may write."""
     filler = await world.fill()
     await world.create("victim")
     held = await world.placeholder(await world.waiting("victim"))

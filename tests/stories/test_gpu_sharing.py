@@ -1,5 +1,5 @@
-"""A pod with GPUs beside native jobs with GPUs: Slurm and the kubelet choose devices each by a rule
-of its own, so where native jobs can run only jobs of the pod's own user come beside it.
+"""A pod with GPUs beside native jobs with GPUs: Slurm and the kubelet choose devices independently.
+So on nodes for native jobs, only jobs of the pod's own user may share the node.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tests.support import pods
 from tests.support.kube import Object
 from tests.support.world import World
 
-# As whom the scheduler comes in these stories: the pods' jobs are this user's.
+# The Slurm user of the scheduler's token in these stories, to whom the pods' jobs belong.
 _OWN: Final = "root"
 _OTHER: Final = "alice"
 
 
-# The real 26.05 has nodes of both kinds.
+# The real 26.05 cluster has nodes with and without a slurmd.
 cluster = told_on("sandbox-26.05", "live-26.05")
 
 
@@ -52,7 +52,7 @@ async def _running(world: World, partition: str) -> Object:
 
 
 async def _beside(world: World, pod: Object, partition: str, **fields: Any) -> int:
-    """A native job of one GPU on the pod's node."""
+    """Submit a native job with one GPU on the pod's node. Returns its id."""
     node, gpu = pods.node_of(pod), "gres/gpu:1"
     return await world.native_job(
         partition=partition, required_nodes=[node], tres_per_node=gpu, **fields

@@ -1,4 +1,4 @@
-"""A pod names the GPUs it wants in the words of its Nodes' labels; Slurm knows them by its own."""
+"""A pod names its GPU type as Node labels do, and the job asks for it by Slurm's own name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUE: Final = "NVIDIA-H100-80GB-HBM3"
 
 @pytest.fixture
 async def labelled(world: World) -> AsyncIterator[World]:
-    """Each Node says what it has as NVIDIA's feature discovery does."""
+    """The world with Nodes that are labelled as by NVIDIA's GPU feature discovery."""
     await _label(world, VALUE)
     yield world
     await _label(world, None)

@@ -1,4 +1,4 @@
-"""Two jobs on one node: the next one's processes start when the pod of the last one has stopped."""
+"""Two jobs on one node: the second job's processes start when the first job's pod has stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.world import World
 
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler with a hooks API, which nobody asks yet."""
+    """The scheduler with a hooks API that no hook uses yet."""
     flags = (f"--hooks-api-token-file={secret_file(tmp_path)}",)
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
@@ -49,12 +49,12 @@ async def test_next_pod_is_bound_when_the_one_before_has_stopped(world: World) -
 async def test_next_pod_is_bound_when_the_one_before_has_stopped_without_any_hook(
     world: World,
 ) -> None:
-    """Slurm gives the node away at once: nothing but the scheduler itself holds the pod back."""
+    """Slurm gives the node away at once, so only the scheduler itself holds the pod back."""
     await _second_pod_comes_after(world, await running_pod(world, stop_seconds=8))
 
 
 async def _second_pod_comes_after(world: World, pod: Object) -> None:
-    """The job of `pod` is cancelled; the pod that waits for the node is bound once `pod` ended."""
+    """Cancel the job of `pod`. The pod that waits for the node is bound after `pod` has ended."""
     node = pods.node_of(pod)
     others = await fill_others(world, str(node))
     await create_pod(world, "second")
@@ -69,7 +69,7 @@ async def _second_pod_comes_after(world: World, pod: Object) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World) -> None:
-    """26.05 does not ask the guard again: the job looks as if it had been let through."""
+    """After the restart 26.05 does not ask the guard again, as if the guard had answered."""
     with hooks_on(world.cluster, world.scheduler.hooks_url):
         pod = await running_pod(world, stop_seconds=14)
         node = pods.node_of(pod)
@@ -87,7 +87,7 @@ async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World
 
 
 async def _ended_first(world: World) -> None:
-    """See that the first pod's containers had ended when the second pod was bound."""
+    """Check that the first pod's containers had ended when the second pod was bound."""
 
     async def look() -> Object | None:
         return world.history.when_bound("second", name="train")

@@ -1,4 +1,4 @@
-"""Whoever reaches the hooks API without its secret cannot disturb what the scheduler does."""
+"""A caller of the hooks API who does not have its secret cannot disturb the scheduler."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def _sent_away(refused: list[bytes]) -> bool:
 
 @asynccontextmanager
 async def _flooded(port: int) -> AsyncIterator[list[bytes]]:
-    """Hundreds of connections that say nothing, and some that ask as fast as they can."""
+    """Open hundreds of silent connections, and some that send requests as fast as they can."""
     refused: list[bytes] = []
     tasks = [asyncio.create_task(_silent(port)) for _ in range(_IDLE)]
     tasks += [asyncio.create_task(_asking(port, refused)) for _ in range(_ASKING)]

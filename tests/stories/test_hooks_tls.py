@@ -1,4 +1,4 @@
-"""The hooks API over TLS: who asks it trusts the authority it was given, and nobody else."""
+"""The hooks API over TLS: its callers trust only the authority that they were given."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TROUBLES: Final[dict[str, Trouble]] = {
 
 @pytest.fixture
 def tls(tmp_path: Path) -> TlsFiles:
-    """What the scheduler shows to those who ask."""
+    """The certificate files of the hooks API."""
     return TlsFiles(tmp_path)
 
 
@@ -47,7 +47,7 @@ def tls(tmp_path: Path) -> TlsFiles:
 def scheduler(
     cluster: Cluster, tls: TlsFiles, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler with a hooks API of that certificate; a mark adds flags."""
+    """The scheduler with a hooks API that uses that certificate."""
     flags = (f"--hooks-api-token-file={secret_file(tmp_path)}", *tls_flags(tls))
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
@@ -61,19 +61,19 @@ def tls_flags(tls: TlsFiles) -> tuple[str, ...]:
 
 
 def trusting(world: World, tls: TlsFiles) -> str:
-    """The guard's CA_FILE, with the authority of now."""
+    """The value for the guard's CA_FILE. The file has the present authority."""
     replace(world.cluster.hooks_folder / _AUTHORITY, tls.authority)
     return f"{world.cluster.hooks_seen_as}/{_AUTHORITY}"
 
 
 @pytest.fixture
 def syslog_before(cluster: Cluster) -> str:
-    """What former tests have left in Slurm's syslog: the ids of their jobs may come again."""
+    """Slurm's syslog from before the test: its job ids may come again."""
     return cluster.syslog if isinstance(cluster, LiveCluster) else ""
 
 
 async def _said(world: World, words: str, *, before: str) -> str:
-    """The one line of the syslog with these words since then."""
+    """The only line with these words that the syslog has got since `before`."""
 
     async def look() -> list[str]:
         assert isinstance(world.cluster, LiveCluster)
@@ -136,7 +136,7 @@ async def test_certificate_is_renewed_while_the_scheduler_runs(world: World, tls
 
 @pytest.mark.live
 class TestScripts:
-    """Placeholders that are scripts ask over TLS; Slurm's own hooks are off."""
+    """Script placeholders ask over TLS; Slurm's own hooks are off."""
 
     @pytest.fixture(
         params=[pytest.param("live_26", id="live-26.05"), pytest.param("live_24", id="live-24.11")]
@@ -170,7 +170,7 @@ class TestScripts:
         since = world.cluster.syslog.removeprefix(syslog_before)
         assert f"job {job.job_id}: " not in since
 
-    # The guard has the others: both ask through the same curl, and this takes KillWait.
+    # The guard's test covers the other troubles. Both ask with curl, and this test takes KillWait.
     @pytest.mark.parametrize("trouble", [_UNKNOWN])
     @pytest.mark.live_on("26.05")
     async def test_node_is_held_for_kill_wait_when_the_script_cannot_trust_a(

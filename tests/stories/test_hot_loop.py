@@ -1,4 +1,4 @@
-"""A Deployment makes a new pod at once for each that ends: its jobs come later and later."""
+"""A Deployment replaces each pod that ends at once, so the pods' jobs come later and later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.world import World
 pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(240)]
 
 _REASON = "ControllerBackOff"
-# At the least, of 10 s.
+# The shortest second pause: it is nominally 10 s.
 _SECOND: Final = 7.5
 
 
@@ -29,13 +29,13 @@ async def test_pods_of_a_deployment_whose_jobs_are_always_ended_get_theirs_later
     assert _waits(pod)
     assert await world.slurm.live_placeholders(world.namespace) == []
     if isinstance(world.cluster, SandboxCluster):
-        return  # the rest is told in virtual time
+        return  # other tests check the rest in virtual time
     await _with_a_job(world, pod["metadata"]["uid"])
     assert time.monotonic() - began >= _SECOND
 
 
 async def _end(world: World) -> Object:
-    """End the job of the pod that runs. Gives its successor, which has a job or says why not."""
+    """End the running pod's job. Returns its successor, once it has a job or says why not."""
     pod = await _one(world, phase="Running")
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
@@ -48,13 +48,13 @@ async def _end(world: World) -> Object:
 
 
 def _waits(pod: Object) -> str:
-    """What it says of that, empty where it does not wait for it."""
+    """The message of a pod that is held back for this reason; empty for other pods."""
     condition = pods.condition(pod, "PodScheduled") or {}
     return str(condition["message"]) if condition.get("reason") == _REASON else ""
 
 
 async def _one(world: World, *, phase: str = "", but: str = "") -> Object:
-    """The one pod that is not about to go."""
+    """The only pod that is not being deleted."""
 
     async def look() -> Object | None:
         found = await world.kube.items("pods", namespace=world.namespace)

@@ -1,4 +1,4 @@
-"""A scheduler that comes back as another cluster's: no pod is harmed, and there is a way back."""
+"""A scheduler restarts with another cluster identity: no pod is harmed, and it can go back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ async def test_former_identity_unites_the_pod_with_its_former_job(world: World) 
 
 
 async def _under_another_identity(world: World) -> Record:
-    """A pod that runs, whose job bears the former identity; a second one waits behind it."""
+    """Restart the scheduler with another identity while a pod runs. Returns the pod's first job.
+
+    The pod's second job waits for it to end.
+    """
     await world.create()
     former = await world.placeholder(await world.running())
     world.audit.clusters.add(_OTHER)

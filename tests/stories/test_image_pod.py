@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
     from tests.rigs.node_real import RealNode
 
-# The first of them has the image built within its time.
+# The first of these tests may have to build the image within its time.
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 RIGHTS: Final = Path(__file__).parents[2] / "deploy/manifests/rbac.yaml"
@@ -42,7 +42,7 @@ async def scheduler(
     live_image: str,
     tmp_path: Path,
 ) -> AsyncIterator[SchedulerPod]:
-    """The scheduler as a pod; the rights that others see are taken back."""
+    """The scheduler as a pod. Afterwards its cluster-wide rights are removed."""
     for body in yaml.safe_load_all(RIGHTS.read_text()):
         await kube.apply(body)
     pod = SchedulerPod(
@@ -77,7 +77,7 @@ async def test_pod_of_the_image_has_no_privilege(
     assert status["Seccomp"] == "2", "no seccomp filter"
     root = next(line.split() for line in _mounts(scheduler.pid) if line.split()[4] == "/")
     assert root[5].split(",")[0] == "ro"
-    # Not only ready, but at rest.
+    # Its memory is that of an idle process.
     assert int(status["VmRSS"].split()[0]) / 1024 < _IDLE_MIB
     found = await kube.get("pods", scheduler.name, namespace=NAMESPACE)
     (container,) = found["status"]["containerStatuses"]
@@ -89,7 +89,7 @@ async def test_next_pod_takes_over_and_running_pods_do_not_notice(
 ) -> None:
     await world.create_shell(live_real_node.image, "exec sleep 600", grace=1)
     before = await world.running()
-    # One that outstays its grace is killed, and has another status.
+    # A container that exceeds its grace is killed, and then has another exit status.
     assert await asyncio.to_thread(scheduler.stop) == 0
     await world.create("meanwhile", grace=3)
     scheduler.name = "successor"
@@ -110,11 +110,11 @@ async def _said(world: World, word: str) -> bool:
 
 
 def _status(pid: int) -> dict[str, str]:
-    """proc_pid_status(5)."""
+    """The fields of /proc/PID/status, as in proc_pid_status(5)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def _mounts(pid: int) -> list[str]:
-    """proc_pid_mountinfo(5)."""
+    """The lines of /proc/PID/mountinfo, as in proc_pid_mountinfo(5)."""
     return Path(f"/proc/{pid}/mountinfo").read_text().splitlines()

@@ -1,5 +1,5 @@
-"""A job_submit plugin refuses one pod for ever, or takes the tag of its job away: the others do not
-notice, the pod says why, and no job is left.
+"""A job_submit plugin refuses one pod for ever, or removes the tag of its job. Other pods are not
+affected, the pod says why, and no job is left.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def test_job_whose_tag_is_taken_is_ended_and_its_pod_says_why(
         assert len(jobs) <= 2, "the next one is asked for after a minute"
         await world.delete("robbed")
         await world.gone("robbed")
-    # Without a tag a job is not ours to the auditor.
+    # The auditor does not recognise a job without a tag as ours.
     touched = {f"job {it.job_id}" for it in jobs}
     found = await world.audit.violations()
     assert {(it.rule, it.subject) for it in found} <= {("I8", job) for job in touched}
@@ -61,7 +61,7 @@ async def test_job_whose_tag_is_taken_is_ended_and_its_pod_says_why(
 
 
 async def _jobs_of(world: World, pod: str) -> list[Record]:
-    """All jobs that bear the name of that pod, whatever their tag."""
+    """All jobs with the name of that pod, whatever their tag is."""
     name = f"{world.namespace}.{pod}."
     return [it for it in await world.slurm.jobs() if it.name.startswith(name)]
 
@@ -72,7 +72,7 @@ def _rejection(pod: Object) -> str:
 
 
 def _unavailable(world: World) -> float:
-    """How many submits failed for a reason that concerns all."""
+    """How many submits failed for a reason that concerns all pods."""
     name = "slurm_pod_scheduler_actions_total"
     return sum(
         world.scheduler.metric(name, {"action": "submit", "outcome": outcome})

@@ -1,4 +1,4 @@
-"""A setting that contradicts Slurm: Slurm's own KillWait counts where it tells, and it is loud."""
+"""A setting that contradicts Slurm: Slurm's KillWait, if known, counts, and there is a warning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN_POD = "scheduler-0"
 def scheduler(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler with a KillWait of 120 s set, where Slurm has 30 s."""
+    """The scheduler with a KillWait setting of 120 s, while Slurm has 30 s."""
     monkeypatch.setenv("POD_NAME", _OWN_POD)
     monkeypatch.setenv("POD_NAMESPACE", "default")
     monkeypatch.setenv("POD_UID", "11111111-2222-3333-4444-555555555555")

@@ -1,4 +1,4 @@
-"""While the API server is away or refuses the credentials a start says so, on /readyz too."""
+"""A start while the API server is away or refuses the credentials says so, also on /readyz."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECONDS: Final = 30.0
 
 @asynccontextmanager
 async def _launched_with(world: World, kubeconfig: Path) -> AsyncIterator[None]:
-    """The scheduler anew with that kubeconfig, and afterwards as before."""
+    """Within the block the scheduler runs with that kubeconfig, and afterwards as before."""
     await asyncio.to_thread(world.scheduler.stop)
     world.scheduler.add_flags(f"--kubeconfig={kubeconfig}")
     world.scheduler.launch()

@@ -1,4 +1,4 @@
-"""etcd is restored from an older backup: what came after it never was, for Kubernetes."""
+"""etcd is restored from an older backup, so Kubernetes has lost everything that came after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(400)]
 
-# A minute of being behind, and the longest pause between two looks.
+# One minute for which the versions must be older, plus the longest pause between two looks.
 _NOTICED_SECONDS: Final = 150
 _STAYS: Final = ("stays-0", "stays-1")
 

@@ -1,5 +1,6 @@
-"""The clock of the leader's machine is an hour behind the standby's, then an hour ahead: the one
-leads as long as it renews, the other follows soon after its end, whatever the Lease says.
+"""The clock of the leader's machine is an hour behind the standby's, then an hour ahead. The leader
+leads as long as it renews, and the standby takes over soon after its end, whatever times the Lease
+has.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _TIMING: Final = (
     "--leader-elect-renew-deadline=18s",
     "--leader-elect-retry-period=1s",
 )
-# Of renewals: several of them.
+# Time enough for several renewals.
 _FEW: Final = 4.0
 
 
-# Who leads does not depend on the release of Slurm.
+# The election does not depend on the release of Slurm.
 cluster = told_on("live-26.05")
 
 
@@ -42,7 +43,7 @@ cluster = told_on("live-26.05")
 async def replicas(
     cluster: Cluster, kube: Kube, namespace: str, tmp_path: Path, own_clock: OwnClock
 ) -> AsyncIterator[tuple[Replica, Replica]]:
-    """The first one leads, by a clock of its own; the second one stands by."""
+    """The first one leads, and has a clock of its own. The second one stands by."""
     opening = pair(
         cluster,
         kube,
@@ -57,7 +58,7 @@ async def replicas(
 
 @pytest.fixture
 def scheduler(replicas: tuple[Replica, Replica]) -> SchedulerProcess:
-    """Whose log is shown when a story fails."""
+    """The scheduler whose log is shown when a story fails."""
     return replicas[1].process
 
 
@@ -71,7 +72,7 @@ async def test_standby_goes_by_its_own_clock_and_not_by_the_time_in_the_lease(
     led = (await _lease(world))["spec"]
     own_clock.set_off(-_HOUR)
     await _leads_on(world, two, -_HOUR, seconds=_LEASE + 1)
-    # Had it an end by this clock, the leader would have seen it at once.
+    # If the leader compared the Lease with this clock, it would find it expired at once.
     own_clock.set_off(_HOUR)
     await _leads_on(world, two, _HOUR, seconds=_FEW)
     lease = (await _lease(world))["spec"]
@@ -89,7 +90,7 @@ async def test_standby_goes_by_its_own_clock_and_not_by_the_time_in_the_lease(
 
 
 async def _leads_on(world: World, standby: Replica, off: int, *, seconds: float) -> None:
-    """For so long there are renewals by that clock, and the other stands by."""
+    """Check for `seconds` that the leader renews by its clock, and the other stands by."""
 
     async def renewed() -> float | None:
         lease = await _lease(world)

@@ -1,4 +1,4 @@
-"""What is left behind is found and ended, and nothing that only looks like it."""
+"""Placeholders that are left over are found and ended. Jobs that only look like them are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.world import World
 pytestmark = pytest.mark.timeout(300)
 
 _MANY: Final = 500
-# Each placeholder is a process there, or each answer comes from a real server.
+# For clusters on which each placeholder is a process, or a real server gives each answer.
 _FEWER: Final = 60
 
 
@@ -35,7 +35,7 @@ async def crowded(kube: Kube) -> AsyncIterator[str]:
 async def test_namespace_with_hundreds_of_pods_goes_and_leaves_no_job(
     world: World, crowded: str
 ) -> None:
-    """Some of them run, the others wait; what is beside them in Slurm and Kubernetes stays."""
+    """Some of the pods run, the others wait. Other pods and jobs beside them are untouched."""
     sandbox = world.cluster.name == "sandbox-26.05"
     count = _MANY if sandbox else _FEWER
     await world.create()
@@ -47,7 +47,7 @@ async def test_namespace_with_hundreds_of_pods_goes_and_leaves_no_job(
 
     await world.kube.delete("namespaces", crowded)
     await world.until("no pod is left", lambda: _is_empty(world, crowded), seconds=120)
-    # Each job is looked at again before it is cancelled.
+    # This takes a while, because each job is looked at again before it is cancelled.
     await world.until("no job is left", lambda: _no_job(world, crowded), seconds=120)
     world.unharmed(bystander)
     for job_id in (kept.job_id, native):
@@ -61,7 +61,7 @@ async def test_scheduler_that_starts_ends_its_own_leftovers_and_no_lookalike(wor
     pod = await world.running()
     own = await world.placeholder(pod)
     world.scheduler.kill()
-    # It waits: where it ran, containers of its pod might still do.
+    # The job is held: if it ran, containers of its pod might run too.
     tag = own.tag | {"uids": ["11111111-2222-3333-4444-555555555555"]}
     left = await world.native_job(own.name, admin_comment=_text(tag), hold=True, **_where(world))
     others = [
@@ -84,7 +84,7 @@ async def test_scheduler_that_starts_ends_its_own_leftovers_and_no_lookalike(wor
 
 
 async def _lookalike(world: World, own: Record, **changes: Any) -> int:
-    """A job of the very name, whose tag differs in one thing."""
+    """Submit a job with the same name whose tag differs by `changes`. Returns its id."""
     return await world.native_job(own.name, admin_comment=_text(own.tag | changes), **_where(world))
 
 

@@ -1,4 +1,4 @@
-"""Story: the log says of each thing that was done for a pod why the scheduler looked at it."""
+"""Story: for each action the log says why the scheduler looked at the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(120)
 
-# What the log says does not depend on the servers.
+# The log does not depend on the servers.
 cluster = told_on("sandbox-26.05")
 
 
@@ -52,7 +52,7 @@ async def _logged(world: World, uid: str, event: str) -> bool:
 
 
 def _lines(world: World, uid: str) -> list[dict[str, Any]]:
-    """The lines about that pod, in their order; the last line may be only half written."""
+    """The log lines about that pod, in order. An incomplete last line is left out."""
     lines = world.scheduler.log.read_text(encoding="utf-8").splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
     return [line for line in found if line.get("uid") == uid]

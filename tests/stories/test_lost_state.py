@@ -1,5 +1,5 @@
-"""slurmctld has lost all it knew, so that ids start again and others get them, or has forgotten the
-jobs that have ended: each pod keeps its node.
+"""slurmctld has lost its state, so that ids start again and other users get them, or it has
+forgotten the jobs that have ended. Each pod keeps its node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ cluster = told_on("sandbox-26.05", *LIVE)
 async def test_every_pod_keeps_its_node_though_its_id_is_anothers_now(
     world: World, away: bool
 ) -> None:
-    await world.cluster.lose_state()  # so that ids are small enough to come again
+    await world.cluster.lose_state()  # so that ids are small and will be reused
     found = await _running(world)
     before = await world.one_placeholder_each()
     if away:
@@ -49,15 +49,15 @@ async def test_every_pod_keeps_its_node_though_its_id_is_anothers_now(
     for job_id in foreign:
         record = await world.slurm.job(job_id)
         assert record is not None
-        # A script of the former job of that id, which ends on the node only now, can fail it
-        # (24.11.5): slurmd knows ids only.
+        # The script of the former job with that id ends on the node only now. This can make the
+        # new job fail (24.11.5), because slurmd knows only ids.
         assert record.live or record.reason == "NonZeroExitCode", record
     assert not [it for it in found if "BrakeEngaged" in await _reasons(world, it)]
 
 
 @pytest.mark.live_on("26.05")
 async def test_pods_that_end_once_their_ids_are_others_end_no_job_of_others(world: World) -> None:
-    await world.cluster.lose_state()  # so that ids are small enough to come again
+    await world.cluster.lose_state()  # so that ids are small and will be reused
     found = await _running(world)
     before = await world.one_placeholder_each()
     with _standing_still(world.scheduler):
@@ -71,7 +71,7 @@ async def test_pods_that_end_once_their_ids_are_others_end_no_job_of_others(worl
     for job_id in foreign:
         record = await world.slurm.job(job_id)
         assert record is not None
-        # As above, a script of the former job of that id can fail it on the node (24.11.5).
+        # As above, the script of the former job with that id can make it fail (24.11.5).
         assert record.live or record.reason == "NonZeroExitCode", record
 
 
@@ -101,7 +101,7 @@ async def test_pods_that_run_come_before_the_jobs_that_were_in_the_queue_already
 async def test_pods_whose_jobs_were_forgotten_while_nobody_looked_keep_their_nodes(
     world: World,
 ) -> None:
-    """MinJobAge: how the jobs have ended is not known any more, and that ends nothing."""
+    """After MinJobAge it is not known how the jobs have ended, which must end no pod."""
     found = await _running(world)
     before = await world.one_placeholder_each()
     await asyncio.to_thread(world.scheduler.kill)
@@ -118,8 +118,8 @@ async def test_pods_whose_jobs_were_forgotten_while_nobody_looked_keep_their_nod
 
 @contextmanager
 def _standing_still(scheduler: SchedulerProcess) -> Iterator[None]:
-    """It sees nothing of what happens in the block: else it may ask for the pods' nodes again, and
-    get their old ids back, before others have them.
+    """Suspend the scheduler for the block. Otherwise it might submit new jobs for the pods and get
+    their old ids back before other users have them.
     """
     scheduler.suspend()
     try:
@@ -129,7 +129,7 @@ def _standing_still(scheduler: SchedulerProcess) -> Iterator[None]:
 
 
 async def _others_get_their_ids(world: World) -> list[int]:
-    """Slurm forgets all jobs, and gives the first ids to those of others, which wait."""
+    """Make Slurm forget all jobs, and submit waiting jobs of others, which get the first ids."""
     await world.cluster.lose_state()
     await world.set_partition(world.cluster.partition, state="DOWN")
     return [

@@ -1,4 +1,4 @@
-"""Story 7: hundreds of pods at once are all bound, and waiting costs Slurm next to nothing."""
+"""Story 7: hundreds of pods at once are all bound, and waiting pods cost Slurm few requests."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.support.world import World
 pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(300)]
 
 _MANY: Final = 500
-# A cluster of a few nodes, where each placeholder is a process.
+# A cluster with fewer nodes than this gets fewer pods: there each placeholder is a process.
 _FEW_NODES: Final = 100
 _MANY_ON_FEW_NODES: Final = 60
 _WINDOW_SECONDS: Final = 5.0
 _REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
 _REQUESTS_PER_SECOND: Final = 8.0
-# One shared pulse by --poll-interval, looks at records for what Slurm says of a job.
+# Requests per second: one shared pulse per --poll-interval, and reads of job records for reasons.
 _RATES: Final = {"job_states": 4.0, "job": 4.0, "": _REQUESTS_PER_SECOND}
-# What was not asked for a while may be asked at once.
+# Requests that were not made for a while may be made at once.
 _SAVED: Final = 16
 
 
@@ -40,7 +40,7 @@ async def test_hundreds_of_pods_are_bound_without_a_request_storm(world: World) 
     await world.end_native(filler)
     await world.until("all pods run", lambda: _all_run(world, count), seconds=180)
     spent, seconds = _requests(world) - before, time.monotonic() - began
-    # One look at each job that has started, and the tick.
+    # One look at each job that has started, and the pulse.
     most = 2 * count + _REQUESTS_PER_SECOND * seconds
     assert spent <= most, f"{spent} requests for {count} starts in {seconds} s"
 
@@ -64,7 +64,7 @@ async def _create(world: World, indexes: range) -> None:
 
 
 async def _waiting_costs_little(world: World, *, count: int) -> None:
-    """Once all have their job: by the same rates, however many they are."""
+    """Once all have a job, check that the request rates do not depend on the number of pods."""
     await world.until(f"{count} pods wait", lambda: _all_have_jobs(world, count), seconds=120)
     began, before = time.monotonic(), {it: _requests(world, it) for it in _RATES}
     await asyncio.sleep(_WINDOW_SECONDS)
@@ -76,7 +76,7 @@ async def _waiting_costs_little(world: World, *, count: int) -> None:
 
 
 def _requests(world: World, operation: str = "") -> float:
-    """How many slurmrestd has answered, of that kind, or got in all."""
+    """How many requests of that operation slurmrestd answered, or how many it got in all."""
     if not operation:
         return world.scheduler.metrics()[_REQUESTS]
     return world.scheduler.metric(_REQUESTS, {"operation": operation, "outcome": "ok"})

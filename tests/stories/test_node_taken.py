@@ -1,8 +1,8 @@
 """A pod has lost its job, and a native job of another user has taken its node: the pod goes.
 
-The job that the pod gets in the place of the lost one is asked for on its node, where it is never
-refused: it only waits behind the other. Without an end the two would compute side by side, on what
-Slurm charges to the other user.
+The pod gets a new job instead of the lost one. That job asks for the pod's node, so Slurm never
+refuses it, and it only waits behind the native job. If the pod did not end, both would compute side
+by side, on resources that Slurm charges to the other user.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tests.support.kube import Object
 from tests.support.sandbox import SandboxCluster
 from tests.support.world import World
 
-# Before anybody asks who holds the node, the job that waits for it is given 30 s to start.
+# The scheduler gives the new job 30 s to start before it checks who holds the node.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 _MINUTES: Final = 60
 _SCRIPT: Final = "#!/bin/sh\nexec sleep 3600\n"
 
 
-# What Slurm does with its queue does not depend on its release.
+# Slurm's handling of its queue does not depend on its release.
 cluster = told_on("sandbox-26.05", "live-24.11")
 
 
@@ -71,7 +71,7 @@ async def _running(world: World) -> Object:
 
 
 async def _native(world: World, node: str) -> int:
-    """A job of somebody else's that wants the whole of that node."""
+    """Submit another user's job for that whole node. Returns its id."""
     return await world.native_job(
         user="alice",
         flags=[],
@@ -88,7 +88,7 @@ async def _runs(world: World, job_id: int) -> bool:
 
 
 async def _leaves(world: World, pod: Object, native: int) -> None:
-    """The pod is told and goes, its job with it, and the native job runs on."""
+    """Check that the pod gets the condition, goes with its job, and the native job runs on."""
     last = await world.removed(pod)
     condition = pods.condition(last.pod, "DisruptionTarget")
     assert condition is not None, pods.summary(last.pod)

@@ -1,5 +1,5 @@
-"""Which Node a pod gets: only one it may go to, and the one behind its Slurm node, whatever the
-two are called.
+"""A pod gets only a Node that it may go to, and that belongs to its Slurm node, whatever the names
+of the two are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLURM_NAME: Final = "stories.test/slurm-name"
 
 @asynccontextmanager
 async def marked(world: World, node: str, **patch: Any) -> AsyncIterator[None]:
-    """A Node with other labels, annotations or taints, put back after the test."""
+    """Within the block the Node has other labels, annotations or taints."""
     before = await world.kube.get("nodes", node)
     undo: Object = {"metadata": {}, "spec": {"taints": before["spec"].get("taints")}}
     for field in ("labels", "annotations"):
@@ -39,7 +39,7 @@ async def marked(world: World, node: str, **patch: Any) -> AsyncIterator[None]:
 
 
 def labelled(world: World, node: str) -> Any:
-    """A Node that a pod with the selector below wants."""
+    """Within the block the Node has the label that the selector below requires."""
     return marked(world, node, metadata={"labels": {MARK: "yes"}})
 
 
@@ -47,7 +47,7 @@ WANTS_MARK: Final[Object] = {"nodeSelector": {MARK: "yes"}}
 
 
 def affinity(operator: str) -> Object:
-    """A pod's required node affinity about the mark."""
+    """A spec with a required node affinity about the label `MARK`."""
     term = {"matchExpressions": [{"key": MARK, "operator": operator}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     return {"affinity": {"nodeAffinity": required}}
@@ -135,7 +135,7 @@ Arrange = Callable[[World, str, str], Awaitable[Callable[[], Awaitable[object]]]
 
 
 def slurm_field(field: str) -> Arrange:
-    """Slurm's record of a node names the Node."""
+    """A field of Slurm's record of a node names the Node."""
 
     async def arrange(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
         async def write(value: str) -> None:
@@ -149,7 +149,7 @@ def slurm_field(field: str) -> Arrange:
 
 
 async def instance_id(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
-    """Slurm's record of a node has the Node's name as the id of an instance of a cloud."""
+    """InstanceId in Slurm's record of a node is the Node's name."""
     await world.cluster.set_instance_id(node, target)
     return lambda: world.cluster.set_instance_id(node, "")
 
@@ -185,7 +185,7 @@ def node_mark(field: str) -> Arrange:
 
 
 async def slurmd_pod(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
-    """A pod of that name runs on the Node."""
+    """A pod with the Slurm node's name runs on the Node."""
     body = pods.pod(node, scheduler="nobody", nodeName=target)
     body["metadata"]["labels"] = {"role": f"slurmd-{world.namespace}"}
     await world.kube.create("pods", body, namespace=world.namespace)
@@ -193,7 +193,7 @@ async def slurmd_pod(world: World, node: str, target: str) -> Callable[[], Await
 
 
 async def in_file(world: World, node: str, target: str) -> Callable[[], Awaitable[object]]:
-    """A line of the file says it."""
+    """A line of the map file maps the Slurm node to the Node."""
     with _file(world).open("a") as file:
         file.write(f"{node}: {target}\n")
 
@@ -247,7 +247,7 @@ async def test_pod_goes_to_the_node_behind_its_slurm_node_and_a_restart_finds_ba
 
 
 async def restart(world: World, *flags: str) -> None:
-    """The scheduler once more, with other flags."""
+    """Restart the scheduler with these flags in addition."""
     world.scheduler.stop()
     world.scheduler.add_flags(*flags)
     world.scheduler.start()
@@ -272,7 +272,7 @@ def unread(cluster: Cluster, tmp_path: Path) -> Any:
 
 
 class TestWithoutNodes:
-    """Nodes are not read."""
+    """The scheduler does not read Nodes."""
 
     @pytest.fixture
     def scheduler(self, unread: SchedulerProcess) -> SchedulerProcess:

@@ -1,5 +1,5 @@
-"""All Nodes are lost at once, as when the network before the kubelets fails: who runs keeps its
-job, nobody is bound, and those who wait say why. When the Nodes are back all goes on.
+"""All Nodes are lost at once, for example because the kubelets' network fails. Running pods keep
+their jobs, no pod is bound, and waiting pods say why. When the Nodes are back, all pods go on.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ async def test_nodes_that_are_all_lost_cost_no_pod_and_get_none(
 
 @asynccontextmanager
 async def _all_lost(world: World, nodes: SimulatedNodes) -> AsyncIterator[None]:
-    """No kubelet speaks, and the API knows: what the node controller does after 50 s is done at
-    once. It taints the Nodes by itself.
+    """Within the block no kubelet reports. The conditions that the node controller would set after
+    50 s are set at once; the controller then taints the Nodes itself.
     """
     with nodes.silent():
         await asyncio.gather(*(_lose(world, name) for name in nodes.names))

@@ -1,7 +1,7 @@
-"""`kubectl describe pod` alone says why a pod does not run; putting it right in Slurm is noticed.
+"""`kubectl describe pod` alone says why a pod does not run, and notices when Slurm is corrected.
 
-Slurm is brought to say as many of its reasons as these clusters can. What it says of limits of
-accounts and QoS needs slurmdbd, which they do not have: see test_accounts.
+The stories make Slurm give as many of its reasons as these clusters can produce. Its reasons about
+limits of accounts and QoS need slurmdbd, which these clusters do not have: see test_accounts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fix = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Case:
-    """`arrange` makes a pod wait, and gives what puts it right."""
+    """`arrange` makes a pod wait for `reason`, and returns a function that removes the cause."""
 
     reason: str
     arrange: Callable[[World], Awaitable[Fix]]
@@ -61,7 +61,7 @@ async def _reservation(world: World) -> Fix:
 
 
 async def _partition_inactive(world: World) -> Fix:
-    """Slurm takes no job for such a partition, so the pod's waits there already."""
+    """Slurm accepts no job for an inactive partition, so the pod's job must wait there before."""
     filler = await world.fill()
     await world.create()
     await world.message_with("is pending: Resources")
@@ -110,7 +110,7 @@ async def _held(world: World, *, by_user: bool) -> Fix:
 
 
 async def _no_such_node_any_more(world: World) -> Fix:
-    """Slurm puts the job on hold, and leaves it there when the node has its feature back."""
+    """Slurm holds the job, and does not release it when the node has its feature again."""
     node = world.cluster.nodes[-1]
     before = await world.slurm.features(node)
     await world.set_features(node, *before, "rare")
@@ -179,7 +179,7 @@ async def _depends_in_vain(world: World) -> Fix:
 
 
 async def _changed(world: World, change: dict[str, Any], back: dict[str, Any]) -> Fix:
-    """An operator changes the placeholder while there is no room for it."""
+    """An operator changes the placeholder while it waits for room."""
     filler = await world.fill()
     await world.create()
     job = await world.submitted()
@@ -192,7 +192,7 @@ async def _changed(world: World, change: dict[str, Any], back: dict[str, Any]) -
     return fix
 
 
-# On both releases.
+# These cases run on both releases.
 CASES = (
     Case("PartitionDown", _partition_down, ("partition high",)),
     Case("PartitionTimeLimit", _time_limit),
@@ -201,7 +201,7 @@ CASES = (
     Case("BadConstraints", _no_such_node_any_more, ("priority 0",)),
     Case("ReqNodeNotAvail", _node_away, ("ReqNodeNotAvail, ",)),
 )
-# Contract tests have both releases give them.
+# Contract tests check these on both releases.
 KNOWN_CASES = (
     Case("Resources", _no_room, ("priority ", "partition main")),
     Case("Licenses", _licenses),

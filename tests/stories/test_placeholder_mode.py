@@ -1,4 +1,4 @@
-"""`--placeholder-mode=auto`: external jobs where no job follows a pod too early, else scripts."""
+"""`--placeholder-mode=auto`: external jobs if no other job can start too early, else scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.world import World
 
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler as it comes, with a hooks API that nobody asks yet."""
+    """The scheduler with the default mode, and a hooks API that no hook uses yet."""
     flags = (f"--hooks-api-token-file={secret_file(tmp_path)}", "--placeholder-mode=auto")
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
@@ -40,7 +40,7 @@ async def test_nodes_with_a_slurmd_get_external_jobs_once_the_guard_has_asked(
 
 
 async def test_nodes_without_a_slurmd_get_external_jobs_at_once(world: World) -> None:
-    """The default partition of the real 26.05 has no others; the models' nodes have a slurmd."""
+    """In the real 26.05's default partition no node has a slurmd; the models' nodes have one."""
     without = world.cluster.name == "live-26.05"
     assert await _is_external(world, "train", world.cluster.partition) == without
 

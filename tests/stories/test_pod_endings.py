@@ -34,7 +34,7 @@ async def test_pod_deleted_before_it_has_a_job_leaves_none(world: World) -> None
     await world.create()
     await world.delete()
     await world.gone()
-    # A submission that was under way has come to its end by the time another pod runs.
+    # A submission that was under way is over by the time another pod runs.
     await world.create("later")
     await world.running("later")
     await world.one_placeholder_each()
@@ -146,7 +146,7 @@ async def _has_ended(world: World, job_id: int) -> bool:
 
 
 async def _out_of_service(world: World, node: Object) -> None:
-    """As an administrator does with a Node that is known to be dead."""
+    """Mark the Node out of service, as an administrator does if it is known to be dead."""
     name = node["metadata"]["name"]
     dead = [
         it | {"status": "False", "reason": "KubeletNotReady"} if it["type"] == "Ready" else it
@@ -168,7 +168,9 @@ async def _in_service(world: World, node: Object) -> None:
 
 
 async def _takes_pods(world: World, name: str) -> bool:
-    """The node controller has seen it, too: its taints would meet the next test."""
+    """Whether the Node is ready and has no taints of the node controller, which would disturb
+    the next test.
+    """
     node = await world.kube.get("nodes", name)
     ready = {"type": "Ready", "status": "True"}.items()
     is_ready = any(ready <= it.items() for it in node["status"]["conditions"])
@@ -176,7 +178,7 @@ async def _takes_pods(world: World, name: str) -> bool:
 
 
 async def _allowed(world: World) -> bool:
-    """Whether the Eviction API takes the pod; a budget answers 429."""
+    """Whether the Eviction API accepts the eviction; false if a budget refuses it (429)."""
     try:
         await world.kube.evict("train", namespace=world.namespace)
     except KubeAnswerError as refusal:
@@ -191,14 +193,14 @@ async def _is_gone(world: World) -> bool:
 
 
 async def _register(world: World, node: Object) -> None:
-    """Have the Node again, as its kubelet would."""
+    """Register the Node again, as its kubelet would."""
     metadata = {key: node["metadata"][key] for key in ("name", "labels")}
     await world.kube.create("nodes", {"metadata": metadata, "status": node["status"]})
     await world.until("the Node is in service", lambda: _takes_pods(world, metadata["name"]))
 
 
 async def _ends_in_order(world: World, job: Record) -> None:
-    """Follow the end: while the pod is there with running containers, so is its job."""
+    """Follow the end: as long as the pod has running containers, its job must be alive."""
     containers_seen_at = time.monotonic()
     while True:
         record = await world.slurm.job(job.job_id)

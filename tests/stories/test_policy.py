@@ -1,4 +1,4 @@
-"""Story: a site says who may ask for what, changes its mind, and makes a mistake."""
+"""Story: a site sets rules about annotations, changes them, and makes a mistake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ rules:
 
 
 class PolicyFile:
-    """A file as a ConfigMap is mounted: behind links, one of which is swapped."""
+    """A file like that of a mounted ConfigMap: a new version replaces a symbolic link."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -41,7 +41,7 @@ class PolicyFile:
         self.path.symlink_to("..data/policy.yaml")
 
     def write(self, text: str) -> None:
-        """A new version, all at once."""
+        """Write a new version of the file, atomically."""
         self._versions += 1
         version = self._folder / f"..{self._versions}"
         version.mkdir()
@@ -53,7 +53,7 @@ class PolicyFile:
 
 @pytest.fixture
 def policy(cluster: Cluster, tmp_path: Path) -> PolicyFile:
-    """The rules of this story."""
+    """The policy file with the rules of this story."""
     policy = PolicyFile(tmp_path / "policy")
     policy.write(RULES.replace("PARTITION", cluster.partition))
     return policy

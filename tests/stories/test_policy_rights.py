@@ -1,4 +1,4 @@
-"""Rules about labels of Namespaces need one more right, which is asked for only then."""
+"""Rules about labels of Namespaces need one more right, which is used only with such rules."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LABELS = (
 )
 
 
-# The model has no RBAC.
+# Only real clusters, because the model has no RBAC.
 cluster = told_on(*LIVE)
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    """A policy that knows no labels."""
+    """A policy file without rules about labels."""
     path = tmp_path / "policy.yaml"
     path.write_text(PLAIN)
     return path

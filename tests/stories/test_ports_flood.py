@@ -1,4 +1,4 @@
-"""Silent connections to the metrics and health ports hold up no pod, and fill no log."""
+"""Silent connections to the metrics and health ports delay no pod, and do not fill the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(120)]
 
 _SILENT: Final = 1100
 _ADDRESSES: Final = 7
-# The stories' schedulers log at debug.
+# The limit is large because the stories' schedulers log at level debug.
 _LOG_BYTES: Final = 256 * 1024
 
 
@@ -35,7 +35,9 @@ async def test_flood_of_silent_connections_holds_up_no_pod(world: World) -> None
 
 
 async def _answers(world: World) -> bool:
-    """Each look has a limit of its own, which a crowded machine may exceed."""
+    """Whether both ports answer. Each request has its own time limit, which a crowded machine may
+    exceed.
+    """
     role = await asyncio.to_thread(lambda: world.scheduler.role)
     shown = await asyncio.to_thread(world.scheduler.metrics_text)
     return role.startswith("ok") and "slurm_pod_scheduler_units" in shown

@@ -1,4 +1,4 @@
-"""A scheduler that does not know Slurm's nodes yet does not call itself ready."""
+"""A scheduler that does not know Slurm's nodes yet does not report that it is ready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.cluster import Cluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-# What holds the list back is between the two; no server answers it differently.
+# A proxy holds the list of nodes back, so one cluster is enough.
 cluster = told_on("sandbox-26.05")
 
 
@@ -24,7 +24,7 @@ cluster = told_on("sandbox-26.05")
 def scheduler(
     cluster: Cluster, proxied: ProxiedCluster, tmp_path: Path
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler, which knows of the proxies only."""
+    """The scheduler, which reaches the servers only through the proxies."""
     with SchedulerProcess(proxied, folder=tmp_path) as process:
         yield process
 

@@ -1,4 +1,4 @@
-"""Story 2 with real containers: what a kubelet, containerd and the kernel really do."""
+"""Story 2 with real containers: with a real kubelet, containerd and the kernel."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_container_that_ends_leaves_no_job(
 
 
 async def _started(world: World) -> Object:
-    """The pod once its shell has set its traps: the kubelet calls it running before."""
+    """The pod once its shell has set its traps. The kubelet reports it as running before that."""
     pod = await world.running()
 
     async def said() -> bool:

@@ -1,4 +1,4 @@
-"""Story 4: a pod that cannot be served says why in one place, and the scheduler goes on."""
+"""Story 4: a pod that cannot be served says why, and the scheduler goes on with others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @dataclass(frozen=True)
 class Wrong:
-    """A pod that cannot be served, and the words that must say so."""
+    """A pod that cannot be served, and the words that its messages must contain."""
 
     pod: dict[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ async def test_pod_refused_by_slurm_is_told_and_leaves_nothing(world: World, wro
 async def test_pod_that_is_larger_than_any_node_is_told_and_not_submitted(
     world: World, wrong: Wrong
 ) -> None:
-    """26.05 would take such a job and leave it pending for ever, 24.11 refuse it."""
+    """26.05 would accept such a job and leave it pending for ever; 24.11 would refuse it."""
     await world.create(**wrong.pod)
     await _told(world, "NoNodeFits", wrong.words)
     await _goes_on(world)
@@ -102,7 +102,7 @@ async def _set_timeout(world: World, value: str) -> None:
 
 
 async def _told(world: World, reason: str, words: tuple[str, ...]) -> None:
-    """One Event and the condition, both with all the words."""
+    """Check that the condition and exactly one Event have the reason and all the words."""
     pod = await world.pod_that(
         f"is told {reason}",
         lambda it: (pods.condition(it, "PodScheduled") or {}).get("reason") == reason,

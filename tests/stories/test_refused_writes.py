@@ -1,4 +1,4 @@
-"""Story: the API server refuses what the scheduler writes on a pod, and the pod says so."""
+"""Story: the API server refuses the scheduler's writes on a pod, and the pod's Events say so."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_node_of_a_pod_that_cannot_be_bound_is_given_back(world: World) ->
 async def test_pod_whose_status_cannot_be_written_is_bound_and_an_event_says_why(
     world: World,
 ) -> None:
-    """A kubelet is denied too, so whether it runs is not the question."""
+    """The kubelet's writes are denied too, so the story cannot wait until the pod runs."""
     async with denying(world.kube.answer, world.namespace, "pods/status", message=WORDS):
         await world.create()
         bound = await world.bound()

@@ -1,4 +1,4 @@
-"""Story 5: any server may go away in mid-work; pods end where they should, no job is doubled."""
+"""Story 5: any server may stop amid work. Pods end up where they should, and no job is doubled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(240)
 
 _RUNNING = ("runs-0", "runs-1")
 _WAITING = ("waits-0", "waits-1")
-# The effect is one that ends no other pod there.
+# The usual taint, but with an effect that ends no other pod on the Node.
 _DEAD = {"key": "node.kubernetes.io/out-of-service", "effect": "NoSchedule"}
 _RESTARTS = [
     pytest.param(component, kill, id=f"{component}-{'killed' if kill else 'stopped'}")
@@ -29,7 +29,7 @@ _RESTARTS = [
 
 @dataclass(frozen=True)
 class Scene:
-    """Some pods run, some wait behind a native job."""
+    """Some pods run, and others wait behind a native job, `filler`."""
 
     filler: int
     running: tuple[Object, ...]
@@ -57,10 +57,10 @@ async def test_restarted_api_server_harms_and_doubles_nothing(world: World, kill
 
 
 class TestUnsavedCrash:
-    """slurmctld dies before it has saved: it forgets jobs and starts, and gives ids out again.
+    """slurmctld is killed before it has saved: it forgets jobs and starts, and reuses their ids.
 
-    Told where no placeholder is a process: a slurmd that still runs the script of a forgotten job
-    has Slurm end the next job of that id, whoever's it is (measured on 24.11.5).
+    Only on clusters where no placeholder is a process. If a slurmd still runs the script of a
+    forgotten job, Slurm ends the next job with that id, whoever owns it (measured on 24.11.5).
     """
 
     @pytest.fixture(
@@ -74,7 +74,8 @@ class TestUnsavedCrash:
         return found
 
     async def test_forgotten_jobs_harm_no_pod(self, world: World) -> None:
-        # What ended before is saved as such: else it would run again, with nobody to end it.
+        # Slurm must have saved that earlier jobs ended. Otherwise they would run again, and nobody
+        # would end them.
         scene = await _scene(world, saved=True)
         await world.cluster.stop("slurmctld", kill=True)
         await world.cluster.start("slurmctld")
@@ -144,7 +145,7 @@ async def test_pods_deleted_while_the_scheduler_is_dead_leave_no_job(world: Worl
         await world.gone(name)
     world.scheduler.start()
     await world.until("the job of the pod that waited is over", lambda: _others_live(world, job))
-    # Nobody can tell whether the containers of the other one had stopped, until its Node is dead.
+    # It is unknown whether the other pod's containers have stopped, until its Node counts as dead.
     async with marked(world, job.nodes, spec={"taints": [_DEAD]}):
         left = await world.one_placeholder_each()
     assert {it.tag["unit"] for it in left.values()} == {_RUNNING[1], _WAITING[1]}
@@ -205,7 +206,7 @@ async def _all_end_well(world: World, scene: Scene) -> None:
 
 
 async def _side_by_side(world: World) -> bool:
-    """Each pod's only placeholder runs, on the pod's Node, and is the one in its annotation."""
+    """Whether each pod's only placeholder runs on the pod's Node and is named in its annotation."""
     placeholders = await world.one_placeholder_each()
     found = await world.kube.items("pods", namespace=world.namespace)
     return all(

@@ -1,4 +1,4 @@
-"""What Slurm's own users see of pods in its accounting, and what becomes of pods without it."""
+"""What Slurm's users see of pods in its accounting, and how pods fare without slurmdbd."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def slurm(request: pytest.FixtureRequest) -> SlurmRig:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, slurm: SlurmRig) -> Cluster:
-    """The cluster that it belongs to."""
+    """The cluster of that Slurm."""
     found: LiveCluster = request.getfixturevalue(f"live_accounted_{slurm.major[:2]}")
     return found
 
@@ -81,7 +81,7 @@ _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "-o")
 
 
 async def _accounted(world: World, slurm: SlurmRig, job_id: int) -> tuple[str, str, str]:
-    """State, exit code and comment, once slurmdbd has the end of the job."""
+    """State, exit code and comment of the job, once slurmdbd knows its end."""
     command = (*_SACCT, "State%30,ExitCode,Comment%300", "-j", str(job_id))
 
     async def ended() -> str:

@@ -1,4 +1,4 @@
-"""A placeholder that is a script holds its node until the pod is gone; on real slurmds."""
+"""A script placeholder holds its node until the pod is gone, with real slurmds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ async def test_without_a_scheduler_the_node_is_held_for_kill_wait(world: World) 
     cancelled_at = time.monotonic()
     await world.slurm.cancel(job_id)
     await world.job_ended(job_id, state="CANCELLED")
-    # What Slurm needs after that is not ours; left alone the script would hold it for ever.
+    # There is no upper bound, because Slurm's own time after KillWait varies. Without KillWait the
+    # script would hold the node for ever.
     assert time.monotonic() - cancelled_at > _KILL_WAIT_SECONDS - 3
     world.scheduler.start()
     await _in_service(world, node)
@@ -85,7 +86,7 @@ async def test_placeholder_says_that_it_has_started(world: World) -> None:
 
 
 async def test_file_in_the_place_of_its_output_stops_no_placeholder(world: World) -> None:
-    """Ids can be foreseen, and on a node anybody may write to /tmp."""
+    """Job ids are predictable, and on a node everybody may write to /tmp."""
     trap = await world.native_job(
         flags=[], script=_TRAP, partition=world.cluster.script_partition, user="alice"
     )
@@ -98,7 +99,7 @@ async def test_file_in_the_place_of_its_output_stops_no_placeholder(world: World
 
 
 async def test_link_in_the_working_directory_is_not_followed(world: World) -> None:
-    """slurmd opens a script's output as the job's user, here root, and empties the file."""
+    """slurmd opens a script's output as the job's user, here root, and truncates the file."""
     partition = world.cluster.script_partition
     folder = f"/tmp/links-{world.namespace}"
     file = f"{folder}-kept"
@@ -118,7 +119,7 @@ async def test_link_in_the_working_directory_is_not_followed(world: World) -> No
 
 
 async def _running_pod(world: World) -> tuple[Object, int]:
-    """A pod that takes a whole node and its time to stop, and its job, whose script has begun."""
+    """A pod that takes a whole node and stops slowly, and its job's id, once its script runs."""
     await world.create(
         cpus=str(world.cluster.cpus_per_node),
         grace=20,
@@ -145,7 +146,7 @@ async def _pending_while_the_pod_is_there(world: World, job_id: int) -> None:
             record = await world.slurm.job(job_id)
             assert record is not None
             pod = await world.kube.find("pods", "train", namespace=world.namespace)
-            # Its kubelet takes it away in a request of its own, after it has told of the end.
+            # The kubelet reports the end first, and removes the pod in a later request.
             if pod is None or pods.has_ended(pod):
                 return
             assert record.states == ("PENDING",), record
@@ -153,7 +154,7 @@ async def _pending_while_the_pod_is_there(world: World, job_id: int) -> None:
 
 
 async def _in_service(world: World, node: str) -> None:
-    """A step that outlives its signal must not cost the node."""
+    """Wait until the node is idle. It must not be drained for a step that outlives its signal."""
 
     async def idle() -> bool:
         answer = await world.slurm.ask("GET", f"node/{node}")

@@ -1,5 +1,5 @@
-"""Where Slurm enforces memory, the script of a placeholder has enough for itself, whatever its pod
-asks for; on real slurmds that look at the processes of jobs once a second, or keep them in cgroups.
+"""If Slurm enforces memory limits, a placeholder's script has enough memory for itself, whatever
+its pod requests. The real slurmds check the processes of jobs once a second, or use cgroups.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def test_same_script_with_less_memory_would_be_killed(world: World) -> Non
 
 
 class TestConfined:
-    """Slurm says so of a job of which a process was killed by its cgroup."""
+    """With cgroups, Slurm reports it if a cgroup has killed a process of the job."""
 
     @pytest.fixture
     def cluster(self, release: str, live_kube: KubeRig) -> Iterator[Cluster]:

@@ -1,4 +1,4 @@
-"""No secret is seen anywhere by those who read logs, metrics, Events, pods and jobs."""
+"""No secret appears in logs, metrics, Events, pods or jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def secret(tmp_path: Path) -> Path:
 def scheduler(
     cluster: Cluster, tmp_path: Path, token: Path, secret: Path
 ) -> Iterator[SchedulerProcess]:
-    """The scheduler, which tells all it can in its log."""
+    """The scheduler with these secrets, and with its most detailed log."""
     flags = (f"--slurm-auth-token-file={token}", f"--hooks-api-token-file={secret}")
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags) as process:
         yield process
@@ -76,7 +76,7 @@ async def test_secrets_are_seen_nowhere(
 
 
 def _secrets(cluster: Cluster, token: Path, secret: Path) -> dict[str, str]:
-    """The parts of each that nobody else has: all tokens of auth/jwt begin alike."""
+    """The secret part of each secret, by name: all tokens of auth/jwt begin alike."""
     return {
         "expired token of Slurm": _OLD.rpartition(".")[2],
         "token of Slurm": token.read_text(encoding="utf-8").strip().rpartition(".")[2],

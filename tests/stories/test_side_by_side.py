@@ -32,7 +32,7 @@ async def elsewhere(kube: Kube) -> AsyncIterator[str]:
 
 @pytest.fixture
 def other(cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[SchedulerProcess]:
-    """A scheduler of another name for one namespace, on the same Slurm."""
+    """A scheduler with another name, which serves one namespace on the same Slurm."""
     folder = tmp_path / "other"
     folder.mkdir()
     flags = (f"--scheduler-name={OTHER}", f"--watch-namespace={namespace}")
@@ -52,7 +52,7 @@ async def test_two_schedulers_of_one_slurm_serve_each_its_own_name_and_scope(
     jobs = [await world.placeholder(pod) for pod in (ours, theirs)]
     assert [job.tag["scheduler"] for job in jobs] == ["slurm-scheduler", OTHER]
 
-    # Each new process looks all of Slurm's jobs through for what it may have left.
+    # Each new process searches all of Slurm's jobs for placeholders that it may have left.
     for process in (world.scheduler, other):
         process.kill()
         process.start()
@@ -73,7 +73,7 @@ async def test_two_schedulers_of_one_slurm_serve_each_its_own_name_and_scope(
 
 
 class TestTwoSlurms:
-    """One Kubernetes, a Slurm of each release, a scheduler for each."""
+    """One Kubernetes, a Slurm of each release, and a scheduler for each Slurm."""
 
     pytestmark = pytest.mark.live
 

@@ -1,4 +1,4 @@
-"""Story 3: when Slurm ends a job, its pod is told why and ended with its grace, and heals."""
+"""Story 3: if Slurm ends a job, its pod gets the reason, ends with its grace, and is replaced."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_time_limit_evicts_the_pod(world: World) -> None:
     pod = await world.running()
     job = await world.placeholder(pod)
     assert job.number("time_limit") == 1
-    # One minute is the least; slurmctld looks at time limits each 30 s.
+    # One minute is the shortest limit, and slurmctld checks time limits every 30 s.
     await world.removed(pod, seconds=150)
     await _evicted(world, pod, reason="TimeLimit", words=(f"{job.job_id}", "TIMEOUT"))
 
@@ -155,7 +155,7 @@ async def test_pod_that_leaves_slowly_is_hurried_when_its_job_ends(world: World)
     pod = await world.running()
     job = await world.placeholder(pod)
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=3600)
-    # The news of the job must not overtake that of the deletion.
+    # The scheduler must see the deletion before it sees the end of the job.
     await world.until("the watch tells of the deletion", lambda: _seen_leaving(world))
     await world.slurm.cancel(job.job_id)
     await world.removed(pod)
@@ -314,7 +314,7 @@ async def _running(world: World, *, grace: int = _GRACE, **slurm: str) -> Object
 
 
 async def _preempt(world: World, pod: Object) -> None:
-    """Have a job of higher priority want the pod's whole node."""
+    """Submit a job of higher priority that needs the pod's whole node."""
     node = pods.node_of(pod)
     assert node is not None
     await world.native_job(
@@ -326,7 +326,7 @@ async def _preempt(world: World, pod: Object) -> None:
 
 
 async def _evicted(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:
-    """The pod is told, then deleted with its own grace, and goes; its job's end is in the Event."""
+    """Check that the pod gets the condition and is deleted with its own grace, and the Event."""
     await world.removed(pod)
     _told(world, pod, reason=reason, words=words)
     assert _given_grace(world) == _GRACE
@@ -335,7 +335,7 @@ async def _evicted(world: World, pod: Object, *, reason: str, words: tuple[str, 
 
 
 def _told(world: World, pod: Object, *, reason: str, words: tuple[str, ...]) -> None:
-    """The pod bore the condition from before its deletion to its end."""
+    """Check that the pod had the condition from before its deletion until its end."""
     last = world.history.removed(pod["metadata"]["uid"])
     assert last is not None
     condition = pods.condition(last.pod, "DisruptionTarget")
@@ -360,21 +360,25 @@ def _leaving(world: World) -> list[Object]:
 
 
 async def _unharmed_by_now(world: World, pod: Object, *, second: str = "second") -> None:
-    """Another pod takes the whole way meanwhile, so a wrong eviction would have shown."""
+    """Check the pod after another one was created and runs: a wrong eviction would show by then."""
     await world.create(second)
     await world.running(second)
     world.unharmed(pod)
 
 
 async def _waits_for_its_time(world: World, job_id: int) -> bool:
-    """Once its script is gone a requeued job gets a begin time; before, it would be overwritten."""
+    """Whether the requeued job waits for its begin time. It gets it when its script has ended, and
+    would overwrite an earlier one.
+    """
     record = await world.slurm.job(job_id)
     assert record is not None
     return record.states == ("PENDING",) and record.reason == "BeginTime"
 
 
 async def _would_be_missed(world: World, job_id: int) -> bool:
-    """A batch job may be on its way to its node for BatchStartTimeout and ten seconds more."""
+    """Whether Slurm would notice that the batch job is not on its node: it allows a start
+    BatchStartTimeout and ten seconds more.
+    """
     record = await world.slurm.job(job_id)
     assert record is not None
     return time.time() > (record.number("start_time") or 0) + 22
@@ -385,7 +389,7 @@ def _has_job(pod: Object) -> bool:
 
 
 async def _budget(world: World) -> None:
-    """A budget that never lets the pod `train` go; the server has counted it."""
+    """Create a budget that never allows the pod `train` to go, and wait until it counts the pod."""
     selector = {"matchLabels": {"app": "train"}}
     spec = {"minAvailable": 1, "selector": selector}
     body = {"metadata": {"name": "keep"}, "spec": spec}

@@ -1,5 +1,5 @@
-"""What is not Slurm, or does not take the token, does not count as Slurm: the scheduler is not
-ready, says why and what helps, and asks at a bounded rate.
+"""A server that is not Slurm, or that refuses the token, does not count as Slurm. The scheduler is
+not ready, says why and what helps, and sends requests at a bounded rate.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(240)
 
-# As long as it took until such a scheduler called itself ready.
+# A faulty scheduler of the past reported ready within this time.
 _WATCHED_SECONDS: Final = 20.0
-# An address that serves no version is asked for each of the six of them, in growing pauses.
+# A server without a known API version gets six requests, one for each version, in growing pauses.
 _MOST_REQUESTS_PER_SECOND: Final = 4.0
 _EXPIRED: Final = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjEsInN1biI6InJvb3QifQ.b2xkLXRva2Vu"
 
 
 @asynccontextmanager
 async def _started_with(world: World, *flags: str) -> AsyncIterator[None]:
-    """The scheduler anew with these flags, and afterwards as before."""
+    """Within the block the scheduler runs with these flags, and afterwards as before."""
     await asyncio.to_thread(world.scheduler.stop)
     world.scheduler.add_flags(*flags)
     world.scheduler.launch()
@@ -51,7 +51,7 @@ async def _says(world: World, *words: str) -> None:
 
 
 async def _never_ready(world: World, cause: str) -> None:
-    """For a while the scheduler does not take what answers for Slurm."""
+    """Check for a while that the scheduler does not accept the server as Slurm."""
     began = time.monotonic()
     first = await asyncio.to_thread(world.scheduler.metrics)
 
@@ -63,7 +63,7 @@ async def _never_ready(world: World, cause: str) -> None:
     await world.until("the time is over", over)
     shown = await asyncio.to_thread(world.scheduler.metrics)
     answered = "slurm_pod_scheduler_slurm_last_answer_timestamp_seconds"
-    # Before the first answer it is when the process began, by two clocks.
+    # Before the first answer, the metric is the start of the process, computed from two clocks.
     assert abs(shown[answered] - first[answered]) < 1.0
     requests = "slurm_pod_scheduler_slurm_requests_total"
     asked = shown.get(requests, 0.0) - first.get(requests, 0.0)
@@ -74,7 +74,7 @@ async def _never_ready(world: World, cause: str) -> None:
 
 @pytest.mark.live_on("neither")
 async def test_path_that_is_none_of_slurmrestd(world: World) -> None:
-    """With pods whose job ids it has from their annotations alone: their looks are refused too."""
+    """There are pods whose job ids are known only from annotations; their looks fail too."""
     pods = [f"train-{number}" for number in range(5)]
     for name in pods:
         await world.create(name, cpus="1", memory="100Mi")
@@ -106,7 +106,7 @@ async def test_nothing_listens_and_then_it_does(world: World) -> None:
 @pytest.mark.live_on("26.05")
 async def test_outage_has_one_line_at_its_begin_and_one_at_its_end(world: World) -> None:
     began = "slurm does not answer"
-    # A start on a crowded machine may have had an outage of its own.
+    # On a crowded machine the log may have such lines from the start.
     before = len(_log(world))
 
     async def logged(event: str) -> bool:

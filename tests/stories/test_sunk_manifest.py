@@ -1,7 +1,7 @@
-"""A manifest written for SUNK, applied unchanged, runs as it would there.
+"""A manifest written for SUNK, applied unchanged, runs as it would with SUNK.
 
-The shapes are those of SUNK's own pages: a whole node, and GPUs shared by the pods of one user.
-Sizes are smaller, as the smallest cluster here is, and every Node gets the label of the example.
+The manifests follow SUNK's own pages: a whole node, and GPUs shared by the pods of one user. Sizes
+are smaller, to fit the smallest cluster here, and every Node gets the label of the example.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ spec:
 
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
-    """The scheduler under the flags that SUNK's chart gives its own."""
+    """The scheduler with the flags that SUNK's chart gives SUNK's own scheduler."""
     flags = (
         "--scheduler-name=tenant-slurm-scheduler",
         "--gpu-types=H100_NVLINK_80GB=h100",

@@ -1,7 +1,7 @@
-"""PreemptMode=SUSPEND,GANG: a job of higher priority computes on the very cores of a pod (B10).
+"""PreemptMode=SUSPEND,GANG: a job of higher priority computes on the cores of a pod (B10).
 
-Slurm stops the processes of the placeholder, which has none or one that sleeps, and not those of
-the pod. So the pod goes, and with the handover guard the other job's processes wait for that.
+Slurm stops the processes of the placeholder, which has none or one that sleeps, but not those of
+the pod. So the pod is ended, and with the handover guard the other job's processes wait for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def cluster(live_24: Cluster) -> Cluster:
-    """Its partitions of both priorities have nodes on which batch jobs run."""
+    """The live 24.11 cluster: both partitions have nodes on which batch jobs run."""
     return live_24
 
 
@@ -38,7 +38,7 @@ def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
 
 @pytest.fixture
 async def suspending(world: World) -> AsyncIterator[World]:
-    """Preemption that suspends."""
+    """The world with PreemptMode=SUSPEND,GANG."""
     assert isinstance(world.cluster, LiveCluster)
     async with world.cluster.suspending():
         yield world
@@ -49,7 +49,7 @@ async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
 ) -> None:
     world = suspending
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        # Time enough that the guard of a crowded machine asks before it is over.
+        # The pod stops slowly, so that the guard asks in time even on a crowded machine.
         pod = await running_pod(world, stop_seconds=8)
         job = await world.placeholder(pod)
         preemptor = await world.native_job(

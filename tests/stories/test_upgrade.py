@@ -1,7 +1,7 @@
-"""An older scheduler is replaced while pods run, wait and end: neither side notices.
+"""A newer scheduler replaces an older one while pods run, wait and end: no pod and no job notices.
 
-What the older one has written is read as it was meant: owner tags, digests of what was asked for,
-annotations, conditions, the Lease.
+The newer scheduler reads correctly what the older one has written: owner tags, digests of requests,
+annotations, conditions and the Lease.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tests.support.replicas import SLACK, Replica, pair, until
 from tests.support.scheduler import Launched, SchedulerProcess
 from tests.support.world import World
 
-# The first one may have to install the older scheduler.
+# The first test may have to install the older scheduler.
 pytestmark = pytest.mark.timeout(300)
 
-# 260 pods start and stop on real servers within it.
+# Within this time 260 pods start and stop on real servers.
 _SECONDS: Final = 120.0
-# A pod that is gone when the new one comes holds its node for so long, and for 30 s more.
+# If a pod is gone when the new scheduler starts, its job holds the node for this grace and 30 s.
 _GRACE: Final = 12
 _STOP_SECONDS: Final = "9"
 _FEATURE: Final = "standard"
-# Between them all kinds of digests: the directory was not spelled in its plain form.
+# Together these have all kinds of digests. The older scheduler did not normalise the directory.
 _ASKED: Final[tuple[dict[str, str], ...]] = (
     {},
     {"comment": "nightly, \u00fc", "timeout": "7200", "nice": "10"},
@@ -53,17 +53,18 @@ _STAY: Final = {
     "later": {"begin": "2036-01-31T08:00:00Z"},
     _REFUSED: {"timeout": "soon"},
 }
-# What a pod that goes on may hear of the new one: no job is submitted for it, nothing is wrong.
+# The Events that the new scheduler may write on a pod that goes on: none is about a new job or a
+# fault.
 _HARMLESS: Final = frozenset({"Scheduled", "SlurmPending", "PlaceholderUpdated"})
 
 
-# Real servers only: the older one needs packages of its own, and `make test` shall need no more.
+# Only real servers: the older scheduler needs other packages, which `make test` should not need.
 cluster = told_on(*LIVE)
 
 
 @pytest.fixture(autouse=True)
 def node_without_gpus(live_real_node: RealNode) -> str:
-    """There whatever ran before: ours leaves it out for pods with GPUs, the older one did not."""
+    """A Node without GPUs always exists. Only the newer scheduler excludes it for GPU pods."""
     return live_real_node.name
 
 
@@ -83,28 +84,28 @@ class Versions:
         self._older = older
 
     def __call__(self, arguments: Sequence[str], *, log: Path) -> Launched:
-        """As in Launch."""
+        """Launch one of the two, as the protocol Launch says."""
         launch = forked.spawn if self.is_new else self._older
         return launch(arguments, log=log)
 
 
 @pytest.fixture
 def versions(older: Former, tmp_path: Path) -> Versions:
-    """Which of the two is launched; ours has been once, so that its imports delay nothing."""
+    """Decides which one is launched. Ours ran once already, so that imports cause no delay."""
     forked.spawn(("--version",), log=tmp_path / "warm.log").join(_SECONDS)
     return Versions(older)
 
 
 @pytest.fixture
 def scheduler(cluster: Cluster, tmp_path: Path, versions: Versions) -> Iterator[SchedulerProcess]:
-    """The older scheduler, until `versions` is told otherwise."""
+    """The older scheduler, until `versions.is_new` is set."""
     with SchedulerProcess(cluster, folder=tmp_path, launch=versions) as process:
         yield process
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """So many pods of each kind, and the job that those wait for which wait."""
+    """The number of pods of each kind, and the job `filler`, for which the waiting pods wait."""
 
     runs: int
     waits: int
@@ -118,7 +119,7 @@ class Crowd:
         return [f"waits-{index}" for index in range(self.waits)]
 
     def ending(self, way: int | None = None) -> list[str]:
-        """All of them, or those that end in one of the four ways."""
+        """The names of all pods that end, or of those that end in one of the four ways."""
         return [f"ends-{index}" for index in range(self.ends) if way in {None, index % 4}]
 
     def waiting_for_gpus(self) -> list[str]:
@@ -168,18 +169,18 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
             crowd,
             jobs_before,
             since=stopped,
-            # Before a bind, the tag of a script's job gets the count of its restarts.
+            # Before a bind, the tag of a script job gets its restart count.
             before=1 if world.cluster.placeholder_mode == "script" else 0,
             another_end=another_end,
         )
         held_back = When(stopped, released)
-        # Only the newer Slurm has a node of the Node without GPUs.
+        # Only in the newer Slurm the Node without GPUs has a Slurm node.
         left_out = crowd.waiting_for_gpus() if world.cluster.name == "live-26.05" else []
         assert _early_updates(history, crowd, jobs_before, held_back) == Counter(left_out)
 
 
 class TestRollingUpdate:
-    """As a Deployment does it: the new one stands by until the older one hands over its Lease."""
+    """A Deployment's update: the new one stands by until the older one hands over its Lease."""
 
     @pytest.fixture(params=[pytest.param("live_26", id="live-26.05", marks=pytest.mark.live)])
     def cluster(self, request: pytest.FixtureRequest) -> Cluster:
@@ -222,15 +223,15 @@ class TestRollingUpdate:
 
 
 async def _crowd(world: World) -> Crowd:
-    """All of them as they should be: half of the nodes is free, the other half is not."""
+    """Create the crowd on a half of the nodes; the other half is full. Waits until it is ready."""
     nodes = world.cluster.nodes
     free, full = nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]
-    # What a pod with features gets must be enough for all of them.
+    # The nodes with the feature must have room for all pods that ask for it.
     for node in (*free[:4], full[0]):
         if _FEATURE not in (has := await world.slurm.features(node)):
             await world.set_features(node, *has, _FEATURE)
     filler = await world.fill(but=len(free), required_nodes=list(full))
-    # In 24.11 each placeholder is a process.
+    # Fewer with 24.11, where each placeholder is a process.
     many = world.cluster.name == "live-26.05"
     crowd = Crowd(200, 50, 10, filler) if many else Crowd(40, 12, 8, filler)
     await _create(world, crowd, off={"excluded-nodes": ",".join(full)}, on=",".join(full))
@@ -271,7 +272,7 @@ async def _ready(world: World, crowd: Crowd) -> bool:
 
 
 async def _some_end(world: World, crowd: Crowd) -> None:
-    """By a deletion and by a cancel, so that both are under way; one way more needs no help."""
+    """End some pods by deletion and others by a cancel, so that both are under way."""
     for name in crowd.ending(0):
         await world.delete(name)
     for name in crowd.ending(1):
@@ -300,7 +301,7 @@ async def _run(world: World, crowd: Crowd) -> bool:
     return all(pods.phase(found[name]) == "Running" for name in names)
 
 
-# --- what is seen of it ---
+# --- observations ---
 
 
 async def _pods(world: World) -> dict[str, Object]:
@@ -309,7 +310,7 @@ async def _pods(world: World) -> dict[str, Object]:
 
 
 async def _jobs(world: World) -> dict[str, int]:
-    """All there ever were, by the pod's name; AssertionError where one has two."""
+    """All job ids so far, by pod name. Raises AssertionError if a pod has two."""
     found = await world.slurm.placeholders(world.namespace)
     named = {it.tag["unit"]: it.job_id for it in found}
     assert len(named) == len(found), f"a pod has two jobs: {[(it.name, it.states) for it in found]}"
@@ -317,19 +318,19 @@ async def _jobs(world: World) -> dict[str, int]:
 
 
 async def _events(world: World) -> set[tuple[str, str]]:
-    """Whom each Event is about, and why."""
+    """The object's name and the reason of each Event."""
     found = await world.kube.items("events", namespace=world.namespace)
     return {(it["involvedObject"].get("name", ""), it["reason"]) for it in found}
 
 
 def _message(pod: Object) -> str:
-    """What a pod without a Node is told."""
+    """The PodScheduled message of a pod without a Node; empty for other pods."""
     scheduled = pods.condition(pod, "PodScheduled") or {}
     return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
 
 
 def _told_what_is_true(world: World, crowd: Crowd, jobs: dict[str, int], *, since: float) -> None:
-    """Whoever waits is told which job it waits for, as long as it does; nobody gets another one."""
+    """Check that each waiting pod names its job as long as it waits, and keeps that job."""
     for name in crowd.staying():
         for seen in (it.pod for it in world.history.of(name) if it.at > since):
             if name == _REFUSED:
@@ -350,10 +351,12 @@ def _written_only_what_had_to_be(
     before: int,
     another_end: set[str],
 ) -> None:
-    """By the servers' own records. The job of each pod that runs was updated `before` times by the
-    older one; these are counted, because slurmctld logs an update after its answer, on a busy
-    machine more than a second later. A pod that runs is written to where Slurm says `another_end`
-    of its job: 24.11 adds what a prolog took to the time limit after the bind.
+    """Check by the servers' own records that only necessary writes were made since `since`.
+
+    The older scheduler updated the job of each running pod `before` times. These updates are
+    counted as well, because slurmctld logs an update after its answer, on a busy machine more than
+    a second later. A running pod is written to only if Slurm reports `another_end` of its job:
+    24.11 adds the time of a prolog to the time limit after the bind.
     """
     ours = _named(history, jobs)
     cancelled = {name for name, it in ours if any(_by_us(kill, since) for kill in it.kills)}
@@ -369,8 +372,8 @@ def _written_only_what_had_to_be(
 def _early_updates(
     history: History, crowd: Crowd, jobs: dict[str, int], held_back: When
 ) -> Counter[str]:
-    """How often the job of which pod was written to while those that wait were held back, but for
-    those that end and the one that was edited.
+    """How often each pod's job was updated while waiting jobs were held back. Pods that end and the
+    edited pod are left out.
     """
     expected = {_EDITED, *crowd.ending()}
     return Counter(
@@ -383,7 +386,7 @@ def _early_updates(
 
 
 def _named(history: History, jobs: dict[str, int]) -> list[tuple[str, JobLife]]:
-    """Our jobs, each with the name of its pod."""
+    """The pod name and the history of each of our jobs."""
     names = {job_id: name for name, job_id in jobs.items()}
     return [(names[it.job_id], it) for it in history.ours()]
 

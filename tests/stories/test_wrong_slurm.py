@@ -1,4 +1,4 @@
-"""The address of slurmrestd leads to another Slurm for a while: nothing of it is believed there."""
+"""The address of slurmrestd leads to another Slurm for a while, whose answers are not believed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES: Final = tuple(f"many-{number}" for number in range(12))
 
 @dataclass(frozen=True)
 class Two:
-    """The scheduler's own Slurm, and another in which jobs of others have the same ids."""
+    """The scheduler's own Slurm, and another one in which foreign jobs have the same ids."""
 
     cable: Cable
     own: Cluster
@@ -32,13 +32,13 @@ class Two:
     foreign: int
 
     def turn_away(self) -> None:
-        """The other Slurm answers, with a token that is good there."""
+        """Turn the address to the other Slurm, with a token that is valid there."""
         ours = self.own.slurm_token_file.read_bytes().strip()
         theirs = self.other.slurm_token_file.read_bytes().strip()
         self.cable.turn_to(_port(self.other), replacing=(ours, theirs))
 
     def turn_back(self) -> None:
-        """The own one answers again."""
+        """Turn the address back to the scheduler's own Slurm."""
         self.cable.turn_to(_port(self.own))
 
 
@@ -84,7 +84,7 @@ async def test_another_slurm_behind_the_address_harms_nothing_on_either_side(
     before = await world.one_placeholder_each()
     two.turn_away()
     await world.until("the scheduler is not ready", lambda: _ready(world, 0))
-    # What is done meanwhile waits for the right Slurm: a deletion, and a pod that is new.
+    # A deletion and a new pod wait for the right Slurm meanwhile.
     await world.delete(_NAMES[0])
     await world.create("later", cpus="1", memory="100Mi")
     await world.message_with("the answer is of the Slurm cluster", name="later")
@@ -114,5 +114,5 @@ async def _ready(world: World, value: int) -> bool:
 
 
 def _port(cluster: Cluster) -> int:
-    """Of slurmrestd."""
+    """The port of the cluster's slurmrestd."""
     return urlsplit(cluster.slurm_url).port or 0

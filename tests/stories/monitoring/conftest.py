@@ -1,4 +1,4 @@
-"""A scheduler as a site runs it, with all that can go wrong of its own, and the real Prometheus."""
+"""A scheduler as a site runs it, with files that tests can spoil, and the real Prometheus."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ POLICY: Final = "rules: [{name: stories, namespaces: [story-*], allowed: {timeou
 
 @dataclass(frozen=True)
 class Site:
-    """The files of the scheduler, which a test may spoil."""
+    """The files of the scheduler. A test may make them invalid."""
 
     token: Path
     policy: Path
     slurm: SlurmRig
 
     def renew(self, *, seconds: int = 86400) -> None:
-        """Write a new token, good for so long."""
+        """Write a new token that is valid for so many seconds."""
         draft = self.token.with_suffix(".new")
         draft.write_text(self.slurm.token("root", seconds=seconds))
         draft.replace(self.token)
@@ -42,13 +42,13 @@ class Site:
 
 @pytest.fixture
 def cluster(live_26: Cluster) -> Cluster:
-    """Alerts stand on metrics, which do not depend on the release of Slurm."""
+    """One release is enough: alerts use metrics, which do not depend on the release of Slurm."""
     return live_26
 
 
 @pytest.fixture
 def site(tmp_path: Path, live_slurm_26: SlurmRig) -> Site:
-    """Files in order."""
+    """Valid files."""
     site = Site(tmp_path / "token", tmp_path / "policy.yaml", live_slurm_26)
     site.renew()
     site.policy.write_text(POLICY)
@@ -59,8 +59,9 @@ def site(tmp_path: Path, live_slurm_26: SlurmRig) -> Site:
 async def scheduler(
     cluster: Cluster, kube: Kube, site: Site, tmp_path: Path
 ) -> AsyncIterator[SchedulerProcess]:
-    """The scheduler as its own ServiceAccount; it looks at Slurm each half second, since a silence
-    is too long after six, and its brake is sooner and shorter than a site's.
+    """The scheduler with its own ServiceAccount. It asks Slurm every half second, because the
+    alerts accept no silence above six seconds here. Its brake engages sooner and for a shorter
+    time than a site's.
     """
     await rights.grant(kube)
     flags = (
@@ -69,8 +70,8 @@ async def scheduler(
         f"--policy-file={site.policy}",
         f"--hooks-api-token-file={secret_file(tmp_path)}",
         "--placeholder-mode=auto",
-        # Claims, volumes and other schedulers' pods do not change here, the API server's bookmark
-        # comes once a minute, and six seconds are a silence that is too long.
+        # Claims, volumes and other schedulers' pods do not change here, so their watches would
+        # only get a bookmark once a minute, and six seconds of silence are too long.
         "--volume-access=none",
         "--pod-access=none",
         "--idle-poll-interval=500ms",
@@ -86,7 +87,7 @@ async def scheduler(
 def prometheus(
     prometheus_binaries: PrometheusBinaries, scheduler: SchedulerProcess, tmp_path: Path
 ) -> Iterator[Prometheus]:
-    """Prometheus with the alerts as they are shipped, but for times that a test can wait for."""
+    """Prometheus with the shipped alerts, changed only to times that a test can wait for."""
     quick = tmp_path / "alerts.yaml"
     quick.write_text(hastened(RULES.read_text(encoding="utf-8")))
     targets = (scheduler.metrics_address,)
@@ -96,6 +97,6 @@ def prometheus(
 
 @pytest.fixture
 async def monitor(world: World, prometheus: Prometheus) -> AsyncIterator[Monitor]:
-    """Prometheus has seen the scheduler, and finds nothing wrong with it."""
+    """Watches the alerts. Prometheus has scraped the scheduler by now, and no alert fires."""
     async with watched(world, prometheus) as monitor:
         yield monitor

@@ -1,6 +1,6 @@
-"""Each alert is made to fire by a real fault, and ended by what its runbook says.
+"""A real fault makes each alert fire, and the remedy of its runbook ends it.
 
-No other alert may fire with it: an alert that cries for another's fault sends people astray.
+No other alert may fire at the same time, because it would send people to the wrong runbook.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def test_lease_that_somebody_else_holds(world: World, monitor: Monitor) ->
     world.scheduler.add_flags("--leader-elect", f"--leader-elect-resource-namespace={_HOME}")
     await asyncio.to_thread(world.scheduler.start)
     try:
-        await monitor.silent(f"{_P}Down")  # which a slow start may raise
+        await monitor.silent(f"{_P}Down")  # a slow start may have raised it
         await world.create()
         await monitor.fires(f"{_P}NoLeader")
         assert "stands by, somebody-else leads" in world.scheduler.role
@@ -60,7 +60,7 @@ async def test_lease_that_somebody_else_holds(world: World, monitor: Monitor) ->
 
 
 async def _take_lease(world: World) -> None:
-    """From whoever had it: one that a scheduler gave back in order stays."""
+    """Take the Lease, which may exist already: a scheduler that stops in order leaves it there."""
     body = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -71,7 +71,7 @@ async def _take_lease(world: World) -> None:
 
 
 async def _hold_lease(world: World) -> None:
-    """As another program that lives would."""
+    """Renew the Lease as another running program would."""
     for transitions in itertools.count():
         patch = {"spec": {"leaseTransitions": transitions}}
         await world.kube.patch("leases", _HOME, patch, namespace=_HOME)
@@ -85,7 +85,7 @@ async def test_pods_and_policy_that_are_wrong(world: World, monitor: Monitor, si
     await world.create("refused", slurm={"partition": "nowhere"})
     site.policy.write_text("rules: [{name: stories, allowed: {timeout: {max: soon}}}]")
     await monitor.fires(f"{_P}PodsStuck", f"{_P}PodsRefused", f"{_P}PolicyOutdated")
-    # kubectl describe tells what to do.
+    # `kubectl describe` shows what to do.
     assert "PartitionDown" in await world.message_with("PartitionDown", name="stuck")
     assert "nowhere" in await world.message_with("nowhere", name="refused")
     await world.set_partition(partition)
@@ -148,7 +148,7 @@ async def test_api_server_that_is_gone(world: World, monitor: Monitor) -> None:
 
 
 async def test_pod_that_does_not_leave_its_node(world: World, monitor: Monitor) -> None:
-    # The hook asks again every three seconds, so that a wait in vain is one of three.
+    # The hook asks again every three seconds, so a wait without success lasts three seconds.
     with hooks_on(world.cluster, world.scheduler.hooks_url, UNREACHABLE_SECONDS=3):
         pod = await running_pod(world, stop_seconds=600)
         following = await next_job(world, pod)
@@ -169,7 +169,7 @@ async def test_pods_that_all_lose_their_node(world: World, monitor: Monitor) -> 
         await world.running(name)
     await world.set_node(node, "DOWN")
     await monitor.fires(f"{_P}Brake")
-    # It is meant.
+    # The nodes are really lost, so the brake lets the pods go after its pause.
     for name in names:
         await world.gone(name)
     await monitor.silent()
@@ -179,7 +179,7 @@ async def test_external_jobs_without_a_guard(world: World, monitor: Monitor) -> 
     await asyncio.to_thread(world.scheduler.stop)
     world.scheduler.add_flags("--placeholder-mode=external")
     await asyncio.to_thread(world.scheduler.start)
-    await monitor.silent(f"{_P}Down")  # which a slow start may raise
+    await monitor.silent(f"{_P}Down")  # a slow start may have raised it
     await monitor.fires(f"{_P}Unguarded")
     with hooks_on(world.cluster, world.scheduler.hooks_url):
         await world.create()
@@ -199,7 +199,7 @@ async def test_scheduler_without_a_cpu(world: World, monitor: Monitor) -> None:
 
 
 async def _throttle(pid: int) -> None:
-    """As a CPU limit does: a part of each period without any."""
+    """Act like a CPU limit: let the process run only in a part of each period."""
     while True:
         os.kill(pid, signal.SIGSTOP)
         await asyncio.sleep(0.12)
@@ -208,7 +208,7 @@ async def _throttle(pid: int) -> None:
 
 
 def _prefer(pid: int) -> None:
-    """A CPU to spare for it, whatever else runs on the machine."""
+    """Give the process priority over everything else on the machine."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.setpriority(os.PRIO_PROCESS, int(thread.name), -15)
 

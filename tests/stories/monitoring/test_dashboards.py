@@ -1,6 +1,6 @@
-"""Every query of every panel gives data where there is something to show: one scenario has it all.
+"""Every query of every panel returns data in one scenario that contains everything to show.
 
-What only faults can show is asked for after faults, and is listed with the reason.
+Panels that only faults fill are listed with the reason, and queried after faults.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 
-# As Grafana fills them in; the window has the whole scenario in it.
+# The values that Grafana would insert. The window covers the whole scenario.
 _FILLED_IN: Final = {"$__rate_interval": "3m", "$namespace": ".+", "$instance": ".+"}
 
 ONLY_FAULTS: Final[Mapping[str, str]] = {
@@ -32,7 +32,7 @@ ONLY_FAULTS: Final[Mapping[str, str]] = {
 
 
 def queries() -> dict[str, str]:
-    """All queries of both dashboards, by dashboard, row where it is needed, panel and number."""
+    """All queries of both dashboards. A key has dashboard, panel and, if needed, row and number."""
     found = {}
     for dashboard in DASHBOARDS:
         for row in dashboard.rows:
@@ -63,7 +63,7 @@ async def test_every_panel_has_something_to_show(world: World, monitor: Monitor)
 
 
 async def _life(world: World) -> None:
-    """Pods run, wait, are refused and taken away; a job waits for a pod to leave its node."""
+    """Pods run, wait, are refused and are deleted. A job waits for a pod to leave its node."""
     await world.create("runs")
     await world.running("runs")
     await world.set_partition(world.cluster.high_partition, state="DOWN")
@@ -77,7 +77,7 @@ async def _life(world: World) -> None:
         await cancel_placeholder(world, pod)
         await world.job_ended(following, state="COMPLETED")
     await world.gone()
-    # Until then the scheduler may want to ask about its job once more.
+    # While a unit is left, the scheduler may still ask for its job.
     await world.until("there is no unit without a pod", lambda: _one_unit_each(world))
 
 
@@ -88,7 +88,7 @@ async def _one_unit_each(world: World) -> bool:
 
 
 async def _trouble(world: World, monitor: Monitor) -> None:
-    """Slurm is away, and Kubernetes forbids the scheduler to tell."""
+    """Stop slurmrestd, and forbid the scheduler to write the status of pods."""
     await world.cluster.stop("slurmrestd")
     await rights.grant(world.kube, without="pods/status")
     await world.create("later")

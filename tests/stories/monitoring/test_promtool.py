@@ -1,4 +1,4 @@
-"""promtool's own word on the rules and on what the scheduler serves."""
+"""promtool checks the alert rules and the metrics that the scheduler serves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TESTS: Final = Path(__file__).parent / "alerts.test.yaml"
 
 
 def promtool(binaries: PrometheusBinaries, *words: object, given: bytes = b"") -> str:
-    """What promtool says; AssertionError where it finds fault."""
+    """The output of promtool. Raises AssertionError if it reports a fault."""
     command = [str(binaries.promtool), *map(str, words)]
     done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
     said = (done.stdout + done.stderr).decode()

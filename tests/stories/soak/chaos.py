@@ -1,4 +1,4 @@
-"""What befalls schedulers and servers: one disturbance after the other, drawn by the dice."""
+"""Disturbs schedulers and servers: one random disturbance after the other."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from tests.support.cluster import Cluster
 
 _PAST_THE_LEASE_SECONDS: Final = 17.0
 _CALLS: Final = tuple(it for it in CALLS if it.name not in UNUSED)
-# A list that goes back in time, or a lease that cannot be kept, ends a process.
+# These end a process: a list that goes back in time, or a lease that cannot be kept.
 _FATAL: Final = (faults.stale, faults.empty, faults.refused)
-# The proxy would write twice what the scheduler wrote once, and the auditor could not tell.
+# Not delivered_twice: the proxy would repeat a write of the scheduler, and the auditor could not
+# tell the two apart.
 _ROWS: Final = tuple(it for it in FAULTS if it.fault is not faults.delivered_twice)
 
 
 @dataclass(slots=True)
 class Chaos:
-    """`did` counts the disturbances by name."""
+    """Plays disturbances. `did` counts them by name."""
 
     cluster: Cluster
     replicas: Sequence[Replica]
@@ -33,8 +34,8 @@ class Chaos:
     did: Counter[str] = field(default_factory=Counter)
 
     async def run(self, *, mild: bool = False) -> None:
-        """For ever; end it by cancelling, which waits for what has begun. What is `mild` ends no
-        process.
+        """Disturb for ever; end it by cancelling, which waits until the present disturbance is
+        over. With `mild`, no disturbance ends a process.
         """
         while True:
             await asyncio.sleep(self.dice.uniform(1, 4))
@@ -46,7 +47,7 @@ class Chaos:
                 raise
 
     def _all(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        # Faults of the network come more often than all others together.
+        # Network faults are more frequent than all other disturbances together.
         return (*[self._network] * 8, self._kill, self._stop, self._stand_still, self._cut,
                 self._restart_server)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Pods that come and go: some end by themselves, some are deleted, edited, or lose their job."""
+"""Makes pods come and go: some end by themselves, others are deleted, edited or lose their job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class Churn:
-    """Keeps `count` pods; `did` counts what was done to them."""
+    """Keeps about `count` pods in the namespace. `did` counts what was done to them."""
 
     world: World
     count: int
@@ -32,13 +32,13 @@ class Churn:
     _number: int = 0
 
     async def run(self) -> None:
-        """For ever; end it by cancelling."""
+        """Work for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
                 group.create_task(self._hand(), name="hand")
 
     async def _hand(self) -> None:
-        """One of those who use the cluster."""
+        """Act as one user of the cluster, for ever."""
         while True:
             with suppress(aiohttp.ClientError, KubeAnswerError, TimeoutError):
                 await self._step()

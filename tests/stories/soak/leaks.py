@@ -1,5 +1,5 @@
-"""Whether a process keeps more and more: memory, open files, sockets and threads as the kernel
-counts them, tasks as it does itself.
+"""Checks whether a process leaks. The kernel counts its memory, open files, sockets and threads,
+and the process itself counts its tasks.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tests.support.scheduler import SchedulerProcess
 
 _EVERY_SECONDS: Final = 5.0
 _QUARTERS: Final = 4
-# What a process of 100 MiB may differ by between quarters of an hour without a leak: its caches
-# follow the pods, and the allocator keeps what it had.
+# How much a process of 100 MiB may grow between two quarters without a leak: its caches follow the
+# pods, and the allocator keeps memory that it once had.
 _MOST: Final = {
     "memory, MiB": 16.0,
     "open files": 12.0,
@@ -28,10 +28,10 @@ _MOST: Final = {
 
 @dataclass(slots=True)
 class Samples:
-    """Of one scheduler; the first quarter, in which it gets warm, does not count.
+    """Samples of one scheduler. The first quarter does not count, because caches fill in it.
 
-    Where it ends meanwhile, as a crowded machine can cost it its lease, the process that lived
-    longest is judged.
+    The scheduler may end meanwhile, because a crowded machine can cost it its lease. Then the
+    process that lived longest is judged.
     """
 
     process: SchedulerProcess
@@ -40,25 +40,25 @@ class Samples:
     async def run(self) -> None:
         """Sample for ever; end it by cancelling."""
         while True:
-            with suppress(OSError, AssertionError):  # there is none, or it does not answer yet
+            with suppress(OSError, AssertionError):  # no process, or it does not answer yet
                 pid, sample = await asyncio.to_thread(_sample, self.process)
                 self.by_pid.setdefault(pid, []).append(sample)
             await asyncio.sleep(_EVERY_SECONDS)
 
     @property
     def taken(self) -> list[dict[str, float]]:
-        """Those of the process with most."""
+        """The samples of the process that has most of them."""
         return max(self.by_pid.values(), key=len, default=[])
 
     def table(self) -> list[str]:
-        """From the second quarter to the last, a line each."""
+        """For each quantity a line with its median in the second and in the last quarter."""
         return [
             f"{name}: {self._quarter(name, 1):.0f}, then {self._quarter(name, 3):.0f}"
             for name in _MOST
         ]
 
     def leaks(self) -> list[str]:
-        """What has grown by more than it may."""
+        """The quantities that have grown by more than `_MOST`, one text each."""
         return [
             f"{name} grew from {self._quarter(name, 1):.0f} to {self._quarter(name, 3):.0f}"
             for name, most in _MOST.items()
@@ -72,7 +72,7 @@ class Samples:
 
 
 def _sample(process: SchedulerProcess) -> tuple[int, dict[str, float]]:
-    """Of which process, and what it has."""
+    """The pid of the process, and its present quantities by name."""
     pid = process.pid
     own = Path(f"/proc/{pid}")
     fields = dict(line.split(":", 1) for line in (own / "status").read_text("ascii").splitlines())
@@ -87,7 +87,7 @@ def _sample(process: SchedulerProcess) -> tuple[int, dict[str, float]]:
 
 
 def _target(link: Path) -> str:
-    """What a descriptor leads to; it may be closed by now."""
+    """The target of a file descriptor; empty if the descriptor was closed meanwhile."""
     try:
         return str(link.readlink())
     except FileNotFoundError:

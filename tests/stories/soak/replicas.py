@@ -1,4 +1,4 @@
-"""Two schedulers of one name, each behind fault proxies, kept alive as kubelets would."""
+"""Two schedulers of one name, each behind fault proxies, restarted as kubelets would do it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.support.cluster import Cluster
 from tests.support.scheduler import SchedulerProcess
 
 _LOOK_SECONDS: Final = 0.2
-# As a kubelet pauses before it starts a container again, only shorter.
+# The pause before a restart. A kubelet pauses too, but longer.
 _PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class Replica:
-    """One of them; `starts` counts how often it was started."""
+    """One of the two schedulers. `starts` counts how often it was started."""
 
     name: str
     process: SchedulerProcess
     proxied: ProxiedCluster
     starts: int = 0
     paused: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by whoever ends the process and wants to start it himself."""
+    """Held by the code that ends the process, so that `keep_alive` does not start it meanwhile."""
 
     async def keep_alive(self) -> None:
-        """Start it whenever it is not there, for ever."""
+        """Start the process whenever it does not run, for ever."""
         while True:
             async with self.paused:
                 if not self.process.running:
@@ -38,7 +38,7 @@ class Replica:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def start(self) -> None:
-        """Start it once; where faults keep it from being ready, somebody tries again."""
+        """Start it once. If faults keep it from getting ready, the caller tries again."""
         self.starts += 1
         with suppress(AssertionError):
             await asyncio.to_thread(self.process.start)
@@ -48,7 +48,7 @@ class Replica:
 
 @contextmanager
 def replicas(cluster: Cluster, *, folder: Path, namespace: str) -> Iterator[list[Replica]]:
-    """Not started yet; they are ended with the block."""
+    """Two replicas, not started yet. At the end of the block their processes are killed."""
     with ExitStack() as stack:
         found = []
         for name in ("one", "two"):

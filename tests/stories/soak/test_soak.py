@@ -1,8 +1,10 @@
-"""Hundreds of pods come and go while schedulers are killed, servers restart and the network fails;
-then all heals, and nothing was lost, doubled or killed without a reason, and nothing has grown.
+"""Hundreds of pods come and go while schedulers are killed, servers restart and the network fails.
+At the end all faults stop. Nothing may be lost, doubled or killed without a reason, and nothing may
+have grown.
 
-`make soak`, with SOAK_MINUTES and SOAK_SEED. In the first two thirds everything happens; in the
-last one only the network fails, so that one process lives long enough to be seen to leak.
+`make soak` runs it, with SOAK_MINUTES and SOAK_SEED. In the first two thirds all disturbances
+happen. In the last third only the network fails, so that one process lives long enough to show a
+leak.
 """
 
 from __future__ import annotations
@@ -29,26 +31,26 @@ from tests.support.world import World
 pytestmark = [pytest.mark.live, pytest.mark.soak, pytest.mark.timeout(0)]
 
 _CONVERGED_SECONDS: Final = 180.0
-# Of the brake: each leader counts anew, and within its window there are three at most.
+# Each leader counts anew for the brake, and within the brake's window there are at most three.
 _LIMITS: Final = Limits(brake_share=3 * DEFAULT.brake_share)
 
 
 @pytest.fixture
 def cluster(live_26: Cluster) -> Cluster:
-    """Two hundred played Nodes, real servers."""
+    """Real servers with two hundred simulated Nodes."""
     return live_26
 
 
 @pytest.fixture
 def pair(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[list[Replica]]:
-    """The schedulers."""
+    """Both schedulers."""
     with replicas(cluster, folder=tmp_path, namespace=namespace) as found:
         yield found
 
 
 @pytest.fixture
 def scheduler(pair: list[Replica]) -> SchedulerProcess:
-    """Whose log is shown when it fails."""
+    """The scheduler whose log is shown when the test fails."""
     return pair[0].process
 
 
@@ -81,7 +83,7 @@ async def test_nothing_is_lost_doubled_killed_or_leaked(
 
 @asynccontextmanager
 async def _running(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """In the background of the block; what fails there fails the block."""
+    """Run these in the background of the block. If one of them fails, the block fails."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(it) for it in works]
         yield
@@ -97,7 +99,7 @@ async def _leader(world: World, pair: list[Replica]) -> SchedulerProcess:
 
 
 async def _drained(world: World) -> None:
-    """All pods go, and with them their jobs."""
+    """Delete all pods, and wait until they and their jobs are gone."""
     for it in await world.kube.items("pods", namespace=world.namespace):
         await world.kube.delete("pods", it["metadata"]["name"], namespace=world.namespace)
     await world.until("nothing is left", lambda: _nothing(world), seconds=_CONVERGED_SECONDS)
