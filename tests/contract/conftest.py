@@ -1,8 +1,8 @@
-"""The Slurm every contract test meets: the sandbox's model and the real servers in turn.
+"""Gives each contract test a Slurm: the sandbox's models and the real servers in turn.
 
-A contract test takes `slurm_peer` and says what must be true of all four. Names differ between them
-(the real 26.05 has 200 nodes, the model a few), so tests ask the peer for nodes and partition.
-Every node has `FEATURE`, the last one `SPECIAL_FEATURE` as well, and there are `LICENSES`.
+A contract test takes `slurm_peer` and checks what must be true of all four. Names differ between
+them (the real 26.05 has 200 nodes, the model a few), so tests ask the peer for nodes and partition.
+Every node has `FEATURE`, the last one also `SPECIAL_FEATURE`, and there are `LICENSES`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _GPUS = 8
 _NODES = 4
 _MODEL = {"26.05": "model_slurm_26", "24.11": "model_slurm_24"}
 _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
-# A batch job that is cancelled before its script runs is COMPLETING for KillWait, 30 s, and its
-# node takes no other meanwhile (measured on 24.11.5).
+# A batch job that is cancelled before its script runs is COMPLETING for KillWait, 30 s. Meanwhile
+# its node accepts no other job (measured on 24.11.5).
 COMPLETING_SECONDS: Final = 80.0
-# For fixtures: a model and a real Slurm of each release, as (kind, release).
+# Parameters of fixtures: a model and a real Slurm of each release, as (kind, release).
 EACH_SLURM: Final = (
     pytest.param(("model", "26.05"), id="model-26.05"),
     pytest.param(("model", "24.11"), id="model-24.11"),
@@ -49,28 +49,28 @@ EACH_SLURM: Final = (
 
 
 def second_of_slurm() -> int:
-    """The earliest second since 1970 that Slurm may write from now on.
+    """The earliest time in Unix seconds that Slurm may write from now on.
 
-    C's time() goes by the last tick of the kernel, up to 10 ms behind Python's: it may still be in
-    the second before.
+    C's time() returns the time of the kernel's last tick, up to 10 ms behind Python's clock. So it
+    may still be in the previous second.
     """
     return int(time.time() - 0.01)
 
 
 def is_over(state: JobState) -> bool:
-    """Whether it has ended and its nodes are free."""
+    """Whether the job has ended and its nodes are free."""
     return state.ended and not state.completing
 
 
 def is_running(state: JobState) -> bool:
-    """Whether it has its nodes, and they are there for it."""
+    """Whether the job has its nodes, and they are ready for it."""
     return state.base is BaseState.RUNNING and not state.configuring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPeer:
-    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token. `script_runs` tells
-    of a running job whether its script does, true of a job that has none.
+    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token. `script_runs`
+    returns whether a running job's script runs; true for a job without a script.
     """
 
     url: str
@@ -92,7 +92,7 @@ class SlurmPeer:
 async def scripts_run(
     client: SlurmClient, script_runs: Callable[[int], bool], job_ids: Iterable[int]
 ) -> None:
-    """Wait until those of the jobs that are running can be cancelled, and end at once."""
+    """Wait until the scripts of the running jobs run, so that a cancel ends the jobs at once."""
     async with asyncio.timeout(COMPLETING_SECONDS):
         for job_id in job_ids:
             while True:
@@ -128,7 +128,7 @@ def slurm_peer(request: pytest.FixtureRequest) -> SlurmPeer:
 
 
 def live_peer(rig: SlurmRig) -> SlurmPeer:
-    """A running rig."""
+    """The peer of a running rig."""
     return SlurmPeer(
         url=rig.url,
         socket=rig.socket,
@@ -146,7 +146,7 @@ def live_peer(rig: SlurmRig) -> SlurmPeer:
 async def model_peer(
     release: Release, folder: Path, *, accounts: tuple[AccountConfig, ...] | None = None
 ) -> AsyncIterator[tuple[SlurmPeer, SlurmModel]]:
-    """A model with its slurmrestd; with `accounts` as one with slurmdbd."""
+    """A model with its slurmrestd; with `accounts` it behaves like a Slurm with slurmdbd."""
     config = replace(_config(release), accounts=accounts)
     model = SlurmModel(config)
     server = SlurmServer(model)

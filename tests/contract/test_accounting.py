@@ -1,6 +1,6 @@
 """A Slurm with slurmdbd judges accounts, QoS and limits as the model does.
 
-Enforced are associations, limits and QoS. Each test makes an account and a QoS of its own.
+Slurm enforces associations, limits and QoS here. Each test makes an account and a QoS of its own.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def test_job_that_names_nothing_has_the_defaults(lab: Lab) -> None:
 
 
 async def test_configuration_names_the_database(lab: Lab) -> None:
-    """By which pods are told whether anybody is charged; 24.11 tells no configuration."""
+    """The scheduler learns from it whether usage is charged. 24.11 does not serve it."""
     config = await lab.client.config()
     told = None if config is None else config.accounting_storage
     assert told == (None if lab.peer.major == "24.11" else "accounting_storage/slurmdbd")
@@ -160,7 +160,7 @@ async def test_account_and_qos_that_are_named_stand_on_the_job(lab: Lab) -> None
     ],
 )
 async def test_submit_is_refused(lab: Lab, fields: dict[str, Any], number: int) -> None:
-    """A job of root, who is an operator, is judged as everybody's."""
+    """A job of root is judged like any other, although root is an operator."""
     named = {key: lab.mine if value == "MINE" else value for key, value in fields.items()}
     with pytest.raises(SlurmRefused) as refusal:
         await lab.submit(**named)
@@ -238,7 +238,7 @@ async def test_pending_job_takes_another_account_of_its_user(lab: Lab) -> None:
 
 
 async def test_operator_puts_any_qos_on_a_pending_job_and_it_runs(lab: Lab) -> None:
-    """Though a submit with it is refused: why a changed QoS is first tried with a submit."""
+    """A submit with that QoS is refused, so the scheduler tries a changed QoS with a submit."""
     job_id = await _waiting(lab, account="root")
     with pytest.raises(SlurmRefused) as refusal:
         await lab.client.update_job(job_id, qos="nowhere")

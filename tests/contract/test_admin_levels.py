@@ -1,4 +1,4 @@
-"""What a token is good for whose user is neither root nor SlurmUser, by the user's AdminLevel."""
+"""What the token of a user other than root and SlurmUser allows, by the user's AdminLevel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(params=["26", "24"], ids=["live-26.05", "live-24.11"])
 def rig(request: pytest.FixtureRequest) -> Iterator[SlurmRig]:
-    """A Slurm that knows accounts; the user has no level again afterwards."""
+    """A Slurm that knows accounts. Afterwards the user's AdminLevel is None again."""
     found: SlurmRig = request.getfixturevalue(f"live_accounted_slurm_{request.param}")
     yield found
     _set_level(found, "None")
@@ -34,7 +34,7 @@ def _set_level(rig: SlurmRig, level: str) -> None:
 
 @pytest.fixture
 async def client(rig: SlurmRig) -> AsyncIterator[SlurmClient]:
-    """slurmrestd as the user sees it."""
+    """A client with the user's token."""
     async with SlurmClient(rig.url, token=StaticToken(rig.token(_USER))) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""slurmctld's own port is no slurmrestd: that it answers HTTP (26.05) makes it none."""
+"""slurmctld's own port is not taken for slurmrestd, although it answers HTTP (26.05)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/image.md promises of the container image, of the one that the Dockerfile makes."""
+"""The image that the Dockerfile makes keeps what docs/image.md promises."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from packaging.requirements import Requirement
 import scheduler
 from tests.support.image_archive import ImageArchive
 
-# The first of them has the image built within its time.
+# The first of these tests may have to build the image within its time.
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 HOME = "/opt/slurm-pod-scheduler"
 SHARE = "/usr/share/slurm-pod-scheduler"
-# An image may hold the base, which differs, and this much of ours.
+# How much we may add to the base image, whose own size varies.
 _OURS_MIB = 110
 _LABELS = "org.opencontainers.image."
 _INSTALLERS = re.compile(r"pip3?(?:\d[\d.]*)?|gcc|cc|c\+\+|g\+\+|ld|as|make|curl|wget")
@@ -36,7 +36,7 @@ def image() -> ImageArchive:
 
 @pytest.fixture(scope="module")
 def sbom(image: ImageArchive) -> dict[str, Any]:
-    """Its bill of materials."""
+    """The image's bill of materials."""
     document: dict[str, Any] = json.loads(image.read(f"{SHARE}/sbom.cdx.json"))
     return document
 
@@ -100,7 +100,7 @@ def test_all_bytecode_is_there_and_is_never_checked_against_the_time_of_its_sour
     for source in sources:
         path = PurePosixPath(source)
         compiled = f"{path.parent}/__pycache__/{path.stem}.cpython-313.pyc"
-        # PEP 552: the second word is 1 for bytecode that goes by a hash, and is not checked.
+        # PEP 552: the second word is 1 for hash-based bytecode that is not checked.
         if image.read(compiled)[4:8] != (1).to_bytes(4, "little"):
             stale.append(source)
     assert stale == []
@@ -153,7 +153,7 @@ def test_same_files_make_the_same_layers(image: ImageArchive, tmp_path: Path) ->
 
 
 def _lasting(config: dict[str, Any]) -> dict[str, Any]:
-    """Without the names of the container in which buildah 1.28 made the image."""
+    """The config without the names of the container in which buildah 1.28 made the image."""
     kept = {key: value for key, value in config.items() if key != "container"}
     for part in ("config", "container_config"):
         kept[part] = {key: value for key, value in kept[part].items() if key != "Hostname"}
@@ -161,7 +161,7 @@ def _lasting(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _locked() -> Iterator[tuple[str, str]]:
-    """Name and version of each requirement of the lock file that holds for the image."""
+    """Name and version of each requirement of the lock file that applies to the image."""
     text = (ROOT / "requirements/runtime.txt").read_text()
     for line in re.findall(r"^([a-z][^\\\n]+)", text, re.MULTILINE):
         needed = Requirement(line.strip())

@@ -1,4 +1,4 @@
-"""A refusal of a job_submit plugin is told from a controller that fails, on models and servers."""
+"""A refusal of a job_submit plugin and a failing controller differ, on models and real servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRIPT = "#!/bin/sh\nexec sleep infinity\n"
 
 @pytest.fixture(params=EACH_SLURM)
 async def peer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SlurmPeer]:
-    """A Slurm with the plugin."""
+    """A Slurm with the plugin, a model or a real one."""
     kind, major = request.param
     if kind == "model":
         async with model_peer(Release(major), tmp_path) as (model, slurm):
@@ -70,7 +70,7 @@ async def test_refused_submit_is_a_definite_no_without_the_words_of_the_plugin(
     assert refused.value.error_number == number
     assert refused.value.status == (500 if number == -1 or peer.major == "24.11" else 422)
     assert WORDS not in str(refused.value)
-    # Of those before, Slurm may forget one at any moment.
+    # Slurm may forget an earlier job at any moment, so only new ones count.
     assert not (await client.job_states()).keys() - before.keys()
 
 

@@ -1,5 +1,5 @@
-"""A submit that can come to nothing tells whether the token's user may do what this scheduler does:
-Slurm refuses the right before it looks at what the job asks for.
+"""A submit of an impossible job shows whether the token's user has the rights of this scheduler:
+Slurm checks the rights before it checks what the job asks for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a pending job takes of an update is the same on the models and on the real servers.
+"""Updates of a pending job have the same effects on the models and on the real servers.
 
-External jobs on 26.05, batch jobs on 24.11; none of the four has slurmdbd.
+The jobs are external on 26.05 and batch jobs on 24.11. None of the four Slurms has slurmdbd.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Waiting:
         return await self.client.job(self.job_id)
 
     async def until(self, holds: Callable[[Job], bool], *, job_id: int = 0) -> Job:
-        # What ran before, in a story too, may still be COMPLETING.
+        # Jobs of earlier tests, also of stories, may still be COMPLETING.
         async with asyncio.timeout(COMPLETING_SECONDS):
             while True:
                 job = await self.client.job(job_id or self.job_id)

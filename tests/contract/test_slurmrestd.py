@@ -1,4 +1,4 @@
-"""What SlurmClient relies on is true of the models and of the real servers alike.
+"""The behaviour that SlurmClient relies on is that of the models and of the real servers alike.
 
 The fixture `slurm_peer` gives each of them in turn. Tests leave no job behind and share the peer.
 """
@@ -51,7 +51,7 @@ _numbers = itertools.count(1)
 
 
 class Jobs:
-    """Submits placeholders to one peer, waits for them, and cancels them in the end."""
+    """Submits placeholders to one peer, waits for them, and cancels them at the end."""
 
     def __init__(self, client: SlurmClient, peer: SlurmPeer) -> None:
         self.client = client
@@ -100,7 +100,7 @@ class Jobs:
 
     async def running(self, job_id: int) -> Job:
         """The job once it runs, and can be cancelled without harm."""
-        # What ran there before, in a story too, may still be COMPLETING.
+        # Jobs of earlier tests, also of stories, may still be COMPLETING there.
         job = await self.until(job_id, is_running, seconds=COMPLETING_SECONDS)
         await scripts_run(self.client, self._peer.script_runs, [job_id])
         return job
@@ -114,7 +114,7 @@ class Jobs:
 
 @pytest.fixture
 async def clients(slurm_peer: SlurmPeer) -> AsyncIterator[Callable[..., SlurmClient]]:
-    """Makes clients of the peer, the operator's by default."""
+    """A function that makes clients of the peer, by default with the operator's token."""
     async with AsyncExitStack() as stack:
         made: list[SlurmClient] = []
 
@@ -241,7 +241,7 @@ async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: SlurmPeer
 
 
 async def test_answer_about_a_job_tells_its_own_time(jobs: Jobs) -> None:
-    """By Slurm's clock, which here is this machine's, whenever the job was changed last."""
+    """The time is that of the answer, by Slurm's clock, and not that of the job's last change."""
     job = await jobs.client.job(await jobs.submit(held=True))
     while job.answered_at == job.submit_time:
         before = second_of_slurm()
@@ -264,7 +264,7 @@ async def test_time_limit_is_in_minutes_and_ends_the_job_in_time(jobs: Jobs) -> 
     assert job.time_limit_minutes == 7
     assert job.start_time is not None
     assert job.end_time is not None
-    # What a PrologSlurmctld takes is added to the time limit (measured on both releases).
+    # The time that PrologSlurmctld takes is added to the time limit (measured on both releases).
     longest = time.time() - job.start_time
     assert 0 <= job.end_time - (job.start_time + 7 * 60) <= longest
 
@@ -352,7 +352,7 @@ async def test_cancel_ends_a_running_job(jobs: Jobs) -> None:
     job = await jobs.client.job(job_id)
     assert job.state.base is BaseState.CANCELLED
     assert job.end_time is not None
-    # Of an external job until EpilogSlurmctld returns.
+    # An external job is COMPLETING until EpilogSlurmctld returns.
     await jobs.until(job_id, is_over)
 
 

@@ -1,7 +1,6 @@
-"""What slurmrestd does that no client would expect, byte by byte, on the models and the real
-servers.
+"""Unexpected behaviour of slurmrestd, byte by byte, on the models and the real servers.
 
-Plain requests, one per connection, so that nothing of our own client can hide a difference.
+Tests send plain requests, one per connection, so that our own client cannot hide a difference.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Raw:
         version: str | None = None,
         **headers: str | None,
     ) -> Answer:
-        """`headers` by name with underscores; None leaves one of the usual ones out."""
+        """Send a request. `headers` are named with underscores; None leaves a usual header out."""
         data = (
             b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         )
@@ -104,8 +103,8 @@ class Raw:
         return Answer(status, headers, body, 1 + rest.count(b"HTTP/1.1 "))
 
     async def submit(self, **fields: Any) -> Answer:
-        """Submit the verified shape with `fields` in it (None leaves one out); held, so it never
-        runs.
+        """Submit the verified shape with these fields (None leaves one out). The job is held, so
+        it never runs.
         """
         answer = await self("POST", "job/submit", {"job": self.shape(**fields)})
         if not answer.is_text and answer.json.get("job_id"):
@@ -179,7 +178,7 @@ async def test_good_request_is_answered_once_and_keeps_the_connection(raw: Raw) 
     [
         ({"partition": "nowhere"}, 2000),
         ({"constraints": "nofeature"}, 2029),
-        # A held job of this kind is accepted: what can never be had is only looked for at a start.
+        # Slurm accepts a held job of this kind, and looks for its devices only at the start.
         ({"tres_per_node": "gres/gpu:99", "hold": None}, 2014),
         ({"tres_per_node": "gres/gpu:nosuchtype:1", "hold": None}, 2014),
         ({"tres_per_node": "gres/fpga:1"}, 2072),

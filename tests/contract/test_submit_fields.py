@@ -1,7 +1,7 @@
-"""Every field of a placeholder does on the models what it does on the real servers.
+"""Every field of a placeholder has the same effect on the models as on the real servers.
 
-One test or row for each annotation beside those that `test_slurmrestd.py` has; docs/annotations.md
-says what stands here.
+Each annotation that `test_slurmrestd.py` does not cover has a test or a row here.
+docs/annotations.md relies on these tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNKNOWN_USER = 54321
 
 
 class Fields:
-    """Jobs of one peer, with what slurmrestd says of them beyond what the client reads."""
+    """Jobs of one peer, and the fields of their records that the client does not read."""
 
     def __init__(self, jobs: Jobs, peer: SlurmPeer) -> None:
         self.jobs = jobs
@@ -38,19 +38,19 @@ class Fields:
         return await self.jobs.running(await self.submit(**more))
 
     async def waiting(self, reasons: set[str], **more: Any) -> Job:
-        """The job once it is pending for one of these reasons."""
+        """Submit a job, and return it once it is pending for one of these reasons."""
         job = await self.jobs.reasoned(await self.submit(**more), reasons)
         assert job.state.base is BaseState.PENDING
         return job
 
     async def refused(self, **more: Any) -> int:
-        """The error number that a submit is refused with."""
+        """Submit a job that must be refused. Returns the error number."""
         with pytest.raises(SlurmRefused) as refused:
             await self.submit(**more)
         return refused.value.error_number
 
     async def free(self, *names: str) -> None:
-        """Wait until no job is COMPLETING on these nodes: Slurm would take others meanwhile."""
+        """Wait until no job is COMPLETING on these nodes; Slurm would use other nodes before."""
         async with asyncio.timeout(COMPLETING_SECONDS):
             while True:
                 found = [it for it in await self.client.nodes() if it.name in names]
@@ -59,7 +59,7 @@ class Fields:
                 await asyncio.sleep(0.05)
 
     async def fill(self, node: str) -> Job:
-        """A job that leaves no CPU of a node free."""
+        """Run a job that leaves no CPU of that node free."""
         return await self.running(required_nodes=(node,), cpus=64)
 
     async def end(self, job: Job) -> None:
@@ -67,7 +67,7 @@ class Fields:
         await self.jobs.until(job.job_id, is_over)
 
     async def raw(self, job: Job | int) -> dict[str, Any]:
-        """The record as it comes over the wire, numbers taken out of their triples."""
+        """The raw job record, with plain numbers instead of {set, infinite, number} objects."""
         job_id = job if isinstance(job, int) else job.job_id
         answer = await asyncio.to_thread(self._rest.request, "GET", f"job/{job_id}")
         return {key: _plain(value) for key, value in answer.body["jobs"][0].items()}

@@ -1,4 +1,4 @@
-"""A bare client for contract tests: says what it sends, shows what comes back."""
+"""A bare client for contract tests: tests see what they send and what comes back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ APPLY = "application/apply-patch+yaml"
 NOWHERE = "no-such-node"
 NOBODY = "no-such-scheduler"
 SECONDS = 20.0
-# Of controllers, on a machine that has other work.
+# The time limit for controllers, on a machine that has other work.
 CONTROLLER_SECONDS = 60.0
 
 
@@ -43,7 +43,7 @@ class Answer:
         return str(self.body["metadata"]["uid"])
 
     def refused(self, status: int, reason: str) -> Body:
-        """The Status of a refusal with that code and reason."""
+        """Check that the answer is a refusal with that code and reason. Returns its Status."""
         assert (self.status, self.body.get("reason")) == (status, reason), self.body
         assert self.body["kind"] == "Status"
         assert self.body["status"] == "Failure"
@@ -143,7 +143,7 @@ class Watching:
 
 
 class Namespace:
-    """Paths in one namespace, and the objects most tests begin with."""
+    """Paths in one namespace, and helpers for the objects that most tests begin with."""
 
     def __init__(self, kube: KubeClient, name: str) -> None:
         self._kube = kube
@@ -153,7 +153,7 @@ class Namespace:
         return f"{api}/namespaces/{self.name}/{plural}" + (f"/{name}" if name else "")
 
     async def pod(self, name: str = "p1", *, metadata: Body | None = None, **spec: Any) -> Answer:
-        """A new pod."""
+        """Create a pod."""
         answer = await self._kube.post(self.path("pods"), pod(name, metadata=metadata, **spec))
         assert answer.status == 201, answer.body
         return answer
@@ -161,14 +161,14 @@ class Namespace:
     async def bind(
         self, name: str = "p1", *, node: str = NOWHERE, metadata: Body | None = None
     ) -> Answer:
-        """Bind a pod to a Node of this namespace's own, whether it is allowed or not."""
+        """Try to bind a pod to a Node name that only this namespace uses. Returns the answer."""
         return await self._kube.post(
             self.path("pods", f"{name}/binding"), binding(name, self.node(node), metadata)
         )
 
     def node(self, name: str) -> str:
-        """The Node of that name that no other test uses: the collector of pods whose Node is
-        missing remembers the names of Nodes (Kubernetes 1.36), and takes a pod of any age.
+        """A Node name that no other test uses. The collector of pods whose Node is missing
+        remembers the names of Nodes (Kubernetes 1.36), and deletes a pod of any age.
         """
         return f"{name}-{self.name}"
 
@@ -177,7 +177,7 @@ class Namespace:
         return await self._kube.patch(self.path("pods", f"{name}/status"), {"status": status})
 
     async def remove(self) -> None:
-        """Delete what would wait for a kubelet, then the namespace."""
+        """Delete the pods, which would wait for a kubelet, and then the namespace."""
         pods = await self._kube.get(self.path("pods"))
         for found in pods.body["items"]:
             path = self.path("pods", found["metadata"]["name"])
@@ -188,7 +188,7 @@ class Namespace:
 
 
 def pod(name: str, *, metadata: Body | None = None, **spec: Any) -> Body:
-    """A pod that no scheduler takes up."""
+    """A pod that no scheduler serves."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -218,7 +218,7 @@ def condition(body: Body, kind: str) -> Body:
 
 
 async def eventually(look: Callable[[], Awaitable[Any]], what: str) -> Any:
-    """What `look` gives once that is something; fails after 60 s."""
+    """The result of `look`, once it is neither None nor False. Fails after 60 s."""
     try:
         async with asyncio.timeout(CONTROLLER_SECONDS):
             while True:

@@ -1,4 +1,4 @@
-"""The API server every contract test meets: the sandbox's model, and a real one.
+"""Gives each contract test an API server: the sandbox's model and a real one in turn.
 
 Tests work in a namespace of their own. Their pods name a scheduler that does not exist and are
 bound to Nodes without a kubelet, so nobody but the test acts on them.
@@ -79,7 +79,7 @@ async def namespace(kube: KubeClient) -> AsyncIterator[Namespace]:
 async def _namespace(kube: KubeClient) -> AsyncIterator[Namespace]:
     answer = await kube.post("/api/v1/namespaces", {"metadata": {"generateName": "contract-"}})
     made = Namespace(kube, answer.body["metadata"]["name"])
-    # pods are refused until it is there; a controller makes it, sooner or later
+    # pods are refused without this account, and a controller would make it only later
     account = {"metadata": {"name": "default"}}
     await kube.post(f"/api/v1/namespaces/{made.name}/serviceaccounts", account)
     try:

@@ -1,7 +1,7 @@
-"""The real kube-scheduler, asked which Nodes a pod may go to: none of its answers is carried out.
+"""Asks the real kube-scheduler which Nodes a pod may go to, without letting it bind the pod.
 
-It has an extender here, which it tells the Nodes that all of its own filters have let through. The
-extender lets none pass, so that the pod stays where it is and may be asked about again.
+kube-scheduler has an extender here, and sends it the Nodes that have passed all of its own filters.
+The extender rejects all of them, so the pod stays pending, and tests can ask about it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME: Final = "oracle"
 
 
 class Oracle:
-    """A context manager: inside, `allowed` has the answer about each pod that names it."""
+    """A context manager. Inside, `allowed` has the Nodes of each pod that names this scheduler."""
 
     def __init__(self, kube: KubeRig, folder: Path) -> None:
         self._kube = kube
@@ -87,6 +87,6 @@ class Oracle:
                 self.wfile.write(answer)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: the test says what differs."""
+                """Log nothing: the test reports what differs."""
 
         return Handler

@@ -1,4 +1,4 @@
-"""Random Nodes, volumes and pods, as far as kube-scheduler's filters look at them."""
+"""Makes random Nodes, volumes and pods, with the fields that kube-scheduler's filters read."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def resident(rng: Random, name: str, node: str) -> Body:
     body = _pod(rng, name, features | {"requests"})
     body["spec"]["nodeName"] = node
     body["spec"]["schedulerName"] = "somebody-else"
-    # It is deleted and stays: some rules count it and others do not.
+    # Such a pod stays when it is deleted; some filters count it then and others do not.
     if rng.random() < 0.4:
         body["metadata"]["finalizers"] = ["example.com/stays"]
     return body
 
 
 def probe(rng: Random, name: str, feature: str, claims: list[str]) -> Body:
-    """A pod that is asked about, for the sake of one feature and perhaps of others."""
+    """A pod to ask about. It has this feature, and perhaps others."""
     features = {feature} | {it for it in FEATURES if rng.random() < 0.15}
     body = _pod(rng, name, features)
     body["spec"]["schedulerName"] = NAME
@@ -175,7 +175,7 @@ def _term(rng: Random) -> Body:
     elif kind < 0.45:
         name = {"kubernetes.io/metadata.name": rng.choice(NAMESPACES)}
         term["namespaceSelector"] = {"matchLabels": name}
-    # The server refuses a key that the selector speaks of already.
+    # The server refuses a key that is in the selector already.
     if "matchLabels" in term.get("labelSelector", {}) and rng.random() < 0.2:
         term["matchLabelKeys"] = ["tier"]
     return term

@@ -1,4 +1,4 @@
-"""Who may ask, what there is to ask for, and the forms of answers."""
+"""Access: authentication, discovery, and the forms of answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def test_wrong_token_is_unauthorized(kube_peer: KubePeer) -> None:
 
 
 async def test_without_token_nothing_is_given(kube_peer: KubePeer) -> None:
-    # a server that lets the anonymous in gives them no rights
+    # a server that accepts anonymous requests gives them no rights
     async with KubeClient(kube_peer.url, token=None, ca=kube_peer.ca) as stranger:
         assert (await stranger.get("/api/v1/pods")).status in {401, 403}
 

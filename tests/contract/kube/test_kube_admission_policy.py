@@ -1,4 +1,4 @@
-"""A policy that denies part of what is done to pods: as a scheduler meets it."""
+"""An admission policy that denies some writes on pods, as a scheduler meets it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ async def test_binding_must_name_the_pod_of_its_path(
 async def test_binding_may_add_more_annotations_than_fit_and_no_status_is_taken_ever_after(
     kube: KubeClient, namespace: Namespace
 ) -> None:
-    """256 KiB is the limit; whoever binds has to look at it himself."""
+    """The limit is 256 KiB. A binding does not check it, so the binder has to."""
     await namespace.pod(metadata={"annotations": {"mine": "a" * (256 * 1024 - len("mine") - 10)}})
     assert (await namespace.set_status("p1", message="before")).status == 200
     job_id = {"slurm-pod-scheduler/job-id": "4711"}

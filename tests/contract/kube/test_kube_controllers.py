@@ -1,4 +1,4 @@
-"""Controllers: workloads keep their promises."""
+"""Controllers: they create and replace the pods of their workloads."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ async def test_what_an_object_owned_is_collected(kube: KubeClient, namespace: Na
 async def test_what_an_object_owned_is_orphaned_on_demand(
     kube: KubeClient, namespace: Namespace
 ) -> None:
-    # Of one kind: the collector hears of both by one watch, and so in order.
+    # Both are of one kind, so the collector sees them in one watch, and so in order.
     owner = await kube.post(namespace.path("configmaps"), {"metadata": {"name": "owner"}})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid}
     metadata = {"name": "owned", "ownerReferences": [reference]}

@@ -27,7 +27,7 @@ async def _ready_pod(namespace: Namespace, name: str) -> None:
 
 
 async def _budget(kube: KubeClient, namespace: Namespace, *, healthy: int) -> None:
-    """At least one pod of the app must stay; waits until so many are counted."""
+    """Create a budget by which one pod must stay, and wait until it counts `healthy` pods."""
     selector = {"matchLabels": {"app": "guarded"}}
     body = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}}
     path = namespace.path("poddisruptionbudgets", api=POLICY)

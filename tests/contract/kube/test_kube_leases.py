@@ -1,4 +1,4 @@
-"""Leases: what an election stands on, and our adapter to them."""
+"""Leases: what an election relies on, and our adapter for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(namespace: Namespace) -> str:
 
 
 def view(session: KubeSession, namespace: Namespace) -> Leases:
-    """One process' view of the lease."""
+    """The Lease as one process sees it."""
     return Leases(session, namespace.name, "lead", timeout_seconds=10)
 
 

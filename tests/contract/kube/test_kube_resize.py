@@ -1,4 +1,4 @@
-"""What a pod asks for changes through pods/resize, and nowhere else."""
+"""A pod's resource requests change through pods/resize and in no other way."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ WORLDS: Final = 5
 PROBES: Final = 8
 NODES_EACH: Final = 6
 RESIDENTS: Final = 14
-# The server's watches may be behind what was just written: until then a pod is asked about again.
+# kube-scheduler's watches may lag behind recent writes. For this time it is asked again.
 SECONDS: Final = 30.0
 
 Body = dict[str, Any]
@@ -42,7 +42,7 @@ Body = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def kube(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
-    """An API server of one's own, whose Nodes nobody watches."""
+    """An API server of these tests' own. No controller acts on its Nodes."""
     with KubeRig(live_kube_binaries) as rig:
         for name in NAMESPACES:
             _create(rig, "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -69,7 +69,7 @@ def test_kube_scheduler_allows_the_same_nodes(kube: KubeRig, oracle: Oracle, fea
         finally:
             world.clear()
     assert asked == WORLDS * PROBES
-    # It was no matter of course: some pods may go to some Nodes and not to others.
+    # The comparison is not trivial: some pods may go to some Nodes and not to others.
     assert len(sizes) > 2, sizes
 
 
@@ -91,7 +91,7 @@ class _World:
             self._add_resident(number)
 
     def agreed(self, number: int, feature: str) -> frozenset[str]:
-        """The Nodes for one more pod, once both say the same."""
+        """The Nodes for one more pod, once both sides agree. Fails if they never do."""
         name = f"{self._name}-probe-{number}"
         body = random_worlds.probe(self._rng, name, feature, self._claims)
         deadline = time.monotonic() + SECONDS
@@ -116,7 +116,7 @@ class _World:
     def _add_node(self, body: Body) -> None:
         path = f"/api/v1/nodes/{body['metadata']['name']}"
         _create(self._kube, "/api/v1/nodes", {"metadata": body["metadata"]})
-        # The server taints a new Node as not ready.
+        # This removes the taint not-ready, which the server gives a new Node.
         self._kube.ask("PATCH", path, {"spec": {"taints": body["spec"]["taints"] or None}})
         answer = self._kube.ask("PATCH", f"{path}/status", {"status": body["status"]})
         assert answer.status == 200, answer
@@ -152,7 +152,7 @@ class _World:
         )
 
     def _judge(self) -> tuple[Surroundings, Volumes, Store[Node]]:
-        """As the scheduler has it after its watches have listed."""
+        """Our own check, with the state that the scheduler has when its watches have listed."""
         nodes, seen = Store[Node](), NeighbourStore()
         nodes.replace(NODES.page(self._list("nodes")).items or ())
         pvs = Store[PersistentVolume]()
@@ -192,7 +192,7 @@ def _create(kube: KubeRig, path: str, body: Body) -> Body:
 
 
 def _until_created(kube: KubeRig, namespace: str) -> None:
-    """The service account without which no pod is taken there."""
+    """Wait for the service account without which the server accepts no pod there."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     deadline = time.monotonic() + SECONDS
     while kube.ask("GET", path).status != 200:

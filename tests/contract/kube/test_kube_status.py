@@ -1,4 +1,4 @@
-"""Patches and updates, of pods/status above all."""
+"""Patches and updates, mainly of pods/status."""
 
 from __future__ import annotations
 

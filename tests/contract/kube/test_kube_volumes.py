@@ -1,4 +1,4 @@
-"""Claims and volumes, as far as a scheduler reads them: nobody binds them here."""
+"""Claims and volumes, with the fields that a scheduler reads. Nothing binds them here."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.contract.kube.client import MERGE, KubeClient, Namespace, pod
 
 END = "k8s.io/initial-events-end"
-# A server that gets no CPU for two seconds misses the moment of its bookmark.
+# A server that gets no CPU for two seconds misses the time of its bookmark, so tests try again.
 _MOST_WATCHES: Final = 5
 
 
@@ -24,7 +24,7 @@ async def test_watch_from_a_list_sees_what_happens_after_it(
         kind, changed = await watch.next()
         assert (kind, changed["metadata"]["labels"]) == ("MODIFIED", {"a": "b"})
         await kube.delete(f"{pods}/before")
-        assert await watch.named() == ("MODIFIED", "before")  # marked, though it goes at once
+        assert await watch.named() == ("MODIFIED", "before")  # marked, although it goes at once
         kind, gone = await watch.next()
         assert (kind, gone["metadata"]["name"]) == ("DELETED", "before")
         assert gone["metadata"]["deletionTimestamp"]
@@ -142,7 +142,7 @@ async def test_bookmark_comes_before_the_timeout(kube: KubeClient, namespace: Na
 async def _marks_after_a_change(
     kube: KubeClient, namespace: Namespace, *, label: str
 ) -> tuple[int, list[dict[str, Any]]]:
-    """The version of the change, and what comes after it until the watch ends."""
+    """The version of a change, and the bookmarks after it until the watch ends."""
     pods = namespace.path("pods")
     query = {
         "resourceVersion": (await kube.get(pods)).version,
@@ -150,7 +150,7 @@ async def _marks_after_a_change(
         "timeoutSeconds": "5",
     }
     async with kube.watch(pods, **query) as watch:
-        # A server that has only listed the pods, and seen no change of any since, marks nothing.
+        # If the server has seen no change of a pod since its list, it sends no bookmarks.
         changed = await kube.patch(f"{pods}/p1", {"metadata": {"labels": {"a": label}}})
         assert await watch.named() == ("MODIFIED", "p1")
         rest = await watch.rest()
