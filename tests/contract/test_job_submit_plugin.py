@@ -1,4 +1,4 @@
-"""A refusal of a job_submit plugin and a failing controller differ, on models and real servers."""
+"""The client tells a refusal of a job_submit plugin from a failing controller, on all peers."""
 
 from __future__ import annotations
 

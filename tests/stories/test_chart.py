@@ -1,4 +1,4 @@
-"""A scheduler installed by the Helm chart schedules pods with the rights that the chart gives."""
+"""What the Helm chart installs schedules pods, with the rights that it gives and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl describe pod` alone says why a pod does not run, and notices when Slurm is corrected.
+"""`kubectl describe pod` alone says why a pod does not run. A correction in Slurm is noticed.
 
 The stories make Slurm give as many of its reasons as these clusters can produce. Its reasons about
 limits of accounts and QoS need slurmdbd, which these clusters do not have: see test_accounts.

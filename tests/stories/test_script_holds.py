@@ -71,8 +71,8 @@ async def test_without_a_scheduler_the_node_is_held_for_kill_wait(world: World) 
     cancelled_at = time.monotonic()
     await world.slurm.cancel(job_id)
     await world.job_ended(job_id, state="CANCELLED")
-    # There is no upper bound, because Slurm's own time after KillWait varies. Without KillWait the
-    # script would hold the node for ever.
+    # There is no upper bound: the time that Slurm needs after KillWait is not ours to test. Without
+    # KillWait the script would hold the node for ever.
     assert time.monotonic() - cancelled_at > _KILL_WAIT_SECONDS - 3
     world.scheduler.start()
     await _in_service(world, node)

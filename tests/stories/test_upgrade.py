@@ -223,7 +223,7 @@ class TestRollingUpdate:
 
 
 async def _crowd(world: World) -> Crowd:
-    """Create the crowd on a half of the nodes; the other half is full. Waits until it is ready."""
+    """Create the crowd, with a half of the nodes free and the other full, and wait for it."""
     nodes = world.cluster.nodes
     free, full = nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]
     # The nodes with the feature must have room for all pods that ask for it.

@@ -169,7 +169,7 @@ async def test_pods_that_all_lose_their_node(world: World, monitor: Monitor) -> 
         await world.running(name)
     await world.set_node(node, "DOWN")
     await monitor.fires(f"{_P}Brake")
-    # The nodes are really lost, so the brake lets the pods go after its pause.
+    # The node is really down, so the pods go after the brake's pause.
     for name in names:
         await world.gone(name)
     await monitor.silent()

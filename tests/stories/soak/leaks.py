@@ -15,8 +15,8 @@ from tests.support.scheduler import SchedulerProcess
 
 _EVERY_SECONDS: Final = 5.0
 _QUARTERS: Final = 4
-# How much a process of 100 MiB may grow between two quarters without a leak: its caches follow the
-# pods, and the allocator keeps memory that it once had.
+# How much a process of 100 MiB may grow between quarters of an hour without a leak: its caches
+# follow the pods, and the allocator keeps memory that it once had.
 _MOST: Final = {
     "memory, MiB": 16.0,
     "open files": 12.0,
