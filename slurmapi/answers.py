@@ -115,9 +115,10 @@ class StatesAnswer(Answer, frozen=True):
 
     def states(self) -> dict[int, JobState]:
         """State by job id. Raises SlurmGarbled if the list is missing, which does not mean that it
-        is empty. An id of an array task or of a part of a heterogeneous job ("12_3", "12+1") counts
-        for its leading job, unless that is in the list too, so that no job in the answer seems to
-        be absent.
+        is empty.
+
+        An id of an array task or of a part of a heterogeneous job ("12_3", "12+1") counts for its
+        leading job, unless that job is in the list too. So no job in the answer seems to be absent.
         """
         if self.jobs is None:
             raise SlurmGarbled("the answer about job states holds no list of jobs")

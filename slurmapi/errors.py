@@ -275,8 +275,8 @@ def leaves_open(error: SlurmError) -> bool:
     """Whether a write with this answer may have been carried out nevertheless, because nobody who
     knows has refused it.
 
-    This is so for no answer of the controller (502/1800 after ten seconds, measured), for a 5xx in
-    plain text from slurmrestd or a proxy, and for answers that cannot be read.
+    This is so if the controller did not answer (502/1800 after ten seconds, measured), for a 5xx
+    in plain text from slurmrestd or a proxy, and if the answer cannot be read.
     """
     if isinstance(error, SlurmInvalid):
         return False

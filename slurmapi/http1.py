@@ -41,8 +41,8 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request. `repeatable` says that it does no harm if it is carried out twice, `slow` that
-    the server may take long to answer, and `bulk` that it may have to wait for others: some
+    """One request. `repeatable` says that it does no harm if it is carried out twice, and `slow`
+    that the server may take long to answer. `bulk` says that it may have to wait for others: some
     connections are never given to such requests. At most `max_body` bytes of the answer are
     accepted. No byte of a write is sent after `send_by`, in the event loop's time.
     """

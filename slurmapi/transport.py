@@ -5,8 +5,8 @@ These rules hold: a request that may change something is written to at most one 
 Errors say whether it was never sent or maybe sent. After any failure, including cancellation, the
 connection is closed.
 
-No HTTP library does what we need here: a write must be permitted at the last moment, when it has
-its connection, and none of its bytes may be sent later than the permit allows, which takes access
+No HTTP library does what we need here. A write must be permitted at the last moment, when it has
+its connection, and none of its bytes may be sent later than the permit allows. This takes access
 to the socket. Besides, aiohttp rejects the two responses that slurmrestd 26.05.5 sends for a failed
 request (measured).
 """

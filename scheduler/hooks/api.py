@@ -61,9 +61,9 @@ class CallerLimits:
 
 
 class HooksApi:
-    """The routes. `hinted` gets the id of a job that has changed, `beat` is called with each
-    question to the guard, and `waits_on` gets the connection of an authenticated caller who waits
-    for an answer.
+    """The routes. `hinted` gets the id of a job that has changed, and `beat` is called with each
+    question to the guard. `waits_on` gets the connection of an authenticated caller who waits for
+    an answer.
 
     While another process leads (`leads` is false), this process still answers the guard, because
     that needs only knowledge of the pods. A hint would be lost here, and a placeholder's
@@ -147,7 +147,7 @@ class HooksApi:
             )
         finally:
             self._waits_of[unit] -= 1
-            self._waits_of += Counter()  # which drops those that are 0
+            self._waits_of += Counter()  # this drops entries that are 0
 
     async def _hint(self, request: web.Request) -> web.Response:
         await self._admit(request)

@@ -2,7 +2,7 @@
 any time.
 
 Most connections of a flood never send a byte. A transport, a handler and, for TLS, a buffer of 256
-KiB are made only for those that do.
+KiB are made only for a connection that sends one.
 """
 
 from __future__ import annotations
