@@ -215,4 +215,4 @@ class UnitFacts:
 
     def owns(self, record: TaggedJob) -> bool:
         """Whether the job is the placeholder of this very unit (I8)."""
-        return record.stands_for(*self.uids, owner=self.owner)
+        return record.stands_for(self.uids, owner=self.owner)

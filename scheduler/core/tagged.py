@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from typing import Final, Self
 
@@ -28,9 +29,9 @@ class TaggedJob(Job):
         """A record that has just arrived, with its tag."""
         return cls(**{name: getattr(job, name) for name in _COPIED})
 
-    def stands_for(self, *uids: str, owner: Owner) -> bool:
+    def stands_for(self, uids: AbstractSet[str], *, owner: Owner) -> bool:
         """Whether the job is the owner's, for any of these pods (I8). `Unit.owns` and
         `UnitFacts.owns` say whether it is a unit's own.
         """
         tag = self.tag
-        return tag is not None and tag.owner == owner and not set(uids).isdisjoint(tag.uids)
+        return tag is not None and tag.owner == owner and not uids.isdisjoint(tag.uids)

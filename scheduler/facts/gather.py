@@ -120,7 +120,7 @@ class Look:
         """Everything that is known of the unit now."""
         pods = self._whereabouts.pods(unit)
         self._follow(unit, pods)
-        pod = next(iter(pods), None)  # the unit's request is read from its first pod
+        pod = pods[0] if pods else None  # the unit's request is read from its first pod
         created = oldest(pods)
         covered = self._census.covers(created, runs=unit.came_running)
         weigh(unit, self._units, owner=self._owner, covered=covered)

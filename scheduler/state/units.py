@@ -206,7 +206,7 @@ class Unit:
         """Whether the job is the owner's, for this very unit: its tag has the uid of any of the
         unit's pods (I8).
         """
-        return record.stands_for(*self.uids, owner=owner)
+        return record.stands_for(self.uids, owner=owner)
 
     def names(self, job_id: int) -> bool:
         """Whether any of its pods names this job, as last written or first seen."""

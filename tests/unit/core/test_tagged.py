@@ -35,18 +35,18 @@ def test_tag_follows_from_the_comment_when_that_is_changed():
 
 
 def test_job_stands_for_its_owners_pod_only():
-    assert record().stands_for(KEY, owner=OURS)
-    assert not record().stands_for("another", owner=OURS)
+    assert record().stands_for({KEY}, owner=OURS)
+    assert not record().stands_for({"another"}, owner=OURS)
     other = type(OURS)("cluster-2", OURS.scheduler)
-    assert not record().stands_for(KEY, owner=other)
-    assert not record(admin_comment="").stands_for(KEY, owner=OURS)
+    assert not record().stands_for({KEY}, owner=other)
+    assert not record(admin_comment="").stands_for({KEY}, owner=OURS)
 
 
 def test_job_of_several_pods_stands_for_each_and_for_any_of_them():
     job = record(admin_comment=tag(uids=("a", "b")))
-    assert all(job.stands_for(*uids, owner=OURS) for uids in (("a",), ("b",), ("b", "new")))
-    assert not job.stands_for("new", "ab", owner=OURS)
-    assert not job.stands_for(owner=OURS)
+    assert all(job.stands_for(uids, owner=OURS) for uids in ({"a"}, {"b"}, {"b", "new"}))
+    assert not job.stands_for({"new", "ab"}, owner=OURS)
+    assert not job.stands_for(set(), owner=OURS)
 
 
 def test_tag_is_decoded_in_one_place():
