@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.sandbox.kube.meta import micro_now, now, with_condition
+from scheduler.sandbox.kube.meta import micro_now, now
 from scheduler.sandbox.kube.resources import Body
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -80,24 +80,22 @@ def _info(name: str) -> Body:
 
 
 def _ready() -> list[Body]:
-    conditions: list[Body] = []
-    for kind, (reason, message) in _PRESSURES.items():
-        conditions = _reported(conditions, kind, "False", reason, message)
-    message = "kubelet is posting ready status"
-    return _reported(conditions, "Ready", "True", "KubeletReady", message)
+    return [
+        *(_condition(kind, "False", *why) for kind, why in _PRESSURES.items()),
+        _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ]
 
 
-def _reported(
-    conditions: list[Body], kind: str, status: str, reason: str, message: str
-) -> list[Body]:
-    condition = {
+def _condition(kind: str, status: str, reason: str, message: str) -> Body:
+    reported = now()
+    return {
         "type": kind,
         "status": status,
-        "lastHeartbeatTime": now(),
+        "lastHeartbeatTime": reported,
+        "lastTransitionTime": reported,
         "reason": reason,
         "message": message,
     }
-    return with_condition(conditions, condition)
 
 
 def lease(name: str) -> Body:
