@@ -39,20 +39,21 @@ class Scene:
 async def test_restarted_server_harms_and_doubles_nothing(
     world: World, component: str, kill: bool
 ) -> None:
-    scene = await _scene(world)
-    if component == "slurmctld":
-        await world.cluster.save(scene.filler)
-    await world.cluster.stop(component, kill=kill)
-    await world.cluster.start(component)
-    await _all_end_well(world, scene)
+    await _outlives_restart(world, component, kill=kill)
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.live_on("26.05")
 async def test_restarted_api_server_harms_and_doubles_nothing(world: World, kill: bool) -> None:
+    await _outlives_restart(world, "kube-apiserver", kill=kill)
+
+
+async def _outlives_restart(world: World, component: str, *, kill: bool) -> None:
     scene = await _scene(world)
-    await world.cluster.stop("kube-apiserver", kill=kill)
-    await world.cluster.start("kube-apiserver")
+    if component == "slurmctld":
+        await world.cluster.save(scene.filler)
+    await world.cluster.stop(component, kill=kill)
+    await world.cluster.start(component)
     await _all_end_well(world, scene)
 
 
