@@ -168,6 +168,14 @@ SLURM_ENDS: Final = (
         ),
     ),
     Case(
+        happens="CANCELLED within 10 s of its start, of a job that replaced a lost one: Slurm does "
+        "so by itself if the node cannot start the placeholder's script",
+        pod=_STAYS,
+        job="a new one is submitted for the pod's node",
+        reason=Reason.PLACEHOLDER_LOST,
+        stories=("test_job_whose_script_cannot_start_is_asked_for_again_where_its_pod_runs",),
+    ),
+    Case(
         happens="unknown to Slurm, which has lost the job in a crash",
         pod=_STAYS,
         job="a new one is submitted for the pod's node, first in the queue, with what is left of "

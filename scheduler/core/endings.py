@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.reasons import Reason
+from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, JobState
 
 
@@ -49,11 +50,30 @@ def ending_of(state: JobState) -> Ending:
 SIGNALING: Final = "SIGNALING"
 
 
+# slurmd gives up within a second of the job's start (measured), and slurmctld hears of it later.
+_LAUNCH_SECONDS: Final = 10
+
+
 def hinted(pulse: JobState, record: Job) -> bool:
     """Whether the pulse shows a signal that may be the warning, and the last look did not
     show it.
     """
     return SIGNALING in pulse.flags - record.state.flags and record.preempt_time is None
+
+
+def not_launched(record: TaggedJob) -> bool:
+    """Whether Slurm itself may have cancelled a job that was to hold a running pod's node again.
+
+    slurmd asks for that when it cannot start the script of a job that must not be requeued: its
+    disk is full, slurmstepd fails, or a former job had the same id (measured on 26.05.5 and
+    24.11.5). The record looks as if a person had cancelled the job, so only its age tells. A job
+    that never got a node was cancelled by a person.
+    """
+    if record.state.base is not BaseState.CANCELLED or record.tag is None or not record.tag.node:
+        return False
+    if not record.nodes or record.start_time is None or record.end_time is None:
+        return False
+    return record.end_time - record.start_time <= _LAUNCH_SECONDS
 
 
 def warned(record: Job) -> bool:

@@ -17,7 +17,15 @@ from scheduler.core.actions import (
     Warn,
 )
 from scheduler.core.departing import hurry
-from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
+from scheduler.core.endings import (
+    ending_of,
+    hinted,
+    not_launched,
+    seconds_left,
+    sentence,
+    warned,
+    warning,
+)
 from scheduler.core.facts import (
     InDoubt,
     NoJob,
@@ -89,7 +97,7 @@ def _guard(
     if record.state.ended:
         ending = ending_of(record.state)
         message = sentence(record, ending)
-        if ending.kept:
+        if ending.kept or not_launched(record):
             return regain(facts, bound, now, why=message)
         return (*(_evict(facts, pod, ending.reason, message) for pod in bound), Again(SOON_SECONDS))
     if facts.unrecorded:

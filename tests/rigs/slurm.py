@@ -47,6 +47,7 @@ _ENDED: Final = "CD,CA,F,TO,PR,NF,BF,DL,OOM"
 _PURGE_SECONDS: Final = 100.0
 _SCRIPT_SECONDS: Final = 30.0
 # What has the variables of a job is its script, once it is what runs: its slurmstepd has them not.
+_STEPD: Final = "/usr/sbin/slurmstepd"
 _SCRIPT_RUNS: Final = """
 exec grep --quiet --no-messages --null-data --line-regexp --fixed-strings \\
     "SLURM_JOB_ID=$1" /proc/[0-9]*/environ
@@ -295,6 +296,16 @@ class SlurmRig:
             if time.monotonic() > until:
                 raise RuntimeError(f"job {job_id} has no script after {_SCRIPT_SECONDS:.0f} s")
             time.sleep(0.05)
+
+    @contextmanager
+    def scripts_cannot_start(self) -> Iterator[None]:
+        """Within the block no slurmd can start the script of a batch job: slurmstepd fails."""
+        assert self._namespace is not None
+        self._namespace.call(("mount", "--bind", "/bin/false", _STEPD))
+        try:
+            yield
+        finally:
+            self._namespace.call(("umount", _STEPD))
 
     def script_runs(self, job_id: int) -> bool:
         """Whether slurmd has started the script of a batch job that Slurm says is running."""

@@ -7,8 +7,11 @@ import time
 import pytest
 
 from tests.support import pods
+from tests.support.handover import script_begun
 from tests.support.kube import Object
+from tests.support.live import LiveCluster
 from tests.support.sandbox import SandboxCluster
+from tests.support.slurm import Record
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(120)
@@ -212,6 +215,23 @@ async def test_job_whose_script_was_killed_is_asked_for_again_where_its_pod_runs
     world.unharmed(pod)
 
 
+@pytest.mark.flags("--placeholder-mode=script")
+async def test_job_whose_script_cannot_start_is_asked_for_again_where_its_pod_runs(
+    world: World,
+) -> None:
+    """Slurm cancels the new job by itself, and its record looks as if a person had."""
+    if not isinstance(world.cluster, LiveCluster):
+        pytest.skip("the model starts every script")
+    pod = await _running(world, partition=world.cluster.script_partition)
+    job = await script_begun(world, pod)
+    async with world.cluster.scripts_cannot_start():
+        await world.cluster.kill_script(job.job_id)
+        again = await world.until("there is another job", lambda: _another(world, job))
+        await world.job_ended(again.job_id, state="CANCELLED")
+    await world.until("the pod's node is held again", lambda: _held_again(world, pod, job.nodes))
+    world.unharmed(pod)
+
+
 async def test_job_out_of_memory_is_asked_for_again_where_its_pod_runs(world: World) -> None:
     if not isinstance(world.cluster, SandboxCluster) or world.slurm.external:
         pytest.skip("told live with cgroups (test_script_memory); an external job has no process")
@@ -311,6 +331,18 @@ async def test_deployment_of_three_heals_through_slurm(world: World) -> None:
 async def _running(world: World, *, grace: int = _GRACE, **slurm: str) -> Object:
     await world.create(grace=grace, slurm=slurm)
     return await world.running()
+
+
+async def _another(world: World, job: Record) -> Record | None:
+    """A placeholder of this namespace with another id than that job's."""
+    found = await world.slurm.placeholders(world.namespace)
+    return next((it for it in found if it.job_id != job.job_id), None)
+
+
+async def _held_again(world: World, pod: Object, node: str) -> bool:
+    held = await world.one_placeholder_each()
+    found = held[pod["metadata"]["uid"]]
+    return (found.states, found.nodes) == (("RUNNING",), node)
 
 
 async def _preempt(world: World, pod: Object) -> None:

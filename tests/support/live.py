@@ -206,6 +206,12 @@ class LiveCluster:
         """As in Cluster."""
         await asyncio.to_thread(self._slurm.kill_script, job_id)
 
+    @asynccontextmanager
+    async def scripts_cannot_start(self) -> AsyncIterator[None]:
+        """As SlurmRig.scripts_cannot_start."""
+        with self._slurm.scripts_cannot_start():
+            yield
+
     async def script_runs(self, job_id: int) -> bool:
         """As in Cluster."""
         return await asyncio.to_thread(self._slurm.script_runs, job_id)

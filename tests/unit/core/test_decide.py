@@ -40,7 +40,7 @@ from scheduler.core.intervals import (
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.reasons import Reason
-from slurmapi.model import BaseState
+from slurmapi.model import BaseState, JobState
 from tests.unit.core.things import (
     ENDED,
     IN_WAY,
@@ -511,6 +511,35 @@ def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
     assert submit == Submit(REQUEST, grace_seconds=30, node="n1", tries=1)
     assert isinstance(submit, Submit)
     assert f"Slurm job {JOB}" in submit.why
+
+
+@pytest.mark.parametrize(
+    ("changed", "stays"),
+    [
+        ({}, True),
+        ({"end_time": 111}, False),
+        ({"nodes": ()}, False),
+        ({"admin_comment": tag()}, False),
+        ({"state": JobState(BaseState.TIMEOUT)}, False),
+        ({"start_time": None}, False),
+    ],
+    ids=[
+        "at once",
+        "later",
+        "before it got a node",
+        "the pod's first job",
+        "otherwise",
+        "at an unknown time",
+    ],
+)
+def test_bound_pod_stays_if_its_node_could_not_start_the_new_script(changed, stays):
+    cancelled = record(BaseState.CANCELLED, start_time=100, end_time=110)
+    cancelled = dataclasses.replace(cancelled, admin_comment=tag(node="n1"))
+    cancelled = dataclasses.replace(cancelled, **changed)
+    assert kinds(decide(facts(BOUND, job=tracked(cancelled)), NOW)) == [
+        "Submit" if stays else "Evict",
+        "Again",
+    ]
 
 
 def test_bound_pod_whose_job_was_requeued_goes():
