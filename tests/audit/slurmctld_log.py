@@ -21,6 +21,7 @@ _ASKED: Final = re.compile(
     r"debug2: Processing RPC: (?P<rpc>REQUEST_KILL_JOBS?) from UID=(?P<uid>\d+)"
     r"|job_signal: (?P<signal>\d+) of \w+ JobId=(?P<killed>\d+) successful"
     r"|_slurm_rpc_update_job: complete JobId=(?P<updated>\d+) uid=(?P<updater>\d+)"
+    r"|_slurm_rpc_requeue: Requeue of JobId=(?P<stuck>\d+) returned an error"
     r")"
 )
 _NOTED: Final = re.compile(
@@ -45,9 +46,11 @@ _LATE_SECONDS: Final = 0.05
 
 def asked(lines: Iterable[str]) -> Iterator[JobAsked]:
     """What was asked of jobs. Where two users' kills were under way at once, their effects cannot
-    be told apart, and nobody is named.
+    be told apart, and nobody is named. A slurmd that cannot start a script asks, as root like us,
+    for a requeue, which we never do, and kills a job that must not be requeued.
     """
     under_way: list[tuple[float, str]] = []
+    stuck: dict[int, float] = {}
     for line in lines:
         found = _ASKED.match(line)
         if found is None:
@@ -60,10 +63,15 @@ def asked(lines: Iterable[str]) -> Iterator[JobAsked]:
             recent = [it for it in under_way if it[0] >= moment - _LOCK_SECONDS]
             users = {uid for _, uid in recent}
             by = _by(users.pop()) if len(users) == 1 else By.UNKNOWN
-            yield JobAsked(_when(moment), by, "kill", int(found["killed"]))
+            job_id = int(found["killed"])
+            if stuck.pop(job_id, 0.0) >= moment - _LOCK_SECONDS:
+                by = By.OTHER
+            yield JobAsked(_when(moment), by, "kill", job_id)
         elif found["updated"]:
             by = _by(found["updater"])
             yield JobAsked(_when(moment), by, "update", int(found["updated"]))
+        elif found["stuck"]:
+            stuck[int(found["stuck"])] = moment
 
 
 def noted(lines: Iterable[str]) -> Iterator[JobNoted]:

@@ -47,6 +47,20 @@ def test_kills_of_two_users_at_once_are_nobodys() -> None:
     assert [it.by for it in asked(lines.splitlines())] == [By.UNKNOWN]
 
 
+def test_kill_of_a_job_whose_script_could_not_start_is_the_nodes_own() -> None:
+    refused = "Requested operation is presently disabled"
+    lines = f"""\
+[2026-11-23T12:55:39.133] _slurm_rpc_requeue: Requeue of JobId=9 returned an error: {refused}
+[2026-11-23T12:55:39.157] debug2: Processing RPC: REQUEST_KILL_JOB from UID=0
+[2026-11-23T12:55:39.159] job_signal: 9 of running JobId=9 successful 0x8004
+[2026-11-23T12:55:39.160] job_signal: 9 of running JobId=8 successful 0x8004
+[2026-11-23T12:55:49.157] debug2: Processing RPC: REQUEST_KILL_JOB from UID=0
+[2026-11-23T12:55:49.159] job_signal: 9 of running JobId=9 successful 0x8004
+"""
+    found = [(it.job_id, it.by) for it in asked(lines.splitlines())]
+    assert found == [(9, By.OTHER), (8, By.US), (9, By.US)]
+
+
 def test_a_kill_that_nobody_asked_for_is_slurms_own() -> None:
     line = "[2026-11-21T21:29:16.791] job_signal: 9 of running JobId=7 successful 0x8004"
     assert [it.by for it in asked([line])] == [By.UNKNOWN]
