@@ -30,7 +30,7 @@ from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.census import Census
 from scheduler.slurm.ended_jobs import Unexplained
-from scheduler.state.units import Units
+from scheduler.state.units import Unit, Units
 from slurmapi import Call, Deadlines, SlurmClient, StaticToken
 from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure
@@ -137,6 +137,22 @@ async def _measured(rig: SlurmRig, name: str, work: Callable[[], Awaitable[objec
     return seconds
 
 
+class _Pods:
+    """Three pods, of which only the uids are known."""
+
+    def shows(self, uid: str) -> bool:
+        return uid in {"oldest", "middle", "newest"}
+
+    def created(self, _unit: Unit) -> None:
+        return None
+
+    def slurm_nodes(self, _unit: Unit) -> frozenset[str]:
+        return frozenset()
+
+    def unexplained(self) -> Unexplained:
+        return Unexplained({})
+
+
 async def _run(rig: SlurmRig, jobs: int) -> None:
     seen = Seen()
     token = StaticToken(rig.token("root"))
@@ -162,11 +178,8 @@ async def _run(rig: SlurmRig, jobs: int) -> None:
             client,
             units=Units(),
             owner=_OURS,
-            known_uids={"oldest", "middle", "newest"},
-            created=lambda _: None,
+            pods=_Pods(),
             in_scope=lambda _: True,
-            slurm_nodes=lambda _: frozenset(),
-            unexplained=lambda: Unexplained({}),
             on_change=seen.changed,
             clock=time.monotonic,
             metrics=Metrics(),

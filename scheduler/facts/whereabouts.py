@@ -42,6 +42,10 @@ class Whereabouts:
         found = [self._pods.get(it.uid) for it in unit.pods]
         return tuple([pod for pod in found if pod is not None])
 
+    def shows(self, uid: str) -> bool:
+        """Whether the watch shows this pod."""
+        return uid in self._pods
+
     def created(self, unit: Unit) -> datetime | None:
         """When the oldest of these pods was created; see `oldest`."""
         return oldest(self.pods(unit))

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -65,6 +65,26 @@ _NEWEST: Final = 256
 _PACE_SECONDS: Final = 0.2
 
 
+class KnownPods(Protocol):
+    """What is known of our pods (`facts/whereabouts.py`)."""
+
+    def shows(self, uid: str) -> bool:
+        """Whether the watch shows this pod."""
+        ...
+
+    def created(self, unit: Unit) -> datetime | None:
+        """When the oldest of the unit's pods was created; None if that is not known."""
+        ...
+
+    def slurm_nodes(self, unit: Unit) -> frozenset[str]:
+        """The Slurm nodes on which the unit's pods run, as far as they are known."""
+        ...
+
+    def unexplained(self) -> Unexplained:
+        """Running pods without a job that Slurm has shown to be theirs."""
+        ...
+
+
 class Census:
     """Searches when asked, and every few minutes. `completed_at` is when the last complete census
     began.
@@ -76,11 +96,8 @@ class Census:
         *,
         units: Units,
         owner: Owner,
-        known_uids: Container[object],
-        created: Callable[[Unit], datetime | None],
+        pods: KnownPods,
         in_scope: Callable[[str], bool],
-        slurm_nodes: Callable[[Unit], frozenset[str]],
-        unexplained: Callable[[], Unexplained],
         on_change: Callable[[str], None],
         clock: Callable[[], float],
         metrics: Metrics,
@@ -88,12 +105,10 @@ class Census:
         self._client = client
         self._units = units
         self._owner = owner
-        self._known_uids = known_uids
-        self._created = created
+        self._pods = pods
         self._in_scope = in_scope
-        self._slurm_nodes = slurm_nodes
         self._ended = EndedJobs(
-            self._job, owner=owner, unexplained=unexplained, adopt=self._adopt_ended
+            self._job, owner=owner, unexplained=pods.unexplained, adopt=self._adopt_ended
         )
         self._on_change = on_change
         self._clock = clock
@@ -183,7 +198,7 @@ class Census:
             since = unit.doubt_since
             if unit.came_running and not self._ended.done:
                 continue
-            if since is not None and since < began and covered(self._created(unit)):
+            if since is not None and since < began and covered(self._pods.created(unit)):
                 unit.settle()
                 self._on_change(unit.key)
 
@@ -368,7 +383,7 @@ class Census:
         the end of the job that the unit holds counts.
         """
         asked = "" if found.tag is None else found.tag.node
-        return not self._slurm_nodes(unit) <= {asked, *found.nodes}
+        return not self._pods.slurm_nodes(unit) <= {asked, *found.nodes}
 
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
         own = await mark_given_back(self._client, job_id, unit=unit, owner=self._owner)
@@ -389,7 +404,7 @@ class Census:
 
     def _any_known(self, uids: Iterable[str]) -> bool:
         """Whether the watch shows any of these pods."""
-        return any(uid in self._known_uids for uid in uids)
+        return any(map(self._pods.shows, uids))
 
     async def _look(self, unit: Unit, held: Placeholder) -> bool:
         try:
