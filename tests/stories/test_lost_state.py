@@ -136,6 +136,8 @@ def _standing_still(scheduler: SchedulerProcess) -> Iterator[None]:
 
 async def _others_get_their_ids(world: World) -> list[int]:
     """Make Slurm forget all jobs, and submit waiting jobs of others, which get the first ids."""
+    for node in world.cluster.nodes_for_scripts:
+        world.mend_later(node)
     await world.cluster.lose_state()
     await world.set_partition(world.cluster.partition, state="DOWN")
     return [
@@ -159,6 +161,7 @@ async def _asked_again(world: World, found: list[Object]) -> bool:
 
 
 async def _hold_their_nodes(world: World) -> bool:
+    await _resume_drained(world)
     jobs = await world.one_placeholder_each()
     found = await world.kube.items("pods", namespace=world.namespace)
     return all(
@@ -167,6 +170,17 @@ async def _hold_their_nodes(world: World) -> bool:
         and pods.annotation(pod, pods.JOB_ID) == str(job.job_id)
         for pod in found
     )
+
+
+async def _resume_drained(world: World) -> None:
+    """Do what docs/operations.md tells the operator. slurmctld drains a node whose slurmd still
+    runs a script when a new job with its id is to start there (24.11.5).
+    """
+    for node in world.cluster.nodes_for_scripts:
+        answer = await world.slurm.ask("GET", f"node/{node}")
+        (seen,) = answer.body["nodes"]
+        if "DRAIN" in seen["state"] and seen["reason"].startswith("Duplicate jobid"):
+            await world.slurm.resume_node(node)
 
 
 async def _none_is_left(world: World) -> bool:
