@@ -1,4 +1,7 @@
-"""The one table of annotations, which parsing, documentation and tests all use.
+"""The table of annotations, which parsing, documentation and tests all use.
+
+A row alone is not enough: the field it names is in `model.py`, and must be passed on to Slurm's
+job. CONTRIBUTING.md, "Adding an annotation", has all the steps.
 
 `make docs` rewrites the generated part of docs/annotations.md.
 """

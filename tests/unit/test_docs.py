@@ -15,6 +15,8 @@ from scheduler.config.settings import ENV_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+PACKAGES = ("annotations", "groundwork", "scheduler", "slurmapi")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), TESTS])
 README = ROOT / "README.md"
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -24,6 +26,9 @@ _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")
 # Its folder is told of for each package: `tests/unit/<package>`.
 _PER_PACKAGE = {"tests/unit"}
+_MODULE = re.compile(r"`([\w./-]+\.py)`")
+# `Class.member` and `module.member`; the fields of a pod's spec look alike.
+_MEMBER = re.compile(r"`(?!spec\.)([A-Za-z]\w*)\.(?!(?:py|sh|toml)`)(\w+)(?:\(\))?`")
 _PATH = re.compile(r"`((?:annotations|benchmarks|docs|scheduler|slurmapi|tests)/[\w./-]*)`")
 
 
@@ -99,6 +104,50 @@ def test_test_that_is_named_exists(document, functions):
 def test_path_that_is_named_exists(document):
     named = _PATH.findall(document.read_text(encoding="utf-8"))
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def modules(*packages: str) -> Iterator[Path]:
+    for package in packages:
+        yield from (ROOT / package).glob("**/*.py")
+
+
+def names_in(body: list[ast.stmt]) -> set[str]:
+    """What the statements of a class or a module define."""
+    found = set()
+    for it in body:
+        match it:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                found.add(it.name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case _:
+                pass
+    return found
+
+
+def test_module_that_the_architecture_names_exists():
+    named = set(_MODULE.findall(ARCHITECTURE.read_text(encoding="utf-8")))
+    assert named
+    paths = [path.as_posix() for path in modules(*PACKAGES, "docs", "tests")]
+    assert {it for it in named if not any(path.endswith(f"/{it}") for path in paths)} == set()
+
+
+def test_member_that_the_architecture_names_exists():
+    named = set(_MEMBER.findall(ARCHITECTURE.read_text(encoding="utf-8")))
+    assert named
+    known = {
+        (owner, name)
+        for path in modules(*PACKAGES)
+        for module in (ast.parse(path.read_text(encoding="utf-8")),)
+        for owner, body in (
+            (path.stem, module.body),
+            *((it.name, it.body) for it in module.body if isinstance(it, ast.ClassDef)),
+        )
+        for name in names_in(body)
+    }
+    assert named - known == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
