@@ -11,7 +11,6 @@ from tests.support.handover import script_begun
 from tests.support.kube import Object
 from tests.support.live import LiveCluster
 from tests.support.sandbox import SandboxCluster
-from tests.support.slurm import Record
 from tests.support.world import World
 
 pytestmark = pytest.mark.timeout(120)
@@ -226,8 +225,12 @@ async def test_job_whose_script_cannot_start_is_asked_for_again_where_its_pod_ru
     job = await script_begun(world, pod)
     async with world.cluster.scripts_cannot_start():
         await world.cluster.kill_script(job.job_id)
-        again = await world.until("there is another job", lambda: _another(world, job))
-        await world.job_ended(again.job_id, state="CANCELLED")
+        again = await world.until(
+            "the next job is cancelled", lambda: _cancelled(world, job.job_id)
+        )
+    record = await world.slurm.job(again)
+    assert record is not None
+    assert (record.tag["uids"], record.nodes) == ([pod["metadata"]["uid"]], job.nodes)
     await world.until("the pod's node is held again", lambda: _held_again(world, pod, job.nodes))
     world.unharmed(pod)
 
@@ -333,10 +336,14 @@ async def _running(world: World, *, grace: int = _GRACE, **slurm: str) -> Object
     return await world.running()
 
 
-async def _another(world: World, job: Record) -> Record | None:
-    """A placeholder of this namespace with another id than that job's."""
-    found = await world.slurm.placeholders(world.namespace)
-    return next((it for it in found if it.job_id != job.job_id), None)
+async def _cancelled(world: World, after: int) -> int | None:
+    """The id of a job that was submitted after the job with that id, and cancelled. The scheduler
+    gives up after a few of them, so the look at them is a quick one.
+    """
+    answer = await world.slurm.ask("GET", "jobs/state/")
+    assert answer.ok, f"jobs/state: {answer}"
+    ended = (int(it["job_id"]) for it in answer.body["jobs"] if it["state"][0] == "CANCELLED")
+    return next((it for it in ended if it > after), None)
 
 
 async def _held_again(world: World, pod: Object, node: str) -> bool:
