@@ -30,7 +30,9 @@ class _Taken:
 
 
 def hurry(facts: UnitFacts) -> tuple[Action, ...]:
-    """Shorten each grace period that is too long. Nothing else is done about a departing pod."""
+    """For pods being deleted whose node Slurm has taken or will take: shorten each grace period
+    that is longer than `_fits` allows. Nothing else is done about a departing pod.
+    """
     leaving = tuple(pod for pod in facts.pods if _leaves(pod))
     job = facts.job
     if not leaving or not isinstance(job, Tracked) or not _may_be_taken(job):

@@ -73,7 +73,9 @@ class Strategy:
 
 
 def _slurmd_pods(key: str) -> Strategy:
-    """Requirements of a selector are joined by `&`, because commas separate the strategies."""
+    """Parse SELECTOR or NAMESPACE:SELECTOR. In it `&` stands for the selector's comma, since commas
+    separate strategies. Raises ValueError, which says what is accepted.
+    """
     namespace, colon, selector = key.partition(":") if ":" in key else ("", "", key)
     if colon and not _NAMESPACE.fullmatch(namespace):
         raise ValueError(f"{key!r}: {namespace!r} is no namespace; expected NAMESPACE:SELECTOR")

@@ -71,6 +71,7 @@ class PodTerm:
         return not self.readable or self.namespace_selector.matches(_labels_of(namespace))
 
     def __str__(self) -> str:
+        """A text for messages. No selector matches no pod; an empty one matches all."""
         found = (
             "no pod" if self.selector is None else ", ".join(map(str, self.selector.requirements))
         )

@@ -47,8 +47,8 @@ class TooSmall:
 
 
 def too_small(requests: Amounts, node: NodeFacts) -> TooSmall | None:
-    """The resource that the Node can never have enough of; None if there is none, or if its kubelet
-    has not reported its resources yet.
+    """The first resource of which the Node can never have enough. None if there is none, or if the
+    Node's kubelet has not reported its resources yet.
     """
     if not node.allocatable:
         return None

@@ -19,6 +19,7 @@ def lacks(node: SlurmNode, request: JobRequest) -> str:
 
 
 def _shortages(node: SlurmNode, request: JobRequest) -> Iterator[str]:
+    # If nothing is allocated, no other job has taken anything, however small the node is by now.
     free = node.cpus - node.allocated_cpus
     if node.allocated_cpus and free < request.cpus:
         yield f"{free} of {node.cpus} CPUs are free, and the pod uses {request.cpus}"

@@ -395,7 +395,9 @@ def _unfit(
     why = {node: _complaint(node, place) for node, place in unfit.items()}
     what = "; ".join(why.values())
     passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
+    # `unfit_since` is set when the message below is first written (`execute/tell.py`).
     patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
+    # If another pod of the unit runs already, it needs the job, which must not be released.
     if (passes and patient) or facts.any_runs:
         message = f"{what}: the pod is bound once that changes"
         return (*_unavailable(pods, job, message), Again(SOON_SECONDS))

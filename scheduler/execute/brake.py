@@ -183,8 +183,8 @@ class EndingBrake:
                     survey.lost_nodes.add(uid)
 
     def _note(self, kind: str, among: int) -> None:
-        """Report when the brake begins to hold pods of this kind, and when it holds none
-        any more.
+        """Report when the brake begins to hold pods of this kind, and when it holds none any more.
+        `among` is the number of all pods of this kind.
         """
         held = self.held(kind)
         if held and kind not in self._engaged:

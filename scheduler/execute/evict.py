@@ -73,9 +73,9 @@ class Evictor:
         return _AGAIN_SECONDS
 
     async def hurry(self, unit: Unit, action: Hurry) -> float:
-        """Shorten the grace period of a pod that is being deleted. Returns after how many seconds
-        to check that. The API server keeps the shorter of two grace periods, so this never
-        lengthens one.
+        """Shorten the grace period of a pod that is being deleted. Returns the seconds until the
+        next try. The API server keeps the shorter of two grace periods, so this never lengthens
+        one.
         """
         pod, now = action.pod, self._clock()
         again_in = unit.eviction.hurried_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now

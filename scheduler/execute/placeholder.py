@@ -58,9 +58,12 @@ def submission(
     """The job for a unit of `len(uids)` pods, one node each.
 
     `node` pins the job to a node, for a pod that already runs there. `first` puts it ahead of all
-    others in the queue, and `excluded` are nodes that it must not get. `minutes`, `tries`, `until`
-    and `grace_seconds` are those of `Submit`. `environment` tells the script how to reach the hooks
-    API. `sharing` says who else may use the node; it applies only if the request does not say.
+    others in the queue, and `excluded` are nodes that it must not get. `minutes` is its time limit,
+    if it differs from the request's. `tries` says how many jobs have been submitted in place of
+    lost ones, including this one, and `until` when the pod's time is over, in Unix seconds (0 if
+    not known). The pods have `grace_seconds` to stop. `environment` tells the script how to reach
+    the hooks API. `sharing` says who else may use the node; it applies only if the request does not
+    say.
     """
     tag = OwnerTag(
         v=VERSION,

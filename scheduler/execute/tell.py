@@ -195,6 +195,8 @@ class Teller:
     async def _write(self, unit: Unit, pod: Member, reason: Reason, message: str) -> float | None:
         now = self._clock()
         if reason == Reason.NODE_UNAVAILABLE and unit.bindings.unfit_since is None:
+            # `core/waiting.py` releases the allocation some time after the pod was first told that
+            # its Node does not suit it.
             unit.bindings.unfit_since = now
             self.event(unit, reason, message)
         if reason == Reason.SLURM_UNAVAILABLE and not message.endswith(NO_ANSWER_YET):

@@ -90,7 +90,7 @@ def _nothing_listens(error: OSError) -> bool:
 
 
 def _tls_text(error: ssl.SSLError) -> str:
-    """The text of a TLS error. aiohttp's errors have the library's class, but none of its
+    """The text of a TLS error. aiohttp's TLS errors are ssl.SSLErrors without that class's
     attributes.
     """
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error

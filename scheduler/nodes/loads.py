@@ -28,8 +28,8 @@ class NodeLoads:
         self._next_at = float("-inf")
 
     async def of(self, name: str) -> SlurmNode | None:
-        """The node's record, at most a few seconds old; None if none can be read now. Raises
-        SlurmError.
+        """The node's record, at most a few seconds old. None if Slurm does not know it, or if the
+        limit of reads is used up: ask again later. Raises SlurmError.
         """
         now = self._clock()
         known = self._known.get(name)

@@ -58,16 +58,19 @@ _EMPTY: Final = Load()
 
 
 class Neighbourhood:
-    """The pods on Nodes. `changes` counts all changes, and `counted` the comparisons of a pod with
-    a crowd.
+    """The pods on Nodes. `count` returns how many of a crowd there are, and `counting` finds that
+    out in steps. `changes` is the number of all changes so far, and `counted` the number of
+    comparisons of a pod with a crowd.
     """
 
     def __init__(self) -> None:
         self._assumed: dict[str, Neighbour] = {}
         self._loads: dict[str, Load] = {}
         self._crowds: OrderedDict[Crowd, dict[str, int]] = OrderedDict()
+        # Counts that have begun, by the identity of the count: one crowd may be counted twice at
+        # the same time.
         self._underway: dict[int, tuple[Crowd, dict[str, int]]] = {}
-        self._texts = 0
+        self._texts = 0  # how many texts the crowds that are kept compare with a pod
         self.aversions = Aversions()
         self.changes = 0
         self.counted = 0

@@ -1,4 +1,5 @@
-"""Gauges of the present state: units, why they wait, and when Kubernetes and Slurm were last heard.
+"""Sets the gauges that no part sets by itself: units and why they wait, when Kubernetes and Slurm
+were last heard, the work queue, the token, readiness and leadership.
 
 Units are counted every few seconds, with pauses for other work. So a scrape costs the same however
 many units there are.

@@ -31,8 +31,8 @@ _FIRST_SECONDS: Final = 5.0
 
 
 class NodeParts:
-    """All of them, connected. Once the API server answers, `may_read` returns whether Nodes can be
-    read.
+    """The parts that know nodes, connected. Once the API server answers, `may_read` returns whether
+    Nodes can be read.
 
     Raises SettingsError for a map file that cannot be read.
     """

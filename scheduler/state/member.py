@@ -10,7 +10,7 @@ from scheduler.state.seen import SeenOfPod
 
 @dataclass(slots=True)
 class Member:
-    """A pod in the unit's namespace. Each part is written by one package, as its docstring says."""
+    """A pod in the unit's namespace. Each part is written by one room, as its docstring says."""
 
     uid: str
     name: str

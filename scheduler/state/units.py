@@ -88,7 +88,7 @@ class Placeholder:
             self.runs_from = None
         self.record, self.record_at, self.missing = record, at, 0
         self.proven = asked >= self.doubted_at
-        if self.submit_time is None and self._is_the_one_made(record, asked):
+        if self.submit_time is None and self._is_the_one_made(record, asked=asked):
             self.submit_time = record.submit_time
         self.state = record.state
         runs = record.state.base is BaseState.RUNNING
@@ -122,17 +122,17 @@ class Placeholder:
         """Note that Slurm has accepted our cancel."""
         self.cancelled_at = now
 
-    def _is_the_one_made(self, record: TaggedJob, asked: float) -> bool:
-        """Whether this is the job that this process submitted, even if its tag is missing. If
-        slurmctld has reused the id, the other job was submitted later. So the job is ours if it is
-        at least as old as the answer to our submit. Slurm's clock measures the job's age, in whole
-        seconds, and our clock measures the age of the answer: no time of one clock is compared with
-        a time of the other.
+    def _is_the_one_made(self, record: TaggedJob, *, asked: float) -> bool:
+        """Whether the record is of the job that this process submitted, even if its tag is missing.
+        A job that reused the id is younger than the answer to our submit. Each age is a difference
+        of times of one clock: the job's of Slurm's, in whole seconds, the answer's of our own.
         """
-        now, submitted = record.answered_at, record.submit_time
-        if not self.made_as or record.name != self.made_as or now is None or submitted is None:
+        slurm_now, slurm_submitted = record.answered_at, record.submit_time
+        if not self.made_as or record.name != self.made_as:
             return False
-        return now - submitted >= asked - self.submitted_at - _SECOND
+        if slurm_now is None or slurm_submitted is None:
+            return False
+        return slurm_now - slurm_submitted >= asked - self.submitted_at - _SECOND
 
     def _started_anew(self, record: TaggedJob) -> bool:
         """Whether it was requeued between two looks that both showed it running."""
@@ -162,7 +162,7 @@ class Placeholder:
 @dataclass(slots=True)
 class Unit:
     """One unit, identified by its key. For a single pod the key is the pod's uid, and the name is
-    the pod's. Each part is written by one package, as its docstring says.
+    the pod's. Each part is written by one room, as its docstring says.
     """
 
     key: str

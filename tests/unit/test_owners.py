@@ -60,7 +60,8 @@ _CALLERS: Final = {
 }
 _CHANGES: Final = {"add", "clear", "discard", "lift", "pop", "remove", "setdefault", "update"}
 """Methods of the containers in these fields that change them."""
-# By which names a thing goes where a method of it is called.
+# The variable names by which the check recognises each part; a call through another name is not
+# checked.
 _CALLED: Final = {
     "Placeholder": {"job", "held", "placeholder"},
     "Unit": {"unit"},
