@@ -51,29 +51,29 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
 
-    async def work(self, lowest: Level = Level.REST) -> None:
-        """Run one worker, which takes keys of the level `lowest` and more urgent ones. Returns when
-        the queue is shut down and empty.
+    async def work(self, least_urgent: Level = Level.REST) -> None:
+        """Run one worker, which takes keys whose level is `least_urgent` or more urgent. Returns
+        when the queue is shut down and empty.
         """
         while True:
             try:
-                key = await self._queue.get(lowest)
+                key = await self._queue.get(least_urgent)
             except QueueShutDown:
                 return
             try:
-                await self._reconcile(key, lowest)
+                await self._reconcile(key, least_urgent)
             finally:
                 self._queue.done(key)
             # A pass may complete without waiting for anything. Without this pause, a thousand such
             # keys would take one turn of the loop (measured: 60 ms).
             await asyncio.sleep(0)
 
-    async def _reconcile(self, key: str, lowest: Level) -> None:
+    async def _reconcile(self, key: str, least_urgent: Level) -> None:
         cause = ",".join(self._queue.causes(key))
         # Added to each line that this pass logs.
         with bound_contextvars(uid=key, cause=cause, **self._names(key)):
             try:
-                again = await self._passes(key, lowest)
+                again = await self._passes(key, least_urgent)
             except (KubeError, SlurmError) as error:
                 self._later(key, error)
             except Exception as error:
@@ -97,7 +97,7 @@ class Controller:
         if again is not None:
             self._queue.add_after(key, again)
 
-    async def _passes(self, key: str, lowest: Level) -> float | None:
+    async def _passes(self, key: str, least_urgent: Level) -> float | None:
         """Look again at once if the pass wants that: after a wait in a long queue, the look at the
         job would be too old for a bind. If the unit is no longer urgent, a worker that is reserved
         for urgent units leaves it to the others.
@@ -106,7 +106,7 @@ class Controller:
             again = await self._pass(key)
             if again != 0.0:
                 return again
-            if self._queue.level(key) > lowest:
+            if self._queue.level(key) > least_urgent:
                 self._queue.add(key, *self._queue.causes(key))
                 return None
         return 0.0
@@ -141,8 +141,8 @@ class Controller:
 async def run_workers(controller: Controller, count: int) -> None:
     """Run that many workers until the queue is shut down."""
     async with asyncio.TaskGroup() as group:
-        for number, lowest in enumerate(shifts(count)):
-            group.create_task(controller.work(lowest), name=f"worker {number}")
+        for number, least_urgent in enumerate(shifts(count)):
+            group.create_task(controller.work(least_urgent), name=f"worker {number}")
 
 
 def shifts(count: int) -> list[Level]:

@@ -57,11 +57,11 @@ class Lanes(Generic[K]):
         levels = range(len(self._lanes))
         return next((it for it in levels if self._since(it, may) is not None), None)
 
-    def take(self, lowest: int, now: float, may: May = _anybody) -> K:
-        """Take the next key from that lane or a higher one, of a tenant for whom `may` is true.
-        Raises LookupError if there is none.
+    def take(self, least_urgent: int, now: float, may: May = _anybody) -> K:
+        """Take the next key from the lane `least_urgent` or a higher one, of a tenant for
+        whom `may` is true. Raises LookupError if there is none.
         """
-        found = ((level, self._since(level, may)) for level in range(lowest + 1))
+        found = ((level, self._since(level, may)) for level in range(least_urgent + 1))
         waiting = [(level, since) for level, since in found if since is not None]
         if not waiting:
             raise LookupError("no key waits there")

@@ -96,7 +96,7 @@ class WorkQueue(Generic[K]):
         self._jitter = jitter
         self._metrics = metrics
         self._level = level
-        self._lowest = levels - 1
+        self._least_urgent = levels - 1
         self._shares = tenant is not None
         self._tenant = tenant or (lambda _key: None)
         self._queue = Lanes[K](levels, patience_seconds=PATIENCE_SECONDS, tenant=self._tenant)
@@ -107,12 +107,12 @@ class WorkQueue(Generic[K]):
         self._causes: dict[K, tuple[WakeCause, ...]] = {}
         self._causes_of_work: dict[K, tuple[WakeCause, ...]] = {}
         self._holders: dict[K, tuple[Hashable, int]] = {}
-        # How many workers each tenant has, by the lowest level that those workers take.
+        # How many workers each tenant has, by the least urgent level of those workers.
         self._held: Counter[tuple[Hashable, int]] = Counter()
         self._failures: dict[K, int] = {}
         self._delays = _Delays[K]()
         self._timer: asyncio.TimerHandle | None = None
-        # Workers that wait for a key, by the lowest level that they take.
+        # Workers that wait for a key, by the least urgent level that they take.
         self._getters: tuple[deque[asyncio.Future[None]], ...] = tuple(
             deque() for _ in range(levels)
         )
@@ -186,20 +186,21 @@ class WorkQueue(Generic[K]):
         """How urgent the key is now."""
         return self._level(key)
 
-    async def get(self, lowest: int | None = None) -> K:
-        """Wait for the next key of that level or a more urgent one, and take it; call `done` with
-        it afterwards. Raises QueueShutDown when no key will come any more.
+    async def get(self, least_urgent: int | None = None) -> K:
+        """Wait for the next key whose level is `least_urgent` or more urgent (0 is the most
+        urgent), and take it; None means any level. Call `done` with the key afterwards. Raises
+        QueueShutDown when no key will come any more.
         """
-        lowest = self._lowest if lowest is None else lowest
-        while (key := self._take(lowest)) is None:
+        least_urgent = self._least_urgent if least_urgent is None else least_urgent
+        while (key := self._take(least_urgent)) is None:
             if self._shut_down:
                 raise QueueShutDown
-            await self._wait(lowest)
+            await self._wait(least_urgent)
         now = asyncio.get_running_loop().time()
         waited = now - self._dirty.pop(key)
         self._processing[key] = now
         self._causes_of_work[key] = self._causes.pop(key)
-        holder = self._holders[key] = self._tenant(key), lowest
+        holder = self._holders[key] = self._tenant(key), least_urgent
         self._held[holder] += 1
         self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
@@ -273,13 +274,15 @@ class WorkQueue(Generic[K]):
             self._metrics.depth(len(self._queue))
         self._rouse()
 
-    def _take(self, lowest: int) -> K | None:
-        """Take the next key for a worker of the level `lowest`; None if there is none for it."""
+    def _take(self, least_urgent: int) -> K | None:
+        """Take the next key for a worker that takes levels up to `least_urgent`; None if there is
+        none for it.
+        """
         if self._abandoned:
             return None
         now = asyncio.get_running_loop().time()
         with suppress(LookupError):
-            return self._queue.take(lowest, now, partial(self._may, asking=True))
+            return self._queue.take(least_urgent, now, partial(self._may, asking=True))
         return None
 
     def _may(self, level: int, tenant: Hashable, *, asking: bool) -> bool:
@@ -288,7 +291,7 @@ class WorkQueue(Generic[K]):
         """
         if not self._shares or self._shut_down:
             return True
-        serving = range(level, self._lowest + 1)
+        serving = range(level, self._least_urgent + 1)
         free = sum(len(self._getters[it]) for it in serving) - (not asking)
         return sum(self._held[tenant, it] for it in serving) <= free
 
@@ -304,9 +307,9 @@ class WorkQueue(Generic[K]):
         if not self._processing and not self._queue:
             self._idle.set()
 
-    async def _wait(self, lowest: int) -> None:
+    async def _wait(self, least_urgent: int) -> None:
         getter = asyncio.get_running_loop().create_future()
-        getters = self._getters[lowest]
+        getters = self._getters[least_urgent]
         getters.append(getter)
         try:
             await getter

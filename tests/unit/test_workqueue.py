@@ -54,11 +54,11 @@ async def test_key_that_becomes_urgent_leaves_its_place_to_the_next_of_its_tenan
     assert len(queue) == 0
 
 
-async def holders(queue: WorkQueue[str], *lowest: int) -> list[str]:
+async def holders(queue: WorkQueue[str], *least_urgent: int) -> list[str]:
     """Workers of these kinds, each of which works on its first key for ever; which keys that are,
     once all have settled.
     """
-    tasks = [asyncio.ensure_future(queue.get(it)) for it in lowest]
+    tasks = [asyncio.ensure_future(queue.get(it)) for it in least_urgent]
     await asyncio.sleep(1)
     for task in tasks:
         if not task.done():
@@ -449,8 +449,8 @@ class Levelled:
             self.levels[key] = level
             self.queue.add(key, WakeCause.WATCH)
 
-    async def order(self, count: int, lowest: int | None = None) -> str:
-        taken = [await self.queue.get(lowest) for _ in range(count)]
+    async def order(self, count: int, least_urgent: int | None = None) -> str:
+        taken = [await self.queue.get(least_urgent) for _ in range(count)]
         for key in taken:
             self.queue.done(key)
         return "".join(taken)
@@ -500,14 +500,14 @@ async def test_everybody_who_could_take_a_key_is_woken_for_it() -> None:
     it = Levelled()
     taken: list[str] = []
 
-    async def work(lowest: int) -> None:
+    async def work(least_urgent: int) -> None:
         while True:
-            key = await it.queue.get(lowest)
+            key = await it.queue.get(least_urgent)
             await asyncio.sleep(1)
             taken.append(key)
             it.queue.done(key)
 
-    workers = [asyncio.ensure_future(work(lowest)) for lowest in (2, 0, 2, 0)]
+    workers = [asyncio.ensure_future(work(least_urgent)) for least_urgent in (2, 0, 2, 0)]
     await asyncio.sleep(1)
     for key, level in ("x", 2), ("a", 0), ("y", 2), ("b", 0):
         it.add(key, level)
