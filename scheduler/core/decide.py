@@ -35,7 +35,7 @@ from scheduler.core.intervals import (
 )
 from scheduler.core.running import keep
 from scheduler.core.untagged import give_up, untagged
-from scheduler.core.waiting import place
+from scheduler.core.waiting import serve_waiting
 
 _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
@@ -48,7 +48,7 @@ def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return _release(facts, now)
     if facts.any_runs:
         return keep(facts, now)
-    return place(facts, now)
+    return serve_waiting(facts, now)
 
 
 def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:

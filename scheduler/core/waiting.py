@@ -58,7 +58,7 @@ _UNCOMPARED: Final = (
 )
 
 
-def place(facts: UnitFacts, now: float) -> tuple[Action, ...]:
+def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """Decide about a pod that waits for a Node."""
     pods = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if not pods or facts.unjudged:
@@ -280,18 +280,18 @@ def allocated(
             f"the pod was resized: it asks for {grown}; a new job follows, at the end of the queue"
         )
         return (*_give_back(job.job_id, why), Again(0.0))
-    placed = _places(facts.pods, record.nodes)
-    if placed is None:
+    node_of_pod = _node_of_each_pod(facts.pods, record.nodes)
+    if node_of_pod is None:
         if facts.any_runs:
             return (Again(SLOW_LOOK_SECONDS),)
         why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
         return (*_give_back(job.job_id, why), Again(0.0))
-    unlocated = tuple(node for node in placed.values() if node not in facts.nodes)
+    unlocated = tuple(node for node in node_of_pod.values() if node not in facts.nodes)
     if unlocated:
         return (Locate(unlocated), Again(0.0))
     if facts.uncompared_since is not None:
         return (Again(SOON_SECONDS),)
-    places = {node: facts.nodes[node] for node in placed.values()}
+    places = {node: facts.nodes[node] for node in node_of_pod.values()}
     unfit = {node: place for node, place in places.items() if place.unfit is not None}
     occupied = all(it.unfit is not None and it.unfit.occupied for it in unfit.values())
     if facts.in_way is not None and occupied:
@@ -305,7 +305,7 @@ def allocated(
     pause = 0.0 if refused is None else refused.wait(record.job_id, now)
     if pause:
         return (Again(pause),)
-    return (*_binds(pods, placed, places, record), Again(SLOW_LOOK_SECONDS))
+    return (*_binds(pods, node_of_pod, places, record), Again(SLOW_LOOK_SECONDS))
 
 
 def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
@@ -357,7 +357,7 @@ def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
 
 
 def _binds(
-    pods: tuple[PodFacts, ...], placed: dict[str, str], places: dict[str, Place], record: Job
+    pods: tuple[PodFacts, ...], node_of_pod: dict[str, str], places: dict[str, Place], record: Job
 ) -> tuple[Action, ...]:
     return tuple(
         Bind(
@@ -369,7 +369,7 @@ def _binds(
             ends_at=ends_at(record),
         )
         for pod in pods
-        for node in (placed[pod.uid],)
+        for node in (node_of_pod[pod.uid],)
     )
 
 
@@ -377,7 +377,7 @@ def _configuring(job: Tracked) -> bool:
     return job.state is not None and job.state.configuring
 
 
-def _places(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
+def _node_of_each_pod(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
     """Pod uid to node, rank by rank; None if the numbers of nodes and pods differ."""
     if len(pods) != len(nodes):
         return None
