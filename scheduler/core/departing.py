@@ -18,7 +18,7 @@ from slurmapi.model import BaseState
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _NodeLost:
     """Why the pod has lost its node. If Slurm warns before it takes the node, `given` is the whole
     time that it gives in seconds, and `left` what remains of it.
     """
@@ -42,10 +42,10 @@ def hurry(facts: UnitFacts) -> tuple[Action, ...]:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if hinted(job.state, record):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
-    taken = _taken(facts, job, record)
-    if taken is None:
+    lost = _node_lost(facts, job, record)
+    if lost is None:
         return (Again(SOON_SECONDS if not job.settled else SLOW_LOOK_SECONDS),)
-    return (*_shortened(facts, leaving, taken), Again(SLOW_LOOK_SECONDS))
+    return (*_shortened(facts, leaving, lost), Again(SLOW_LOOK_SECONDS))
 
 
 def _leaves(pod: PodFacts) -> bool:
@@ -66,31 +66,31 @@ def _may_be_taken(job: Tracked) -> bool:
     return not runs or (job.record is not None and warned(job.record))
 
 
-def _taken(facts: UnitFacts, job: Tracked, record: TaggedJob) -> _Taken | None:
+def _node_lost(facts: UnitFacts, job: Tracked, record: TaggedJob) -> _NodeLost | None:
     if not facts.owns(record):
         return None
     if record.state.ended:
         ending = ending_of(record.state)
-        return _Taken(ending.reason, sentence(record, ending)) if job.settled else None
+        return _NodeLost(ending.reason, sentence(record, ending)) if job.settled else None
     if warned(record):
         left = seconds_left(record, epoch=facts.epoch)
         given = (record.end_time or 0) - (record.preempt_time or 0)
-        return _Taken(Reason.PREEMPTED, warning(record, left), max(given, left), left)
+        return _NodeLost(Reason.PREEMPTED, warning(record, left), max(given, left), left)
     if record.state.base is BaseState.SUSPENDED and facts.evict_suspended:
-        return _Taken(Reason.SUSPENDED, f"Slurm has suspended job {record.job_id}")
+        return _NodeLost(Reason.SUSPENDED, f"Slurm has suspended job {record.job_id}")
     tag = record.tag
     if record.state.base is BaseState.PENDING and tag and record.restart_count > tag.restarts:
-        return _Taken(Reason.REQUEUED, f"Slurm job {record.job_id} was requeued")
+        return _NodeLost(Reason.REQUEUED, f"Slurm job {record.job_id} was requeued")
     return None
 
 
 def _shortened(
-    facts: UnitFacts, leaving: tuple[PodFacts, ...], taken: _Taken
+    facts: UnitFacts, leaving: tuple[PodFacts, ...], lost: _NodeLost
 ) -> tuple[Action, ...]:
     return tuple(
-        Hurry(pod, taken.reason, taken.message, _fits(facts, pod, taken.left))
+        Hurry(pod, lost.reason, lost.message, _fits(facts, pod, lost.left))
         for pod in leaving
-        if (pod.deletion_grace_seconds or 0) > _fits(facts, pod, taken.given)
+        if (pod.deletion_grace_seconds or 0) > _fits(facts, pod, lost.given)
     )
 
 
