@@ -47,7 +47,7 @@ WRITERS = 4  # namespaces whose Events are being written at the same time
 # once, and then one every OBJECT_SECONDS. Important Events have a budget of their own.
 OBJECT_BURST = 25
 OBJECT_SECONDS = 300.0
-BURST = 100
+TOTAL_BURST = 100
 CAPACITY = 2000
 DRAIN_SECONDS = 2.0  # a part of the grace period of the shutdown
 # The shortest wait. The rest of a pause can be less than the clock's resolution.
@@ -111,8 +111,9 @@ class _Entry:
 class Recorder:
     """Writes core/v1 Events in the background; `run` is its task, `stop` ends it after a drain.
 
-    `qps` bounds the writes per second, with bursts of BURST; at most CAPACITY Events wait. Events
-    with a reason in `important` go first. `on_drop` is called for each Event that is dropped.
+    `qps` bounds the writes per second, with bursts of TOTAL_BURST; at most CAPACITY Events wait.
+    Events with a reason in `important` go first. `on_drop` is called for each Event that is
+    dropped.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Recorder:
         self._api = api
         self._component = component
         self._instance = instance
-        self._pace = Budgets[None](BURST, 1.0 / qps)
+        self._pace = Budgets[None](TOTAL_BURST, 1.0 / qps)
         self._important = frozenset(important)
         self._on_drop = on_drop
         self._budgets = {kind: Budgets[str](OBJECT_BURST, OBJECT_SECONDS) for kind in (True, False)}
@@ -211,7 +212,7 @@ class Recorder:
             self._wake.clear()
             found = self._next(asyncio.get_running_loop().time())
             if found is None:
-                await self._news()
+                await self._wait_for_news()
                 continue
             await self._turn()
             await self._try(*found, again=True)
@@ -232,7 +233,7 @@ class Recorder:
             self._busy.add(found[1].ref.namespace)
         return found
 
-    async def _news(self) -> None:
+    async def _wait_for_news(self) -> None:
         """Wait until an Event was recorded or written, or a pause is over."""
         seconds = self._pauses.next_over(asyncio.get_running_loop().time())
         with suppress(TimeoutError):
@@ -285,9 +286,9 @@ class Recorder:
         seconds = self._pace.wait(None, now)
         self._pace.take(None, now)
         if seconds > 0:
-            await self._rest(seconds)
+            await self._sleep_unless_stopping(seconds)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep_unless_stopping(self, seconds: float) -> None:
         """Sleep, but no longer than until the shutdown."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

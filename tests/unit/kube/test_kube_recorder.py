@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.kube import recorder as recorder_module
 from scheduler.kube.api import KubeApi
-from scheduler.kube.recorder import BURST, CAPACITY, OBJECT_BURST, ObjectRef, Recorder
+from scheduler.kube.recorder import CAPACITY, OBJECT_BURST, TOTAL_BURST, ObjectRef, Recorder
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import ObjectMeta, Pod
 from tests.unit.kube.server import ApiStub, Handler, hang, ok, status, until
@@ -162,23 +162,23 @@ async def test_oldest_events_give_way_when_too_many_wait(api: KubeApi) -> None:
 async def test_burst_has_no_rate(stub: ApiStub, api: KubeApi) -> None:
     recorder = Recorder(api, component="c", instance="i", qps=0.01)
     stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(BURST):
+    for n in range(TOTAL_BURST):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     async with asyncio.timeout(9), asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == BURST)
+        await until(lambda: recorder.statistics().written == TOTAL_BURST)
         recorder.stop()
 
 
 async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: KubeApi) -> None:
     recorder = Recorder(api, component="c", instance="i", qps=20)
     stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(BURST + 6):
+    for n in range(TOTAL_BURST + 6):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     began = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == BURST + 6)
+        await until(lambda: recorder.statistics().written == TOTAL_BURST + 6)
         recorder.stop()
     assert stub.seen[-1].at - began >= 6 / 20
 
@@ -186,13 +186,13 @@ async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: KubeApi) -> Non
 async def test_stop_writes_what_waits_without_the_rate(stub: ApiStub, api: KubeApi) -> None:
     recorder = Recorder(api, component="c", instance="i", qps=0.01)
     stub.answer("POST", EVENTS, ok({}, 201))
-    for n in range(BURST + 20):
+    for n in range(TOTAL_BURST + 20):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
         await stub.wait_for_requests(1, "POST")
         recorder.stop()
-    assert recorder.statistics().written == BURST + 20
+    assert recorder.statistics().written == TOTAL_BURST + 20
 
 
 async def test_stop_does_not_wait_for_a_server_that_hangs(
