@@ -112,12 +112,12 @@ class SlurmClient:
             permit=permit,
         )
         self._retry = retry or retry_policy(SlurmError, total_seconds=_READ_SECONDS)
-        self._identity = ClusterCheck(cluster)
+        self._cluster_check = ClusterCheck(cluster)
         self._session = Session(
             self._http,
             token=token,
             retry=self._retry,
-            identity=self._identity,
+            cluster_check=self._cluster_check,
             observe=observe,
         )
 
@@ -296,7 +296,7 @@ class SlurmClient:
     @property
     def cluster(self) -> str:
         """The ClusterName of the right Slurm; "" until it is known."""
-        return self._identity.cluster
+        return self._cluster_check.cluster
 
     async def _take_back(self, stranger: SlurmStranger) -> None:
         """Cancel a job that another Slurm has created for us, because it took the place of the

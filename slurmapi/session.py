@@ -87,10 +87,10 @@ class Session:
         *,
         token: TokenSource,
         retry: RetryPolicy,
-        identity: ClusterCheck,
+        cluster_check: ClusterCheck,
         observe: Callable[[Call], None] | None = None,
     ) -> None:
-        self._identity = identity
+        self._cluster_check = cluster_check
         self._transport = transport
         self._token = token
         self._retry = retry
@@ -191,7 +191,7 @@ class Session:
         """Before a write, check with a fresh answer that the right Slurm is there: on another one,
         the job id belongs to another job.
         """
-        if self._identity.seen_within(_MET_SECONDS):
+        if self._cluster_check.seen_within(_MET_SECONDS):
             return
         try:
             await self._with_token(_PROBE, version)
@@ -235,7 +235,7 @@ class Session:
             if response.status == 404 and not wire.is_json(response):
                 raise _VersionGone(f"no such path: {request.target[:100]} (HTTP 404)")
             if not operation.anywhere:
-                self._identity.check(response)
+                self._cluster_check.check(response)
             return operation.read(response)
         except SlurmError as error:
             if operation.repeatable or not leaves_open(error):
