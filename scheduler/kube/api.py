@@ -127,7 +127,11 @@ class KubeApi:
         try:
             await self._write("POST", path, body=binding, operation="bind")
         except KubeError as error:
-            if isinstance(error, KubeRefused) and error.about_this and not error.maybe_applied:
+            if (
+                isinstance(error, KubeRefused)
+                and error.concerns_this_request
+                and not error.maybe_applied
+            ):
                 return Refused.of(error)
             if isinstance(error, NotFound):
                 return Gone()
@@ -231,7 +235,7 @@ class KubeApi:
         except KubeRefused as error:
             if isinstance(error, Conflict | Invalid) and _about_uid(error):
                 return Gone()
-            if error.about_this:
+            if error.concerns_this_request:
                 return Refused.of(error)
             if isinstance(error, NotFound):
                 return Gone()
@@ -323,7 +327,7 @@ def _fails_for_this(error: KubeRefused) -> bool:
     """Whether the error concerns this pod alone. A 500 does too, because the server has just
     answered a read of the pod.
     """
-    return error.about_this or error.status == _INTERNAL_ERROR
+    return error.concerns_this_request or error.status == _INTERNAL_ERROR
 
 
 def _about_uid(error: KubeRefused) -> bool:

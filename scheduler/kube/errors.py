@@ -27,7 +27,7 @@ import re
 from collections.abc import Collection
 from typing import ClassVar, Final
 
-_ABOUT_THIS: Final = frozenset({400, 403, 405, 413, 415, 422})
+_CONCERN_THIS_REQUEST: Final = frozenset({400, 403, 405, 413, 415, 422})
 # Words in the refusals of webhooks and ValidatingAdmissionPolicies ("denied"), and of the server
 # for a webhook that does not answer ("failed calling webhook", status 500).
 _ADMISSION: Final = re.compile(r"denied (?:the )?request|failed calling webhook")
@@ -139,12 +139,12 @@ class KubeRefused(KubeError):
         return self._retry_after
 
     @property
-    def about_this(self) -> bool:
+    def concerns_this_request(self) -> bool:
         """Whether the refusal is about this request, so that the server will refuse it again. The
         cause is a rule, a missing right, a quota, or an admission webhook; webhooks may answer with
         any status.
         """
-        return self.status in _ABOUT_THIS or _ADMISSION.search(self.message) is not None
+        return self.status in _CONCERN_THIS_REQUEST or _ADMISSION.search(self.message) is not None
 
     @property
     def maybe_applied(self) -> bool:
@@ -172,7 +172,7 @@ class NamespaceEnds(KubeRefused):
     outcome = "namespace_ends"
 
     @property
-    def about_this(self) -> bool:
+    def concerns_this_request(self) -> bool:
         """False: the pod will be deleted with its namespace, which the watch is about to show."""
         return False
 

@@ -79,7 +79,7 @@ class EventPauses:
         """Whether all namespaces must pause. For an error that a single namespace may cause, they
         pause once it happens in a second namespace with no Event written in between.
         """
-        if isinstance(error, KubeRefused) and error.about_this:
+        if isinstance(error, KubeRefused) and error.concerns_this_request:
             return False
         self._failed_since.add(namespace)
         return len(self._failed_since) > 1 or isinstance(error, KubeUnreachable | TooMany)
