@@ -108,14 +108,14 @@ def submission(
     )
     if request.working_directory is not None:
         job = replace(job, working_directory=request.working_directory)
-    return job if node else _with_wishes(job, request, excluded=excluded)
+    return job if node else _with_start_conditions(job, request, excluded=excluded)
 
 
 def _for_script(memory_mib: int) -> int:
     return max(memory_mib, SCRIPT_MEMORY_MIB)
 
 
-def _with_wishes(
+def _with_start_conditions(
     job: JobSubmission, request: JobRequest, *, excluded: Sequence[str]
 ) -> JobSubmission:
     """Add what a pod may request about when and where its job starts. None of it applies to a pod
