@@ -64,7 +64,6 @@ PLUGIN_SECONDS = 15.0  # for the first call of an exec plugin, which delays the 
 KUBECONFIG = "KUBECONFIG"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
-_UNLIMITED = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 _NEVER_SENT = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
@@ -198,7 +197,7 @@ class KubeSession:
         query: Query | None = None,
         body: object | None = None,
         content_type: str = "application/json",
-        timeout: float = 10.0,  # noqa: ASYNC109 - it becomes aiohttp's own deadline
+        timeout: float = 10.0,  # noqa: ASYNC109 - of each try; the credentials take their own time
         operation: str | None = None,
     ) -> bytes:
         """Send a request and return the body of its 2xx answer. Raises KubeError otherwise.
@@ -210,11 +209,17 @@ class KubeSession:
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
         with self._observed(operation or method.lower()), _translated():
-            response = await self._answer(
-                method, self._url(path, query), seconds=timeout, headers=headers, data=data
-            )
-            async with response:
-                return await response.read()
+            async with asyncio.timeout(None) as deadline:
+                response = await self._answer(
+                    method,
+                    self._url(path, query),
+                    seconds=timeout,
+                    deadline=deadline,
+                    headers=headers,
+                    data=data,
+                )
+                async with response:
+                    return await response.read()
 
     async def stream(
         self,
@@ -233,37 +238,52 @@ class KubeSession:
         with self._observed(operation), _translated():
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._answer(
-                    "GET", self._url(path, query), seconds=None, headers={}, data=None
+                    "GET", self._url(path, query), seconds=ANSWER_SECONDS, headers={}, data=None
                 )
         async with response:
             while line := await _next_line(response, idle_seconds):
                 yield line
 
-    async def _answer(self, method: str, url: URL, **request: Any) -> aiohttp.ClientResponse:
+    async def _answer(
+        self, method: str, url: URL, *, deadline: asyncio.Timeout | None = None, **request: Any
+    ) -> aiohttp.ClientResponse:
         """Send a request and return its 2xx answer. After a 401 try once with renewed credentials.
+        `deadline` is set for each try, and holds until the caller has read the answer.
 
         The caller must release the answer with `async with`, without an await before it.
         """
         authorization = await self._credentials.header()
         try:
-            return await self._exchange(method, url, authorization, **request)
+            return await self._exchange(method, url, authorization, deadline, **request)
         except Unauthorized:
+            if deadline is not None:
+                deadline.reschedule(None)
             if not await self._credentials.renew(authorization):
                 raise
         renewed = await self._credentials.header()
-        return await self._exchange(method, url, renewed, **request)
+        return await self._exchange(method, url, renewed, deadline, **request)
 
     async def _exchange(
         self,
         method: str,
         url: URL,
         authorization: str | None,
+        deadline: asyncio.Timeout | None,
         *,
-        seconds: float | None,
+        seconds: float,
         headers: dict[str, str],
         data: bytes | None,
     ) -> aiohttp.ClientResponse:
-        """Send a request once. Every write of this process goes through this method."""
+        """Send a request once. Every write of this process goes through this method. Raises
+        KubeFenced for a write that must not be sent.
+
+        The deadline is asyncio's own. If aiohttp's total timeout and a cancellation come in the
+        same turn of the loop, as after a pause of the process, aiohttp 3.14.5 swallows the
+        cancellation (measured).
+        """
+        seconds = min(seconds, permitted(self._permit, method))
+        if deadline is not None:
+            deadline.reschedule(asyncio.get_running_loop().time() + seconds)
         headers = {**self._headers, **headers}
         if authorization is not None:
             headers["Authorization"] = authorization
@@ -272,7 +292,7 @@ class KubeSession:
             url,
             headers=headers,
             data=data,
-            timeout=_UNLIMITED if seconds is None else self._limits(method, seconds),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, seconds)),
             allow_redirects=False,
             **self._route,
         )
@@ -280,11 +300,6 @@ class KubeSession:
             return response
         async with response:
             raise _refusal(response, await response.content.read(LONGEST_ERROR_BODY))
-
-    def _limits(self, method: str, seconds: float) -> aiohttp.ClientTimeout:
-        """The time limits of a request. Raises KubeFenced for a write that must not be sent."""
-        seconds = min(seconds, permitted(self._permit, method))
-        return aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
 
     def _url(self, path: str, query: Query | None) -> URL:
         ending = "?" + urlencode(query) if query else ""

@@ -215,6 +215,21 @@ async def test_stream_gives_lines_until_the_server_closes(
     assert lines == [b"one\n", b"two\n"]
 
 
+async def test_request_that_is_cancelled_in_the_turn_of_its_deadline_is_cancelled(
+    stub: ApiStub, session: KubeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that stood still finds all its timers due at once when it goes on."""
+    stub.answer("POST", "/hang", server.hang())
+    task = asyncio.ensure_future(session.request("POST", "/hang", timeout=30))
+    await stub.wait_for_requests(1, "POST")
+    loop = asyncio.get_running_loop()
+    loop.call_later(20, task.cancel)
+    time_before = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time_before() + 60)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_silent_stream_ends_after_its_idle_time(stub: ApiStub, session: KubeSession) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"one\n", b"half a li", then="hold"))
     got = []
