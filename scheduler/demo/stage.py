@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from scheduler.demo.narrator import Narrator
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
@@ -40,11 +40,9 @@ class Stage:
         """Watch the pods until cancelled."""
         await Reflector(
             self._kube,
-            f"/api/v1/namespaces/{self.namespace}/pods",
-            decode=PODS,
+            Resource(name="pods", path=f"/api/v1/namespaces/{self.namespace}/pods", decode=PODS),
             store=self.pods,
             on_change=self._pod_changed,
-            name="pods",
         ).run()
 
     async def watch_jobs(self) -> None:

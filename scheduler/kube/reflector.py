@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar, assert_never
 
 import structlog
@@ -144,10 +144,30 @@ class _RelistError(Exception):
         self.error = error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource(Generic[T]):
+    """The objects that the API server lists at `path`, and `decode` decodes, for example
+    `wire.PODS`. Metrics, errors and the operations of the session call them `name`. `query` may
+    hold selectors.
+    """
+
+    name: str
+    path: str
+    decode: Decode[T]
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def within(self, namespaces: Collection[str]) -> tuple[Resource[T], ...]:
+        """The objects of these namespaces, one resource for each. Without any, those of all
+        namespaces, as one resource.
+        """
+        api, plural = self.path.rsplit("/", 1)
+        paths = [f"{api}/namespaces/{namespace}/{plural}" for namespace in namespaces]
+        return tuple(replace(self, path=path) for path in paths or [self.path])
+
+
 class Reflector(Generic[T]):
     """Keeps `store` in step with one resource, and calls `on_change` for each change of an object.
 
-    `decode` decodes the resource, for example `wire.PODS`; `query` may hold selectors.
     `last_event_at` is the monotonic time of the last list, event or bookmark. `synced` is set once
     the changes of the first list have been reported. If the server was restored from a backup,
     `run` raises WentBackError.
@@ -156,30 +176,25 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         session: KubeSession,
-        resource_path: str,
+        resource: Resource[T],
         *,
-        decode: Decode[T],
         store: Store[T],
         on_change: OnChange[T],
-        name: str,
         metrics: ReflectorMetrics | None = None,
-        query: Mapping[str, str] | None = None,
         backoff: Backoff | None = None,
         idle_seconds: float = IDLE_SECONDS,
         page_size: int = 500,
     ) -> None:
         self._session = session
-        self._path = resource_path
-        self._query = dict(query or {})
+        self._resource = resource
         self.store = store
         self._on_change = on_change
-        self._decode = decode
         self._backoff = backoff or Backoff()
         self._idle_seconds = idle_seconds
         self._page_size = page_size
         self._statistics = ReflectorStatistics()
         self._metrics = metrics or _NoMetrics()
-        self.name = name
+        self.name = resource.name
         self.synced = asyncio.Event()
         self.last_event_at: float | None = None
         self._listed_at = 0.0
@@ -262,9 +277,9 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> AsyncGenerator[Change[T]]:
         lines = self._session.stream(
-            self._path,
+            self._resource.path,
             query={
-                **self._query,
+                **self._resource.query,
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": self.store.resource_version,
@@ -295,7 +310,7 @@ class Reflector(Generic[T]):
         """Check that the server is not behind the last known version. Otherwise it would accept the
         watch and stay silent until it has caught up. Raises _BehindError or WentBackError.
         """
-        page = await self._page({**self._query, "limit": 1})
+        page = await self._page({**self._resource.query, "limit": 1})
         there = page.metadata.resource_version
         if not self._goes_on("watch", not _before(there, self.store.resource_version)):
             raise _BehindError("the server shows an older state than before")
@@ -347,14 +362,15 @@ class Reflector(Generic[T]):
         server's cache, which may be behind.
         """
         items: list[T] = []
-        query: dict[str, str | int] = {**self._query, "limit": self._page_size}
+        query: dict[str, str | int] = {**self._resource.query, "limit": self._page_size}
         while True:
             try:
                 page = await self._page(query)
             except VersionTooOld:
                 if "continue" not in query:
                     raise
-                items, query = [], dict(self._query)  # the token expired: list all in one page
+                # the token expired: list all in one page
+                items, query = [], dict(self._resource.query)
                 continue
             items.extend(page.items or ())
             if not page.metadata.continue_:
@@ -363,9 +379,13 @@ class Reflector(Generic[T]):
 
     async def _page(self, query: Mapping[str, str | int]) -> ItemList[T]:
         body = await self._session.request(
-            "GET", self._path, query=query, timeout=LIST_SECONDS, operation=f"list_{self.name}"
+            "GET",
+            self._resource.path,
+            query=query,
+            timeout=LIST_SECONDS,
+            operation=f"list_{self.name}",
         )
-        page = self._decode.page(body)
+        page = self._resource.decode.page(body)
         _check_version(page.metadata.resource_version)
         for item in page.items or ():
             _check_stored(item)
@@ -373,7 +393,7 @@ class Reflector(Generic[T]):
 
     def _read(self, line: bytes) -> WatchEvent[T]:
         try:
-            event = self._decode.event(line)
+            event = self._resource.decode.event(line)
             if isinstance(event, Bookmark):
                 _check_version(event.object.metadata.resource_version)
             elif not isinstance(event, WatchError):

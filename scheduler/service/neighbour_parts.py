@@ -10,7 +10,7 @@ import structlog
 
 from scheduler.config.settings import Settings
 from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour, NeighbourStore
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume, Pod
@@ -67,36 +67,28 @@ class NeighbourParts:
         )
         self.reflector = Reflector(
             kube,
-            "/api/v1/pods",
-            decode=NEIGHBOURS,
+            Resource(name="neighbours", path="/api/v1/pods", decode=NEIGHBOURS, query=QUERY),
             store=store,
             on_change=self.surroundings.changed,
-            name="neighbours",
             metrics=metrics,
-            query=QUERY,
         )
         self._volume_reflector = Reflector(
             kube,
-            "/api/v1/persistentvolumes",
-            decode=VOLUMES,
+            Resource(name="volumes", path="/api/v1/persistentvolumes", decode=VOLUMES),
             store=volumes,
             on_change=self.volumes.volume_changed,
-            name="volumes",
             metrics=metrics,
         )
-        served = settings.watch_namespace
-        paths = [f"/api/v1/namespaces/{name}/persistentvolumeclaims" for name in served]
+        of_claims = Resource(name="claims", path="/api/v1/persistentvolumeclaims", decode=CLAIMS)
         self._claim_reflectors = tuple(
             Reflector(
                 kube,
-                path,
-                decode=CLAIMS,
+                resource,
                 store=claims.new(),
                 on_change=self.volumes.claim_changed,
-                name="claims",
                 metrics=metrics,
             )
-            for path in paths or ["/api/v1/persistentvolumeclaims"]
+            for resource in of_claims.within(settings.watch_namespace)
         )
 
     @property

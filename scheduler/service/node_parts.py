@@ -11,7 +11,7 @@ import structlog
 
 from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.mapping import OF_NODES, OF_SLURM, Strategy, Way
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Joined, Store
@@ -64,11 +64,9 @@ class NodeParts:
         self.kinds = NodeKinds(slurm, self._records, may_serve=self.nodes.may_serve, clock=clock)
         self._reflector = Reflector(
             kube,
-            "/api/v1/nodes",
-            decode=NODES,
+            Resource(name="nodes", path="/api/v1/nodes", decode=NODES),
             store=store,
             on_change=self.nodes.node_changed,
-            name="nodes",
             metrics=metrics,
         )
         self._pod_reflectors = tuple(self._of_pods())
@@ -127,21 +125,25 @@ class NodeParts:
         return [
             Reflector(
                 self._kube,
-                path,
-                decode=slimmed(PODS, prefixes=()),
+                resource,
                 store=joined.new(),
                 on_change=self._pod_changed,
-                name="slurmd_pods",
                 metrics=self._metrics,
-                query={"labelSelector": strategy.key},
             )
             for strategy, joined in self._pods.items()
-            for path in self._pod_paths(strategy)
+            for resource in self._pods_of(strategy)
         ]
 
-    def _pod_paths(self, strategy: Strategy) -> Sequence[str]:
-        namespaces = (strategy.namespace,) if strategy.namespace else self._settings.watch_namespace
-        return [f"/api/v1/namespaces/{name}/pods" for name in namespaces] or ["/api/v1/pods"]
+    def _pods_of(self, strategy: Strategy) -> Sequence[Resource[Pod]]:
+        """The pods whose label names their slurmd."""
+        pods = Resource(
+            name="slurmd_pods",
+            path="/api/v1/pods",
+            decode=slimmed(PODS, prefixes=()),
+            query={"labelSelector": strategy.key},
+        )
+        own = strategy.namespace
+        return pods.within((own,) if own else self._settings.watch_namespace)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is None or new is None or _parts_for_mapping(old) != _parts_for_mapping(new):

@@ -9,7 +9,7 @@ from functools import partial
 from scheduler.facts.caches import Caches
 from scheduler.kube.identity import may_read_nodes, may_read_pods, may_read_volumes
 from scheduler.kube.neighbours import Neighbour
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed
 from scheduler.kube.store import Store
@@ -98,17 +98,19 @@ class Reflections:
     def _of_pods(self) -> Iterator[Reflector[Pod]]:
         """One reflector for each namespace in scope, or a single one for all namespaces."""
         settings = self._outside.settings
-        paths = [f"/api/v1/namespaces/{name}/pods" for name in settings.watch_namespace]
-        for path in paths or ["/api/v1/pods"]:
+        served = Resource(
+            name="pods",
+            path="/api/v1/pods",
+            decode=slimmed(PODS, prefixes=self._memory.rules.prefixes),
+            query={"fieldSelector": f"spec.schedulerName={settings.scheduler_name}"},
+        )
+        for resource in served.within(settings.watch_namespace):
             yield Reflector(
                 self._session,
-                path,
-                decode=slimmed(PODS, prefixes=self._memory.rules.prefixes),
+                resource,
                 store=self._memory.pods.new(),
                 on_change=self._memory.news.pod_changed,
-                name="pods",
                 metrics=self._outside.metrics,
-                query={"fieldSelector": f"spec.schedulerName={settings.scheduler_name}"},
             )
 
     def _node_parts(self) -> NodeParts:
@@ -146,11 +148,9 @@ class Reflections:
     def _policy_watch(self, rulebook: Rulebook, namespaces: Store[Identified]) -> PolicyWatch:
         reflector = Reflector(
             self._session,
-            "/api/v1/namespaces",
-            decode=IDENTIFIED,
+            Resource(name="namespaces", path="/api/v1/namespaces", decode=IDENTIFIED),
             store=namespaces,
             on_change=self._memory.news.namespace_changed,
-            name="namespaces",
             metrics=self._outside.metrics,
         )
         return PolicyWatch(

@@ -64,7 +64,7 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 
 def _reflected(module: object) -> Iterator[str]:
     for node in ast.walk(ast.parse(inspect.getsource(module))):  # type: ignore[arg-type]
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Reflector":
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Resource":
             for keyword in node.keywords:
                 if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
                     yield str(keyword.value.value)

@@ -19,7 +19,7 @@ from scheduler.kube.api import (
     Patched,
 )
 from scheduler.kube.recorder import ObjectRef, Recorder
-from scheduler.kube.reflector import Backoff, Reflector
+from scheduler.kube.reflector import Backoff, Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
@@ -54,12 +54,14 @@ def api(session: KubeSession) -> KubeApi:
 async def mirror(session: KubeSession) -> AsyncIterator[Reflector[Pod]]:
     reflector = Reflector(
         session,
-        "/api/v1/pods",
-        decode=PODS,
+        Resource(
+            name="pods",
+            path="/api/v1/pods",
+            decode=PODS,
+            query={"fieldSelector": "spec.schedulerName=ours"},
+        ),
         store=Store[Pod](),
         on_change=lambda _old, _new: None,
-        name="pods",
-        query={"fieldSelector": "spec.schedulerName=ours"},
         backoff=Backoff(first_seconds=0.02, longest_seconds=0.1),
         page_size=2,
     )

@@ -14,7 +14,7 @@ from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.leases import Leases
 from scheduler.kube.neighbours import NEIGHBOURS
-from scheduler.kube.reflector import Backoff, Reflector
+from scheduler.kube.reflector import Backoff, Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import CLAIMS, IDENTIFIED, NODES, PODS, VOLUMES, Decode
@@ -109,11 +109,9 @@ def reflector(session: KubeSession, kind: str, lost: list[str]) -> Reflector[Any
 
     return Reflector(
         session,
-        PATH,
-        decode=KINDS[kind],
+        Resource(name=kind, path=PATH, decode=KINDS[kind]),
         store=Store(),
         on_change=changed,
-        name=kind,
         backoff=Backoff(first_seconds=0.01, longest_seconds=0.01),
     )
 

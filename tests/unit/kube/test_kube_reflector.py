@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.kube import reflector
 from scheduler.kube.errors import WentBackError
-from scheduler.kube.reflector import Backoff, Reflector
+from scheduler.kube.reflector import Backoff, Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
@@ -42,13 +42,15 @@ class Watched:
         self.metrics = Metrics()
         self.reflector = Reflector(
             session,
-            PATH,
-            decode=PODS,
+            Resource(
+                name="pods",
+                path=PATH,
+                decode=PODS,
+                query={"fieldSelector": "spec.schedulerName=ours"},
+            ),
             store=self.store,
             on_change=self._on_change,
-            name="pods",
             metrics=self.metrics,
-            query={"fieldSelector": "spec.schedulerName=ours"},
             backoff=backoff,
             idle_seconds=idle_seconds,
         )
