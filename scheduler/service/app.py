@@ -161,6 +161,7 @@ class App:
             "pods": self._guard("pods", self._reflections.run_pods()),
             "nodes": self._guard("nodes", self._reflections.nodes.run()),
             "neighbours": self._guard("neighbours", self._reflections.neighbours.run()),
+            "volumes": self._guard("volumes", self._reflections.volumes.run()),
             "policy": self._guard("policy", self._reflections.policy.run()),
             "pulse": self._guard("pulse", _after(self._parts.watch.run, self._reflections.synced)),
             # Taking over clears the units. What the census had found before would be lost, and it

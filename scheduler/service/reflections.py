@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from scheduler.facts.caches import Caches
-from scheduler.kube.identity import may_read_nodes, may_read_pods, may_read_volumes
+from scheduler.kube.identity import may_read_nodes
 from scheduler.kube.neighbours import Neighbour
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
@@ -29,6 +29,7 @@ from scheduler.service.memory import Memory
 from scheduler.service.neighbour_parts import NeighbourParts
 from scheduler.service.node_parts import NodeParts
 from scheduler.service.outside import Outside
+from scheduler.service.volume_parts import VolumeParts
 
 AnyReflector = (
     Reflector[Pod]
@@ -51,7 +52,10 @@ class Reflections:
         self._session = session
         self._pods = tuple(self._of_pods())
         self.nodes = self._node_parts()
-        self.neighbours = self._neighbour_parts()
+        self.volumes = VolumeParts(outside, session, on_change=memory.news.volumes_changed)
+        self.neighbours = NeighbourParts(
+            outside, memory, session, nodes=self.nodes.nodes, volumes=self.volumes.volumes
+        )
         namespaces = Store[Identified]()
         rulebook = Rulebook(prefixes=memory.rules.prefixes, policy=policy, namespaces=namespaces)
         self.policy = self._policy_watch(rulebook, namespaces)
@@ -60,7 +64,7 @@ class Reflections:
             nodes=self.nodes.nodes,
             kinds=self.nodes.kinds,
             surroundings=self.neighbours.surroundings,
-            volumes=self.neighbours.volumes,
+            volumes=self.volumes.volumes,
             rulebook=rulebook,
             doubt_pods=self._doubt_pods,
             mapped=self._mapped,
@@ -72,7 +76,8 @@ class Reflections:
         return (
             *self._pods,
             *self.nodes.reflectors,
-            *self.neighbours.reflectors,
+            self.neighbours.reflector,
+            *self.volumes.reflectors,
             *self.policy.needed(),
         )
 
@@ -127,23 +132,6 @@ class Reflections:
 
     def _nodes_changed(self) -> None:
         self._memory.news.nodes_changed(self.nodes.nodes.gpu_types)
-
-    def _neighbour_parts(self) -> NeighbourParts:
-        outside, memory = self._outside, self._memory
-        return NeighbourParts(
-            outside.settings,
-            self._session,
-            may_read=partial(may_read_pods, outside.settings, outside.kube),
-            may_read_volumes=partial(may_read_volumes, outside.settings, outside.kube),
-            nodes=self.nodes,
-            own=memory.pods,
-            binding=memory.units.binding,
-            on_change=memory.news.room_changed,
-            on_volumes=memory.news.volumes_changed,
-            on_ready=memory.news.compared,
-            metrics=outside.metrics,
-            clock=outside.clock,
-        )
 
     def _policy_watch(self, rulebook: Rulebook, namespaces: Store[Identified]) -> PolicyWatch:
         reflector = Reflector(

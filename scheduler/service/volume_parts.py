@@ -1,0 +1,88 @@
+"""Builds the parts that know the volumes of pods: their watches, and the judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from scheduler.kube.identity import may_read_volumes
+from scheduler.kube.reflector import Reflector, Resource
+from scheduler.kube.session import KubeSession
+from scheduler.kube.store import Joined, Store
+from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume
+from scheduler.nodes.volumes import Volumes
+from scheduler.service.outside import Outside
+
+log = structlog.get_logger(__name__)
+
+# How often we check whether volumes have changed. After such a change a pod that waited for its
+# claim may go on.
+_AGAIN_SECONDS: Final = 3.0
+
+
+class VolumeParts:
+    """All of them, connected. `on_change` is called when claims or volumes have changed."""
+
+    def __init__(
+        self, outside: Outside, session: KubeSession, *, on_change: Callable[[], None]
+    ) -> None:
+        self._outside = outside
+        self._on_change = on_change
+        claims, volumes = Joined[Claim](), Store[PersistentVolume]()
+        self.volumes = Volumes(volumes)
+        self._volume_reflector = Reflector(
+            session,
+            Resource(name="volumes", path="/api/v1/persistentvolumes", decode=VOLUMES),
+            store=volumes,
+            on_change=self.volumes.volume_changed,
+            metrics=outside.metrics,
+        )
+        of_claims = Resource(name="claims", path="/api/v1/persistentvolumeclaims", decode=CLAIMS)
+        self._claim_reflectors = tuple(
+            Reflector(
+                session,
+                resource,
+                store=claims.new(),
+                on_change=self.volumes.claim_changed,
+                metrics=outside.metrics,
+            )
+            for resource in of_claims.within(outside.settings.watch_namespace)
+        )
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Claim] | Reflector[PersistentVolume], ...]:
+        """All reflectors that must have listed their objects before anything is decided."""
+        return (self._volume_reflector, *self._claim_reflectors)
+
+    async def run(self) -> None:
+        """Keep all of it up to date, for ever; end it by cancelling."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(), name="volumes")
+            group.create_task(self._announce(), name="announce")
+
+    async def _follow(self) -> None:
+        if not await may_read_volumes(self._outside.settings, self._outside.kube):
+            self.volumes.do_without()
+            for reflector in self.reflectors:
+                reflector.synced.set()
+            log.warning(
+                "persistent volumes are not read: pods with claims are refused, unless "
+                "--ignored-requirements lets them pass",
+                volume_access=self._outside.settings.volume_access,
+            )
+            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run(), name="reflector")
+
+    async def _announce(self) -> None:
+        """Report changes at intervals rather than singly, because many may come at once."""
+        changes = 0
+        while True:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            former, changes = changes, self.volumes.changes
+            if former != changes:
+                self._on_change()
