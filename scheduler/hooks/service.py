@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.core.naming import Owner
 from scheduler.hooks.api import HooksApi
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.heartbeat import Heartbeat
@@ -16,28 +14,22 @@ from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.pem import Authority, Certificate, PemFiles
 from scheduler.hooks.secrets import SecretError, Secrets
 from scheduler.listen.listener import HOOKS, HOOKS_TLS, Listener
-from scheduler.nodes.presence import Presence
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.wake import WakeCause
-from scheduler.slurm.pulse import SlurmWatch
-from scheduler.state.units import Units
-from slurmapi import SlurmClient
 
 
 class Hooks:
-    """Everything behind `--hooks-api-bind-address`. Without a secret it does not listen."""
+    """Everything behind `--hooks-api-bind-address`. Without a secret it does not listen. `fresh`
+    are the states that the guard asks for. `hinted` gets the id of a job that has changed. `prolog`
+    returns Slurm's PrologSlurmctld; None if it is not known.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        client: SlurmClient,
+        guard: Guard,
         *,
-        units: Units,
-        presence: Presence,
-        watch: SlurmWatch,
-        owner: Owner,
-        synced: Callable[[], Awaitable[None]],
-        kube_node: Callable[[str], str],
+        fresh: FreshStates,
+        hinted: Callable[[int], None],
         leads: Callable[[], bool],
         prolog: Callable[[], str | None],
         metrics: Metrics,
@@ -53,20 +45,9 @@ class Hooks:
             prolog=prolog,
             clock=clock,
         )
-        self._fresh = FreshStates(partial(watch.look_now, cause=WakeCause.HOOK))
-        self._guard = Guard(
-            client,
-            units=units,
-            presence=presence,
-            fresh=self._fresh,
-            owner=owner,
-            synced=synced,
-            kube_node=kube_node,
-            clock=clock,
-            keeps_suspended=settings.suspend_policy == "keep",
-        )
-        self._units = units
-        self._watch = watch
+        self._guard = guard
+        self._fresh = fresh
+        self._hinted = hinted
         self._leads = leads
         self._metrics = metrics
         self._clock = clock
@@ -122,10 +103,6 @@ class Hooks:
         """Stop listening."""
         if self._listener is not None:
             await self._listener.close()
-
-    def _hinted(self, job_id: int) -> None:
-        if self._units.by_job(job_id):
-            self._watch.hurry()
 
     def _load_pem_files(self) -> None:
         for flags, files in self._pem_files():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
@@ -27,10 +28,13 @@ from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Look
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.whereabouts import Whereabouts
+from scheduler.hooks.guard import Guard
+from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.service import Hooks
 from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.gpu_sharing import GpuSharing
 from scheduler.nodes.loads import NodeLoads
+from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.controller import Controller
 from scheduler.reconcile.standby import Standby
 from scheduler.service.memory import Memory
@@ -168,21 +172,34 @@ class Parts:
         self._memory.news.kill_wait_changed()
 
     def _hooks(self) -> Hooks:
-        outside = self._outside
-        return Hooks(
-            outside.settings,
+        outside, memory = self._outside, self._memory
+        fresh = FreshStates(partial(self.watch.look_now, cause=WakeCause.HOOK))
+        guard = Guard(
             outside.slurm,
-            units=self._memory.units,
-            presence=self._memory.presence,
-            watch=self.watch,
+            units=memory.units,
+            presence=memory.presence,
+            fresh=fresh,
             owner=outside.owner,
             synced=self._caches.mapped,
             kube_node=self._caches.nodes.kube_node,
+            clock=outside.clock,
+            keeps_suspended=outside.settings.suspend_policy == "keep",
+        )
+        return Hooks(
+            outside.settings,
+            guard,
+            fresh=fresh,
+            hinted=self._hinted,
             leads=outside.leads,
             prolog=lambda: self.slurmctld.prolog,
             metrics=outside.metrics,
             clock=outside.clock,
         )
+
+    def _hinted(self, job_id: int) -> None:
+        """Slurm's hooks say that this job has changed."""
+        if self._memory.units.by_job(job_id):
+            self.watch.hurry()
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:
         return self.hooks.job_environment(unit, kill_wait_seconds=self.kill_wait.seconds)
