@@ -23,11 +23,9 @@ from scheduler.core.tagged import TaggedJob
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod
 from scheduler.observe.metrics import Metrics
-from scheduler.reconcile.workqueue import WorkQueue
-from scheduler.service.gauges import Gauges
+from scheduler.service.unit_counts import UnitCounts
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState
-from slurmapi.jwt import Lifetime
 
 _REPEATS: Final = 5
 _NAMESPACES: Final = 50
@@ -68,27 +66,15 @@ def _unit(number: int, reasons: list[str]) -> Unit:
     return Unit(f"uid-{number}", name, f"pod-{number}", seen_at=0.0, job=job, waiting=waits)
 
 
-def _scene(units: int) -> tuple[Metrics, Gauges]:
+def _scene(units: int) -> tuple[Metrics, UnitCounts]:
     metrics, held, pods = Metrics(), Units(), Joined[Pod]()
     store, reasons = pods.new(), sorted(LABELS)
     for number in range(units):
         unit = held.add(_unit(number, reasons))
         store.apply(Pod(ObjectMeta(name=unit.name, namespace=unit.namespace, uid=unit.key)))
-    gauges = Gauges(
-        metrics,
-        units=held,
-        pods=pods,
-        reflectors=tuple,
-        queue=WorkQueue[str]().statistics,
-        answered_at=lambda: None,
-        lifetime=Lifetime,
-        unguarded=lambda: 0,
-        ready=lambda: True,
-        leads=lambda: True,
-        clock=time.monotonic,
-    )
+    counts = UnitCounts(metrics, units=held, pods=pods, leads=lambda: True, clock=time.monotonic)
     _in_use(metrics)
-    return metrics, gauges
+    return metrics, counts
 
 
 async def _longest_turn(work: Coroutine[Any, Any, None]) -> tuple[float, float]:
@@ -117,8 +103,8 @@ async def run(units: int) -> None:
     """Measure and print."""
     print(f"{'units':>8}{'series':>8}{'bytes':>10}{'scrape ms':>11}{'count ms':>10}{'turn ms':>9}")
     for number in (0, units):
-        metrics, gauges = _scene(number)
-        took = [await _longest_turn(gauges.count()) for _ in range(_REPEATS)]
+        metrics, counts = _scene(number)
+        took = [await _longest_turn(counts.count()) for _ in range(_REPEATS)]
         scrape, size = _scraped(metrics)
         count, turn = min(it[0] for it in took), min(it[1] for it in took)
         print(

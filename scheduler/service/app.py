@@ -38,6 +38,7 @@ from scheduler.service.own_events import OwnEvents
 from scheduler.service.parts import Parts
 from scheduler.service.reflections import Reflections
 from scheduler.service.slurm_link import SlurmLink
+from scheduler.service.unit_counts import UnitCounts
 from scheduler.slurm.token_rights import TokenRights
 from slurmapi import SlurmError
 
@@ -96,6 +97,13 @@ class App:
         self._parts = Parts(outside, self._memory, self._reflections.caches)
         self._rights = self._token_rights()
         self._gauges = self._build_gauges()
+        self._counts = UnitCounts(
+            metrics,
+            units=self._memory.units,
+            pods=self._memory.pods,
+            leads=self._leads,
+            clock=monotonic,
+        )
         self._begun = asyncio.Event()
 
     def _token_rights(self) -> TokenRights:
@@ -110,17 +118,18 @@ class App:
     def _build_gauges(self) -> Gauges:
         return Gauges(
             self._metrics,
-            units=self._memory.units,
-            pods=self._memory.pods,
             reflectors=lambda: self._reflections.all,
             queue=self._memory.queue.statistics,
             answered_at=lambda: self._parts.watch.last_answer_at,
             lifetime=self._slurm.lifetime,
             unguarded=self._parts.modes.unguarded,
             ready=lambda: not self.not_ready(),
-            leads=lambda: self._election.seconds_left() > 0,
+            leads=self._leads,
             clock=monotonic,
         )
+
+    def _leads(self) -> bool:
+        return self._election.seconds_left() > 0
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT. If a part ends unexpectedly, the process ends."""
@@ -175,6 +184,7 @@ class App:
             "kill wait": self._guard("kill wait", self._parts.kill_wait.run()),
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges.run()),
+            "unit counts": self._guard("unit counts", self._counts.run()),
             "rights": self._guard("rights", _after(self._rights.run, self._begun.wait)),
             "owner hints": self._guard(
                 "owner hints", _after(self._memory.owner_hints.run, elected)

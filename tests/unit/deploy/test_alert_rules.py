@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from scheduler.core.pending import STUCK
 from scheduler.core.reasons import Reason
 from scheduler.observe.metrics import Metrics
-from scheduler.service.gauges import STATES
+from scheduler.service.unit_counts import STATES
 from tests.support.alerts import RULES, hastened, rules
 
 ROOT: Final = Path(__file__).parents[3]

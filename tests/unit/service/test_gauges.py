@@ -18,6 +18,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges, observe_start
+from scheduler.service.unit_counts import UnitCounts
 from scheduler.state.lingering import Remains
 from scheduler.state.member import Member
 from scheduler.state.seen import SeenOfPod
@@ -49,14 +50,19 @@ class Scene:
         self.now = NOW
         self.gauges = Gauges(
             self.metrics,
-            units=self.units,
-            pods=self.pods,
             reflectors=lambda: self.watches,
             queue=self.queue.statistics,
             answered_at=lambda: self.answered_at,
             lifetime=lambda: Lifetime(issued_at=100.0, expires_at=700.0),
             unguarded=lambda: 7,
             ready=lambda: self.answered_at is not None,
+            leads=lambda: self.leads,
+            clock=lambda: self.now,
+        )
+        self.counts = UnitCounts(
+            self.metrics,
+            units=self.units,
+            pods=self.pods,
             leads=lambda: self.leads,
             clock=lambda: self.now,
         )
@@ -92,7 +98,7 @@ async def test_pending_units_are_counted_by_slurms_reason(scene: Scene) -> None:
     for number, reason in enumerate(("Priority", "Priority", "QOSGrpCpuLimit", "Newest", "None")):
         scene.unit(f"uid-{number}", job=pending(reason, job_id=number + 1))
     scene.unit("unseen", job=Placeholder(9, state=state(BaseState.PENDING)))
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("units", state="pending", reason="Priority") == 2
     assert scene.value("units", state="pending", reason="QOSGrp") == 1
     assert scene.value("units", state="pending", reason="Other") == 1
@@ -109,7 +115,7 @@ async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
     scene.unit("before").pods[0].said.condition = (Reason.SCHEDULING_FAILED, "cpu: missing")
     scene.unit("foreign").pods[0].said.condition = ("Unschedulable", "by another scheduler")
     scene.unit("again").pods[0].said.reason = Reason.SLURM_PENDING
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("units", state="none", reason="SlurmRejected") == 1
     assert scene.value("units", state="none", reason="SchedulingFailed") == 1
     assert scene.value("units", state="none", reason="") == 3
@@ -118,7 +124,7 @@ async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
 async def test_bound_unit_waits_for_nothing(scene: Scene) -> None:
     unit = scene.unit("uid", job=Placeholder(7, state=state(BaseState.RUNNING)))
     unit.waiting, unit.pods[0].said.reason = False, Reason.NODE_UNAVAILABLE
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("units", state="running", reason="") == 1
 
 
@@ -126,9 +132,9 @@ async def test_reason_that_is_gone_falls_to_zero_and_its_namespace_disappears(
     scene: Scene,
 ) -> None:
     scene.unit("uid", job=pending("Priority"))
-    await scene.gauges.count()
+    await scene.counts.count()
     scene.units.remove("uid")
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("units", state="pending", reason="Priority") == 0
     gone = scene.value("namespace_units", pod_namespace="ns", state="pending", reason="Priority")
     assert gone is None
@@ -143,7 +149,7 @@ async def test_small_namespaces_beyond_the_largest_share_a_series(scene: Scene) 
     for number in range(205):
         for copy in range(1 if number < 5 else 2):
             scene.unit(f"{number}-{copy}", namespace=f"ns-{number}")
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("namespace_units", pod_namespace="_other", state="none", reason="") == 5
     assert scene.value("namespace_units", pod_namespace="ns-100", state="none", reason="") == 2
 
@@ -157,9 +163,9 @@ async def test_placeholders_that_stand_for_nobody_are_counted(scene: Scene) -> N
     scene.pod("ended", phase="Failed")
     scene.unit("late").given_back = frozenset({4})
     scene.units.add(Unit("orphan", "ns", "gone", seen_at=0.0, job=Placeholder(5)))
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("placeholders_without_pod") == 0  # their cancel may be on its way
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("placeholders_without_pod") == 3
 
 
@@ -167,7 +173,7 @@ async def test_jobs_of_pods_that_come_and_go_are_no_leftovers(scene: Scene) -> N
     for number in range(3):
         gone = Unit(f"gone-{number}", "ns", "gone", seen_at=0.0, job=Placeholder(number))
         scene.units.add(gone)
-        await scene.gauges.count()
+        await scene.counts.count()
         assert scene.value("placeholders_without_pod") == 0
         scene.units.remove(gone.key)
 
@@ -176,19 +182,19 @@ async def test_job_is_no_leftover_while_containers_of_its_pod_may_run(scene: Sce
     remains = Remains("node", grace_seconds=30, gone_at=NOW)
     pod = Member("u", "gone", SeenOfPod(remains=remains))
     scene.units.add(Unit("u", "ns", "gone", seen_at=0.0, job=Placeholder(5), pods=(pod,)))
-    await scene.gauges.count()
-    await scene.gauges.count()
+    await scene.counts.count()
+    await scene.counts.count()
     assert scene.value("placeholders_without_pod") == 0
     scene.now = remains.until
-    await scene.gauges.count()
-    await scene.gauges.count()
+    await scene.counts.count()
+    await scene.counts.count()
     assert scene.value("placeholders_without_pod") == 1
 
 
 async def test_job_that_slurm_has_just_taken_is_pending(scene: Scene) -> None:
     scene.unit("new", job=Placeholder(1, made_as="ns.train"))
     scene.unit("claimed", job=Placeholder(2, claimed=True))
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.value("units", state="pending", reason=pending_reasons.UNSAID) == 1
     assert scene.value("units", state="unknown", reason="") == 1
 
@@ -206,7 +212,7 @@ async def test_last_answer_is_a_time_of_the_epoch_and_the_start_before_the_first
 
 async def test_watch_that_was_silent_for_longest_counts_for_its_kind(scene: Scene) -> None:
     scene.watches = [Watch("pods", NOW - 50), Watch("pods", NOW - 5), Watch("nodes")]
-    await scene.gauges.count()
+    scene.gauges.find_watches()
     ages = {
         name: _ago(scene.value("kube_watch_last_event_timestamp_seconds", resource=name))
         for name in ("pods", "nodes")
@@ -217,12 +223,12 @@ async def test_watch_that_was_silent_for_longest_counts_for_its_kind(scene: Scen
 async def test_watch_that_is_done_without_has_no_age(scene: Scene) -> None:
     nodes = Watch("nodes")
     scene.watches = [nodes]
-    await scene.gauges.count()
+    scene.gauges.find_watches()
     nodes.synced.set()
     told = scene.value("kube_watch_last_event_timestamp_seconds", resource="nodes")
     assert told is not None
     assert math.isnan(told)
-    await scene.gauges.count()
+    scene.gauges.find_watches()
     assert scene.value("kube_watch_last_event_timestamp_seconds", resource="nodes") is None
 
 
@@ -235,7 +241,7 @@ async def test_loop_turns_while_many_units_are_counted(scene: Scene) -> None:
     for number in range(2000):
         scene.unit(f"uid-{number}", job=pending("Priority", job_id=number + 1))
     turns = 0
-    counting = asyncio.create_task(scene.gauges.count())
+    counting = asyncio.create_task(scene.counts.count())
     while not counting.done():
         await asyncio.sleep(0)
         turns += 1
@@ -272,12 +278,12 @@ def _ago(moment: float | None) -> float:
 async def test_who_stands_by_counts_nothing(scene):
     scene.leads = False
     scene.unit("u", job=Placeholder(7))
-    await scene.gauges.count()
+    await scene.counts.count()
     assert scene.metrics.registry.get_sample_value("slurm_pod_scheduler_leader") == 0
     value = scene.metrics.registry.get_sample_value
     assert value("slurm_pod_scheduler_units", {"state": "unknown", "reason": ""}) == 0
     scene.leads = True
-    await scene.gauges.count()
+    await scene.counts.count()
     assert value("slurm_pod_scheduler_leader") == 1
     assert value("slurm_pod_scheduler_units", {"state": "unknown", "reason": ""}) == 1
 
