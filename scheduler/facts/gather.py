@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from annotations import (
-    AffinityExpression,
-    ContainerResources,
     JobRequest,
-    PodView,
     Problem,
-    Rules,
-    longest_grace,
-    parse,
 )
 from scheduler.core.binding_proof import proves_binding
-from scheduler.core.facts import PodFacts, PodStage, Remark, UnitFacts
-from scheduler.core.gres import types_of
+from scheduler.core.facts import PodFacts, PodStage, UnitFacts
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import ENDS_AT, NODES, OWN_PREFIX, Owner
+from scheduler.core.naming import ENDS_AT, NODES, Owner
 from scheduler.core.node_suitability import Place, Wishes
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure, learnt
-from scheduler.core.uncharged import uncharged
-from scheduler.facts.bulk import excess
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import BEFORE_US, recorded_job, weigh
 from scheduler.facts.pod_endings import Partings
-from scheduler.facts.readings import Readings
-from scheduler.facts.requirements import Requirements
+from scheduler.facts.reader import NOTHING, RequestReader
 from scheduler.facts.successors import Successors
 from scheduler.facts.whereabouts import Whereabouts, oldest
-from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
+from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import UNKNOWN, Survey
 from scheduler.nodes.coverage import Coverage
-from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.census import Census
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
 from scheduler.state.lingering import remains_by
@@ -56,10 +45,9 @@ class Look:
         self,
         caches: Caches,
         *,
-        requirements: Requirements,
+        reader: RequestReader,
         units: Units,
         owner: Owner,
-        rules: Rules,
         clock: Callable[[], float],
         census: Census,
         slurmctld: Slurmctld,
@@ -73,10 +61,9 @@ class Look:
         self._nodes = caches.nodes
         self._surroundings = caches.surroundings
         self._rulebook = caches.rulebook
-        self._requirements = requirements
+        self._reader = reader
         self._units = units
         self._owner = owner
-        self._rules = rules
         self._clock = clock
         self._census = census
         self._slurmctld = slurmctld
@@ -85,8 +72,6 @@ class Look:
         self._partings = partings
         self._whereabouts = whereabouts
         self._evict_suspended = evict_suspended
-        self._judges_grace = True
-        self._readings = Readings(_Parser(rules, caches.rulebook))
 
     def unit(self, key: str) -> Unit | None:
         """The unit with this key. If it is not known yet, it is made from its pod. None if there is
@@ -124,13 +109,11 @@ class Look:
         created = oldest(pods)
         covered = self._census.covers(created, runs=unit.came_running)
         weigh(unit, self._units, owner=self._owner, covered=covered)
-        bulky = None if pod is None or pod.spec.node_name else excess(pod)
-        request, remarks, refused = ((), (), ()) if pod is None else self._read(pod, unit, bulky)
-        if pod is not None and not pod.spec.node_name and bulky is None:
-            request, remarks = self._required(pod, request, remarks)
+        reading = NOTHING if pod is None else self._reader.read(pod, unit)
+        request = reading.request
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
-        read = pod if bulky is None else None
+        read = None if reading.bulky else pod
         uncompared = self._uncompared(unit, read)
         survey = UNKNOWN if read is None or read.spec.node_name else self._surroundings.survey(read)
         # A pod that is refused will not be bound, so we do not check whether it would fit.
@@ -141,8 +124,8 @@ class Look:
             owner=self._owner,
             pods=tuple(self._pod(it, unit) for it in pods),
             request=request,
-            refused=refused,
-            accepted=self._accepted(unit) if refused else {},
+            refused=reading.refused,
+            accepted=self._accepted(unit) if reading.refused else {},
             job=unit.job_facts(
                 looked_through=self._census.completed_at is not None,
                 since=self._units.believed_since(self._clock()),
@@ -165,13 +148,13 @@ class Look:
             bound_by_us=self._bound_by_us(pods, unit),
             unrecorded=self._unrecorded(unit),
             unjudged=not self._rulebook.knows(unit.namespace),
-            remarks=remarks,
+            remarks=reading.remarks,
             outcome=unit.outcome or ("pod gone" if pod is None else ""),
             epoch=time.time(),
             evict_suspended=self._evict_suspended,
             tenure=self._tenure(unit, pod, request),
             lingers_until=self._lingers_until(unit) if pod is None else 0.0,
-            longest_grace=self._longest_grace(),
+            longest_grace=self._reader.longest_grace,
         )
 
     def _follow(self, unit: Unit, pods: Sequence[Pod]) -> None:
@@ -179,7 +162,7 @@ class Look:
         for pod in pods:
             self._partings.saw(pod)
         for uid in unit.uids.difference(it.metadata.uid for it in pods):
-            self._readings.forget(uid)
+            self._reader.forget(uid)
 
     def _in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
         """What prevents a bind of a waiting pod. For a pod on a Node, note its coverage instead."""
@@ -197,13 +180,6 @@ class Look:
         if unit.job is None or self._clock() < unit.refusals.write.until:
             return False
         return any(pod.said.recorded != unit.job.job_id for pod in unit.pods)
-
-    def use_kill_wait(self, seconds: int | None) -> None:
-        """Judge grace periods by this KillWait from now on; with None, judge none."""
-        self._judges_grace = seconds is not None
-        if seconds is not None:
-            self._rules = replace(self._rules, kill_wait_seconds=seconds)
-        self._readings = Readings(_Parser(self._rules, self._rulebook))
 
     def _tenure(
         self, unit: Unit, pod: Pod | None, request: JobRequest | tuple[Problem, ...]
@@ -233,11 +209,6 @@ class Look:
         if remains.gone_at is None:
             remains = pod.seen.remains = replace(remains, gone_at=self._clock())
         return 0.0 if self._nodes.is_dead(remains.node) else remains.until
-
-    def _longest_grace(self) -> int | None:
-        if not self._judges_grace or self._rules.grace_policy == "guarded":
-            return None
-        return longest_grace(self._rules)
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, as last seen."""
@@ -306,45 +277,6 @@ class Look:
                 seen.bound_by_us = proves_binding(record, uid, owner=self._owner, node=node)
         return unit.bound_by_us
 
-    def _read(self, pod: Pod, unit: Unit, bulky: Problem | None) -> _Reading:
-        large = pod.oversize
-        if large is not None and not (pod.spec.node_name and pod.spec.containers):
-            return (Problem(large.part, large.size, large.most),), (), ()
-        if bulky is not None and not pod.spec.node_name:
-            return (bulky,), (), ()
-        edition = self._rulebook.edition(pod.metadata.namespace)
-        # The grace period of a running pod was accepted before, so it must not prevent a new job
-        # for its node.
-        judged = self._judges_grace and not pod.spec.node_name
-        types = self._gpu_types(unit)
-        spec = _Spec(pod, edition, grace_counts=judged, gpu_types=types)
-        return self._readings.of(pod.metadata.uid, spec)
-
-    def _required(
-        self, pod: Pod, request: JobRequest | tuple[Problem, ...], remarks: tuple[Remark, ...]
-    ) -> tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...]]:
-        """The request and remarks, with requirements that nobody would honour added as problems."""
-        if isinstance(request, JobRequest):
-            remarks = (*remarks, *uncharged(request, self._slurmctld.accounting_storage))
-        problems, passed = self._requirements.judge(pod)
-        if problems:
-            known = () if isinstance(request, JobRequest) else request
-            request = (*known, *problems)
-        return request, (*remarks, *passed)
-
-    def _gpu_types(self, unit: Unit) -> frozenset[str] | None:
-        """The types of GPUs that Slurm has, and the one that the unit's own job was submitted with.
-        Without the latter, a waiting job would seem to have another request if the nodes with its
-        type are away when this process starts.
-        """
-        known = self._nodes.gpu_types
-        record = None if unit.job is None else unit.job.record
-        if known is None or record is None:
-            return known
-        own = types_of(record.gres.replace("gres/", ""), name="gpu")
-        # Nearly always there is nothing to add, so ownership is checked only if there is.
-        return known if own <= known or not self._owned(unit, record) else known | own
-
     def _owned(self, unit: Unit, record: TaggedJob) -> bool:
         return unit.owns(record, owner=self._owner)
 
@@ -390,122 +322,3 @@ def _placed_by_us(pod: Pod, unit: Unit) -> bool:
         or recorded_job(pod) is not None
         or NODES in pod.metadata.annotations
     )
-
-
-_Reading = tuple[JobRequest | tuple[Problem, ...], tuple[Remark, ...], tuple[Problem, ...]]
-"""A pod's request; remarks about it; and why a running pod would be refused now."""
-
-
-class _Spec:
-    """The part of a pod that the parser reads. Two with the same key give the same reading."""
-
-    __slots__ = ("gpu_types", "grace_counts", "key", "pod")
-
-    def __init__(
-        self,
-        pod: Pod,
-        edition: Hashable,
-        *,
-        grace_counts: bool,
-        gpu_types: frozenset[str] | None,
-    ) -> None:
-        self.pod = pod
-        self.grace_counts = grace_counts
-        self.gpu_types = gpu_types
-        # The grace period is immutable. Annotations change often, but mostly ours. Resources change
-        # by pods/resize, selector and affinity while a scheduling gate holds the pod.
-        spec = pod.spec
-        self.key: Hashable = (
-            edition,
-            grace_counts,
-            gpu_types,
-            bool(pod.spec.node_name),
-            pod.metadata.uid,
-            spec.active_deadline_seconds,
-            spec.affinity and spec.affinity.node_affinity,
-            _resource_key(spec),
-            *sorted(spec.node_selector.items()),
-            *sorted(_author_annotations(pod.metadata.annotations)),
-        )
-
-
-def _resource_key(spec: PodSpec) -> Hashable:
-    containers = (it.resources for it in (*spec.init_containers, *spec.containers))
-    parts = containers if spec.resources is None else (spec.resources, *containers)
-    return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)
-
-
-def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The annotations that the author writes. The pod cache keeps only those with our prefixes
-    (`kube/slim.py`).
-    """
-    return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]
-
-
-class _Parser:
-    """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied."""
-
-    def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
-        self._rules = rules
-        self._rulebook = rulebook
-
-    def __call__(self, spec: _Spec) -> _Reading:
-        verdict = self._rulebook.judge(spec.pod)
-        if isinstance(verdict, Problem):
-            return (verdict,), (), ()
-        rules = replace(
-            self._rules,
-            known_gpu_types=spec.gpu_types,
-            grace_policy=self._rules.grace_policy if spec.grace_counts else "guarded",
-        )
-        request = self._parse(spec.pod, verdict.annotations, rules)
-        if not isinstance(request, JobRequest):
-            return (*request, *verdict.problems), verdict.remarks, ()
-        if spec.pod.spec.node_name:
-            return request, verdict.remarks, verdict.problems
-        return verdict.problems or request, verdict.remarks, ()
-
-    def _parse(
-        self, pod: Pod, annotations: Mapping[str, str], rules: Rules
-    ) -> JobRequest | tuple[Problem, ...]:
-        whole = pod.spec.resources or ResourceRequirements()
-        return parse(
-            PodView(
-                annotations=annotations,
-                containers=tuple(map(_resources, pod.spec.containers)),
-                init_containers=tuple(map(_resources, pod.spec.init_containers)),
-                overhead=_as_texts(pod.spec.overhead),
-                requests=_as_texts(whole.requests),
-                limits=_as_texts(whole.limits),
-                node_selector=pod.spec.node_selector,
-                node_affinity=_required_affinity(pod),
-                termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
-                active_deadline_seconds=pod.spec.active_deadline_seconds,
-            ),
-            rules,
-        )
-
-
-def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] | None:
-    """The terms of which one must match; None if the pod has no such affinity."""
-    of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
-    required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
-    if not required:
-        return None
-    return tuple(
-        tuple(AffinityExpression(it.key, it.operator, it.values) for it in term.match_expressions)
-        for term in required.node_selector_terms or ()
-    )
-
-
-def _resources(container: Container) -> ContainerResources:
-    return ContainerResources(
-        name=container.name,
-        requests=_as_texts(container.resources.requests),
-        limits=_as_texts(container.resources.limits),
-        restartable=container.restart_policy == "Always",
-    )
-
-
-def _as_texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
-    return {name: str(quantity) for name, quantity in quantities.items()}

@@ -26,6 +26,7 @@ from scheduler.execute.trial import Trial
 from scheduler.execute.update import Updater
 from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Look
+from scheduler.facts.reader import RequestReader
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.whereabouts import Whereabouts
 from scheduler.hooks.guard import Guard
@@ -64,6 +65,7 @@ class Parts:
             clock=outside.clock,
         )
         self.coverage = self._coverage()
+        self.reader = self._reader()
         self.look = self._look()
         self.standby = Standby(self.look, memory.units)
         memory.news.stand_by(self.standby)
@@ -143,9 +145,9 @@ class Parts:
             epoch=time.time,
         )
 
-    def _look(self) -> Look:
-        outside, memory, caches = self._outside, self._memory, self._caches
-        return Look(
+    def _reader(self) -> RequestReader:
+        outside, caches = self._outside, self._caches
+        return RequestReader(
             caches,
             requirements=Requirements(
                 caches.surroundings,
@@ -154,9 +156,18 @@ class Parts:
                 ignored=outside.settings.ignored_requirements,
                 devices=outside.settings.device_resources,
             ),
+            rules=self._memory.rules,
+            owner=outside.owner,
+            slurmctld=self.slurmctld,
+        )
+
+    def _look(self) -> Look:
+        outside, memory, caches = self._outside, self._memory, self._caches
+        return Look(
+            caches,
+            reader=self.reader,
             units=memory.units,
             owner=outside.owner,
-            rules=memory.rules,
             clock=outside.clock,
             census=self.census,
             slurmctld=self.slurmctld,
@@ -168,7 +179,7 @@ class Parts:
         )
 
     def _kill_wait_changed(self, seconds: int | None) -> None:
-        self.look.use_kill_wait(seconds)
+        self.reader.use_kill_wait(seconds)
         self._memory.news.kill_wait_changed()
 
     def _hooks(self) -> Hooks:

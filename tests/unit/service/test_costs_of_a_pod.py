@@ -107,13 +107,13 @@ async def test_faults_of_a_hostile_pod_are_found_in_little_time(
     await asyncio.sleep(0.02)
     hostile = service.look.unit(UID)
     assert hostile is not None
-    service.look.use_kill_wait(30)
+    service.reader.use_kill_wait(30)
     with cpu_seconds() as calm:
         for _ in range(20):
-            service.look.use_kill_wait(30)
+            service.reader.use_kill_wait(30)
             service.look.facts(unit)
     with cpu_seconds() as costly:
         for _ in range(20):
-            service.look.use_kill_wait(30)
+            service.reader.use_kill_wait(30)
             service.look.facts(hostile)
     assert costly[0] < 30 * calm[0]

@@ -183,7 +183,7 @@ async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube
     unit = service.look.unit("uid-0")
     assert unit is not None
     assert isinstance(service.look.facts(unit).request, JobRequest)
-    service.look.use_kill_wait(20)
+    service.reader.use_kill_wait(20)
     request = service.look.facts(unit).request
     assert not isinstance(request, JobRequest)
     assert "KillWait is 20s" in str(request[0])
@@ -193,7 +193,7 @@ async def test_pod_that_waits_keeps_its_job_while_kill_wait_is_not_known(
     slurm: TinySlurm, kube: TinyKube
 ):
     before = Service(slurm, kube)
-    before.look.use_kill_wait(90)
+    before.reader.use_kill_wait(90)
     before.start()
     kube.create("uid-0", spec=long_grace())
     await asyncio.sleep(5)
@@ -202,10 +202,10 @@ async def test_pod_that_waits_keeps_its_job_while_kill_wait_is_not_known(
 
     kube.relist()
     after = Service(slurm, kube)
-    after.look.use_kill_wait(None)
+    after.reader.use_kill_wait(None)
     after.start()
     await asyncio.sleep(60)
-    after.look.use_kill_wait(90)
+    after.reader.use_kill_wait(90)
     await asyncio.sleep(400)
     assert slurm.live(1)
     assert list(slurm.jobs) == [1]
@@ -215,14 +215,14 @@ async def test_pod_that_waits_keeps_its_job_while_kill_wait_is_not_known(
 async def test_pod_that_runs_is_asked_for_anew_whatever_kill_wait_has_become(
     slurm: TinySlurm, kube: TinyKube, service: Service
 ):
-    service.look.use_kill_wait(90)
+    service.reader.use_kill_wait(90)
     service.start()
     kube.create("uid-0", spec=long_grace())
     await asyncio.sleep(3)
     slurm.start(1)
     await asyncio.sleep(3)
     assert kube.bindings == [("uid-0", "n1")]
-    service.look.use_kill_wait(30)
+    service.reader.use_kill_wait(30)
     slurm.forget(1)
     await asyncio.sleep(30)
     assert slurm.submissions[2].required_nodes == ("n1",)

@@ -1,0 +1,256 @@
+"""Reads what pods ask for: their annotations and resources, with the site's policy applied."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+from annotations import (
+    AffinityExpression,
+    ContainerResources,
+    JobRequest,
+    PodView,
+    Problem,
+    Rules,
+    longest_grace,
+    parse,
+)
+from scheduler.core.facts import Remark
+from scheduler.core.gres import types_of
+from scheduler.core.naming import OWN_PREFIX, Owner
+from scheduler.core.uncharged import uncharged
+from scheduler.facts.bulk import excess
+from scheduler.facts.caches import Caches
+from scheduler.facts.readings import Readings
+from scheduler.facts.requirements import Requirements
+from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
+from scheduler.policy.rulebook import Rulebook
+from scheduler.slurm.slurmctld import Slurmctld
+from scheduler.state.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A pod's request, or the problems with it; remarks about it; and why a running pod would be
+    `refused` now. The lists of a `bulky` pod are too long to be compared with Nodes.
+    """
+
+    request: JobRequest | tuple[Problem, ...]
+    remarks: tuple[Remark, ...] = ()
+    refused: tuple[Problem, ...] = ()
+    bulky: bool = False
+
+
+NOTHING = Reading(())
+"""For a unit without a pod."""
+
+
+class RequestReader:
+    """Reads the requests of pods. Parsing is costly, so the last result of each pod is kept."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        requirements: Requirements,
+        rules: Rules,
+        owner: Owner,
+        slurmctld: Slurmctld,
+    ) -> None:
+        self._rulebook = caches.rulebook
+        self._nodes = caches.nodes
+        self._requirements = requirements
+        self._rules = rules
+        self._owner = owner
+        self._slurmctld = slurmctld
+        self._judges_grace = True
+        self._readings = Readings(_Parser(rules, caches.rulebook))
+
+    def use_kill_wait(self, seconds: int | None) -> None:
+        """Judge grace periods by this KillWait from now on; with None, judge none."""
+        self._judges_grace = seconds is not None
+        if seconds is not None:
+            self._rules = replace(self._rules, kill_wait_seconds=seconds)
+        self._readings = Readings(_Parser(self._rules, self._rulebook))
+
+    @property
+    def longest_grace(self) -> int | None:
+        """The longest grace period that a pod may have, in seconds; None if any is accepted."""
+        if not self._judges_grace or self._rules.grace_policy == "guarded":
+            return None
+        return longest_grace(self._rules)
+
+    def forget(self, uid: str) -> None:
+        """Drop what was read of a pod that is gone."""
+        self._readings.forget(uid)
+
+    def read(self, pod: Pod, unit: Unit) -> Reading:
+        """The request of the unit's pod. Requirements that nobody would honour are problems of a
+        pod that is not on a Node yet.
+        """
+        if pod.spec.node_name:
+            return self._read(pod, unit)
+        bulky = excess(pod)
+        if bulky is None:
+            return self._required(pod, self._read(pod, unit))
+        return replace(_too_large(pod) or Reading((bulky,)), bulky=True)
+
+    def _read(self, pod: Pod, unit: Unit) -> Reading:
+        if (large := _too_large(pod)) is not None:
+            return large
+        edition = self._rulebook.edition(pod.metadata.namespace)
+        # The grace period of a running pod was accepted before, so it must not prevent a new job
+        # for its node.
+        judged = self._judges_grace and not pod.spec.node_name
+        types = self._gpu_types(unit)
+        spec = _Spec(pod, edition, grace_counts=judged, gpu_types=types)
+        return self._readings.of(pod.metadata.uid, spec)
+
+    def _required(self, pod: Pod, reading: Reading) -> Reading:
+        """The reading, with requirements that nobody would honour added as problems."""
+        request, remarks = reading.request, reading.remarks
+        if isinstance(request, JobRequest):
+            remarks = (*remarks, *uncharged(request, self._slurmctld.accounting_storage))
+        problems, passed = self._requirements.judge(pod)
+        if problems:
+            known = () if isinstance(request, JobRequest) else request
+            request = (*known, *problems)
+        return replace(reading, request=request, remarks=(*remarks, *passed))
+
+    def _gpu_types(self, unit: Unit) -> frozenset[str] | None:
+        """The types of GPUs that Slurm has, and the one that the unit's own job was submitted with.
+        Without the latter, a waiting job would seem to have another request if the nodes with its
+        type are away when this process starts.
+        """
+        known = self._nodes.gpu_types
+        record = None if unit.job is None else unit.job.record
+        if known is None or record is None:
+            return known
+        own = types_of(record.gres.replace("gres/", ""), name="gpu")
+        # Nearly always there is nothing to add, so ownership is checked only if there is.
+        return known if own <= known or not unit.owns(record, owner=self._owner) else known | own
+
+
+def _too_large(pod: Pod) -> Reading | None:
+    """The problem of a pod of which only the size was kept; None for any other. A pod on a Node
+    whose containers were kept is read all the same.
+    """
+    large = pod.oversize
+    if large is None or (pod.spec.node_name and pod.spec.containers):
+        return None
+    return Reading((Problem(large.part, large.size, large.most),))
+
+
+class _Spec:
+    """The part of a pod that the parser reads. Two with the same key give the same reading."""
+
+    __slots__ = ("gpu_types", "grace_counts", "key", "pod")
+
+    def __init__(
+        self,
+        pod: Pod,
+        edition: Hashable,
+        *,
+        grace_counts: bool,
+        gpu_types: frozenset[str] | None,
+    ) -> None:
+        self.pod = pod
+        self.grace_counts = grace_counts
+        self.gpu_types = gpu_types
+        # The grace period is immutable. Annotations change often, but mostly ours. Resources change
+        # by pods/resize, selector and affinity while a scheduling gate holds the pod.
+        spec = pod.spec
+        self.key: Hashable = (
+            edition,
+            grace_counts,
+            gpu_types,
+            bool(pod.spec.node_name),
+            pod.metadata.uid,
+            spec.active_deadline_seconds,
+            spec.affinity and spec.affinity.node_affinity,
+            _resource_key(spec),
+            *sorted(spec.node_selector.items()),
+            *sorted(_author_annotations(pod.metadata.annotations)),
+        )
+
+
+def _resource_key(spec: PodSpec) -> Hashable:
+    containers = (it.resources for it in (*spec.init_containers, *spec.containers))
+    parts = containers if spec.resources is None else (spec.resources, *containers)
+    return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)
+
+
+def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The annotations that the author writes. The pod cache keeps only those with our prefixes
+    (`kube/slim.py`).
+    """
+    return [item for item in found.items() if not item[0].startswith(OWN_PREFIX)]
+
+
+class _Parser:
+    """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied."""
+
+    def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
+        self._rules = rules
+        self._rulebook = rulebook
+
+    def __call__(self, spec: _Spec) -> Reading:
+        verdict = self._rulebook.judge(spec.pod)
+        if isinstance(verdict, Problem):
+            return Reading((verdict,))
+        rules = replace(
+            self._rules,
+            known_gpu_types=spec.gpu_types,
+            grace_policy=self._rules.grace_policy if spec.grace_counts else "guarded",
+        )
+        request = self._parse(spec.pod, verdict.annotations, rules)
+        if not isinstance(request, JobRequest):
+            return Reading((*request, *verdict.problems), verdict.remarks)
+        if spec.pod.spec.node_name:
+            return Reading(request, verdict.remarks, refused=verdict.problems)
+        return Reading(verdict.problems or request, verdict.remarks)
+
+    def _parse(
+        self, pod: Pod, annotations: Mapping[str, str], rules: Rules
+    ) -> JobRequest | tuple[Problem, ...]:
+        whole = pod.spec.resources or ResourceRequirements()
+        return parse(
+            PodView(
+                annotations=annotations,
+                containers=tuple(map(_resources, pod.spec.containers)),
+                init_containers=tuple(map(_resources, pod.spec.init_containers)),
+                overhead=_as_texts(pod.spec.overhead),
+                requests=_as_texts(whole.requests),
+                limits=_as_texts(whole.limits),
+                node_selector=pod.spec.node_selector,
+                node_affinity=_required_affinity(pod),
+                termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+                active_deadline_seconds=pod.spec.active_deadline_seconds,
+            ),
+            rules,
+        )
+
+
+def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] | None:
+    """The terms of which one must match; None if the pod has no such affinity."""
+    of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+    required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
+    if not required:
+        return None
+    return tuple(
+        tuple(AffinityExpression(it.key, it.operator, it.values) for it in term.match_expressions)
+        for term in required.node_selector_terms or ()
+    )
+
+
+def _resources(container: Container) -> ContainerResources:
+    return ContainerResources(
+        name=container.name,
+        requests=_as_texts(container.resources.requests),
+        limits=_as_texts(container.resources.limits),
+        restartable=container.restart_policy == "Always",
+    )
+
+
+def _as_texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in quantities.items()}
