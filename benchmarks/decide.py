@@ -182,7 +182,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
     parts = Parts(outside, memory, _caches(outside, memory, nodes))
     parts.census.completed_at = _NOW
     look = parts.look
-    found = [unit for uid in uids if (unit := look.unit(uid))]
+    found = [unit for uid in uids if (unit := parts.newcomers.unit(uid))]
     for number, unit in enumerate(found):
         unit.job = Placeholder(
             number + 1,

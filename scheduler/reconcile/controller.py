@@ -17,6 +17,7 @@ from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.tell import Teller
 from scheduler.facts.gather import Look
+from scheduler.facts.newcomers import Newcomers
 from scheduler.kube.errors import KubeError
 from scheduler.observe.metrics import Metrics
 from scheduler.reconcile.urgency import Level
@@ -38,6 +39,7 @@ class Controller:
         self,
         *,
         queue: WorkQueue[str],
+        newcomers: Newcomers,
         look: Look,
         executor: Executor,
         teller: Teller,
@@ -45,6 +47,7 @@ class Controller:
         clock: Callable[[], float],
     ) -> None:
         self._queue = queue
+        self._newcomers = newcomers
         self._look = look
         self._executor = executor
         self._teller = teller
@@ -112,7 +115,7 @@ class Controller:
         return 0.0
 
     async def _pass(self, key: str) -> float | None:
-        unit = self._look.unit(key)
+        unit = self._newcomers.unit(key)
         if unit is None:
             return None
         facts = self._look.facts(unit)

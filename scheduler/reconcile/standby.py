@@ -7,7 +7,9 @@ over, it drops them and starts like a new process, except that its caches are fu
 from __future__ import annotations
 
 from scheduler.facts.claims import recorded_job
-from scheduler.facts.gather import Look
+from scheduler.facts.newcomers import Newcomers
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
 from scheduler.state.member import Member
 from scheduler.state.units import Unit, Units
 
@@ -15,20 +17,21 @@ from scheduler.state.units import Unit, Units
 class Standby:
     """Keeps `units` in agreement with the pods."""
 
-    def __init__(self, look: Look, units: Units) -> None:
-        self._look = look
+    def __init__(self, newcomers: Newcomers, *, units: Units, pods: Joined[Pod]) -> None:
+        self._newcomers = newcomers
         self._units = units
+        self._pods = pods
 
     def follow(self, key: str) -> None:
         """A pod of the unit with this key was added, changed or deleted."""
         unit = self._units.get(key)
         if unit is not None and self._is_outdated(unit):
             self._units.remove(key)
-        self._look.unit(key)
+        self._newcomers.unit(key)
 
     def _is_outdated(self, unit: Unit) -> bool:
         return any(map(self._has_changed, unit.pods))
 
     def _has_changed(self, member: Member) -> bool:
-        pod = self._look.pod(member.uid)
+        pod = self._pods.get(member.uid)
         return pod is None or member.said.recorded != recorded_job(pod)

@@ -26,8 +26,12 @@ from scheduler.execute.trial import Trial
 from scheduler.execute.update import Updater
 from scheduler.facts.caches import Caches
 from scheduler.facts.gather import Look
+from scheduler.facts.newcomers import Newcomers
+from scheduler.facts.placing import Places
 from scheduler.facts.reader import RequestReader
 from scheduler.facts.requirements import Requirements
+from scheduler.facts.tenures import Tenures
+from scheduler.facts.unit_jobs import UnitJobs
 from scheduler.facts.whereabouts import Whereabouts
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
@@ -66,8 +70,16 @@ class Parts:
         )
         self.coverage = self._coverage()
         self.reader = self._reader()
+        self.places = Places(caches, coverage=self.coverage, clock=outside.clock)
         self.look = self._look()
-        self.standby = Standby(self.look, memory.units)
+        self.newcomers = Newcomers(
+            caches,
+            units=memory.units,
+            census=self.census,
+            successors=memory.successors,
+            clock=outside.clock,
+        )
+        self.standby = Standby(self.newcomers, units=memory.units, pods=memory.pods)
         memory.news.stand_by(self.standby)
         memory.presence.judge_nodes(caches.nodes.is_dead)
         self.kill_wait = KillWait(
@@ -98,6 +110,7 @@ class Parts:
         self.executor = self._executor()
         self.controller = Controller(
             queue=memory.queue,
+            newcomers=self.newcomers,
             look=self.look,
             executor=self.executor,
             teller=self.teller,
@@ -166,13 +179,17 @@ class Parts:
         return Look(
             caches,
             reader=self.reader,
-            units=memory.units,
+            places=self.places,
+            tenures=Tenures(
+                caches.nodes,
+                slurmctld=self.slurmctld,
+                owner=outside.owner,
+                clock=outside.clock,
+            ),
+            jobs=UnitJobs(
+                memory.units, census=self.census, owner=outside.owner, clock=outside.clock
+            ),
             owner=outside.owner,
-            clock=outside.clock,
-            census=self.census,
-            slurmctld=self.slurmctld,
-            coverage=self.coverage,
-            successors=memory.successors,
             partings=memory.partings,
             whereabouts=self.whereabouts,
             evict_suspended=outside.settings.suspend_policy == "evict",
@@ -263,7 +280,7 @@ class Parts:
                 edits=edits,
                 release=release,
             ),
-            binder=Binder(tools, claim=self.look.claim),
+            binder=Binder(tools, claim=self.places.claim),
             release=release,
             learner=Learner(tools, nodes=caches.nodes, census=self.census, loads=self.loads),
             evictor=self._evictor(),

@@ -102,6 +102,7 @@ async def test_unit_that_never_settles_does_not_loop_hot(kube, service):
     executor = NeverSettles()
     controller = Controller(
         queue=service.queue,
+        newcomers=service.newcomers,
         look=service.look,
         executor=executor,
         teller=service.teller,

@@ -105,7 +105,7 @@ async def test_faults_of_a_hostile_pod_are_found_in_little_time(
     assert unit is not None
     kube.create(UID, annotations={f"{PREFIX}n-{number}": "x" for number in range(150)})
     await asyncio.sleep(0.02)
-    hostile = service.look.unit(UID)
+    hostile = service.newcomers.unit(UID)
     assert hostile is not None
     service.reader.use_kill_wait(30)
     with cpu_seconds() as calm:

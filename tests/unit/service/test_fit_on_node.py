@@ -110,12 +110,12 @@ async def test_what_came_between_the_look_and_the_binding_is_found_by_the_last_c
     for uid in ("uid-1", "uid-2", "uid-3"):
         kube.create(uid, name=uid, cpu="40")
     await asyncio.sleep(2 * kube.lag)
-    assert service.look.claim("uid-1", "n1")
+    assert service.places.claim("uid-1", "n1")
     service.units.binding["uid-1"] = "n1"
-    assert not service.look.claim("uid-2", "n1"), "its place is taken"
-    assert service.look.claim("uid-2", "n2")
+    assert not service.places.claim("uid-2", "n1"), "its place is taken"
+    assert service.places.claim("uid-2", "n2")
     del service.units.binding["uid-1"]
-    assert service.look.claim("uid-3", "n1"), "the first was not bound after all"
+    assert service.places.claim("uid-3", "n1"), "the first was not bound after all"
 
 
 async def test_pod_whose_binding_is_shown_to_others_first_is_not_taken_for_its_own_rival(

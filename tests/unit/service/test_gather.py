@@ -13,7 +13,7 @@ from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked
 from scheduler.core.naming import JOB_ID
 from scheduler.core.node_suitability import Place, Requirement, Term, Unfit
 from scheduler.facts.claims import recorded_job
-from scheduler.facts.gather import stage_of
+from scheduler.facts.stage import stage_of
 from scheduler.kube.wire import (
     Affinity,
     NodeAffinity,
@@ -99,39 +99,39 @@ async def shown(kube: TinyKube, **pod: object) -> None:
 
 
 async def test_pod_nobody_knows_has_no_unit(service):
-    assert service.look.unit("unheard-of") is None
+    assert service.newcomers.unit("unheard-of") is None
 
 
 async def test_new_pod_is_doubtful_until_all_jobs_were_seen(service, kube):
     await shown(kube)
-    unit = service.look.unit(UID)
+    unit = service.newcomers.unit(UID)
     assert service.look.facts(unit).job == InDoubt()
-    assert service.look.unit(UID) is unit
+    assert service.newcomers.unit(UID) is unit
 
 
 async def test_new_pod_is_not_doubtful_after_that(service, kube):
     service.census.completed_at = 0.0
     await shown(kube)
-    assert service.look.facts(service.look.unit(UID)).job == NoJob()
+    assert service.look.facts(service.newcomers.unit(UID)).job == NoJob()
 
 
 async def test_recorded_job_is_taken_up_and_not_yet_believed(service, kube):
     await shown(kube, annotations={JOB_ID: "7"})
-    assert service.look.facts(service.look.unit(UID)).job == Tracked(
+    assert service.look.facts(service.newcomers.unit(UID)).job == Tracked(
         job_id=7, claimed=True, settled=False
     )
 
 
 async def test_pod_that_another_hand_placed(service, kube):
     await shown(kube, node="n1")
-    facts = service.look.facts(service.look.unit(UID))
+    facts = service.look.facts(service.newcomers.unit(UID))
     assert not facts.pods[0].placed_by_us
     assert facts.pods[0].node == "n1"
 
 
 async def test_binding_the_watch_does_not_show_yet_is_a_fact(service, kube):
     await shown(kube)
-    unit = service.look.unit(UID)
+    unit = service.newcomers.unit(UID)
     unit.bindings.nodes[UID] = "n2"
     (seen,) = service.look.facts(unit).pods
     assert (seen.stage, seen.node, seen.placed_by_us) == (PodStage.BOUND, "n2", True)
@@ -139,23 +139,23 @@ async def test_binding_the_watch_does_not_show_yet_is_a_fact(service, kube):
 
 async def test_unit_outlives_its_pod(service, kube):
     await shown(kube)
-    unit = service.look.unit(UID)
+    unit = service.newcomers.unit(UID)
     kube.delete(UID)
     await asyncio.sleep(0.001)
-    assert service.look.unit(UID) is unit
+    assert service.newcomers.unit(UID) is unit
     assert service.look.facts(unit).pods == ()
 
 
 async def test_resources_become_a_request(service, kube):
     await shown(kube, annotations={"sunk.coreweave.com/partition": "gpu"})
-    request = service.look.facts(service.look.unit(UID)).request
+    request = service.look.facts(service.newcomers.unit(UID)).request
     assert isinstance(request, JobRequest)
     assert (request.cpus, request.memory_mib, request.partition) == (4, 1024, "gpu")
 
 
 async def test_annotation_that_changes_is_read_again(service, kube):
     await shown(kube)
-    unit = service.look.unit(UID)
+    unit = service.newcomers.unit(UID)
     assert service.look.facts(unit).request.partition is None
     await shown(kube, annotations={"sunk.coreweave.com/partition": "gpu"})
     assert service.look.facts(unit).request.partition == "gpu"
@@ -171,14 +171,14 @@ async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
         termination_grace_period_seconds=20,
     )
     await shown(kube, spec=whole)
-    request = service.look.facts(service.look.unit(UID)).request
+    request = service.look.facts(service.newcomers.unit(UID)).request
     assert isinstance(request, JobRequest)
     assert (request.cpus, request.memory_mib, request.time_limit_minutes) == (6, 2048, 2)
 
 
 async def test_active_deadline_that_changes_is_read_again(service, kube):
     await shown(kube)
-    unit = service.look.unit(UID)
+    unit = service.newcomers.unit(UID)
     assert service.look.facts(unit).request.time_limit_minutes is None
     spec = msgspec.structs.replace(kube.pods[UID].spec, active_deadline_seconds=60)
     await shown(kube, spec=spec)
@@ -187,7 +187,7 @@ async def test_active_deadline_that_changes_is_read_again(service, kube):
 
 async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
     await shown(kube)
-    unit = service.look.unit(UID)
+    unit = service.newcomers.unit(UID)
     assert service.look.facts(unit).nodes == {}
     looked = record(nodes=("n1", "n2", "n3"))
     unit.job = Placeholder(looked.job_id, record=looked, proven=True)
@@ -210,5 +210,5 @@ async def test_what_a_former_process_told_is_known(service, kube):
         kube.pods[UID].metadata, PodSpec(), PodStatus(phase="Pending", conditions=(condition,))
     )
     kube.store.new().apply(Pod(ObjectMeta(uid="uid-1"), seen.spec, seen.status))
-    unit = service.look.unit("uid-1")
+    unit = service.newcomers.unit("uid-1")
     assert unit.pods[0].said.condition == ("SlurmPending", "why")

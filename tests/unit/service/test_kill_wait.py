@@ -180,7 +180,7 @@ async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube
     service = Service(slurm, kube)
     kube.create("uid-0")  # with a grace of 20 s
     await asyncio.sleep(1)
-    unit = service.look.unit("uid-0")
+    unit = service.newcomers.unit("uid-0")
     assert unit is not None
     assert isinstance(service.look.facts(unit).request, JobRequest)
     service.reader.use_kill_wait(20)

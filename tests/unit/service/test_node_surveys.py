@@ -90,7 +90,7 @@ async def test_look_at_a_pod_goes_through_no_list_of_all_nodes(large, spec):
     """Neither for a new template nor after any change of a Node."""
     large.kube._put(pod("uid-1", **spec))
     await asyncio.sleep(1)
-    unit = large.look.unit("uid-1")
+    unit = large.newcomers.unit("uid-1")
     assert unit is not None
     looks = list[int]()
     for version in range(3):

@@ -27,7 +27,7 @@ from tests.unit.service.tiny_slurm import TinySlurm
 
 @pytest.fixture
 async def standby(service: Service) -> Standby:
-    return Standby(service.look, service.units)
+    return Standby(service.newcomers, units=service.units, pods=service.memory.pods)
 
 
 def job_of(service: Service, uid: str) -> int | None:

@@ -125,7 +125,7 @@ class Service:
         self.canceller, self.watch, self.census = parts.canceller, parts.watch, parts.census
         self.slurmctld, self.brake, self.modes = parts.slurmctld, parts.brake, parts.modes
         self.look, self.teller, self.executor = parts.look, parts.teller, parts.executor
-        self.reader = parts.reader
+        self.reader, self.places, self.newcomers = parts.reader, parts.places, parts.newcomers
         self.heartbeat, self.submits = parts.hooks.heartbeat, parts.submits
         self.controller = parts.controller
         self._shown: dict[str, Pod] = {}

@@ -1,0 +1,95 @@
+"""Finds the Kubernetes Nodes to which a pod may go, and what prevents a bind there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduler.core.in_the_way import InWay
+from scheduler.core.node_suitability import Place, Wishes
+from scheduler.facts.caches import Caches
+from scheduler.kube.wire import Pod
+from scheduler.nodes.candidates import UNKNOWN, Survey
+from scheduler.nodes.coverage import Coverage
+from scheduler.state.units import Unit
+
+_NO_WISHES: Final = Wishes()
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where a unit may go. `nodes` are those that its job holds, with the Nodes behind them;
+    `excluded` those that its job must not get, with reasons. `nowhere` says why no Node can take
+    its pod; "" if some can. `uncompared_since` is set while the pod waits to be compared with
+    Nodes.
+    """
+
+    nodes: Mapping[str, Place]
+    excluded: Mapping[str, str]
+    nowhere: str
+    uncompared_since: float | None
+
+
+class Places:
+    """Asks the caches of Nodes and of the pods on them."""
+
+    def __init__(self, caches: Caches, *, coverage: Coverage, clock: Callable[[], float]) -> None:
+        self._pods = caches.pods
+        self._nodes = caches.nodes
+        self._surroundings = caches.surroundings
+        self._coverage = coverage
+        self._clock = clock
+
+    def of(self, unit: Unit, pod: Pod | None) -> Placing:
+        """Where the unit may go. Without a pod, only what depends on its job."""
+        waiting = None if pod is None or pod.spec.node_name else pod
+        uncompared = None
+        if waiting is not None:
+            holds = bool(_nodes_of_job(unit))
+            uncompared = self._surroundings.waits_since(waiting, holds_nodes=holds)
+        survey = UNKNOWN if waiting is None else self._surroundings.survey(waiting)
+        compared = None if uncompared is not None else waiting
+        return Placing(
+            nodes=self._of_job(unit, pod, compared),
+            excluded=self._excluded(unit, survey),
+            nowhere="" if unit.job is not None else survey.nowhere,
+            uncompared_since=uncompared,
+        )
+
+    def in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
+        """What prevents a bind of a waiting pod. For a pod on a Node, note its coverage instead."""
+        if pod is None:
+            return None
+        if pod.spec.node_name or unit.bindings.nodes:
+            self._coverage.saw(unit)
+            return None
+        return self._coverage.in_way(unit, [it.target for it in places.values() if it.target])
+
+    def claim(self, uid: str, target: str) -> bool:
+        """Whether the pod still fits on this Node. If it does, its place is reserved."""
+        pod = self._pods.get(uid)
+        return pod is None or self._surroundings.claim(pod, target)
+
+    def _of_job(self, unit: Unit, pod: Pod | None, compared: Pod | None) -> dict[str, Place]:
+        places = {node: self._place(node, pod, compared) for node in _nodes_of_job(unit)}
+        return {node: place for node, place in places.items() if place is not None}
+
+    def _place(self, node: str, pod: Pod | None, compared: Pod | None) -> Place | None:
+        """The Node behind this Slurm node, checked against the pod's own requirements. If the pod
+        waits and has been `compared`, it is checked against the pods that are there too.
+        """
+        place = self._nodes.place(node, _NO_WISHES if pod is None else pod.spec.wishes)
+        if place is None or place.unfit is not None or compared is None:
+            return place
+        return replace(place, unfit=self._surroundings.unfit(compared, place.target))
+
+    def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:
+        learnt = unit.asked.exclusions.active(self._clock())
+        return {**survey.ruled_out, **learnt} if learnt else survey.ruled_out
+
+
+def _nodes_of_job(unit: Unit) -> tuple[str, ...]:
+    """The nodes that the unit's job holds."""
+    record = None if unit.job is None else unit.job.record
+    return () if record is None else record.nodes

@@ -1,0 +1,67 @@
+"""Finds how long the pods of a unit may run, and how long containers of gone pods may still run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from annotations import JobRequest, Problem
+from scheduler.core.naming import Owner
+from scheduler.core.tenure import Tenure, learnt
+from scheduler.kube.wire import Pod
+from scheduler.nodes.candidates import Nodes
+from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
+from scheduler.state.lingering import remains_by
+from scheduler.state.member import Member
+from scheduler.state.units import Unit
+
+
+class Tenures:
+    """Learns from the records of jobs, and notes it in the unit."""
+
+    def __init__(
+        self, nodes: Nodes, *, slurmctld: Slurmctld, owner: Owner, clock: Callable[[], float]
+    ) -> None:
+        self._nodes = nodes
+        self._slurmctld = slurmctld
+        self._owner = owner
+        self._clock = clock
+
+    def of(self, unit: Unit, pod: Pod | None, request: JobRequest | tuple[Problem, ...]) -> Tenure:
+        """How long the pod may run. `request` counts if none of its jobs is known."""
+        if pod is None or not pod.spec.node_name:
+            return unit.seen.tenure
+        job = unit.job
+        if job is not None and job.record is not None and unit.owns(job.record, owner=self._owner):
+            now, epoch = self._clock(), time.time()
+            unit.seen.tenure = learnt(unit.seen.tenure, job.record, now=now, epoch=epoch)
+        until = unit.seen.tenure.until
+        if until is None and isinstance(request, JobRequest):
+            until = _by_kubelet(pod, request)
+        young = job is not None and job.lost_within(self._slurmctld.min_job_age or LEAST_JOB_AGE)
+        return replace(unit.seen.tenure, until=until, lost_young=young)
+
+    def lingers_until(self, unit: Unit) -> float:
+        """Until when containers of the unit's pods that are gone may still run."""
+        return max(self._leaves_remains_until(unit, pod) for pod in unit.pods)
+
+    def _leaves_remains_until(self, unit: Unit, pod: Member) -> float:
+        remains = pod.seen.remains
+        if remains is None and unit.seen.orphaned and unit.job is not None and unit.job.record:
+            remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)
+        if remains is None:
+            return 0.0
+        if remains.gone_at is None:
+            remains = pod.seen.remains = replace(remains, gone_at=self._clock())
+        return 0.0 if self._nodes.is_dead(remains.node) else remains.until
+
+
+def _by_kubelet(pod: Pod, request: JobRequest) -> float | None:
+    """The end of the pod's time, in Unix seconds, for a pod none of whose jobs is known: its start
+    by the kubelet, plus the time limit of its request.
+    """
+    began = pod.status.start_time
+    if began is None or request.time_limit_minutes is None:
+        return None
+    return began.timestamp() + 60.0 * request.time_limit_minutes

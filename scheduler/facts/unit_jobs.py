@@ -1,0 +1,45 @@
+"""Finds what is known of the units' jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from scheduler.core.facts import JobFacts
+from scheduler.core.naming import Owner
+from scheduler.facts.claims import weigh
+from scheduler.facts.whereabouts import oldest
+from scheduler.kube.wire import Pod
+from scheduler.slurm.census import Census
+from scheduler.state.units import Unit, Units
+
+
+class UnitJobs:
+    """Asks the memory of units and the census."""
+
+    def __init__(
+        self, units: Units, *, census: Census, owner: Owner, clock: Callable[[], float]
+    ) -> None:
+        self._units = units
+        self._census = census
+        self._owner = owner
+        self._clock = clock
+
+    def weigh(self, unit: Unit, pods: Sequence[Pod]) -> None:
+        """Believe or drop the claim of the unit's pods to a job; see `facts/claims.py`."""
+        covered = self._census.covers(oldest(pods), runs=unit.came_running)
+        weigh(unit, self._units, owner=self._owner, covered=covered)
+
+    def facts(self, unit: Unit) -> JobFacts:
+        """What is known of the unit's job now."""
+        return unit.job_facts(
+            looked_through=self._census.completed_at is not None,
+            since=self._units.believed_since(self._clock()),
+        )
+
+    def unrecorded(self, unit: Unit) -> bool:
+        """Whether the job's id must still be written on the pod. If the API server has just refused
+        that, the answer is no: the Binding will write it, and until then a census finds the job.
+        """
+        if unit.job is None or self._clock() < unit.refusals.write.until:
+            return False
+        return any(pod.said.recorded != unit.job.job_id for pod in unit.pods)
