@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 import structlog
 
@@ -14,14 +13,11 @@ from scheduler.kube.session import KubeSession
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
+from scheduler.service.changes import report_changes
 from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
 
 log = structlog.get_logger(__name__)
-
-# How often we check whether pods have come or gone. After such a change a pod that no Node could
-# take may fit one, so all pods that wait for this are looked at again.
-_AGAIN_SECONDS: Final = 3.0
 
 
 class NeighbourParts:
@@ -63,8 +59,12 @@ class NeighbourParts:
         """Keep all of it up to date, for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="neighbours")
-            group.create_task(self._announce(), name="announce")
+            changes = report_changes(self._changes, self._news.room_changed)
+            group.create_task(changes, name="changes")
             group.create_task(self.surroundings.surveyor.run(), name="surveyor")
+
+    def _changes(self) -> int:
+        return self.surroundings.around.changes
 
     async def _follow(self) -> None:
         if not await may_read_pods(self._outside.settings, self._outside.kube):
@@ -77,12 +77,3 @@ class NeighbourParts:
             )
             await asyncio.Event().wait()
         await self.reflector.run()
-
-    async def _announce(self) -> None:
-        """Report changes at intervals rather than singly, because pods come and go all the time."""
-        changes = 0
-        while True:
-            await asyncio.sleep(_AGAIN_SECONDS)
-            former, changes = changes, self.surroundings.around.changes
-            if former != changes:
-                self._news.room_changed()

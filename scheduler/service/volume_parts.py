@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 
@@ -14,13 +13,10 @@ from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, VOLUMES, Claim, PersistentVolume
 from scheduler.nodes.volumes import Volumes
+from scheduler.service.changes import report_changes
 from scheduler.service.outside import Outside
 
 log = structlog.get_logger(__name__)
-
-# How often we check whether volumes have changed. After such a change a pod that waited for its
-# claim may go on.
-_AGAIN_SECONDS: Final = 3.0
 
 
 class VolumeParts:
@@ -61,7 +57,11 @@ class VolumeParts:
         """Keep all of it up to date, for ever; end it by cancelling."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="volumes")
-            group.create_task(self._announce(), name="announce")
+            changes = report_changes(self._changes, self._on_change)
+            group.create_task(changes, name="changes")
+
+    def _changes(self) -> int:
+        return self.volumes.changes
 
     async def _follow(self) -> None:
         if not await may_read_volumes(self._outside.settings, self._outside.kube):
@@ -77,12 +77,3 @@ class VolumeParts:
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run(), name="reflector")
-
-    async def _announce(self) -> None:
-        """Report changes at intervals rather than singly, because many may come at once."""
-        changes = 0
-        while True:
-            await asyncio.sleep(_AGAIN_SECONDS)
-            former, changes = changes, self.volumes.changes
-            if former != changes:
-                self._on_change()
