@@ -192,7 +192,7 @@ class Submitter:
         blamed = self._gate.is_open  # Slurm has served others since, or this is the first failure
         seconds = self._gate.shut(error)
         if isinstance(error, SlurmInterrupted):
-            unit.doubt(self._clock())
+            unit.suspect_unrecorded_job(self._clock())
             self._census.ask(afresh=True)
             if blamed:
                 request = unit.refusals.submit.request

@@ -52,4 +52,4 @@ def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
             job.believe()
     if refuted:
         others = None if job.record is None else job.job_id
-        units.refute(unit, others=others, doubt_since=None if covered else BEFORE_US)
+        units.drop_false_claim(unit, others=others, doubt_since=None if covered else BEFORE_US)

@@ -64,7 +64,7 @@ class Newcomers:
             unit.seen.forerunner = self._successors.take(pod)
         found = pod.finished or self._census.covers(meta.creation_timestamp, runs=runs)
         if job_id is None and not found:
-            unit.doubt(BEFORE_US)
+            unit.suspect_unrecorded_job(BEFORE_US)
         return self._units.add(unit)
 
 

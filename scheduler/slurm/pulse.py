@@ -162,7 +162,7 @@ class SlurmWatch:
                 if middle:
                     left += [asked[middle:], asked[:middle]]
                 else:
-                    self._refuse(asked[0])
+                    self._refute_claims(asked[0])
                 continue
             await self._take(asked, states, asked=sent, runs_from=self._clock())
             found |= states
@@ -171,7 +171,7 @@ class SlurmWatch:
         await self._take(list(unknown), unknown, asked=nothing, runs_from=self._clock())
         return found
 
-    def _refuse(self, job_id: int) -> None:
+    def _refute_claims(self, job_id: int) -> None:
         """Refute the claims of a number that Slurm does not accept as a job id."""
         for unit in self._units.by_job(job_id):
             if unit.job is not None and unit.job.claimed:

@@ -235,7 +235,7 @@ class Unit:
         """The outcome of the first of its pods, by rank, that has one; empty if none has."""
         return next((pod.seen.outcome for pod in self.pods if pod.seen.outcome), "")
 
-    def doubt(self, since: float) -> None:
+    def suspect_unrecorded_job(self, since: float) -> None:
         """Note that Slurm may have a job for it that was never recorded."""
         self.doubt_since = since
 
@@ -360,7 +360,9 @@ class Units:
             unit.is_rid_of({job.job_id})
             self._hold(job.job_id, unit.key)
 
-    def refute(self, unit: Unit, *, others: int | None, doubt_since: float | None) -> None:
+    def drop_false_claim(
+        self, unit: Unit, *, others: int | None, doubt_since: float | None
+    ) -> None:
         """Note that the job that its pod names does not belong to the unit. `others` is its id if
         somebody else owns it.
         """

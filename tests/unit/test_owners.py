@@ -47,7 +47,7 @@ _CALLERS: Final = {
     "Seen.asked_anew": {"execute"},
     "Seen.weighed": {"execute"},
     "Bindings.started": {"service"},
-    "Unit.doubt": {"facts", "execute"},
+    "Unit.suspect_unrecorded_job": {"facts", "execute"},
     "Unit.settle": {"slurm"},
     "Unit.leave": {"execute"},
     "Unit.is_rid_of": {"slurm"},
@@ -55,7 +55,7 @@ _CALLERS: Final = {
     "Units.remove": {"execute", "reconcile"},
     "Units.clear": {"service"},
     "Units.set_job": {"slurm", "execute"},
-    "Units.refute": {"facts"},
+    "Units.drop_false_claim": {"facts"},
     "Units.forget_bindings": {"execute"},
 }
 _CHANGES: Final = {"add", "clear", "discard", "lift", "pop", "remove", "setdefault", "update"}
@@ -165,7 +165,7 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
         ("reconcile", "unit.said.warned.clear()"),
         ("hooks", "self._units.remove(key)"),
         ("slurm", "self._units.binding.pop(key)"),
-        ("reconcile", "unit.doubt(0.0)"),
+        ("reconcile", "unit.suspect_unrecorded_job(0.0)"),
         ("nodes", "unit.job.saw(record)"),
         ("execute", "unit.waiting = True"),
         ("execute", "unit.refusals = Refusals()"),
