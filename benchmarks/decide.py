@@ -24,8 +24,8 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.mapping import Strategy, Way
 from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.node_mapping import Strategy, Way
 from scheduler.core.node_suitability import Place
 from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches

@@ -25,7 +25,7 @@ from annotations import GPU_TYPE_KEYS
 from scheduler.config.values import GresMap, Prefix, TypeMap
 from scheduler.core.ignorable import IGNORABLE, Ignorable
 from scheduler.core.lease import JITTER_FACTOR
-from scheduler.core.mapping import Strategy
+from scheduler.core.node_mapping import Strategy
 from slurmapi import SlurmDenied, StaticToken, check_base_url
 
 ENV_PREFIX: Final = "SLURM_POD_SCHEDULER_"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.mapping import OF_SLURM, Strategy, Way
+from scheduler.core.node_mapping import OF_SLURM, Strategy, Way
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Node, Pod
 from scheduler.nodes.map_file import MapFile

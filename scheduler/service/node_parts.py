@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.core.mapping import OF_NODES, OF_SLURM, Strategy, Way
+from scheduler.core.node_mapping import OF_NODES, OF_SLURM, Strategy, Way
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.slim import slimmed

@@ -53,7 +53,7 @@ STARTERS = (
         "kube/identity",
         "nodes/map_file",
         "service/node_parts",
-        "core/mapping",
+        "core/node_mapping",
     ),
     *("hooks/service", "hooks/secrets", "election/setup", "service/startup"),
 )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.core.mapping import Strategy, Way
+from scheduler.core.node_mapping import Strategy, Way
 from scheduler.core.node_suitability import fitness
 from scheduler.kube.neighbours import NEIGHBOURS, NeighbourStore
 from scheduler.kube.store import Joined, Store

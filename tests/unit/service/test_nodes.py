@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from scheduler.core.mapping import Strategy
+from scheduler.core.node_mapping import Strategy
 from scheduler.core.node_suitability import (
     NodeFacts,
     Place,
