@@ -121,7 +121,7 @@ class Submitter:
         unit.asked.tried_at = now if unit.asked.tried_at is None else unit.asked.tried_at
         unit.said.warned.clear()
         self._tools.units.set_job(unit, job)
-        self._watch.hurry()
+        self._watch.come_sooner()
         if action.node:
             self._lost(unit, action)
         self._tools.count("submit", "ok")

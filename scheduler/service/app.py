@@ -256,7 +256,7 @@ class App:
         for pod in self._memory.pods:
             self._memory.queue.add(pod.metadata.uid, WakeCause.START)
             self._memory.owner_hints.see(pod)
-        self._parts.watch.hurry()
+        self._parts.watch.come_sooner()
         if event := self._election.leader_event():
             about, text = event
             self._recorder.record(about, type="Normal", reason="LeaderElection", message=text)

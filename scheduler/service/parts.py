@@ -227,7 +227,7 @@ class Parts:
     def _hinted(self, job_id: int) -> None:
         """Slurm's hooks say that this job has changed."""
         if self._memory.units.by_job(job_id):
-            self.watch.hurry()
+            self.watch.come_sooner()
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:
         return self.hooks.job_environment(unit, kill_wait_seconds=self.kill_wait.seconds)

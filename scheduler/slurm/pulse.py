@@ -99,7 +99,7 @@ class SlurmWatch:
         self._metrics = metrics
         self._leads = leads
         self._on_pulse = on_pulse
-        self._hurry = asyncio.Event()
+        self._sooner = asyncio.Event()
         self._boots = Boots(client, clock=clock)
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
@@ -114,9 +114,9 @@ class SlurmWatch:
         self.stranger = ""
         """Why the Slurm that answers is not ours, in words for people; "" if nothing says so."""
 
-    def hurry(self) -> None:
+    def come_sooner(self) -> None:
         """A unit has started to wait, so end an idle interval early."""
-        self._hurry.set()
+        self._sooner.set()
 
     async def look_now(
         self, job_ids: list[int], *, cause: WakeCause = WakeCause.PULSE
@@ -188,13 +188,14 @@ class SlurmWatch:
         seconds = self._interval(took)
         self._due_at = self._clock() + seconds
         self._metrics.tick_seconds.set(seconds)
-        self._hurry.clear()
+        self._sooner.clear()
         waiting = self._waiting()
         try:
             async with asyncio.timeout(seconds):
                 if waiting:
-                    await asyncio.sleep(seconds + 1.0)  # `hurry` must not shorten a fast interval
-                await self._hurry.wait()
+                    # `come_sooner` must not shorten a fast interval.
+                    await asyncio.sleep(seconds + 1.0)
+                await self._sooner.wait()
         except TimeoutError:
             return
         await asyncio.sleep(min(self._fast, seconds))

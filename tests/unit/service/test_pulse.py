@@ -118,11 +118,11 @@ async def test_pulse_is_slow_while_no_pod_waits(slurm, pulse):
     assert slurm.calls["states"] <= 20 / IDLE + 1
 
 
-async def test_hurry_ends_an_idle_pause(slurm, pulse):
+async def test_pulse_that_shall_come_sooner_ends_its_idle_pause(slurm, pulse):
     async with pulse.running():
         await asyncio.sleep(0.1)
         pulse.add()
-        pulse.watch.hurry()
+        pulse.watch.come_sooner()
         await asyncio.sleep(2 * FAST)
     assert slurm.calls["states"] >= 1
 
@@ -131,7 +131,7 @@ async def test_crowd_in_a_hurry_is_no_faster(slurm, pulse):
     pulse.add()
     async with pulse.running():
         for _ in range(1000):
-            pulse.watch.hurry()
+            pulse.watch.come_sooner()
             await asyncio.sleep(0.01)
     assert slurm.calls["states"] <= 10 / FAST + 2
 

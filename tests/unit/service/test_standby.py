@@ -78,7 +78,7 @@ async def test_slurm_is_only_asked_whether_it_is_there(slurm: TinySlurm) -> None
     assert unit.job is not None
     assert unit.job.state is None
     leads = True
-    watch.hurry()
+    watch.come_sooner()
     await asyncio.sleep(3)
     assert unit.job.state is not None
     task.cancel()
