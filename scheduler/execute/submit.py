@@ -20,7 +20,7 @@ from scheduler.execute.submitting import SubmitPace
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import KubeError
 from scheduler.slurm.census import Census
-from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.pulse import Pulse
 from scheduler.slurm.suspicion import Suspicion, about_one_job
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, SlurmError, SlurmInterrupted, SlurmRefused, Submitted
@@ -41,7 +41,7 @@ class Submitter:
         submits: SubmitPace,
         edits: EditPace,
         release: Release,
-        watch: SlurmWatch,
+        pulse: Pulse,
         census: Census,
     ) -> None:
         self._tools = tools
@@ -51,7 +51,7 @@ class Submitter:
         self._submits = submits
         self._edits = edits
         self._release = release
-        self._watch = watch
+        self._pulse = pulse
         self._census = census
         self._gate = Gate(tools.clock)
         self._suspicion = Suspicion(tools.slurm, clock=tools.clock)
@@ -121,7 +121,7 @@ class Submitter:
         unit.asked.tried_at = now if unit.asked.tried_at is None else unit.asked.tried_at
         unit.said.warned.clear()
         self._tools.units.set_job(unit, job)
-        self._watch.come_sooner()
+        self._pulse.come_sooner()
         if action.node:
             self._lost(unit, action)
         self._tools.count("submit", "ok")

@@ -120,7 +120,7 @@ class App:
             self._metrics,
             reflectors=lambda: self._reflections.all,
             queue=self._memory.queue.statistics,
-            answered_at=lambda: self._parts.watch.last_answer_at,
+            answered_at=lambda: self._parts.pulse.last_answer_at,
             lifetime=self._slurm.lifetime,
             unguarded=self._parts.modes.unguarded,
             ready=lambda: not self.not_ready(),
@@ -172,7 +172,7 @@ class App:
             "neighbours": self._guard("neighbours", self._reflections.neighbours.run()),
             "volumes": self._guard("volumes", self._reflections.volumes.run()),
             "policy": self._guard("policy", self._reflections.policy.run()),
-            "pulse": self._guard("pulse", _after(self._parts.watch.run, self._reflections.synced)),
+            "pulse": self._guard("pulse", _after(self._parts.pulse.run, self._reflections.synced)),
             # Taking over clears the units. What the census had found before would be lost, and it
             # would not search again for a while.
             "census": self._guard("census", _after(self._parts.census.run, self._begun.wait)),
@@ -256,7 +256,7 @@ class App:
         for pod in self._memory.pods:
             self._memory.queue.add(pod.metadata.uid, WakeCause.START)
             self._memory.owner_hints.see(pod)
-        self._parts.watch.come_sooner()
+        self._parts.pulse.come_sooner()
         if event := self._election.leader_event():
             about, text = event
             self._recorder.record(about, type="Normal", reason="LeaderElection", message=text)
@@ -271,13 +271,13 @@ class App:
         after = 0.0 if unlisted else _SILENT_SECONDS
         reasons = [*self._election.not_ready(), *self._link.not_ready(after_seconds=after)]
         reasons += unlisted
-        answered = self._parts.watch.last_answer_at
+        answered = self._parts.pulse.last_answer_at
         why = f": {self._slurm.trouble}" if self._slurm.trouble else ""
         if answered is None:
             reasons.append(f"Slurm has not answered yet{why}")
         elif monotonic() - answered > _SILENT_SECONDS:
             reasons.append(f"Slurm has not answered for {monotonic() - answered:.0f} s{why}")
-        elif self._parts.watch.stranger:
+        elif self._parts.pulse.stranger:
             reasons.append(self._slurm.trouble)
         elif unknown := self._reflections.caches.nodes.unlisted:
             # Nothing is submitted until then, because no job could be mapped to a Node.

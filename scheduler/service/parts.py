@@ -46,7 +46,7 @@ from scheduler.service.memory import Memory
 from scheduler.service.outside import Outside
 from scheduler.slurm.census import Census
 from scheduler.slurm.kill_wait import KillWait
-from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.pulse import Pulse
 from scheduler.slurm.slurmctld import Slurmctld
 
 
@@ -61,10 +61,10 @@ class Parts:
         self.loads = NodeLoads(outside.slurm, clock=outside.clock)
         self.whereabouts = Whereabouts(pods=memory.pods, units=memory.units, nodes=caches.nodes)
         self.census = self._census()
-        self.watch = self._watch()
+        self.pulse = self._pulse()
         self.slurmctld = Slurmctld(
             outside.slurm,
-            failed_at=lambda: self.watch.failed_at,
+            failed_at=lambda: self.pulse.failed_at,
             warn=outside.warn,
             clock=outside.clock,
         )
@@ -132,9 +132,9 @@ class Parts:
             metrics=outside.metrics,
         )
 
-    def _watch(self) -> SlurmWatch:
+    def _pulse(self) -> Pulse:
         outside, settings = self._outside, self._outside.settings
-        return SlurmWatch(
+        return Pulse(
             outside.slurm,
             units=self._memory.units,
             on_change=self._memory.news.wake,
@@ -201,7 +201,7 @@ class Parts:
 
     def _hooks(self) -> Hooks:
         outside, memory = self._outside, self._memory
-        fresh = FreshStates(partial(self.watch.look_now, cause=WakeCause.HOOK))
+        fresh = FreshStates(partial(self.pulse.look_now, cause=WakeCause.HOOK))
         guard = Guard(
             outside.slurm,
             units=memory.units,
@@ -227,7 +227,7 @@ class Parts:
     def _hinted(self, job_id: int) -> None:
         """Slurm's hooks say that this job has changed."""
         if self._memory.units.by_job(job_id):
-            self.watch.come_sooner()
+            self.pulse.come_sooner()
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:
         return self.hooks.job_environment(unit, kill_wait_seconds=self.kill_wait.seconds)
@@ -302,7 +302,7 @@ class Parts:
             submits=self.submits,
             edits=edits,
             release=release,
-            watch=self.watch,
+            pulse=self.pulse,
             census=self.census,
         )
 

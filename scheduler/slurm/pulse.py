@@ -70,7 +70,7 @@ _LOOKS_SECONDS: Final = 1.0
 _DOUBTED_PER_SECOND: Final = 8.0
 
 
-class SlurmWatch:
+class Pulse:
     """Keeps the state of every placeholder in `units` up to date, and calls `on_change` with a
     unit's key and the cause. While another process leads, it only checks that Slurm answers.
     `on_pulse` is called after each pulse with its error, or with None if Slurm answered.
@@ -179,7 +179,7 @@ class SlurmWatch:
                 self._on_change(unit.key, self._asked_for)
 
     async def run(self) -> None:
-        """Pulse for ever; cancel it to stop."""
+        """Ask for ever; cancel it to stop."""
         while True:
             took = await self._pulse()
             await self._rest(took)

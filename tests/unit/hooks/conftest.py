@@ -19,7 +19,7 @@ from scheduler.hooks.secrets import Secrets
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.nodes.presence import Presence
 from scheduler.observe.metrics import Metrics
-from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.pulse import Pulse
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, SlurmClient
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -49,7 +49,7 @@ class Scene:
         client = cast("SlurmClient", self.slurm)
         clock = asyncio.get_running_loop().time
         self.changed: list[str] = []
-        self.watch = SlurmWatch(
+        self.pulse = Pulse(
             client,
             units=self.units,
             on_change=lambda key, _cause: self.changed.append(key),
@@ -59,7 +59,7 @@ class Scene:
             metrics=self.metrics,
         )
         self.presence = Presence(binding=self.units.binding, clock=clock)
-        self.fresh = FreshStates(self.watch.look_now)
+        self.fresh = FreshStates(self.pulse.look_now)
         self.guard = self.make_guard()
 
     def make_guard(self, *, keeps_suspended: bool = False) -> Guard:

@@ -258,4 +258,4 @@ async def test_ends_of_many_are_acted_upon_where_nobody_may_read_slurms_configur
     end_all(slurm)
     await asyncio.sleep(PAUSE + SOON)
     assert sorted(kube.deleted) == PODS
-    assert service.watch.failed_at is None
+    assert service.pulse.failed_at is None

@@ -172,10 +172,10 @@ async def test_level_follows_what_is_known(
     assert unit is not None
     assert unit.job is not None
     slurm.start(1)
-    await service.watch.look_now([1])
+    await service.pulse.look_now([1])
     assert urgency("first") is Level.URGENT  # to be bound
     await asyncio.sleep(5)
     assert urgency("first") is Level.REST
     slurm.end(1, BaseState.TIMEOUT)
-    await service.watch.look_now([1])
+    await service.pulse.look_now([1])
     assert urgency("first") is Level.URGENT  # to be evicted

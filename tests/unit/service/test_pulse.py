@@ -12,7 +12,7 @@ import pytest
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
-from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.pulse import Pulse
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -33,13 +33,13 @@ FAST = 0.25
 IDLE = 2.0
 
 
-class Pulse:
-    """A watch over units that were added by hand."""
+class PulsedUnits:
+    """Units that were added by hand, and a pulse over them."""
 
     def __init__(self, slurm: TinySlurm) -> None:
         self.slurm, self.units, self.changed = slurm, Units(), list[str]()
         self.causes: list[WakeCause] = []
-        self.watch = SlurmWatch(
+        self.pulse = Pulse(
             cast("SlurmClient", slurm),
             units=self.units,
             on_change=self._changed,
@@ -62,7 +62,7 @@ class Pulse:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.watch.run())
+        task = asyncio.create_task(self.pulse.run())
         try:
             yield
         finally:
@@ -71,73 +71,73 @@ class Pulse:
 
 
 @pytest.fixture
-async def pulse(slurm: TinySlurm) -> Pulse:
-    return Pulse(slurm)
+async def pulsed(slurm: TinySlurm) -> PulsedUnits:
+    return PulsedUnits(slurm)
 
 
 def requests(slurm: TinySlurm) -> int:
     return slurm.calls.total()
 
 
-async def requests_within(pulse: Pulse, seconds: float) -> int:
-    before = requests(pulse.slurm)
-    async with pulse.running():
+async def requests_within(pulsed: PulsedUnits, seconds: float) -> int:
+    before = requests(pulsed.slurm)
+    async with pulsed.running():
         await asyncio.sleep(seconds)
-    return requests(pulse.slurm) - before
+    return requests(pulsed.slurm) - before
 
 
-async def test_without_units_slurm_is_only_pinged(slurm, pulse):
-    async with pulse.running():
+async def test_without_units_slurm_is_only_pinged(slurm, pulsed):
+    async with pulsed.running():
         await asyncio.sleep(10)
     assert set(slurm.calls) == {"ping"}
     assert slurm.calls["ping"] <= 10 / IDLE + 1
 
 
 @pytest.mark.parametrize("count", [1, 10, 900])
-async def test_requests_do_not_grow_with_waiting_pods(pulse, count):
+async def test_requests_do_not_grow_with_waiting_pods(pulsed, count):
     for _ in range(count):
-        pulse.add()
-    assert await requests_within(pulse, 20) <= 20 * (1 / FAST + 4) + 8
+        pulsed.add()
+    assert await requests_within(pulsed, 20) <= 20 * (1 / FAST + 4) + 8
 
 
-async def test_thousands_are_asked_for_no_faster(pulse, slurm):
+async def test_thousands_are_asked_for_no_faster(pulsed, slurm):
     """The client asks for 1000 ids a request: ten requests a pulse, at a bounded rate."""
     for _ in range(10_000):
-        pulse.add()
-    async with pulse.running():
+        pulsed.add()
+    async with pulsed.running():
         await asyncio.sleep(20)
     assert slurm.calls["states"] <= 20 * 8 / 10 + 2
 
 
-async def test_pulse_is_slow_while_no_pod_waits(slurm, pulse):
-    pulse.add(waiting=False).job = None
-    held = pulse.add(waiting=False)
+async def test_pulse_is_slow_while_no_pod_waits(slurm, pulsed):
+    pulsed.add(waiting=False).job = None
+    held = pulsed.add(waiting=False)
     slurm.start(held.job.job_id)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(20)
     assert slurm.calls["states"] <= 20 / IDLE + 1
 
 
-async def test_pulse_that_shall_come_sooner_ends_its_idle_pause(slurm, pulse):
-    async with pulse.running():
+async def test_pulse_that_shall_come_sooner_ends_its_idle_pause(slurm, pulsed):
+    async with pulsed.running():
         await asyncio.sleep(0.1)
-        pulse.add()
-        pulse.watch.come_sooner()
+        pulsed.add()
+        pulsed.pulse.come_sooner()
         await asyncio.sleep(2 * FAST)
     assert slurm.calls["states"] >= 1
 
 
-async def test_crowd_in_a_hurry_is_no_faster(slurm, pulse):
-    pulse.add()
-    async with pulse.running():
+async def test_crowd_in_a_hurry_is_no_faster(slurm, pulsed):
+    pulsed.add()
+    async with pulsed.running():
         for _ in range(1000):
-            pulse.watch.come_sooner()
+            pulsed.pulse.come_sooner()
             await asyncio.sleep(0.01)
     assert slurm.calls["states"] <= 10 / FAST + 2
 
 
-async def test_slow_slurm_is_asked_less_often(slurm, pulse):
-    pulse.add()
+async def test_slow_slurm_is_asked_less_often(slurm, pulsed):
+    pulsed.add()
     answer = slurm.job_states
 
     async def slow(ids):
@@ -145,44 +145,44 @@ async def test_slow_slurm_is_asked_less_often(slurm, pulse):
         return await answer(ids)
 
     slurm.job_states = slow
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(60)
     assert slurm.calls["states"] <= 60 / (2.0 * 3) + 1
 
 
-async def test_slurm_that_is_away_is_asked_ever_less_often(slurm, pulse):
+async def test_slurm_that_is_away_is_asked_ever_less_often(slurm, pulsed):
     slurm.fail["ping"].extend([SlurmUnreachable("refused")] * 1000)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(300)
     assert slurm.calls["ping"] <= 5 + 300 / 30
-    assert pulse.watch.last_answer_at is None
+    assert pulsed.pulse.last_answer_at is None
 
 
-async def test_change_is_reported_once(slurm, pulse):
-    unit = pulse.add()
-    async with pulse.running():
+async def test_change_is_reported_once(slurm, pulsed):
+    unit = pulsed.add()
+    async with pulsed.running():
         await asyncio.sleep(0.1)
-        pulse.changed.clear()
+        pulsed.changed.clear()
         slurm.start(unit.job.job_id)
         await asyncio.sleep(0.9)
-    assert pulse.changed.count(unit.key) == 1
+    assert pulsed.changed.count(unit.key) == 1
     assert unit.job.state == JobState(BaseState.RUNNING)
 
 
-async def test_job_that_is_not_listed_is_a_hint_and_no_proof(slurm, pulse):
-    unit = pulse.add(waiting=False)
+async def test_job_that_is_not_listed_is_a_hint_and_no_proof(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
     slurm.forget(unit.job.job_id)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(60)
     assert unit.job.missing == 1
-    assert pulse.changed == [unit.key]
+    assert pulsed.changed == [unit.key]
 
 
-async def test_job_that_is_listed_again_is_no_longer_missed(slurm, pulse):
-    unit = pulse.add(waiting=False)
+async def test_job_that_is_listed_again_is_no_longer_missed(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
     record = slurm.jobs[unit.job.job_id]
     slurm.forget(unit.job.job_id)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(5)
         slurm.jobs[record.job_id] = record
         await asyncio.sleep(5)
@@ -190,10 +190,10 @@ async def test_job_that_is_listed_again_is_no_longer_missed(slurm, pulse):
     assert unit.job.state == record.state
 
 
-async def test_reasons_of_many_waiting_jobs_have_a_budget(slurm, pulse):
+async def test_reasons_of_many_waiting_jobs_have_a_budget(slurm, pulsed):
     for _ in range(500):
-        pulse.add()
-    async with pulse.running():
+        pulsed.add()
+    async with pulsed.running():
         await asyncio.sleep(30)
     assert 60 <= slurm.calls["job"] <= 30 * 4 + 4
     looked = [ids for operation, ids in slurm.asked if operation == "job"]
@@ -201,53 +201,53 @@ async def test_reasons_of_many_waiting_jobs_have_a_budget(slurm, pulse):
 
 
 @pytest.mark.parametrize("error", [SlurmBusy("later"), SlurmUnreachable("refused")])
-async def test_failed_pulse_changes_nothing_but_doubts_the_records(slurm, pulse, error):
-    unit = pulse.add(waiting=False)
+async def test_failed_pulse_changes_nothing_but_doubts_the_records(slurm, pulsed, error):
+    unit = pulsed.add(waiting=False)
     await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
     slurm.fail["states"].append(error)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(0.1)
-    assert pulse.changed == []
+    assert pulsed.changed == []
     assert unit.job.missing == 0
     assert unit.job.record is not None
     assert not unit.job.proven
 
 
-async def test_id_that_slurm_takes_for_none_blinds_nobody_but_its_own_unit(slurm, pulse):
+async def test_id_that_slurm_takes_for_none_blinds_nobody_but_its_own_unit(slurm, pulsed):
     """Slurm refuses the whole question; the id is what anybody may write on a pod of his."""
-    unit = pulse.add()
+    unit = pulsed.add()
     await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
-    pulse.units.add(
+    pulsed.units.add(
         Unit("forger", "ns", "forger", seen_at=0.0, job=Placeholder(4_000_000_000, claimed=True))
     )
     slurm.no_ids.add(4_000_000_000)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(1)
         slurm.start(unit.job.job_id)
         await asyncio.sleep(1)
     assert unit.job.state == JobState(BaseState.RUNNING)
-    assert pulse.watch.last_answer_at is not None
+    assert pulsed.pulse.last_answer_at is not None
     assert unit.job.proven
 
 
-async def test_refusal_of_ids_that_are_only_claimed_is_no_answer_of_slurm(slurm, pulse):
+async def test_refusal_of_ids_that_are_only_claimed_is_no_answer_of_slurm(slurm, pulsed):
     """Whatever listens there may refuse them: another program, or slurmctld's own port."""
-    pulse.units.add(
+    pulsed.units.add(
         Unit("claims", "ns", "claims", seen_at=0.0, job=Placeholder(4711, claimed=True))
     )
     refused = SlurmRefused("no explanation", status=404)
     slurm.fail["states"].extend([refused] * 1000)
     slurm.fail["ping"].extend([refused] * 1000)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(60)
-    assert pulse.watch.last_answer_at is None
+    assert pulsed.pulse.last_answer_at is None
     assert slurm.calls.total() <= 2 * (5 + 60 / 30)
 
 
-async def test_ping_that_finds_no_controller_asks_why(slurm, pulse):
+async def test_ping_that_finds_no_controller_asks_why(slurm, pulsed):
     """With an expired token all controllers look as if they were down (measured)."""
     heard: list[SlurmError | None] = []
-    watch = SlurmWatch(
+    pulse = Pulse(
         cast("SlurmClient", slurm),
         units=Units(),
         on_change=lambda _key, _cause: None,
@@ -259,15 +259,15 @@ async def test_ping_that_finds_no_controller_asks_why(slurm, pulse):
     )
     slurm.responding = False
     slurm.fail["states"].append(SlurmDenied("Protocol authentication error", error_number=1007))
-    task = asyncio.create_task(watch.run())
+    task = asyncio.create_task(pulse.run())
     await asyncio.sleep(IDLE + 5)
     task.cancel()
     assert [type(error) for error in heard] == [SlurmDenied, SlurmBusy]
-    assert watch.last_answer_at is None
+    assert pulse.last_answer_at is None
 
 
-async def test_look_counts_only_the_answer_that_there_is_no_such_job(slurm, pulse):
-    unit = pulse.add()
+async def test_look_counts_only_the_answer_that_there_is_no_such_job(slurm, pulsed):
+    unit = pulsed.add()
     slurm.fail["job"].append(SlurmBusy("later"))
     client = cast("SlurmClient", slurm)
     with pytest.raises(SlurmBusy):
@@ -294,41 +294,41 @@ async def test_refusal_of_the_token_refutes_no_claim(slurm):
     assert job.refuted
 
 
-async def test_look_at_a_job_that_was_replaced_meanwhile_is_dropped(slurm, pulse):
-    unit = pulse.add()
+async def test_look_at_a_job_that_was_replaced_meanwhile_is_dropped(slurm, pulsed):
+    unit = pulsed.add()
     old = unit.job
     async with asyncio.TaskGroup() as group:
         group.create_task(look(cast("SlurmClient", slurm), unit, old, clock=lambda: 1.0))
         await asyncio.sleep(0.001)
-        pulse.units.set_job(unit, Placeholder(999))
+        pulsed.units.set_job(unit, Placeholder(999))
     assert old.record is None
 
 
-async def test_running_jobs_are_looked_at_within_a_budget(slurm, pulse):
+async def test_running_jobs_are_looked_at_within_a_budget(slurm, pulsed):
     for _ in range(100):
-        unit = pulse.add(waiting=False)
+        unit = pulsed.add(waiting=False)
         slurm.change(unit.job.job_id, BaseState.RUNNING, nodes=("n1",))
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(60)
     assert 60 <= slurm.calls["job"] <= 60 * 2 + 2
     looked = [ids for operation, ids in slurm.asked if operation == "job"]
     assert len(set(looked)) >= 60, "each in turn"
 
 
-async def test_warning_that_no_state_shows_is_found(slurm, pulse):
-    unit = pulse.add(waiting=False)
+async def test_warning_that_no_state_shows_is_found(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
     slurm.start(unit.job.job_id)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(10)
-        pulse.changed.clear()
+        pulsed.changed.clear()
         slurm.change(unit.job.job_id, BaseState.RUNNING, preempt_time=10, end_time=40)
         await asyncio.sleep(8)
-    assert pulse.changed == [unit.key]
+    assert pulsed.changed == [unit.key]
     assert unit.job.record.preempt_time == 10
 
 
-async def test_job_that_cannot_be_read_does_not_look_like_slurm_being_away(slurm, pulse):
-    unreadable, other = pulse.add(), pulse.add()
+async def test_job_that_cannot_be_read_does_not_look_like_slurm_being_away(slurm, pulsed):
+    unreadable, other = pulsed.add(), pulsed.add()
     answer = slurm.job
 
     async def job(job_id):
@@ -337,33 +337,33 @@ async def test_job_that_cannot_be_read_does_not_look_like_slurm_being_away(slurm
         return await answer(job_id)
 
     slurm.job = job
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(30)
     assert slurm.calls["states"] >= 30 / FAST / 2, "the pulse goes on"
     assert other.job.proven
     assert slurm.calls["job"] >= 2
 
 
-async def test_after_an_outage_every_record_is_read_anew_and_paced(slurm, pulse):
-    units = [pulse.add(waiting=False) for _ in range(40)]
+async def test_after_an_outage_every_record_is_read_anew_and_paced(slurm, pulsed):
+    units = [pulsed.add(waiting=False) for _ in range(40)]
     for unit in units:
         await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
     before = slurm.calls["job"]
     slurm.fail["states"].append(SlurmBusy("later"))
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(6)
         assert slurm.calls["job"] - before < 40, "paced"
         await asyncio.sleep(20)
     assert all(unit.job.proven for unit in units)
 
 
-async def test_another_start_of_the_controller_doubts_every_record(slurm, pulse):
+async def test_another_start_of_the_controller_doubts_every_record(slurm, pulsed):
     """Where Slurm tells, as 26.05 does, and though no poll has failed."""
     for _ in range(400):
-        unit = pulse.add(waiting=False)
+        unit = pulsed.add(waiting=False)
         slurm.change(unit.job.job_id, BaseState.RUNNING, nodes=("n1",))
         await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(60)
         before = slurm.calls["job"]
         slurm.boot_time += 1
@@ -372,16 +372,16 @@ async def test_another_start_of_the_controller_doubts_every_record(slurm, pulse)
     assert slurm.calls["config"] <= 120 / 15 + 1
 
 
-async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulse):
+async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulsed):
     """The process stood still, and what happened to Slurm meanwhile went unseen."""
-    unit = pulse.add(waiting=False)
+    unit = pulsed.add(waiting=False)
     slurm.start(unit.job.job_id)
     stalled = 0.0
     loop = asyncio.get_running_loop()
-    pulse.watch = SlurmWatch(
+    pulsed.pulse = Pulse(
         cast("SlurmClient", slurm),
-        units=pulse.units,
-        on_change=lambda key, _cause: pulse.changed.append(key),
+        units=pulsed.units,
+        on_change=lambda key, _cause: pulsed.changed.append(key),
         clock=lambda: loop.time() + stalled,
         fast_seconds=FAST,
         idle_seconds=IDLE,
@@ -389,7 +389,7 @@ async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulse):
         running_looks_per_second=0.0,
     )
     slurm.seconds["job"] = 1000.0
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(1)
         unit.job.saw(slurm.jobs[unit.job.job_id], asked=1.0, at=1.0, answered_at=1.0)
         await asyncio.sleep(2 * IDLE)
@@ -399,28 +399,28 @@ async def test_pulse_that_was_skipped_doubts_every_record(slurm, pulse):
         assert not unit.job.proven
 
 
-async def test_slow_looks_hold_up_no_news_of_jobs_that_end(slurm, pulse):
+async def test_slow_looks_hold_up_no_news_of_jobs_that_end(slurm, pulsed):
     """After a failure all records are read anew, and each answer takes seconds."""
-    units = [pulse.add(waiting=False) for _ in range(40)]
+    units = [pulsed.add(waiting=False) for _ in range(40)]
     for unit in units:
         slurm.change(unit.job.job_id, BaseState.RUNNING, nodes=("n1",))
         await look(cast("SlurmClient", slurm), unit, unit.job, clock=lambda: 1.0)
     slurm.fail["states"].append(SlurmBusy("later"))
     slurm.seconds.update({"states": 5.0, "job": 5.0})
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(30)
         slurm.end(units[0].job.job_id, BaseState.COMPLETED)
         await asyncio.sleep(60)
     assert units[0].job.state.ended
 
 
-async def test_answer_to_what_was_asked_before_a_failure_proves_nothing(slurm, pulse):
+async def test_answer_to_what_was_asked_before_a_failure_proves_nothing(slurm, pulsed):
     """It may tell of a slurmctld that has lost its jobs since."""
-    unit = pulse.add()
+    unit = pulsed.add()
     slurm.seconds["job"] = 8.0
     slurm.fail["states"].append(SlurmBusy("later"))
     clock = asyncio.get_running_loop().time
-    async with pulse.running():
+    async with pulsed.running():
         await look(cast("SlurmClient", slurm), unit, unit.job, clock=clock)
         assert unit.job.record is not None
         assert not unit.job.proven
@@ -428,13 +428,13 @@ async def test_answer_to_what_was_asked_before_a_failure_proves_nothing(slurm, p
     assert unit.job.proven
 
 
-async def test_news_say_whether_a_pulse_or_a_hook_brought_them(slurm, pulse):
-    unit = pulse.add()
+async def test_news_say_whether_a_pulse_or_a_hook_brought_them(slurm, pulsed):
+    unit = pulsed.add()
     slurm.start(unit.job.job_id)
-    async with pulse.running():
+    async with pulsed.running():
         await asyncio.sleep(1)
-    assert set(pulse.causes) == {WakeCause.PULSE}
-    pulse.causes.clear()
+    assert set(pulsed.causes) == {WakeCause.PULSE}
+    pulsed.causes.clear()
     slurm.end(unit.job.job_id, BaseState.CANCELLED)
-    await pulse.watch.look_now([unit.job.job_id], cause=WakeCause.HOOK)
-    assert pulse.causes == [WakeCause.HOOK]
+    await pulsed.pulse.look_now([unit.job.job_id], cause=WakeCause.HOOK)
+    assert pulsed.causes == [WakeCause.HOOK]

@@ -17,7 +17,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.reconcile.standby import Standby
 from scheduler.service import probes, startup
 from scheduler.service.app import App
-from scheduler.slurm.pulse import SlurmWatch
+from scheduler.slurm.pulse import Pulse
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import SlurmClient
 from tests.unit.service.tiny_kube import TinyKube
@@ -60,7 +60,7 @@ async def test_units_are_what_the_pods_say(
 async def test_slurm_is_only_asked_whether_it_is_there(slurm: TinySlurm) -> None:
     leads = False
     units = Units()
-    watch = SlurmWatch(
+    pulse = Pulse(
         cast("SlurmClient", slurm),
         units=units,
         on_change=lambda _key, _cause: None,
@@ -72,13 +72,13 @@ async def test_slurm_is_only_asked_whether_it_is_there(slurm: TinySlurm) -> None
     )
     job_id = slurm.add(admin_comment="{}")
     unit = units.add(_unit(job_id))
-    task = asyncio.create_task(watch.run())
+    task = asyncio.create_task(pulse.run())
     await asyncio.sleep(10)
-    assert watch.last_answer_at is not None
+    assert pulse.last_answer_at is not None
     assert unit.job is not None
     assert unit.job.state is None
     leads = True
-    watch.come_sooner()
+    pulse.come_sooner()
     await asyncio.sleep(3)
     assert unit.job.state is not None
     task.cancel()

@@ -122,7 +122,7 @@ class Service:
         self.surroundings, self.volumes = caches.surroundings, caches.volumes
         self.rulebook = caches.rulebook
         self.parts = parts = Parts(outside, self.memory, caches)
-        self.canceller, self.watch, self.census = parts.canceller, parts.watch, parts.census
+        self.canceller, self.pulse, self.census = parts.canceller, parts.pulse, parts.census
         self.slurmctld, self.brake, self.modes = parts.slurmctld, parts.brake, parts.modes
         self.look, self.teller, self.executor = parts.look, parts.teller, parts.executor
         self.reader, self.places, self.newcomers = parts.reader, parts.places, parts.newcomers
@@ -182,7 +182,7 @@ class Service:
         for pod in self.kube.store:
             self._pod_changed(pod.metadata.uid)
         parts = (
-            self.watch.run(),
+            self.pulse.run(),
             self.census.run(),
             self.canceller.run(),
             self.slurm_nodes.run(),
