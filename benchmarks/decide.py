@@ -29,7 +29,7 @@ from scheduler.core.node_mapping import Strategy, Way
 from scheduler.core.node_suitability import Place
 from scheduler.core.tagged import TaggedJob
 from scheduler.facts.caches import Caches
-from scheduler.facts.gather import Look
+from scheduler.facts.gather import Gatherer
 from scheduler.kube.api import KubeApi
 from scheduler.kube.neighbours import NeighbourStore
 from scheduler.kube.recorder import Recorder
@@ -160,18 +160,18 @@ def _deciding(label: str, facts: Sequence[UnitFacts]) -> Pace:
 
 def whole_passes(units: int) -> list[Pace]:
     """Whole passes of the controller from its caches, in a steady state: all pods run."""
-    look, found = _cluster(units)
+    gatherer, found = _cluster(units)
     return [
         measure(
-            "look and decide, from the caches",
+            "gather and decide, from the caches",
             units,
-            lambda: [decide(look.facts(unit), _NOW) for unit in found],
+            lambda: [decide(gatherer.facts(unit), _NOW) for unit in found],
         ),
-        measure("look alone", units, lambda: [look.facts(unit) for unit in found]),
+        measure("gather alone", units, lambda: [gatherer.facts(unit) for unit in found]),
     ]
 
 
-def _cluster(count: int) -> tuple[Look, list[Unit]]:
+def _cluster(count: int) -> tuple[Gatherer, list[Unit]]:
     pods, nodes = Joined[Pod](), Store[Node]()
     listed = PODS.page(payloads.pod_list(count)).items or ()
     uids = [pod.metadata.uid for pod in listed]
@@ -181,7 +181,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
     memory = Memory(outside, pods)
     parts = Parts(outside, memory, _caches(outside, memory, nodes))
     parts.census.completed_at = _NOW
-    look = parts.look
+    gatherer = parts.gatherer
     found = [unit for uid in uids if (unit := parts.newcomers.unit(uid))]
     for number, unit in enumerate(found):
         unit.job = Placeholder(
@@ -191,7 +191,7 @@ def _cluster(count: int) -> tuple[Look, list[Unit]]:
             record_at=_NOW - 0.1,
             proven=True,
         )
-    return look, found
+    return gatherer, found
 
 
 def _outside() -> Outside:

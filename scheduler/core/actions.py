@@ -223,7 +223,7 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Look again after so many seconds, if nothing else wakes the unit before."""
+    """The next pass is due after so many seconds, if nothing else wakes the unit before."""
 
     seconds: float
 

@@ -21,7 +21,7 @@ from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit
 
 
-class Look:
+class Gatherer:
     """Reads the caches and the memory of units, and returns the present facts."""
 
     def __init__(

@@ -1,1 +1,1 @@
-"""The loop: it chooses the next unit, acts on it, and plans its next look."""
+"""The loop: it chooses the next unit, acts on it, and plans its next pass."""

@@ -1,4 +1,4 @@
-"""The loop: take a key, look, decide, execute. Afterwards an event or a timer brings the
+"""The loop: take a key, gather, decide, execute. Afterwards an event or a timer brings the
 key back.
 """
 
@@ -16,7 +16,7 @@ from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.tell import Teller
-from scheduler.facts.gather import Look
+from scheduler.facts.gather import Gatherer
 from scheduler.facts.newcomers import Newcomers
 from scheduler.kube.errors import KubeError
 from scheduler.observe.metrics import Metrics
@@ -40,7 +40,7 @@ class Controller:
         *,
         queue: WorkQueue[str],
         newcomers: Newcomers,
-        look: Look,
+        gatherer: Gatherer,
         executor: Executor,
         teller: Teller,
         metrics: Metrics,
@@ -48,7 +48,7 @@ class Controller:
     ) -> None:
         self._queue = queue
         self._newcomers = newcomers
-        self._look = look
+        self._gatherer = gatherer
         self._executor = executor
         self._teller = teller
         self._metrics = metrics
@@ -87,7 +87,7 @@ class Controller:
 
     def _names(self, key: str) -> dict[str, str]:
         """The pod's namespace and name; empty if there is no pod."""
-        pod = self._look.pod(key)
+        pod = self._gatherer.pod(key)
         if pod is None:
             return {}
         return {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
@@ -101,7 +101,7 @@ class Controller:
             self._queue.add_after(key, again)
 
     async def _passes(self, key: str, least_urgent: Level) -> float | None:
-        """Look again at once if the pass wants that: after a wait in a long queue, the look at the
+        """Pass again at once if the pass wants that: after a wait in a long queue, the look at the
         job would be too old for a bind. If the unit is no longer urgent, a worker that is reserved
         for urgent units leaves it to the others.
         """
@@ -118,7 +118,7 @@ class Controller:
         unit = self._newcomers.unit(key)
         if unit is None:
             return None
-        facts = self._look.facts(unit)
+        facts = self._gatherer.facts(unit)
         unit.waiting = not any(pod.stage in _SETTLED for pod in facts.pods)
         if unit.waiting:
             self._teller.remark(unit, facts.remarks)
@@ -127,7 +127,7 @@ class Controller:
         return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
-        """Execute all actions in order. Returns after how many seconds the unit needs another look:
+        """Execute all actions in order. Returns after how many seconds the unit needs another pass:
         the least that any action asks for, or None if no action asks.
         """
         wishes = [await self._executor.do(unit, action) for action in actions]

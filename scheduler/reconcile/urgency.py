@@ -61,7 +61,7 @@ class Urgency:
             return Level.REST if unit is None or unit.job is None else Level.RELEASE
         placed = any(pod.spec.node_name for pod in pods)
         if unit is None:
-            # A pod that already runs must be looked at once before we can follow its job.
+            # A pod that already runs needs one pass before we can follow its job.
             return Level.URGENT if placed else Level.NEW
         bound = placed or bool(unit.bindings.nodes)
         level = Level.NEW if unit.job is None else _of_job(unit.job, bound=bound)

@@ -71,7 +71,7 @@ class QueueStatistics(NamedTuple):
 
 
 class WorkQueue(Generic[K]):
-    """Keys that need a look, each handled by one worker at a time.
+    """Keys that need a pass, each handled by one worker at a time.
 
     `level` returns a key's lane, each time the key is added; 0 is the most urgent. `tenant` returns
     a key's owner: tenants take turns in a lane and share the workers. Without `tenant` there are no
@@ -125,7 +125,7 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def add(self, key: K, cause: WakeCause, *more: WakeCause) -> None:
-        """Request one look at the key, for these causes. If the key waits already, it moves to the
+        """Request one pass for the key, for these causes. If the key waits already, it moves to the
         lane of its present level and keeps its earlier causes. After `shut_down` nothing is added.
         """
         if self._shut_down:

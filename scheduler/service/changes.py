@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-# After such a change all pods that wait for it are looked at again: those that no Node could take,
+# After such a change all pods that wait for it get another pass: those that no Node could take,
 # or those that wait for a claim.
 _AGAIN_SECONDS: Final = 3.0
 

@@ -1,4 +1,4 @@
-"""Decides which units are looked at again when a cache shows something new."""
+"""Decides which units get a pass when a cache shows something new."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial
 from scheduler.execute.update import Updater
 from scheduler.facts.caches import Caches
-from scheduler.facts.gather import Look
+from scheduler.facts.gather import Gatherer
 from scheduler.facts.newcomers import Newcomers
 from scheduler.facts.placing import Places
 from scheduler.facts.reader import RequestReader
@@ -71,7 +71,7 @@ class Parts:
         self.coverage = self._coverage()
         self.reader = self._reader()
         self.places = Places(caches, coverage=self.coverage, clock=outside.clock)
-        self.look = self._look()
+        self.gatherer = self._gatherer()
         self.newcomers = Newcomers(
             caches,
             units=memory.units,
@@ -111,7 +111,7 @@ class Parts:
         self.controller = Controller(
             queue=memory.queue,
             newcomers=self.newcomers,
-            look=self.look,
+            gatherer=self.gatherer,
             executor=self.executor,
             teller=self.teller,
             metrics=outside.metrics,
@@ -174,9 +174,9 @@ class Parts:
             slurmctld=self.slurmctld,
         )
 
-    def _look(self) -> Look:
+    def _gatherer(self) -> Gatherer:
         outside, memory, caches = self._outside, self._memory, self._caches
-        return Look(
+        return Gatherer(
             caches,
             reader=self.reader,
             places=self.places,

@@ -103,7 +103,7 @@ async def test_unit_that_never_settles_does_not_loop_hot(kube, service):
     controller = Controller(
         queue=service.queue,
         newcomers=service.newcomers,
-        look=service.look,
+        gatherer=service.gatherer,
         executor=executor,
         teller=service.teller,
         metrics=service.metrics,

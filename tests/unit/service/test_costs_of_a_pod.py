@@ -111,9 +111,9 @@ async def test_faults_of_a_hostile_pod_are_found_in_little_time(
     with cpu_seconds() as calm:
         for _ in range(20):
             service.reader.use_kill_wait(30)
-            service.look.facts(unit)
+            service.gatherer.facts(unit)
     with cpu_seconds() as costly:
         for _ in range(20):
             service.reader.use_kill_wait(30)
-            service.look.facts(hostile)
+            service.gatherer.facts(hostile)
     assert costly[0] < 30 * calm[0]

@@ -105,26 +105,26 @@ async def test_pod_nobody_knows_has_no_unit(service):
 async def test_new_pod_is_doubtful_until_all_jobs_were_seen(service, kube):
     await shown(kube)
     unit = service.newcomers.unit(UID)
-    assert service.look.facts(unit).job == InDoubt()
+    assert service.gatherer.facts(unit).job == InDoubt()
     assert service.newcomers.unit(UID) is unit
 
 
 async def test_new_pod_is_not_doubtful_after_that(service, kube):
     service.census.completed_at = 0.0
     await shown(kube)
-    assert service.look.facts(service.newcomers.unit(UID)).job == NoJob()
+    assert service.gatherer.facts(service.newcomers.unit(UID)).job == NoJob()
 
 
 async def test_recorded_job_is_taken_up_and_not_yet_believed(service, kube):
     await shown(kube, annotations={JOB_ID: "7"})
-    assert service.look.facts(service.newcomers.unit(UID)).job == Tracked(
+    assert service.gatherer.facts(service.newcomers.unit(UID)).job == Tracked(
         job_id=7, claimed=True, settled=False
     )
 
 
 async def test_pod_that_another_hand_placed(service, kube):
     await shown(kube, node="n1")
-    facts = service.look.facts(service.newcomers.unit(UID))
+    facts = service.gatherer.facts(service.newcomers.unit(UID))
     assert not facts.pods[0].placed_by_us
     assert facts.pods[0].node == "n1"
 
@@ -133,7 +133,7 @@ async def test_binding_the_watch_does_not_show_yet_is_a_fact(service, kube):
     await shown(kube)
     unit = service.newcomers.unit(UID)
     unit.bindings.nodes[UID] = "n2"
-    (seen,) = service.look.facts(unit).pods
+    (seen,) = service.gatherer.facts(unit).pods
     assert (seen.stage, seen.node, seen.placed_by_us) == (PodStage.BOUND, "n2", True)
 
 
@@ -143,12 +143,12 @@ async def test_unit_outlives_its_pod(service, kube):
     kube.delete(UID)
     await asyncio.sleep(0.001)
     assert service.newcomers.unit(UID) is unit
-    assert service.look.facts(unit).pods == ()
+    assert service.gatherer.facts(unit).pods == ()
 
 
 async def test_resources_become_a_request(service, kube):
     await shown(kube, annotations={"sunk.coreweave.com/partition": "gpu"})
-    request = service.look.facts(service.newcomers.unit(UID)).request
+    request = service.gatherer.facts(service.newcomers.unit(UID)).request
     assert isinstance(request, JobRequest)
     assert (request.cpus, request.memory_mib, request.partition) == (4, 1024, "gpu")
 
@@ -156,9 +156,9 @@ async def test_resources_become_a_request(service, kube):
 async def test_annotation_that_changes_is_read_again(service, kube):
     await shown(kube)
     unit = service.newcomers.unit(UID)
-    assert service.look.facts(unit).request.partition is None
+    assert service.gatherer.facts(unit).request.partition is None
     await shown(kube, annotations={"sunk.coreweave.com/partition": "gpu"})
-    assert service.look.facts(unit).request.partition == "gpu"
+    assert service.gatherer.facts(unit).request.partition == "gpu"
 
 
 async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
@@ -171,7 +171,7 @@ async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
         termination_grace_period_seconds=20,
     )
     await shown(kube, spec=whole)
-    request = service.look.facts(service.newcomers.unit(UID)).request
+    request = service.gatherer.facts(service.newcomers.unit(UID)).request
     assert isinstance(request, JobRequest)
     assert (request.cpus, request.memory_mib, request.time_limit_minutes) == (6, 2048, 2)
 
@@ -179,25 +179,25 @@ async def test_pod_as_a_whole_and_its_affinity_become_a_request(service, kube):
 async def test_active_deadline_that_changes_is_read_again(service, kube):
     await shown(kube)
     unit = service.newcomers.unit(UID)
-    assert service.look.facts(unit).request.time_limit_minutes is None
+    assert service.gatherer.facts(unit).request.time_limit_minutes is None
     spec = msgspec.structs.replace(kube.pods[UID].spec, active_deadline_seconds=60)
     await shown(kube, spec=spec)
-    assert service.look.facts(unit).request.time_limit_minutes == 1
+    assert service.gatherer.facts(unit).request.time_limit_minutes == 1
 
 
 async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
     await shown(kube)
     unit = service.newcomers.unit(UID)
-    assert service.look.facts(unit).nodes == {}
+    assert service.gatherer.facts(unit).nodes == {}
     looked = record(nodes=("n1", "n2", "n3"))
     unit.job = Placeholder(looked.job_id, record=looked, proven=True)
     kube.set_node("n2", ready=False)
-    assert service.look.facts(unit).nodes == {
+    assert service.gatherer.facts(unit).nodes == {
         "n1": Place("n1"),
         "n2": Place("n2", Unfit("is not ready", passes=True)),
     }
     await service.nodes.learn(("n1", "n2", "n3"))
-    assert service.look.facts(unit).nodes["n3"] == Place(
+    assert service.gatherer.facts(unit).nodes["n3"] == Place(
         "",
         Unfit("maps to no Kubernetes Node: no Node has the name n3, Slurm does not know it"),
     )

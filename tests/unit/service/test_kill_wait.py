@@ -182,9 +182,9 @@ async def test_pods_are_judged_by_the_new_value(slurm: TinySlurm, kube: TinyKube
     await asyncio.sleep(1)
     unit = service.newcomers.unit("uid-0")
     assert unit is not None
-    assert isinstance(service.look.facts(unit).request, JobRequest)
+    assert isinstance(service.gatherer.facts(unit).request, JobRequest)
     service.reader.use_kill_wait(20)
-    request = service.look.facts(unit).request
+    request = service.gatherer.facts(unit).request
     assert not isinstance(request, JobRequest)
     assert "KillWait is 20s" in str(request[0])
 

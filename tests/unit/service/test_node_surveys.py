@@ -97,7 +97,7 @@ async def test_look_at_a_pod_goes_through_no_list_of_all_nodes(large, spec):
         large.kube.set_node("k0", labels={ZONE: "a", "rack": f"another-{version}"})
         await asyncio.sleep(0)
         with calls() as made:
-            large.look.facts(unit)
+            large.gatherer.facts(unit)
         looks.append(made[0])
     # The first one also reads the template. A list of all Nodes would cost a call for each of them.
     first, *later = looks

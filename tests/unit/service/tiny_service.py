@@ -124,7 +124,7 @@ class Service:
         self.parts = parts = Parts(outside, self.memory, caches)
         self.canceller, self.pulse, self.census = parts.canceller, parts.pulse, parts.census
         self.slurmctld, self.brake, self.modes = parts.slurmctld, parts.brake, parts.modes
-        self.look, self.teller, self.executor = parts.look, parts.teller, parts.executor
+        self.gatherer, self.teller, self.executor = parts.gatherer, parts.teller, parts.executor
         self.reader, self.places, self.newcomers = parts.reader, parts.places, parts.newcomers
         self.heartbeat, self.submits = parts.hooks.heartbeat, parts.submits
         self.controller = parts.controller
