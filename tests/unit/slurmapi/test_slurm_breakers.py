@@ -675,6 +675,27 @@ async def test_lists_that_cannot_be_msgspec_are_still_read(
     assert (await client.job(5)).comment == "\ufffd"
 
 
+@pytest.mark.parametrize("deadlines", [Deadlines(silence=20, total=25), Deadlines(silence=30, total=25)])
+async def test_request_that_is_cancelled_in_the_turn_of_its_deadline_is_cancelled(
+    server: Server,
+    client_of: Callable[..., SlurmClient],
+    monkeypatch: pytest.MonkeyPatch,
+    deadlines: Deadlines,
+) -> None:
+    """A process that stood still finds all its timers due at once when it goes on."""
+    server.on(STATES, hang())
+    client = client_of(server, deadlines=deadlines, retry=retry_policy(SlurmError))
+    await client.ping()
+    task = asyncio.ensure_future(client.job_states([1]))
+    await server.until(lambda: len(server.calls(STATES)) == 1)
+    loop = asyncio.get_running_loop()
+    loop.call_later(15, task.cancel)
+    time_before = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time_before() + 60)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_answer_about_all_jobs_gets_more_time_and_one_try(
     server: Server, client_of: Callable[..., SlurmClient]
 ) -> None:
