@@ -24,7 +24,7 @@ from scheduler.core.taken_resources import lacks
 from scheduler.facts.claims import recorded_job
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
-from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.slurmctld import Slurmctld
 from scheduler.state.units import Unit, Units
@@ -57,7 +57,7 @@ class EndingBrake:
         self,
         slurmctld: Slurmctld,
         *,
-        loads: NodeLoads,
+        allocations: NodeAllocations,
         limits: BrakeLimits,
         units: Units,
         pods: Joined[Pod],
@@ -67,7 +67,7 @@ class EndingBrake:
         clock: Callable[[], float],
     ) -> None:
         self._slurmctld = slurmctld
-        self._loads = loads
+        self._allocations = allocations
         self._limits = limits
         self._units = units
         self._pods = pods
@@ -134,7 +134,7 @@ class EndingBrake:
         state = None if unit.job is None else unit.job.state
         if action.needs is None or (state is not None and (not state.ended or state.completing)):
             return False
-        node = await self._loads.of(action.pod.node)
+        node = await self._allocations.of(action.pod.node)
         return node is not None and bool(lacks(node, action.needs))
 
     def _learns(self) -> bool:

@@ -12,7 +12,7 @@ from scheduler.core.reasons import Reason
 from scheduler.execute.claimed import ClaimedJobs
 from scheduler.execute.tools import Result, Tools
 from scheduler.nodes.candidates import Nodes
-from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.slurm.census import Census
 from scheduler.slurm.look import look
 from scheduler.state.units import Unit
@@ -25,13 +25,15 @@ _CONFIRM_SECONDS: Final = 0.5
 class Learner:
     """Puts what it learns into the unit, for the next pass."""
 
-    def __init__(self, tools: Tools, *, nodes: Nodes, census: Census, loads: NodeLoads) -> None:
+    def __init__(
+        self, tools: Tools, *, nodes: Nodes, census: Census, allocations: NodeAllocations
+    ) -> None:
         self._slurm = tools.slurm
         self._teller = tools.teller
         self._clock = tools.clock
         self._nodes = nodes
         self._census = census
-        self._loads = loads
+        self._allocations = allocations
         self._claimed = ClaimedJobs(census, clock=tools.clock)
 
     async def inspect(self, unit: Unit, job_id: int) -> Result:
@@ -62,6 +64,6 @@ class Learner:
         """Read how much of the node is allocated now, if that can be read now. Raises
         SlurmError.
         """
-        node = await self._loads.of(name)
+        node = await self._allocations.of(name)
         if node is not None:
             unit.seen.weighed(node, now=self._clock())

@@ -38,7 +38,7 @@ from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.service import Hooks
 from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.gpu_sharing import GpuSharing
-from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.controller import Controller
 from scheduler.reconcile.standby import Standby
@@ -58,7 +58,7 @@ class Parts:
         self._memory = memory
         self._caches = caches
         self.canceller = Canceller(outside.slurm)
-        self.loads = NodeLoads(outside.slurm, clock=outside.clock)
+        self.allocations = NodeAllocations(outside.slurm, clock=outside.clock)
         self.whereabouts = Whereabouts(pods=memory.pods, units=memory.units, nodes=caches.nodes)
         self.census = self._census()
         self.pulse = self._pulse()
@@ -236,7 +236,7 @@ class Parts:
         outside, settings = self._outside, self._outside.settings
         return EndingBrake(
             self.slurmctld,
-            loads=self.loads,
+            allocations=self.allocations,
             limits=BrakeLimits(
                 share=settings.brake_share,
                 minimum=settings.brake_minimum,
@@ -282,7 +282,9 @@ class Parts:
             ),
             binder=Binder(tools, claim=self.places.claim),
             release=release,
-            learner=Learner(tools, nodes=caches.nodes, census=self.census, loads=self.loads),
+            learner=Learner(
+                tools, nodes=caches.nodes, census=self.census, allocations=self.allocations
+            ),
             evictor=self._evictor(),
         )
 

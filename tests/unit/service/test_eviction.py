@@ -16,7 +16,7 @@ from scheduler.execute.brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeUnreachable
-from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.slurmctld import Slurmctld
 from scheduler.state.units import Unit, Units
@@ -40,7 +40,7 @@ class Stage:
         slurm, clock = cast("SlurmClient", TinySlurm()), asyncio.get_running_loop().time
         brake = EndingBrake(
             Slurmctld(slurm, failed_at=lambda: None, warn=lambda _reason, _text: None, clock=clock),
-            loads=NodeLoads(slurm, clock=clock),
+            allocations=NodeAllocations(slurm, clock=clock),
             limits=BrakeLimits(),
             units=Units(),
             pods=kube.store,

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from scheduler.core.reasons import Reason
-from scheduler.nodes.loads import NodeLoads
+from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.slurm.slurmctld import Slurmctld
 from slurmapi import SlurmClient, SlurmUnreachable
 from tests.unit.service.tiny_slurm import WITHOUT_CONF, TinySlurm
@@ -106,17 +106,17 @@ async def test_controller_that_does_not_answer_tells_nothing(slurm):
 async def test_looks_at_nodes_are_bounded_however_many_ask(slurm):
     slurm.comments |= {f"n{number}": "" for number in range(1000)}
     slurm.allocated |= dict.fromkeys(slurm.comments, 0)
-    loads = NodeLoads(cast("SlurmClient", slurm), clock=asyncio.get_running_loop().time)
+    allocations = NodeAllocations(cast("SlurmClient", slurm), clock=asyncio.get_running_loop().time)
     for _ in range(100):
         for name in slurm.comments:
-            await loads.of(name)
+            await allocations.of(name)
         await asyncio.sleep(0.1)
     assert 40 <= slurm.calls["node"] <= 85, "eight a second in ten seconds at most"
 
 
 async def test_one_look_serves_all_pods_of_a_node(slurm):
-    loads = NodeLoads(cast("SlurmClient", slurm), clock=asyncio.get_running_loop().time)
-    found = [await loads.of("n1") for _ in range(50)]
+    allocations = NodeAllocations(cast("SlurmClient", slurm), clock=asyncio.get_running_loop().time)
+    found = [await allocations.of("n1") for _ in range(50)]
     assert slurm.calls["node"] == 1
     assert {it and it.name for it in found} == {"n1"}
-    assert await loads.of("") is None
+    assert await allocations.of("") is None

@@ -18,7 +18,7 @@ _PER_SECOND: Final = 8.0
 _MOST: Final = 1024
 
 
-class NodeLoads:
+class NodeAllocations:
     """Records of nodes that are at most a few seconds old."""
 
     def __init__(self, client: SlurmClient, *, clock: Callable[[], float]) -> None:
