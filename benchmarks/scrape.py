@@ -18,7 +18,7 @@ from typing import Any, Final
 from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
-from scheduler.core.pending import LABELS
+from scheduler.core.pending_reasons import LABELS
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod

@@ -12,7 +12,7 @@ from annotations.keys import DEFINITIONS
 from docs._make import endings, state_table
 from scheduler.config.flags import describe
 from scheduler.config.settings import ENV_PREFIX
-from scheduler.core.pending import REASONS, why
+from scheduler.core.pending_reasons import REASONS, why
 from scheduler.core.reasons import MEANINGS
 from scheduler.observe.metrics import Metrics
 

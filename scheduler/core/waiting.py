@@ -43,7 +43,7 @@ from scheduler.core.intervals import (
 )
 from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
-from scheduler.core.pending import pending_text
+from scheduler.core.pending_reasons import pending_text
 from scheduler.core.reasons import Reason
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob

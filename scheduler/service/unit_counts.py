@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client import Gauge
 
-from scheduler.core import pending
+from scheduler.core import pending_reasons
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
 from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.kube.store import Joined
@@ -127,8 +127,8 @@ def standing(unit: Unit) -> tuple[str, str]:
 def _pending_reason(unit: Unit) -> str:
     record = unit.job.record if unit.job is not None else None
     if record is None or record.state.base is not BaseState.PENDING:
-        return pending.UNSAID
-    return pending.label(record.state_reason)
+        return pending_reasons.UNSAID
+    return pending_reasons.label(record.state_reason)
 
 
 def _state(job: JobFacts) -> str:

@@ -17,7 +17,7 @@ import structlog
 
 from scheduler.core.backoff import doubled
 from scheduler.core.doubt import FIRST
-from scheduler.core.pending import reasoned
+from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.boots import Boots

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.pending import why
+from scheduler.core.pending_reasons import why
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.pending import why
+from scheduler.core.pending_reasons import why
 from tests.rigs.slurm_conf import LICENSES
 from tests.support.pods import PREFIX
 from tests.support.world import World

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from docs._make.pages import pending_table
-from scheduler.core.pending import LABELS, STUCK, expected_start, label, pending_text, why
+from scheduler.core.pending_reasons import LABELS, STUCK, expected_start, label, pending_text, why
 from slurmapi.model import BaseState, Job
 from tests.unit.core.things import JOB, record
 

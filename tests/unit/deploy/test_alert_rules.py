@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from scheduler.core.pending import STUCK
+from scheduler.core.pending_reasons import STUCK
 from scheduler.core.reasons import Reason
 from scheduler.observe.metrics import Metrics
 from scheduler.service.unit_counts import STATES

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core import pending as pending_reasons
+from scheduler.core import pending_reasons
 from scheduler.core.reasons import Reason
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod, PodStatus
