@@ -15,7 +15,7 @@ import structlog
 from scheduler.core.actions import Evict, Hurry
 from scheduler.core.facts import PodFacts
 from scheduler.core.reasons import Reason
-from scheduler.execute.brake import EndingBrake
+from scheduler.execute.ending_brake import EndingBrake
 from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, condition
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit

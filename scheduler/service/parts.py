@@ -8,11 +8,11 @@ from functools import partial
 
 from scheduler.core.brake import BrakeLimits
 from scheduler.execute.bind import Binder
-from scheduler.execute.brake import EndingBrake
 from scheduler.execute.cancel import Release
 from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.editing import EditPace
+from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.execute.learn import Learner
 from scheduler.execute.partition_move import PartitionMove

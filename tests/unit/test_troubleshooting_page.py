@@ -38,7 +38,7 @@ TELLERS = (
         "core/untagged",
         "execute/untagged",
         "execute/avoid",
-        "execute/brake",
+        "execute/ending_brake",
         "slurm/kill_wait",
         "nodes/candidates",
         "facts/successors",

@@ -12,7 +12,7 @@ from scheduler.core.actions import Evict
 from scheduler.core.brake import BrakeLimits
 from scheduler.core.facts import PodStage
 from scheduler.core.reasons import Reason
-from scheduler.execute.brake import EndingBrake
+from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeUnreachable
