@@ -9,7 +9,7 @@ from typing import Final
 
 from scheduler.core.doubt import wants_another
 from scheduler.core.reasons import Reason
-from scheduler.execute.claimed import ClaimedJobs
+from scheduler.execute.claim_budget import ClaimedJobs
 from scheduler.execute.tools import Result, Tools
 from scheduler.nodes.candidates import Nodes
 from scheduler.nodes.node_allocations import NodeAllocations

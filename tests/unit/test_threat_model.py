@@ -12,7 +12,7 @@ import pytest
 
 from annotations import node_list
 from scheduler.core import actions
-from scheduler.execute import claimed, editing, tell
+from scheduler.execute import claim_budget, editing, tell
 from scheduler.facts import bulk
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, recorder, slim
@@ -75,8 +75,9 @@ OF_A_POD = {
         f"of all {editing.ALL[0]} and {a_second(editing.ALL[1])} a second",
     ),
     "looks at jobs that pods name": (
-        f"of one namespace {claimed.NAMESPACE[0]} at once, then {1 / claimed.NAMESPACE[1]:g} a",
-        f"from {claimed.START_SECONDS:g} s after the start on",
+        f"of one namespace {claim_budget.NAMESPACE[0]} at once, "
+        f"then {1 / claim_budget.NAMESPACE[1]:g} a",
+        f"from {claim_budget.START_SECONDS:g} s after the start on",
     ),
     "Events": (f"{recorder.OBJECT_BURST}, then one each {recorder.OBJECT_SECONDS / 60:g} minutes",),
     "a policy file": (

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.core.budgets import Budgets
 from scheduler.core.naming import JOB_ID, NODES
-from scheduler.execute.claimed import NAMESPACE as CLAIMED
-from scheduler.execute.claimed import START_SECONDS
+from scheduler.execute.claim_budget import NAMESPACE as CLAIMED
+from scheduler.execute.claim_budget import START_SECONDS
 from scheduler.execute.placeholder import FIRST
 from scheduler.facts.claims import BEFORE_US
 from scheduler.observe.wake import WakeCause
