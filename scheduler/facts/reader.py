@@ -19,10 +19,10 @@ from scheduler.core.facts import Remark
 from scheduler.core.gres import types_of
 from scheduler.core.naming import OWN_PREFIX, Owner
 from scheduler.core.uncharged import uncharged
-from scheduler.facts.bulk import excess
 from scheduler.facts.caches import Caches
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
+from scheduler.facts.spec_limits import excess
 from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.slurmctld import Slurmctld

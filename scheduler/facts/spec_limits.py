@@ -1,4 +1,4 @@
-"""Limits the lists in a pod's spec, because each look at the pod reads them again.
+"""Limits the lists in a pod's spec, because each pass over the pod reads them again.
 
 The API server accepts 1.5 MB of any of these lists. Measured before there were limits, with 2000
 pods on 200 Nodes: 1000 terms of anti-affinity blocked the event loop for 2.3 s, 1000 spread

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
 from scheduler.core.requests import ContainerRequests, requested
-from scheduler.facts.bulk import (
+from scheduler.facts.spec_limits import (
     MOST_AMOUNTS,
     MOST_CONTAINERS,
     MOST_HOST_PORTS,
