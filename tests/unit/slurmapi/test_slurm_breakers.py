@@ -675,7 +675,9 @@ async def test_lists_that_cannot_be_msgspec_are_still_read(
     assert (await client.job(5)).comment == "\ufffd"
 
 
-@pytest.mark.parametrize("deadlines", [Deadlines(silence=20, total=25), Deadlines(silence=30, total=25)])
+@pytest.mark.parametrize(
+    "deadlines", [Deadlines(silence=20, total=25), Deadlines(silence=30, total=25)]
+)
 async def test_request_that_is_cancelled_in_the_turn_of_its_deadline_is_cancelled(
     server: Server,
     client_of: Callable[..., SlurmClient],
