@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass, field
 
 from annotations import JobRequest, Problem
+from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts
-from scheduler.core.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)

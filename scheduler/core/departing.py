@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from scheduler.core.actions import Action, Again, Hurry, Inspect
 from scheduler.core.endings import ending_of, hinted, seconds_left, sentence, warned, warning
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts, PodStage, Tracked, UnitFacts
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.reasons import Reason
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 

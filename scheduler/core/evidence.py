@@ -7,7 +7,7 @@ from __future__ import annotations
 from enum import StrEnum, unique
 from typing import Final
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 
 SETTLING_SECONDS: Final = 120.0
 """How long after a start slurmctld's records are weak evidence. If it came back with an old state

@@ -12,10 +12,10 @@ from enum import StrEnum, unique
 from typing import Final
 
 from annotations import JobRequest, Problem
+from scheduler.core.event_reasons import Reason
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
-from scheduler.core.reasons import Reason
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure

@@ -7,10 +7,10 @@ from typing import Final
 from annotations import JobRequest, Problem
 from scheduler.core.actions import Action, Again, Evict, Inspect, Locate, Submit, Warn, Weigh
 from scheduler.core.edits import asks_the_same
+from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import PodFacts, Tracked, UnitFacts
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.reasons import Reason
 from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import Job

@@ -26,6 +26,7 @@ from scheduler.core.endings import (
     warned,
     warning,
 )
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (
     InDoubt,
     NoJob,
@@ -41,7 +42,6 @@ from scheduler.core.intervals import (
 )
 from scheduler.core.lost_job import regain, still_waits
 from scheduler.core.outgrown import outgrown
-from scheduler.core.reasons import Reason
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.waiting import allocated

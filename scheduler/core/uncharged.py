@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from annotations import JobRequest
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Remark
-from scheduler.core.reasons import Reason
 
 _SLURMDBD: Final = "accounting_storage/slurmdbd"
 

@@ -7,9 +7,9 @@ nobody knows after a restart whose job it is, so it is cancelled while this proc
 from __future__ import annotations
 
 from scheduler.core.actions import Action, Again, TakeBack, Warn
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Tracked, UnitFacts
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS
-from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 
 

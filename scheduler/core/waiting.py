@@ -25,6 +25,7 @@ from scheduler.core.actions import (
 )
 from scheduler.core.edits import called, differences, edit_of
 from scheduler.core.endings import ending_of, sentence, warned
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (
     InDoubt,
     NoJob,
@@ -44,7 +45,6 @@ from scheduler.core.intervals import (
 from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import pending_text
-from scheduler.core.reasons import Reason
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job

@@ -11,8 +11,8 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import Exclude, Readmit, Submit
+from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import Owner
-from scheduler.core.reasons import Reason
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import own_job

@@ -9,8 +9,8 @@ from typing import assert_never
 import structlog
 
 from scheduler.core.actions import Bind
+from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
-from scheduler.core.reasons import Reason
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import structlog
 
 from scheduler.core.actions import Cancel, DropJob, TakeBack
+from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import JOB_ID
-from scheduler.core.reasons import Reason
 from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.farewell import Farewell
 from scheduler.execute.setback import REFUSALS, SETBACKS, set_back

@@ -17,9 +17,9 @@ import structlog
 from scheduler.core.actions import Evict
 from scheduler.core.brake import ASK_SECONDS, Brake, BrakeLimits, Go, Hold, Scene
 from scheduler.core.endings import Ending, ending_of
+from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import SETTLING_SECONDS, is_weak
 from scheduler.core.facts import PodStage
-from scheduler.core.reasons import Reason
 from scheduler.core.taken_resources import lacks
 from scheduler.facts.claims import recorded_job
 from scheduler.kube.store import Joined

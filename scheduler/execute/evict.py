@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import Evict, Hurry
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts
-from scheduler.core.reasons import Reason
 from scheduler.execute.ending_brake import EndingBrake
 from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, condition
 from scheduler.observe.metrics import Metrics

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.core.doubt import wants_another
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.execute.claim_budget import ClaimedJobs
 from scheduler.execute.tools import Result, Tools
 from scheduler.nodes.candidates import Nodes

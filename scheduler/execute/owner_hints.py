@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.budgets import Budgets
-from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import Forbidden, KubeError
 from scheduler.kube.recorder import ObjectRef, Recorder

@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import Submit
+from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import JOB_ID, job_name
-from scheduler.core.reasons import Reason
 from scheduler.core.refusal_texts import refusal_text
 from scheduler.execute.avoid import left_out
 from scheduler.execute.cancel import Release

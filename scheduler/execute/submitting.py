@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from scheduler.core.budgets import Turns
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit

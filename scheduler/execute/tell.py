@@ -10,9 +10,9 @@ import structlog
 from annotations import Problem
 from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.budgets import Budgets
+from scheduler.core.event_reasons import MEANINGS, NO_ANSWER_YET, Reason
 from scheduler.core.facts import Remark
 from scheduler.core.naming import ENDS_AT, JOB_ID
-from scheduler.core.reasons import MEANINGS, NO_ANSWER_YET, Reason
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.kube.api import Condition, KubeApi, Refused, condition
 from scheduler.kube.clip import clipped

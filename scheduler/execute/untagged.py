@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from scheduler.core.actions import TakeBack
+from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import JOB_ID
-from scheduler.core.reasons import Reason
 from scheduler.core.refused_request import Pauses
 from scheduler.core.tagged import TaggedJob
 from scheduler.execute.cancel_batches import Canceller

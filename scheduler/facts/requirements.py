@@ -9,9 +9,9 @@ from typing import Final
 
 from annotations import Problem
 from scheduler.core.comparison_cost import MOST_CONSTRAINTS, MOST_TERMS, MOST_TEXTS, too_much
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Remark
 from scheduler.core.ignorable import Ignorable
-from scheduler.core.reasons import Reason
 from scheduler.core.requests import is_extended
 from scheduler.kube.demands import apart_of, near_of, spread_of
 from scheduler.kube.wire import Pod

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from scheduler.core.event_reasons import NO_ANSWER_YET
 from scheduler.core.node_suitability import NodeFacts, Place, Unfit, Wishes, fitness
-from scheduler.core.reasons import NO_ANSWER_YET
 from scheduler.core.resource_fit import TooSmall
 from scheduler.core.topology import Topology
 from scheduler.kube.store import Store

@@ -26,7 +26,7 @@ from prometheus_client import (
 )
 
 import scheduler
-from scheduler.core.reasons import MEANINGS
+from scheduler.core.event_reasons import MEANINGS
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SHORT_WATCH_SECONDS: Final = 1.0  # client-go's definition of a short watch

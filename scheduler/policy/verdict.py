@@ -13,8 +13,8 @@ from typing import Final
 from annotations import Problem
 from annotations.keys import BY_KEY, DEFINITIONS
 from annotations.problems import NOT_SET, NotAcceptableError
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Remark
-from scheduler.core.reasons import Reason
 from scheduler.policy.rules import Allowed, Policy, Range, Rule, Ruling, Subject, Value
 
 _USER: Final = "user_id"

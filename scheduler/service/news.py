@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
 from scheduler.kube.demands import claims_of

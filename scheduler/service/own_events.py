@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.kube.recorder import ObjectRef, Recorder
 
 

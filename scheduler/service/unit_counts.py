@@ -14,8 +14,8 @@ from typing import Final
 from prometheus_client import Gauge
 
 from scheduler.core import pending_reasons
+from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
-from scheduler.core.reasons import MEANINGS, Reason
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.observe.metrics import Metrics

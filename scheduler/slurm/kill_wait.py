@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.boots import is_withheld
 from slurmapi import SlurmClient, SlurmError

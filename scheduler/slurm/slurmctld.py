@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.slurm.boots import conf_if_shown
 from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Remark
-from scheduler.core.reasons import Reason
 from scheduler.kube.wire import PodCondition
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from docs._make.endings import POD_ENDS, SLURM_ENDS
-from scheduler.core.reasons import MEANINGS
+from scheduler.core.event_reasons import MEANINGS
 
 STORIES = Path(__file__).parents[1] / "stories"
 CASES = (*SLURM_ENDS, *POD_ENDS)

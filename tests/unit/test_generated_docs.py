@@ -11,7 +11,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from docs._make.pages import LABELS, TABLES, metrics_table, rewrite, rewritten, settings_table
 from scheduler.config.settings import Settings
-from scheduler.core.reasons import MEANINGS, Reason
+from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.observe.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +76,6 @@ def test_no_reason_is_written_out_elsewhere():
         *(ROOT / "scheduler" / "core").glob("*.py"),
     ]
     written = [
-        it.name for it in files if it.name != "reasons.py" and literal.search(it.read_text())
+        it.name for it in files if it.name != "event_reasons.py" and literal.search(it.read_text())
     ]
     assert written == []

@@ -11,7 +11,7 @@ import pytest
 
 from docs._make.state_table import answer, situations, standings
 from scheduler.core.actions import DropJob, Evict, Submit, Tell, Warn
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.core.refusal_texts import _MEANINGS
 from scheduler.observe.wake import WakeCause
 

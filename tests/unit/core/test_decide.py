@@ -27,6 +27,7 @@ from scheduler.core.actions import (
 from scheduler.core.decide import decide
 from scheduler.core.edits import digests
 from scheduler.core.endings import ending_of
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, PodStage, Vanished
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, patience
 from scheduler.core.intervals import (
@@ -39,7 +40,6 @@ from scheduler.core.intervals import (
 )
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place, Unfit
-from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState, JobState
 from tests.unit.core.things import (
     ENDED,

@@ -8,9 +8,9 @@ import pytest
 
 from scheduler.core.actions import Action, Again, Hurry, Inspect
 from scheduler.core.decide import decide
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import JobFacts, PodStage, Vanished
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.reasons import Reason
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
     ENDED,

@@ -8,9 +8,9 @@ import pytest
 
 from scheduler.core.actions import Bind, Cancel, DropJob, Warn
 from scheduler.core.decide import decide
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
 from scheduler.core.outgrown import outgrown
-from scheduler.core.reasons import Reason
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 from tests.unit.core.things import JOB, NOW, REQUEST, facts, places, pod, record, tag, tracked

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from scheduler.core.actions import TakeBack, Warn
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import NoJob, PodStage, UnitFacts
-from scheduler.core.reasons import Reason
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.untagged import give_up, untagged
 from slurmapi.model import BaseState

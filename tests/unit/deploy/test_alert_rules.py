@@ -10,8 +10,8 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
+from scheduler.core.event_reasons import Reason
 from scheduler.core.pending_reasons import STUCK
-from scheduler.core.reasons import Reason
 from scheduler.observe.metrics import Metrics
 from scheduler.service.unit_counts import STATES
 from tests.support.alerts import RULES, hastened, rules

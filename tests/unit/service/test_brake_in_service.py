@@ -10,8 +10,8 @@ import dataclasses
 import pytest
 
 from scheduler.core.brake import BrakeLimits
+from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import SETTLING_SECONDS
-from scheduler.core.reasons import Reason
 from slurmapi import (
     BaseState,
     Job,

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from annotations import PREFIX
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.execute.editing import ALL, NAMESPACE, POD, POLICY, EditPace
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.core.actions import Evict
 from scheduler.core.brake import BrakeLimits
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
-from scheduler.core.reasons import Reason
 from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.kube.api import KubeApi

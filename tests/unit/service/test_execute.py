@@ -20,9 +20,9 @@ from scheduler.core.actions import (
     Submit,
     Tell,
 )
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.naming import JOB_ID, NODES, Owner, OwnerTag, read_tag
-from scheduler.core.reasons import Reason
 from scheduler.core.refused_request import NEVER
 from scheduler.kube.errors import KubeInterrupted
 from scheduler.state.units import Placeholder, Unit

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.core import pending_reasons
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import ObjectMeta, Pod, PodStatus
 from scheduler.observe.metrics import Metrics

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from annotations import JobRequest
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements
 from scheduler.observe.metrics import Metrics
 from scheduler.service.own_events import own_pod

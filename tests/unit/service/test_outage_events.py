@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import structlog
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from slurmapi import SlurmInvalid, SlurmUnreachable
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from slurmapi import (
     JobSubmission,
     SlurmBusy,

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.slurm.slurmctld import Slurmctld
 from slurmapi import SlurmClient, SlurmUnreachable

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from scheduler.core.reasons import Reason
+from scheduler.core.event_reasons import Reason
 from scheduler.execute.submitting import NAMESPACE, SubmitPace
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics

@@ -8,8 +8,8 @@ import pytest
 
 from annotations import Problem
 from scheduler.core.actions import NoteEnd, Reject, Tell
+from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
-from scheduler.core.reasons import Reason
 from scheduler.state.member import Member
 from scheduler.state.units import Placeholder, Unit
 from tests.unit.core.things import PROBLEMS, pod

@@ -12,9 +12,9 @@ from typing import Final, cast
 
 from scheduler.config.settings import Settings
 from scheduler.core.brake import BrakeLimits
+from scheduler.core.event_reasons import Reason
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.naming import Owner
-from scheduler.core.reasons import Reason
 from scheduler.execute.placeholder_mode import Setting
 from scheduler.facts.caches import Caches
 from scheduler.kube.api import KubeApi
