@@ -106,8 +106,8 @@ class NodeFacts:
 class Unfit:
     """Why a pod may not go to a Node, as the rest of a sentence that begins with the Node's name.
 
-    `passes` says that waiting for a short time may help, and `occupied` that other pods there have
-    what this pod wants.
+    `passes` says that waiting for a short time may help (`waiting._unfit` decides how long), and
+    `occupied` that other pods there have what this pod wants.
     """
 
     why: str

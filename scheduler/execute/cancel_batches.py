@@ -77,7 +77,9 @@ class Canceller:
 
 
 def _in_time(batch: dict[int, _Wanted]) -> dict[int, _Wanted]:
-    """The jobs whose cancel may still be sent. Callers of the others get an error."""
+    """The jobs whose cancel may still be sent and whose caller still waits. Callers of those that
+    are too late get an error.
+    """
     now = asyncio.get_running_loop().time()
     for wanted in batch.values():
         if wanted.send_by <= now:

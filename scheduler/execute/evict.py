@@ -63,7 +63,7 @@ class Evictor:
         if held is not None:
             return held
         if not await self._mark(pod, action):
-            return 1.0
+            return 1.0  # the pod is gone, which the watch will show soon
         left = self._budget_left(unit, pod, now)
         if left > 0 and await self._eviction_is_held(pod, action):
             self._say_held(unit, action, left)

@@ -1,7 +1,7 @@
 """Pauses in writing Events, for one namespace or for all.
 
 A namespace pauses if writing its Events fails or takes long. All pause if the API server can serve
-none of them. Pure: the caller passes the time.
+none of them. Pure: the caller passes the time. The pace of Events is in `recorder.py`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ class EventPauses:
             self._all = _Pause(now + max(_next(self._all), asked), self._all.failures + 1)
 
     def _concerns_all(self, namespace: str, error: KubeError) -> bool:
-        """Whether all namespaces must pause. For an error that a single namespace may cause, they
-        pause once it happens in a second namespace with no Event written in between.
+        """Note the failure, and say whether all namespaces must pause: at once if the API server
+        cannot be reached or is overloaded; for an error that a single namespace may cause, once it
+        happens in a second one with no Event written in between.
         """
         if isinstance(error, KubeRefused) and error.concerns_this_request:
             return False

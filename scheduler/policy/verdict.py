@@ -106,7 +106,9 @@ class _Case:
             self._forced_user = rule
 
     def _take_away(self, rule: Rule, asked: Mapping[str, Value]) -> None:
-        """Drop the pod's group, which belongs to its user, unless a rule is about groups."""
+        """Drop the pod's group: a rule sets the user, and the group belongs to the pod's own. Not
+        called if a rule is about groups.
+        """
         for key, own in asked.items():
             del self.annotations[key]
             self._remark(f"sets the user, and {key} with it", own, rule)

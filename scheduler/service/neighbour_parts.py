@@ -21,8 +21,8 @@ log = structlog.get_logger(__name__)
 
 
 class NeighbourParts:
-    """All of them, connected. The memory's news are told when pods have come or gone, and when a
-    pod that waited to be compared with the Nodes has been compared.
+    """All of them, connected. They report to the memory's news when pods have come or gone, and
+    when a waiting pod has been compared with the Nodes.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Notices that slurmctld has restarted, even if no request failed in the meantime."""
+"""Notices that slurmctld has restarted, even if no request failed in the meantime.
+
+The pulse asks, and then reads every record again. `slurmctld.py` reads the same time for the brake.
+"""
 
 from __future__ import annotations
 

@@ -97,6 +97,9 @@ class TokenRights:
         return True
 
     def _learn(self, error: SlurmError) -> bool:
+        """Whether an error shows that the token has the right. Slurm checks the right first, so a
+        refusal for any other cause, with Slurm's own error number, shows it.
+        """
         if isinstance(error, SlurmDenied):
             if error.error_number == _ACCESS_DENIED:
                 self._lacking(error)

@@ -170,6 +170,7 @@ class Unit:
     name: str
     seen_at: float
     job: Placeholder | None = None
+    """Only `Units.set_job` and `Units.drop_false_claim` change it, because they keep the index."""
     doubt_since: float | None = None
     """Since when Slurm may have a job for the unit that was never recorded. A census that began
     later settles it.
