@@ -46,8 +46,10 @@ _LATE_SECONDS: Final = 0.05
 
 def asked(lines: Iterable[str]) -> Iterator[JobAsked]:
     """What was asked of jobs. Where two users' kills were under way at once, their effects cannot
-    be told apart, and nobody is named. A slurmd that cannot start a script asks, as root like us,
-    for a requeue, which we never do, and kills a job that must not be requeued.
+    be told apart, and nobody is named.
+
+    A slurmd is root, like the scheduler on the rigs. If it cannot start a script, it asks for a
+    requeue, and kills a job that must not be requeued. The scheduler never asks for a requeue.
     """
     under_way: list[tuple[float, str]] = []
     stuck: dict[int, float] = {}
