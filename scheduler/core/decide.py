@@ -22,6 +22,7 @@ from scheduler.core.facts import (
     RUNS,
     InDoubt,
     NoJob,
+    PodFacts,
     PodStage,
     Tracked,
     UnitFacts,
@@ -86,5 +87,16 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
     if now < facts.lingers_until:
         return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
     unseen = not facts.pods
-    cancel = Cancel(job.job_id, "its pod is gone", facts.outcome, unseen=unseen)
+    cancel = Cancel(job.job_id, _why_over(facts.pods), facts.outcome, unseen=unseen)
     return (cancel, Again(SOON_SECONDS))
+
+
+def _why_over(pods: tuple[PodFacts, ...]) -> str:
+    """Why the job is needed no more. A pod that has completed may stay for days, so it is not
+    gone.
+    """
+    if not pods:
+        return "its pod is gone"
+    if any(pod.stage is PodStage.FINISHED for pod in pods):
+        return "its pod has ended"
+    return "its pod is being deleted"

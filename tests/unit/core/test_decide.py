@@ -75,7 +75,11 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
 
 # --- no pod is left that could run ----------------------------------------------------------------
 
-OVER: Final = [(), (pod(PodStage.WITHDRAWN),), (pod(PodStage.FINISHED),)]
+OVER: Final = {
+    "its pod is gone": (),
+    "its pod is being deleted": (pod(PodStage.WITHDRAWN),),
+    "its pod has ended": (pod(PodStage.FINISHED),),
+}
 RELEASE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     "no job": (NoJob(), (Forget(),)),
     "in doubt": (InDoubt(), (LookForTwins(), SOON)),
@@ -99,13 +103,14 @@ RELEASE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("pods", OVER, ids=["no pod", "withdrawn", "finished"])
+@pytest.mark.parametrize(("why", "pods"), OVER.items(), ids=["no pod", "withdrawn", "finished"])
 @pytest.mark.parametrize(("job", "done"), RELEASE.values(), ids=RELEASE.keys())
-def test_placeholder_without_a_pod_goes(pods, job, done):
-    if not pods:  # a list that lacks the pod is no proof that it is gone
-        done = tuple(
-            dataclasses.replace(it, unseen=True) if isinstance(it, Cancel) else it for it in done
-        )
+def test_placeholder_without_a_pod_goes(why, pods, job, done):
+    # A list that lacks the pod is no proof that it is gone.
+    done = tuple(
+        dataclasses.replace(it, why=why, unseen=not pods) if isinstance(it, Cancel) else it
+        for it in done
+    )
     assert decide(facts(*pods, job=job), NOW) == done
 
 
