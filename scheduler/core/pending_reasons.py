@@ -39,9 +39,10 @@ REASONS: Final[Mapping[str, Why]] = {
         "wait for other jobs to end, or ask for less",
     ),
     "Priority": Why(
-        "Slurm starts other jobs of its partition first: their priority is higher, or equal and "
-        "they were submitted earlier",
-        "wait; a QoS or partition of higher priority comes sooner",
+        "Slurm considers other jobs of its partition first, or of its reservation: their priority "
+        "is higher, or equal and they were submitted earlier",
+        "wait; a shorter `timeout` may fit in before them (backfill), and a QoS of higher priority "
+        "comes sooner if Slurm weighs it (PriorityWeightQOS)",
     ),
     "Dependency": Why(
         "another job must start or end first",
