@@ -110,7 +110,7 @@ def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(_EXPECTED)
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("base_url must hold neither user, query nor fragment")
+        raise ValueError(f"{_EXPECTED}, without user, query or fragment")
     secure = parts.scheme == "https"
     return _Endpoint(
         host_header=parts.netloc,
