@@ -14,6 +14,7 @@ LEVELS: Final = {
     "warn": logging.WARNING,
     "error": logging.ERROR,
 }
+_FIRST: Final = ("level", "event", "timestamp")
 
 
 def set_up(level: str, form: str) -> None:
@@ -21,8 +22,10 @@ def set_up(level: str, form: str) -> None:
     would log whole response bodies at DEBUG, with the tokens in them.
     """
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer()]
+        if console
+        else [_what_happened_first, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[
@@ -31,10 +34,18 @@ def set_up(level: str, form: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+
+
+def _what_happened_first(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """The same line in an order for readers: they see long JSON lines cut off at the right."""
+    first = {key: event[key] for key in _FIRST if key in event}
+    return {**first, **event}

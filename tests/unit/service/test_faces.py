@@ -135,6 +135,7 @@ def test_log_is_json_lines_from_its_level_on(capsys, level, lines):
     written = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert len(written) == lines
     if written:
+        assert list(written[-1]) == ["level", "event", "timestamp", "job_id", "node"]
         assert written[-1]["event"] == "pod bound"
         assert written[-1]["job_id"] == 4711
         assert written[-1]["level"] == "info"
