@@ -219,7 +219,7 @@ SLURM_ENDS: Final = (
     ),
     Case(
         happens="any of these, and no controller owns the pod",
-        pod="is not created again",
+        pod="is not created again, and its logs are gone as with any deleted pod",
         job=_GONE,
         stories=("test_evicted_pod_without_an_owner_is_not_made_again",),
     ),
