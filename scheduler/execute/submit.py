@@ -12,11 +12,11 @@ from scheduler.core.naming import JOB_ID, job_name
 from scheduler.core.refusal_texts import refusal_text
 from scheduler.execute.avoid import left_out
 from scheduler.execute.cancel import Release
-from scheduler.execute.editing import EditPace
+from scheduler.execute.edit_pace import EditPace
 from scheduler.execute.gate import Gate
 from scheduler.execute.send import Sender
 from scheduler.execute.setback import REFUSALS, SETBACKS, set_back
-from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.submit_pace import SubmitPace
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import KubeError
 from scheduler.slurm.census import Census

@@ -21,7 +21,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import OwnerTag
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.execute.cancel import Release
-from scheduler.execute.editing import EditPace
+from scheduler.execute.edit_pace import EditPace
 from scheduler.execute.partition_move import PartitionMove
 from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial

@@ -11,7 +11,7 @@ from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
 from scheduler.execute.cancel_batches import Canceller
 from scheduler.execute.dispatch import Executor
-from scheduler.execute.editing import EditPace
+from scheduler.execute.edit_pace import EditPace
 from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
 from scheduler.execute.learn import Learner
@@ -19,7 +19,7 @@ from scheduler.execute.partition_move import PartitionMove
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.execute.send import Sender
 from scheduler.execute.submit import Submitter
-from scheduler.execute.submitting import SubmitPace
+from scheduler.execute.submit_pace import SubmitPace
 from scheduler.execute.tell import Teller
 from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial

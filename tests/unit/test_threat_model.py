@@ -12,7 +12,7 @@ import pytest
 
 from annotations import node_list
 from scheduler.core import actions
-from scheduler.execute import claim_budget, editing, tell
+from scheduler.execute import claim_budget, edit_pace, tell
 from scheduler.facts import spec_limits
 from scheduler.hooks import api as hooks
 from scheduler.kube import clip, recorder, slim
@@ -71,9 +71,9 @@ OF_A_POD = {
     ),
     "text of a condition": (f"{clip.MOST_BYTES // KIB} KiB, and {tell.MOST_PROBLEMS} faults",),
     "edits that reach Slurm": (
-        f"{editing.POD[0]} at once, then one each {editing.POD[1]:g} s",
-        f"of a namespace {editing.NAMESPACE[0]} and {a_second(editing.NAMESPACE[1])} a second",
-        f"of all {editing.ALL[0]} and {a_second(editing.ALL[1])} a second",
+        f"{edit_pace.POD[0]} at once, then one each {edit_pace.POD[1]:g} s",
+        f"of a namespace {edit_pace.NAMESPACE[0]} and {a_second(edit_pace.NAMESPACE[1])} a second",
+        f"of all {edit_pace.ALL[0]} and {a_second(edit_pace.ALL[1])} a second",
     ),
     "looks at jobs that pods name": (
         f"of one namespace {claim_budget.NAMESPACE[0]} at once, "

@@ -9,7 +9,7 @@ import pytest
 
 from annotations import PREFIX
 from scheduler.core.event_reasons import Reason
-from scheduler.execute.editing import ALL, NAMESPACE, POD, POLICY, EditPace
+from scheduler.execute.edit_pace import ALL, NAMESPACE, POD, POLICY, EditPace
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause

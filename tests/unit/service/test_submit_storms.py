@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from scheduler.core.event_reasons import Reason
-from scheduler.execute.submitting import NAMESPACE, SubmitPace
+from scheduler.execute.submit_pace import NAMESPACE, SubmitPace
 from scheduler.execute.tell import Teller
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
