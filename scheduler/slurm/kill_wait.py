@@ -14,7 +14,7 @@ import structlog
 
 from scheduler.core.event_reasons import Reason
 from scheduler.observe.metrics import Metrics
-from scheduler.slurm.boots import is_withheld
+from scheduler.slurm.restarts import is_withheld
 from slurmapi import SlurmClient, SlurmError
 
 log = structlog.get_logger(__name__)

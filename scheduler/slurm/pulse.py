@@ -20,8 +20,8 @@ from scheduler.core.doubt import FIRST
 from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
-from scheduler.slurm.boots import Boots
 from scheduler.slurm.look import look
+from scheduler.slurm.restarts import Boots
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,

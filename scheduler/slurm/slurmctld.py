@@ -1,7 +1,7 @@
 """Facts about slurmctld: when it started, and how long it remembers jobs that have ended.
 
 `/conf` has them since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, a restart is possible
-whenever slurmctld did not answer. `boots.py` asks more often, for the pulse.
+whenever slurmctld did not answer. `restarts.py` asks more often, for the pulse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from scheduler.core.event_reasons import Reason
-from scheduler.slurm.boots import conf_if_shown
+from scheduler.slurm.restarts import conf_if_shown
 from slurmapi import SlurmClient, SlurmConfig, SlurmError, SlurmUnreachable
 
 log = structlog.get_logger(__name__)

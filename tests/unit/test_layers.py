@@ -23,7 +23,7 @@ _LINT: Final = "from importlinter.cli import lint_imports_command; lint_imports_
 _BREACHES: Final = {
     "rooms": [
         ("scheduler.core.facts", "scheduler.state.units"),
-        ("scheduler.slurm.boots", "scheduler.nodes.candidates"),
+        ("scheduler.slurm.restarts", "scheduler.nodes.candidates"),
         ("scheduler.facts.spec_limits", "scheduler.hooks.pem"),
         ("scheduler.sandbox.cluster", "scheduler.observe.clock"),
     ],
@@ -32,7 +32,7 @@ _BREACHES: Final = {
         ("annotations.keys", "scheduler.core.intervals"),
         ("groundwork.files", "slurmapi.errors"),
     ],
-    "circles": [("scheduler.slurm.boots", "scheduler.slurm.slurmctld")],
+    "circles": [("scheduler.slurm.restarts", "scheduler.slurm.slurmctld")],
     "pure": [
         ("scheduler.core.decide", "random"),
         ("scheduler.core.lease", "time"),
