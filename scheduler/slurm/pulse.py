@@ -21,7 +21,7 @@ from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
-from scheduler.slurm.restarts import Boots
+from scheduler.slurm.restarts import Restarts
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -100,7 +100,7 @@ class Pulse:
         self._leads = leads
         self._on_pulse = on_pulse
         self._sooner = asyncio.Event()
-        self._boots = Boots(client, clock=clock)
+        self._restarts = Restarts(client, clock=clock)
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
         self._asked_for = WakeCause.PULSE  # the cause of the request whose answer is being read
@@ -218,9 +218,9 @@ class Pulse:
         try:
             only_claims = all(map(self._claimed, ids))
             if ids:
-                another_boot = await self._boots.is_another()
+                restarted = await self._restarts.happened()
                 await self.look_now(ids)
-                if another_boot or began - self._due_at > _LATE_SECONDS:
+                if restarted or began - self._due_at > _LATE_SECONDS:
                     self._doubt()
             if only_claims:  # a refusal of these ids would not show that Slurm works
                 await self._ping()

@@ -23,7 +23,7 @@ from slurmapi import (
 _EVERY_SECONDS: Final = 15.0
 
 
-class Boots:
+class Restarts:
     """Reads the time at which slurmctld started from `/conf`, which has it since v0.0.45."""
 
     def __init__(self, client: SlurmClient, *, clock: Callable[[], float]) -> None:
@@ -32,7 +32,7 @@ class Boots:
         self._asked_at = float("-inf")
         self._boot: int | None = None
 
-    async def is_another(self) -> bool:
+    async def happened(self) -> bool:
         """Whether slurmctld has restarted since the last call. Asks Slurm only every 15 s. Raises
         SlurmError if Slurm cannot be asked.
         """
