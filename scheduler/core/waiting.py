@@ -23,6 +23,7 @@ from scheduler.core.actions import (
     Tell,
     Update,
 )
+from scheduler.core.assignment import node_of_each_pod
 from scheduler.core.edits import called, differences, edit_of
 from scheduler.core.endings import ending_of, sentence, warned
 from scheduler.core.event_reasons import Reason
@@ -280,7 +281,7 @@ def allocated(
             f"the pod was resized: it asks for {grown}; a new job follows, at the end of the queue"
         )
         return (*_give_back(job.job_id, why), Again(0.0))
-    node_of_pod = _node_of_each_pod(facts.pods, record.nodes)
+    node_of_pod = node_of_each_pod(facts.pods, record.nodes)
     if node_of_pod is None:
         if facts.any_runs:
             return (Again(SLOW_LOOK_SECONDS),)
@@ -375,13 +376,6 @@ def _binds(
 
 def _configuring(job: Tracked) -> bool:
     return job.state is not None and job.state.configuring
-
-
-def _node_of_each_pod(pods: tuple[PodFacts, ...], nodes: tuple[str, ...]) -> dict[str, str] | None:
-    """Pod uid to node, rank by rank; None if the numbers of nodes and pods differ."""
-    if len(pods) != len(nodes):
-        return None
-    return {pod.uid: node for pod, node in zip(pods, nodes, strict=True)}
 
 
 def _unfit(
