@@ -1,4 +1,8 @@
-"""Which pod of a unit gets which node of its job's allocation."""
+"""Which pod of a unit gets which node of its job's allocation: the slots of a gang.
+
+Slurm's record lists the nodes in rank order, and `Unit.pods` (`state/units.py`) the pods.
+`waiting.py` asks before it binds; a unit of one pod has one node.
+"""
 
 from __future__ import annotations
 
