@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from annotations.keys import DEFINITIONS
-from docs._make import endings, state_table
+from docs._make import endings, pod_spec, state_table
 from scheduler.config.flags import describe
 from scheduler.config.settings import ENV_PREFIX
 from scheduler.core.event_reasons import MEANINGS
@@ -130,6 +130,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "events.md": events_table,
     "endings.md": endings.table,
     "pending.md": pending_table,
+    "pod-spec.md": pod_spec.table,
 }
 
 
