@@ -21,6 +21,8 @@ SCHEDULER_NAME: Final = "slurm-scheduler"
 # A start takes two seconds of CPU time, which can take long on a busy machine.
 _READY_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
+# Only for a process that hangs: on a crowded machine one may stand still for five seconds.
+_ANSWER_SECONDS: Final = 20.0
 
 
 class Launched(Protocol):
@@ -248,7 +250,7 @@ def _pid_of(process: Launched) -> int:
 
 
 def _get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", path, headers={"Connection": "close"})
         answer = connection.getresponse()

@@ -413,7 +413,8 @@ async def _answer(look: Callable[[], Awaitable[T | None]]) -> T | None:
     """The result of `look`; None while a server does not answer."""
     try:
         return await look()
-    except (aiohttp.ClientError, TimeoutError):  # `until` itself is ended by a cancel
+    # `until` itself is ended by a cancel, not by a TimeoutError
+    except (aiohttp.ClientError, ConnectionError, TimeoutError):
         return None
     except KubeAnswerError as refusal:
         if refusal.status < 429:
