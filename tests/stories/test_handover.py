@@ -144,13 +144,14 @@ async def test_settings_that_are_no_shell_hold_nobody_back(world: World) -> None
 
 
 async def test_job_starts_by_policy_when_a_pod_does_not_stop(world: World) -> None:
-    with hooks_on(world.cluster, world.scheduler.hooks_url, WAIT_SECONDS=2):
-        pod = await running_pod(world, stop_seconds=18)
+    # If the scheduler cannot look within the wait, the guard hears that nothing is known.
+    with hooks_on(world.cluster, world.scheduler.hooks_url, WAIT_SECONDS=5):
+        pod = await running_pod(world, stop_seconds=20)
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
         await world.job_ended(following, state="COMPLETED")
     assert world.history.removed(pod["metadata"]["uid"]) is None
-    assert guards(world, "busy") == 1
+    assert guards(world, "busy") >= 1
     await world.kube.delete("pods", "train", namespace=world.namespace, grace_seconds=0)
 
 

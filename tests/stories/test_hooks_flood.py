@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.handover import (
+    SLOW_STOP_SECONDS,
     cancel_placeholder,
     guards,
     next_job,
@@ -47,7 +48,7 @@ async def test_flood_of_strangers_holds_up_no_pod_and_no_guard(world: World) -> 
     port = int(world.scheduler.hooks_url.rpartition(":")[2])
     with hooks_on(world.cluster, world.scheduler.hooks_url):
         async with _flooded(port) as refused:
-            pod = await running_pod(world)
+            pod = await running_pod(world, stop_seconds=SLOW_STOP_SECONDS)
             following = await next_job(world, pod)
             await cancel_placeholder(world, pod)
             await started_after_the_pod(world, following)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.handover import (
+    SLOW_STOP_SECONDS,
     cancel_placeholder,
     ended_when_told,
     guards,
@@ -88,7 +89,7 @@ async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
     world: World, tls: TlsFiles
 ) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_https_url, CA_FILE=trusting(world, tls)):
-        pod = await running_pod(world)
+        pod = await running_pod(world, stop_seconds=SLOW_STOP_SECONDS)
         following = await next_job(world, pod)
         await cancel_placeholder(world, pod)
         await started_after_the_pod(world, following)

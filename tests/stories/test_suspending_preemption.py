@@ -13,7 +13,12 @@ import pytest
 
 from tests.support import pods
 from tests.support.cluster import Cluster
-from tests.support.handover import guards, running_pod, started_after_the_pod
+from tests.support.handover import (
+    SLOW_STOP_SECONDS,
+    guards,
+    running_pod,
+    started_after_the_pod,
+)
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.live import LiveCluster
 from tests.support.scheduler import SchedulerProcess
@@ -49,8 +54,7 @@ async def test_preemptor_starts_when_the_pod_whose_job_it_suspends_has_stopped(
 ) -> None:
     world = suspending
     with hooks_on(world.cluster, world.scheduler.hooks_url):
-        # The pod stops slowly, so that the guard asks in time even on a crowded machine.
-        pod = await running_pod(world, stop_seconds=8)
+        pod = await running_pod(world, stop_seconds=SLOW_STOP_SECONDS)
         job = await world.placeholder(pod)
         preemptor = await world.native_job(
             user="alice",

@@ -12,6 +12,8 @@ from tests.support.slurm import Record
 from tests.support.world import World
 
 STOP_SECONDS: Final = 4
+# Where the guard must find the pod still there: on a crowded machine it asks seconds later.
+SLOW_STOP_SECONDS: Final = 12
 # The longest time from the pod's removal to the start of the job that waited for it. It takes one
 # second on an idle machine and over eight on a busy one. Without an answer to its waiting request
 # the hook would ask again only after 30 s.
@@ -114,7 +116,7 @@ async def started_after_the_pod(world: World, job_id: int) -> None:
 
 async def next_job_is_held(world: World) -> None:
     """Story: the guard holds the next job until the pod whose job ended has stopped."""
-    pod = await running_pod(world, stop_seconds=8)
+    pod = await running_pod(world, stop_seconds=SLOW_STOP_SECONDS)
     following = await next_job(world, pod)
     await cancel_placeholder(world, pod)
     await started_after_the_pod(world, following)
