@@ -20,7 +20,8 @@ from tests.support.world import World
 pytestmark = pytest.mark.timeout(240)
 cluster = told_on("sandbox-26.05", "live-26.05")
 
-_SECONDS: Final = 30.0
+# As long as a start may take.
+_SECONDS: Final = 60.0
 
 
 @asynccontextmanager
@@ -54,6 +55,8 @@ async def test_start_without_an_api_server_says_so_and_goes_on_waiting(
 ) -> None:
     (port,) = free_ports(1)
     server = f"https://127.0.0.1:{port}"
+    # Before and after, the API server may be late on a crowded machine, and the log says that too.
+    before = len(_log(world))
     async with _launched_with(world, _changed(world, tmp_path, server=server)):
 
         async def said() -> bool:
@@ -63,7 +66,7 @@ async def test_start_without_an_api_server_says_so_and_goes_on_waiting(
         await world.until("/readyz says it", said)
         labels = {"server": "kubernetes", "cause": "refused"}
         assert world.scheduler.metric("slurm_pod_scheduler_trouble", labels) == 1
-    log = world.scheduler.log.read_text(encoding="utf-8")
+        log = _log(world)[before:]
     assert log.count('"event": "the kubernetes API server does not answer"') == 1
 
 
@@ -75,7 +78,7 @@ async def test_start_with_refused_credentials_ends_and_says_so(
         world, _changed(world, tmp_path, server=world.cluster.kube_url, token=token)
     ):
         status = await asyncio.to_thread(lambda: world.scheduler.ended(seconds=_SECONDS))
-    log = world.scheduler.log.read_text(encoding="utf-8")
+    log = _log(world)
     assert status == 1
     assert "refuses the credentials of the kubeconfig" in log
     assert token not in log
@@ -83,7 +86,7 @@ async def test_start_with_refused_credentials_ends_and_says_so(
 
 async def test_line_of_a_ready_process_says_as_what_it_serves(world: World) -> None:
     async def line() -> str:
-        lines = world.scheduler.log.read_text(encoding="utf-8").splitlines()
+        lines = _log(world).splitlines()
         return next((it for it in lines if '"event": "ready"' in it), "")
 
     said = await world.until("it is said", line)
@@ -91,3 +94,7 @@ async def test_line_of_a_ready_process_says_as_what_it_serves(world: World) -> N
         assert f'"{key}": ' in said
     assert re.search(r'"nodes_mapped": "[1-9]\d* of [1-9]\d*"', said)
     assert '"role": "leads' in said
+
+
+def _log(world: World) -> str:
+    return world.scheduler.log.read_text(encoding="utf-8")
