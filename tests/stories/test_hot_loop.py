@@ -27,24 +27,24 @@ async def test_pods_of_a_deployment_whose_jobs_are_always_ended_get_theirs_later
     began = time.monotonic()
     pod = await _end(world)
     assert _waits(pod)
-    assert await world.slurm.live_placeholders(world.namespace) == []
+    assert pods.annotation(pod, pods.JOB_ID) is None
     if isinstance(world.cluster, SandboxCluster):
         return  # other tests check the rest in virtual time
-    await _with_a_job(world, pod["metadata"]["uid"])
+    await world.submitted(pod["metadata"]["name"])
     assert time.monotonic() - began >= _SECOND
 
 
 async def _end(world: World) -> Object:
-    """End the running pod's job. Returns its successor, once it has a job or says why not."""
+    """End the running pod's job. Returns its successor as it first had a job or said why not."""
     pod = await _one(world, phase="Running")
     job = await world.placeholder(pod)
     await world.slurm.cancel(job.job_id)
     after = await _one(world, but=pod["metadata"]["uid"])
-    message = await _job_or_reason(world, after["metadata"]["uid"])
-    if waits := _waits(message):
+    told = await _job_or_reason(world, after["metadata"]["name"])
+    if waits := _waits(told):
         assert "of ReplicaSet looping-" in waits
         assert f"PlaceholderCancelled: Slurm job {job.job_id} was cancelled" in waits
-    return message
+    return told
 
 
 def _waits(pod: Object) -> str:
@@ -65,25 +65,15 @@ async def _one(world: World, *, phase: str = "", but: str = "") -> Object:
     return await world.until(f"one pod is {phase or 'there'}", look)
 
 
-async def _job_or_reason(world: World, uid: str) -> Object:
+async def _job_or_reason(world: World, name: str) -> Object:
+    """The first state of the pod that shows one of the two: it may have a job soon after."""
+
     async def look() -> Object | None:
-        pod = await _named(world, uid)
-        return pod if _waits(pod) or pods.annotation(pod, pods.JOB_ID) else None
+        states = (seen.pod for seen in world.history.of(name))
+        told = (it for it in states if _waits(it) or pods.annotation(it, pods.JOB_ID))
+        return next(told, None)
 
     return await world.until("the pod has a job, or says why not", look)
-
-
-async def _with_a_job(world: World, uid: str) -> Object:
-    async def look() -> Object | None:
-        pod = await _named(world, uid)
-        return pod if pods.annotation(pod, pods.JOB_ID) else None
-
-    return await world.until("the pod has a job", look)
-
-
-async def _named(world: World, uid: str) -> Object:
-    found = await world.kube.items("pods", namespace=world.namespace)
-    return next(it for it in found if it["metadata"]["uid"] == uid)
 
 
 def _deployment() -> Object:
