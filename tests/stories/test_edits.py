@@ -34,9 +34,9 @@ async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) 
     await world.message_with("is pending: Reservation")
 
     await _edit(world, reservation=None, comment=None)
+    await world.until("both are removed", lambda: _has_neither(world, job.job_id))
     await world.message_with("is pending: Resources")
-    now = await world.placeholder(await _pod(world))
-    assert (now.job_id, now.raw["comment"], now.raw["resv_name"]) == (job.job_id, "", "")
+    assert (await world.placeholder(await _pod(world))).job_id == job.job_id
 
 
 @pytest.mark.live_on("26.05")
@@ -313,6 +313,12 @@ async def _edit(world: World, **annotations: str | None) -> None:
     prefixed = {pods.PREFIX + key: value for key, value in annotations.items()}
     patch = {"metadata": {"annotations": prefixed}}
     await world.kube.patch("pods", "train", patch, namespace=world.namespace)
+
+
+async def _has_neither(world: World, job_id: int) -> bool:
+    job = await world.slurm.job(job_id)
+    assert job is not None
+    return (job.raw["comment"], job.raw["resv_name"]) == ("", "")
 
 
 async def _until_nice(world: World, nice: int) -> None:
