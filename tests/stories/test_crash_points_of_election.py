@@ -141,7 +141,8 @@ async def test_process_may_be_killed_at_any_write_of_its_election(
     world.unharmed(*before)
     await world.one_placeholder_each()
     assert all(office.reaper.killed[point] == 2 for point in points), office.reaper
-    assert {_first_write(proxied, since) for since in office.lives} <= kinds_of_election()
+    # A process that gave up because the machine was slow may have written nothing.
+    assert {_first_write(proxied, since) for since in office.lives} - {None} <= kinds_of_election()
     assert not proxied.play.failures
 
 
