@@ -24,6 +24,7 @@ from tests.support.cluster import release as release_of
 from tests.support.hooks import SECRET
 from tests.support.kube import Kube, KubeAnswerError, Object
 from tests.support.slurm import SlurmHand
+from tests.support.world import REAL_SECONDS
 
 if TYPE_CHECKING:
     from tests.rigs.helm import Helm
@@ -35,7 +36,6 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 T = TypeVar("T")
 _NAME: Final = "slurm-pod-scheduler"
-_SECONDS: Final = 60.0
 _OF_SERVICE: Final = "kubernetes.io/service-name"
 _NOT_THE_LEADER: Final = (503, "another process leads, ask again\n")
 
@@ -275,7 +275,7 @@ async def _ask(face: str, what: str, **fields: str) -> tuple[int, str]:
     head = {"Authorization": f"Bearer {SECRET}"}
     form = {"job": "4000000000", "wait": "30"} | fields
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REAL_SECONDS)) as session,
         session.post(f"{face}/{what}", data=form, headers=head) as answer,
     ):
         return answer.status, await answer.text()
@@ -373,7 +373,7 @@ async def _no_job(slurm: SlurmHand, namespace: str) -> bool:
 
 
 async def _until(look: Callable[[], Awaitable[T | None]]) -> T:
-    async with asyncio.timeout(_SECONDS):
+    async with asyncio.timeout(REAL_SECONDS):
         while True:
             if found := await look():
                 return found

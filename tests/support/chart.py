@@ -18,6 +18,7 @@ import yaml
 from tests.rigs.helm import Helm
 from tests.support.kube import Kube, Object
 from tests.support.refusing import denying
+from tests.support.world import REAL_SECONDS
 
 CHART: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler"
 VALUES: Final = sorted((CHART / "ci").glob("*-values.yaml"))
@@ -63,7 +64,7 @@ class Release:
 
     async def test(self, *more: str) -> str:
         """Run `helm test`, which waits until the test pod has ended; returns what it prints."""
-        return await self._run("test", self.name, "--timeout", "60s", *more)
+        return await self._run("test", self.name, "--timeout", f"{REAL_SECONDS:g}s", *more)
 
     async def rollback(self) -> None:
         """Roll back to the revision before the last one."""

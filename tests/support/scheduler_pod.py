@@ -16,6 +16,7 @@ import yaml
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
+from tests.support.world import REAL_SECONDS
 
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
@@ -31,7 +32,6 @@ _SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 # A finalizer that keeps the pod until its exit status has been read.
 _HOLD: Final = ["rig.test/hold"]
-_SECONDS: Final = 60.0
 
 
 class SchedulerPod(SchedulerProcess):
@@ -100,7 +100,7 @@ class SchedulerPod(SchedulerProcess):
         return -number if status is None else status
 
     def _wait(self, what: str, done: Callable[[], bool]) -> None:
-        until = time.monotonic() + _SECONDS
+        until = time.monotonic() + REAL_SECONDS
         while not done():
             if time.monotonic() > until:
                 status = (self.pod() or {}).get("status")
