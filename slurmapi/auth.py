@@ -1,6 +1,8 @@
 """Where the token of each request comes from: a fixed one, or a file that somebody renews.
 
-A token is never part of a repr, a log line or an error text.
+A token is never part of a repr, a log line or an error text. `session.py` asks for a token before
+each request, and once more if Slurm refuses it. `groundwork/files.py` notices a renewed file. The
+tokens for the API server: `scheduler/kube/credentials.py`.
 """
 
 from __future__ import annotations

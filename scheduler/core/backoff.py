@@ -1,4 +1,20 @@
-"""Pauses that double with each failure, up to a maximum."""
+"""Pauses that double with each failure, up to a maximum.
+
+Whose pauses these are:
+
+* a unit, after a request that was refused: `refused_request.py`, with constants for submits in
+  `execute/setback.py`, and for other requests in the module of the verb (`execute/update.py`,
+  `execute/avoid.py`, `execute/tell.py`, `execute/untagged.py`)
+* a unit, after a pass that ended with an error: `reconcile/workqueue.py`
+* all submits, while Slurm accepts no jobs: `execute/gate.py`
+* the next pod of a controller whose pods end too soon: `succession.py`
+* a node that a unit could not use: `state/exclusions.py`
+* the pulse, while Slurm does not answer: `slurm/pulse.py`
+* Events: `kube/event_pauses.py`
+
+Single requests are repeated within seconds by `groundwork/retry.py`. A binding that was refused has
+its own pauses (`refused_bind.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,15 @@
 """The brake (I7): if too many pods would be ended on weak evidence, each waits for a later look.
 
 A single mistake of Slurm (lost nodes, or an old state that came back) must not end a site's work in
-one pass. The brake sees only weak evidence (`core.evidence`); strong evidence is neither counted
-nor delayed. The brake does not judge a single pod's evidence: `decide` does that, before the pause
-and again after it.
+one pass. The brake sees only weak evidence; strong evidence is neither counted nor delayed. The
+brake does not judge a single pod's evidence: `decide` does that, before the pause and again after
+it. This module has the rule alone. Others that take part:
+
+* `evidence.py`: which evidence is weak, and for how long after a restart of slurmctld
+* `execute/ending_brake.py`: counts the pods, asks this rule, reports what it holds
+* `execute/evict.py`: asks the brake before it ends a pod; nothing else does
+* `slurm/slurmctld.py`: when slurmctld may have restarted
+* `config/settings.py`: the limits (`brake_share` and the fields after it)
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """How strong the evidence against a pod is (I7). Evidence that a single mistake of Slurm's can
 cause for many pods at once is weak, and the brake delays it. Strong evidence is acted upon at once.
+
+`brake.py` lists the other modules that take part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A running pod has no job that holds its node: a new job is submitted, or the pod is evicted."""
+"""A running pod has no job that holds its node: a new job is submitted, or the pod is evicted.
+
+`running.py` decides that the job is lost; `doubt.py` says how many answers prove it.
+"""
 
 from __future__ import annotations
 

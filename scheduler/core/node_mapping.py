@@ -1,4 +1,7 @@
-"""The strategies that a site can name to find the Kubernetes Node behind a Slurm node."""
+"""The strategies that a site can name to find the Kubernetes Node behind a Slurm node.
+
+`nodes/map.py` applies them.
+"""
 
 from __future__ import annotations
 

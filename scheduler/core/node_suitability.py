@@ -3,6 +3,9 @@
 The structs have the API's own shapes (`scheduler.kube.wire` decodes into them). One rule is
 stricter than kube-scheduler's: a Node that is not ready or is cordoned is refused whatever the pod
 tolerates, because a blanket toleration does not mean that a dead Node is wanted.
+
+What is done with an allocation on an unfit Node is decided in `waiting.py` (`_unfit`). It is kept
+for UNFIT_SECONDS (`intervals.py`) if the obstacle may pass (`Unfit.passes`), as a cordon may.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Binds a pod to the Node behind its job's Slurm node: once, and never twice (I3)."""
+"""Binds a pod to the Node behind its job's Slurm node: once, and never twice (I3).
+
+`core/waiting.py` decides when; `core/assignment.py` gives each pod of a unit its node.
+"""
 
 from __future__ import annotations
 

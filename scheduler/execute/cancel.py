@@ -1,4 +1,9 @@
-"""How a unit gets rid of a job: by cancelling it, or by removing its id from the pod."""
+"""How a unit gets rid of a job: by cancelling it, or by removing its id from the pod.
+
+`core/decide.py` says when. `cancel_batches.py` sends the cancels of one moment together. Others
+that cancel: `slurm/census.py` (orphans, duplicates, jobs that a unit has released), `untagged.py`
+(jobs without their owner tag), `trial.py` and `slurm/token_rights.py` (their own trial jobs).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Checks each pod that is to be ended because of Slurm: if the evidence is weak, the brake decides
-whether it may be ended (I7). Also reports when the brake holds pods.
+whether it may be ended (I7). Also reports when the brake holds pods. The rule is in
+`core/brake.py`.
 
 Pods that run and pods that wait are counted separately, because many pods of one kind would hide a
 few of the other.

@@ -1,4 +1,8 @@
-"""The growing pause before the next submit, after a refusal or an early end."""
+"""The growing pause before a unit's next submit, after a refusal or an early end.
+
+`core/backoff.py` lists all such pauses. While Slurm accepts no jobs at all, `gate.py` holds back
+the submits of all units.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What the owner of a pod gets to see: Events, and the condition that says why the pod waits."""
+"""What the owner of a pod gets to see: Events, and the condition that says why the pod waits.
+
+This module writes them. The texts come with the actions, from `core/waiting.py` and
+`core/running.py`, with the words of `core/pending_reasons.py` (Slurm's reasons) and
+`core/refusal_texts.py` (Slurm's refusals). All reasons are in `core/event_reasons.py`. The pace of
+Events: `kube/recorder.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,15 @@
 """Notices that slurmctld has restarted, even if no request failed in the meantime.
 
-The pulse asks, and then reads every record again. `slurmctld.py` reads the same time for the brake.
+It may have lost its state: jobs that it has started or accepted, and the last job id. What is done:
+
+* `pulse.py` asks this module, and then doubts every record until a look proves it again
+* `slurmctld.py` reads the same time less often: endings soon after it are weak evidence
+  (`core/evidence.py`)
+* `core/doubt.py`: how often Slurm must say that it knows no such job
+* `core/running.py`: a job that had started is pending again; `core/lost_job.py`: a running pod has
+  lost its job and gets a new one
+* `ownership.py`: no write goes to another's job that has got the same id; `census.py`: foreign ids
+  are looked at again
 """
 
 from __future__ import annotations

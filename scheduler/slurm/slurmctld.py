@@ -1,7 +1,7 @@
 """Facts about slurmctld: when it started, and how long it remembers jobs that have ended.
 
 `/conf` has them since data_parser v0.0.45 (Slurm 26.05). With an older Slurm, a restart is possible
-whenever slurmctld did not answer. `restarts.py` asks more often, for the pulse.
+whenever slurmctld did not answer. `restarts.py` lists what a restart and a lost state change.
 """
 
 from __future__ import annotations

@@ -134,6 +134,19 @@ def test_module_that_the_architecture_names_exists():
     assert {it for it in named if not any(path.endswith(f"/{it}") for path in paths)} == set()
 
 
+def test_module_that_the_docstring_of_another_names_exists():
+    """It stands beside the other, or it is named from `scheduler/` or from the root."""
+    named = [
+        (path, name)
+        for path in modules(*PACKAGES)
+        for name in _MODULE.findall(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "")
+    ]
+    assert named
+    places = (lambda path: path.parent, lambda _path: ROOT / "scheduler", lambda _path: ROOT)
+    lost = [it for it in named if not any((place(it[0]) / it[1]).exists() for place in places)]
+    assert lost == []
+
+
 def test_member_that_the_architecture_names_exists():
     named = set(_MEMBER.findall(ARCHITECTURE.read_text(encoding="utf-8")))
     assert named
