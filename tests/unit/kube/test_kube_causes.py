@@ -18,6 +18,7 @@ from scheduler.kube.link import KubeLink
 from scheduler.kube.session import KubeSession
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.trouble import Cause
+from tests.support.names import lose_reserved_names
 from tests.support.ports import free_ports
 from tests.unit.kube import server
 from tests.unit.kube.server import ApiStub
@@ -44,10 +45,11 @@ def _kubeconfig(folder: Path, url: str, *, authority: trustme.CA | None = None) 
     return path
 
 
-async def _cause(config: Path) -> Cause:
+async def _cause(config: Path, *, seconds: float = 30.0) -> Cause:
+    """What is told of a first request, which gets an answer within `seconds` or none."""
     async with await KubeSession.open(config, user_agent="t") as session:
         with pytest.raises(KubeError) as failed:
-            await session.request("GET", "/x", timeout=2.0)
+            await session.request("GET", "/x", timeout=seconds)
         cause = cause_of(failed.value, server=session.server)
     assert cause is not None
     assert session.server in cause.text
@@ -59,7 +61,8 @@ async def test_nothing_listens(tmp_path: Path) -> None:
     assert (await _cause(_kubeconfig(tmp_path, f"https://127.0.0.1:{port}"))).name == "refused"
 
 
-async def test_name_is_not_found(tmp_path: Path) -> None:
+async def test_name_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_reserved_names(monkeypatch)
     assert (await _cause(_kubeconfig(tmp_path, "https://api.invalid:6443"))).name == "unresolved"
 
 
@@ -96,7 +99,7 @@ async def test_no_answer_in_time(tmp_path: Path) -> None:
 
     listener = await asyncio.start_server(accept, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    assert (await _cause(_kubeconfig(tmp_path, url))).name == "timeout"
+    assert (await _cause(_kubeconfig(tmp_path, url), seconds=1.0)).name == "timeout"
     listener.close()
     for writer in held:
         writer.close()

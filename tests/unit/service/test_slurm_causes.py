@@ -28,6 +28,7 @@ from slurmapi import (
     SlurmStranger,
     StaticToken,
 )
+from tests.support.names import lose_reserved_names
 from tests.support.ports import free_ports
 
 _ROOT: Final = Path(__file__).parents[3]
@@ -77,14 +78,20 @@ async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def _cause(
-    url: str, token: StaticToken | FileToken | None = None, *, tls: ssl.SSLContext | None = None
+    url: str,
+    token: StaticToken | FileToken | None = None,
+    *,
+    tls: ssl.SSLContext | None = None,
+    silence: float = 30.0,
 ) -> Cause:
-    """What is told of a first question to that address."""
+    """What is told of a first question to that address. An answer has time to come, however busy
+    the machine is, unless its absence is what is told.
+    """
     used = token or StaticToken("a.b.c")
     causes = SlurmCauses(
         url, token="file /t", lifetime=lambda: used.lifetime, answered=lambda: False
     )
-    deadlines = Deadlines(connect=2.0, silence=0.3, total=2.0)
+    deadlines = Deadlines(connect=30.0, silence=silence, total=40.0)
     async with SlurmClient(url, token=used, deadlines=deadlines, retry=once, tls=tls) as client:
         with pytest.raises(SlurmError) as failed:
             await client.ping()
@@ -107,7 +114,8 @@ async def test_no_such_socket(tmp_path: Path) -> None:
     assert (await _cause(f"unix:{tmp_path}/slurmrestd.sock")).name == "refused"
 
 
-async def test_name_is_not_found() -> None:
+async def test_name_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_reserved_names(monkeypatch)
     cause = await _cause("http://slurmrestd.invalid:6820")
     assert cause.name == "unresolved"
     assert "--slurm-api-base=http://slurmrestd.invalid:6820 is not found" in cause.text
@@ -115,7 +123,7 @@ async def test_name_is_not_found() -> None:
 
 async def test_no_answer_in_time() -> None:
     async with _listening(_silent) as port:
-        cause = await _cause(f"http://127.0.0.1:{port}")
+        cause = await _cause(f"http://127.0.0.1:{port}", silence=0.3)
     assert cause.name == "timeout"
     assert "NetworkPolicy" in cause.text
 
