@@ -8,10 +8,12 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
+# It ends only what hangs.
+_SECONDS: Final = 45.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -47,7 +49,7 @@ class ApiStub:
         return [s for s in self.seen if s.method == method and path in (None, s.path)]
 
     async def wait_for_requests(self, count: int, method: str) -> None:
-        async with asyncio.timeout(10), self.arrived:
+        async with asyncio.timeout(_SECONDS), self.arrived:
             await self.arrived.wait_for(lambda: len(self.requests(method)) >= count)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -80,7 +82,7 @@ def _kind(request: web.Request) -> str:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for state that nobody signals."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(_SECONDS):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -19,6 +19,8 @@ from kubernetes_asyncio.config import incluster_config
 from groundwork.retry import retry_policy
 from scheduler.kube import errors
 from scheduler.kube.session import KubeConfigError, KubeSession
+from tests.support.loop_time import pass_time
+from tests.support.names import lose_reserved_names
 from tests.unit.kube import server
 from tests.unit.kube.server import ApiStub, write_kubeconfig
 
@@ -123,14 +125,16 @@ async def test_write_that_is_tried_again_asks_again(
 
 
 async def test_write_ends_with_its_permit(
-    stub: ApiStub, permitted: tuple[KubeSession, list[float]]
+    stub: ApiStub, permitted: tuple[KubeSession, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, permits = permitted
-    permits[:] = [0.05]
+    permits[:] = [30.0]
     stub.answer("POST", "/x", server.hang())
-    async with asyncio.timeout(5):
-        with pytest.raises(errors.KubeInterrupted):
-            await session.request("POST", "/x", body={}, timeout=60)
+    task = asyncio.ensure_future(session.request("POST", "/x", body={}, timeout=60))
+    await stub.wait_for_requests(1, "POST")
+    pass_time(monkeypatch, 40)
+    with pytest.raises(errors.KubeInterrupted):
+        await task
 
 
 async def test_404_of_a_gateway_says_nothing_of_the_object(
@@ -169,14 +173,17 @@ async def test_nobody_there_is_unreachable(tmp_path: Path, unused_tcp_port: int)
 
 
 async def test_dropped_and_late_answers_are_interrupted(
-    stub: ApiStub, session: KubeSession
+    stub: ApiStub, session: KubeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub.answer("POST", "/cut", server.cut())
     stub.answer("POST", "/hang", server.hang())
     with pytest.raises(errors.KubeInterrupted):
         await session.request("POST", "/cut")
+    late = asyncio.ensure_future(session.request("POST", "/hang", timeout=30))
+    await stub.wait_for_requests(2, "POST")
+    pass_time(monkeypatch, 40)
     with pytest.raises(errors.KubeInterrupted):
-        await session.request("POST", "/hang", timeout=0.05)
+        await late
 
 
 async def test_peer_that_speaks_no_http_is_garbled(tmp_path: Path) -> None:
@@ -222,30 +229,33 @@ async def test_request_that_is_cancelled_in_the_turn_of_its_deadline_is_cancelle
     stub.answer("POST", "/hang", server.hang())
     task = asyncio.ensure_future(session.request("POST", "/hang", timeout=30))
     await stub.wait_for_requests(1, "POST")
-    loop = asyncio.get_running_loop()
-    loop.call_later(20, task.cancel)
-    time_before = loop.time
-    monkeypatch.setattr(loop, "time", lambda: time_before() + 60)
+    asyncio.get_running_loop().call_later(20, task.cancel)
+    pass_time(monkeypatch, 60)
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def test_silent_stream_ends_after_its_idle_time(stub: ApiStub, session: KubeSession) -> None:
+async def test_silent_stream_ends_after_its_idle_time(
+    stub: ApiStub, session: KubeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"one\n", b"half a li", then="hold"))
-    got = []
-    lines = session.stream(PODS, query={"watch": "true"}, idle_seconds=0.1)
-    got.append(await anext(lines))
+    lines = session.stream(PODS, query={"watch": "true"}, idle_seconds=30)
+    assert await anext(lines) == b"one\n"
+    # in the turn after the one in which the next line is first waited for
+    asyncio.get_running_loop().call_soon(pass_time, monkeypatch, 40)
     with pytest.raises(errors.KubeInterrupted):
         await anext(lines)
-    assert got == [b"one\n"]
 
 
-async def test_slow_consumer_is_not_an_idle_stream(stub: ApiStub, session: KubeSession) -> None:
+async def test_slow_consumer_is_not_an_idle_stream(
+    stub: ApiStub, session: KubeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"one\n", b"two\n", then="close"))
     got = []
-    async for line in session.stream(PODS, query={"watch": "true"}, idle_seconds=0.1):
+    async for line in session.stream(PODS, query={"watch": "true"}, idle_seconds=30):
         got.append(line)
-        await asyncio.sleep(0.2)  # longer than idle_seconds, on our side
+        pass_time(monkeypatch, 40)  # longer than idle_seconds, on our side
+        await asyncio.sleep(0)
     assert got == [b"one\n", b"two\n"]
 
 
@@ -277,15 +287,17 @@ async def test_abandoned_streams_give_their_connections_back(stub: ApiStub, tmp_
             async with aclosing(session.stream(PODS, query={"watch": "true"})) as lines:
                 async for _line in lines:
                     break
-        await session.request("GET", "/x", timeout=2)
+        await session.request("GET", "/x", timeout=30)
 
 
 async def test_requests_that_hang_hold_up_no_other(stub: ApiStub, session: KubeSession) -> None:
     stub.answer("POST", "/hangs", server.hang())
     stub.answer("GET", "/x", server.ok({}))
-    hung = [asyncio.ensure_future(session.request("POST", "/hangs")) for _ in range(150)]
+    hung = [
+        asyncio.ensure_future(session.request("POST", "/hangs", timeout=600)) for _ in range(150)
+    ]
     await stub.wait_for_requests(len(hung), "POST")
-    await session.request("GET", "/x", timeout=2)
+    await session.request("GET", "/x", timeout=30)
     for task in hung:
         task.cancel()
     await asyncio.gather(*hung, return_exceptions=True)
@@ -466,6 +478,7 @@ async def test_proxy_of_the_environment_is_used(
 async def test_proxy_is_not_used_where_the_environment_says_so(
     stub: ApiStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lose_reserved_names(monkeypatch)
     config = write_kubeconfig(tmp_path / "c", "http://kubernetes.invalid", {})
     monkeypatch.setenv("http_proxy", stub.url)
     monkeypatch.setenv("no_proxy", "kubernetes.invalid")

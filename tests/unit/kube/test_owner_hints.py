@@ -72,7 +72,7 @@ async def _hints(stub: ApiStub, folder: Path) -> AsyncIterator[tuple[OwnerHints,
 
 
 async def _until_told(recorder: TinyRecorder, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         while len(recorder.events) < count:  # noqa: ASYNC110 - a list has no event
             await asyncio.sleep(0.01)
 

@@ -87,7 +87,7 @@ async def watched(tmp_path: Path) -> Watched:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(45):
         while not holds():  # noqa: ASYNC110 - what is waited for knows no events
             await asyncio.sleep(0.01)
 

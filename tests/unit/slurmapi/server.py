@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Peer:
     writer: asyncio.StreamWriter
 
 
+# It ends only what hangs.
+_SECONDS: Final = 45.0
 Reply = Callable[[Peer], Awaitable[bool]]
 
 _TARGET = re.compile(r"/slurm/v0\.0\.(?P<version>\d+)/(?P<path>[^?]*)(?:\?(?P<query>.*))?")
@@ -137,7 +139,7 @@ class Server:
         return [seen for seen in self.seen if f"{seen.method} {seen.path}" == what]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5), self.changed:
+        async with asyncio.timeout(_SECONDS), self.changed:
             await self.changed.wait_for(condition)
 
     async def start(self, *, unix: Path | None = None, tls: ssl.SSLContext | None = None) -> None:

@@ -24,6 +24,7 @@ from slurmapi import (
     SlurmInterrupted,
     SlurmUnreachable,
 )
+from tests.support.loop_time import pass_time
 from tests.unit.slurmapi.server import (
     Peer,
     Reply,
@@ -267,19 +268,28 @@ async def test_write_that_waited_too_long_for_a_connection_is_never_sent(
     assert not server.calls("POST x")
 
 
-async def test_write_that_a_peer_does_not_take_ends_when_it_is_too_late() -> None:
-    async with silent_listener() as url:
-        transport = HttpTransport(url, deadlines=Deadlines(connect=5, silence=20, total=20))
+async def test_write_that_a_peer_does_not_take_ends_when_it_is_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        transport = HttpTransport(url, deadlines=Deadlines(connect=100, silence=100, total=100))
         large = Request(
             method="POST",
             target="/x",
             headers={},
             body=b"x" * 32_000_000,
-            send_by=asyncio.get_running_loop().time() + 1.0,
+            send_by=loop.time() + 40,
         )
-        async with asyncio.timeout(5):
+        task = asyncio.ensure_future(transport.exchange(large))
+        taken, _ = await loop.sock_accept(listening)
+        with taken:
+            assert await loop.sock_recv(taken, 1) == b"P", "it is being sent"
+            pass_time(monkeypatch, 50)
             with pytest.raises(SlurmInterrupted):
-                await transport.exchange(large)
+                await task
         transport.close()
 
 
@@ -295,10 +305,10 @@ async def test_write_that_is_repeated_asks_again(server: Server, transport_of: M
 
 async def test_write_that_a_peer_does_not_take_ends_with_its_permit() -> None:
     async with silent_listener() as url:
-        deadlines = Deadlines(connect=5, silence=20, total=20)
+        deadlines = Deadlines(connect=100, silence=100, total=100)
         transport = HttpTransport(url, deadlines=deadlines, permit=lambda: 0.05)
         large = Request(method="POST", target="/x", headers={}, body=b"x" * 32_000_000)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             with pytest.raises(SlurmInterrupted):
                 await transport.exchange(large)
         transport.close()
@@ -365,19 +375,22 @@ async def test_connect_deadline_covers_the_tls_handshake(transport_of: Make) -> 
 
 async def test_silence_of_the_peer_ends_in_maybe_sent(server: Server, transport_of: Make) -> None:
     server.on("POST x", hang())
-    transport = transport_of(server.url, deadlines=Deadlines(connect=1, silence=0.05, total=4))
+    transport = transport_of(server.url, deadlines=Deadlines(connect=30, silence=0.05, total=30))
     with pytest.raises(SlurmInterrupted, match="no answer"):
         await transport.exchange(post())
     await server.until(lambda: server.open_connections == 0)
 
 
 async def test_dripping_peer_is_ended_by_the_total_deadline(
-    server: Server, transport_of: Make
+    server: Server, transport_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on("GET x", drip(message(200, b"x" * 4000), gap=0.005))
-    transport = transport_of(server.url, deadlines=Deadlines(connect=1, silence=1, total=0.5))
+    transport = transport_of(server.url, deadlines=Deadlines(connect=30, silence=100, total=30))
+    task = asyncio.ensure_future(transport.exchange(get()))
+    await server.until(lambda: len(server.seen) == 1)
+    pass_time(monkeypatch, 40)
     with pytest.raises(SlurmInterrupted):
-        await transport.exchange(get())
+        await task
 
 
 async def test_slow_but_complete_answer_is_taken(server: Server, transport_of: Make) -> None:
@@ -603,7 +616,7 @@ async def test_bulk_requests_leave_connections_to_others(
     bulk = Request(method="POST", target="/slurm/v0.0.45/x", headers={}, body=b"{}", bulk=True)
     tasks = [asyncio.ensure_future(transport.exchange(bulk)) for _ in range(50)]
     await server.until(lambda: server.open_connections == 3)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):  # less than the bulk requests take
         assert (await transport.exchange(get())).ok
     for task in tasks:
         task.cancel()
