@@ -16,8 +16,21 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
+import scheduler
+
 _ROOT: Final = Path(__file__).parents[2]
 _OURS: Final = ("annotations", "groundwork", "scheduler", "slurmapi")
+_REPEATING: Final = (
+    "deploy/helm/slurm-pod-scheduler/Chart.yaml",
+    "deploy/manifests/deployment.yaml",
+    "deploy/manifests/deployment-namespaced.yaml",
+    "deploy/examples/kustomize/kustomization.yaml",
+)
+# Not the chart's own `version`, which goes up by itself.
+_VERSION: Final = re.compile(
+    r"(?:appVersion|newTag|app\.kubernetes\.io/version|image): "
+    r"\"?(?:slurm-pod-scheduler:)?(\d[\w.-]*)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +64,26 @@ def test_generators_of_pages_are_not_in_the_wheel(wheel: set[str]) -> None:
     generators = {path.name for path in (_ROOT / "docs/_make").glob("[!_]*.py")}
     assert generators
     assert {name for name in wheel if "_make" in name or name.startswith("docs/")} == set()
+
+
+def test_version_is_written_by_hand_in_one_module() -> None:
+    about = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in about["project"]
+    assert about["tool"]["hatch"]["version"]["path"] == "scheduler/__init__.py"
+
+
+@pytest.mark.parametrize("name", _REPEATING)
+def test_file_that_repeats_the_version_repeats_the_right_one(name: str) -> None:
+    found = _VERSION.findall((_ROOT / name).read_text(encoding="utf-8"))
+    assert found
+    assert set(found) == {scheduler.__version__}
+
+
+def test_newest_part_of_the_changelog_is_about_this_version() -> None:
+    text = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \[(.+?)\]", text, re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == scheduler.__version__
 
 
 def _imported(source: str) -> Iterator[str]:
