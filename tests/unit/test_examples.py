@@ -13,12 +13,25 @@ from annotations import ContainerResources, JobRequest, PodView, Rules, parse
 from scheduler.__main__ import parser
 from scheduler.config.flags import load
 from scheduler.policy.file import read
+from scheduler.sandbox.kube import KubeCluster, NodeShape
 from tests.support.admission import rendered
+from tests.support.kube import Kube
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy/examples"
 SETTINGS = sorted(EXAMPLES.glob("*/settings*.yaml"))
 POLICIES = sorted(EXAMPLES.glob("**/policy*.yaml"))
+MANIFESTS = sorted(
+    path for path in EXAMPLES.glob("**/*.yaml") if re.search(r"^kind:", path.read_text(), re.M)
+)
+# The sandbox has no such kinds; these live tests apply or build them.
+APPLIED_LIVE = {
+    "dstack/binding.yaml": "tests/stories/test_coexistence.py",
+    "kustomize/kustomization.yaml": "tests/deploy/test_manifests_made.py",
+    "rbac-namespaces.yaml": "tests/stories/test_policy_rights.py",
+    "token-refresh.yaml": "tests/deploy/test_token_refresh.py",
+}
+TOKEN = "a-token-for-tests"
 # Keys of the Helm chart by the flag they become.
 VALUES = {
     "scheduler-name": ("name",),
@@ -122,3 +135,39 @@ def test_quick_start_asks_for_more_than_its_sandbox_has():
     assert isinstance(request, JobRequest)
     assert request.gres == "gres/gpu:1"
     assert deployment["spec"]["replicas"] > room
+
+
+@pytest.mark.parametrize(
+    "path", [it for it in MANIFESTS if str(it.relative_to(EXAMPLES)) not in APPLIED_LIVE], ids=name
+)
+async def test_manifest_is_taken_by_the_sandbox(path):
+    shapes = [NodeShape(name="n-0", cpus=64, memory_mib=262_144)]
+    async with (
+        KubeCluster(token=TOKEN, nodes=shapes) as cluster,
+        Kube(cluster.server.url, token=TOKEN) as kube,
+    ):
+        for body in yaml.safe_load_all(path.read_text()):
+            if body["kind"] == "Namespace":
+                await kube.apply(body)
+                continue
+            namespace = body["metadata"].setdefault("namespace", "default")
+            if await kube.find("namespaces", namespace) is None:
+                await kube.create_namespace(namespace)
+            await kube.apply(body)
+            kind = f"{body['kind'].lower()}s"
+            assert await kube.find(kind, body["metadata"]["name"], namespace=namespace)
+
+
+@pytest.mark.parametrize(("example", "test"), APPLIED_LIVE.items(), ids=str)
+def test_manifest_of_a_kind_that_the_sandbox_lacks_has_a_test_of_its_own(example, test):
+    assert (EXAMPLES / example) in MANIFESTS
+    about = example.removesuffix(".yaml").partition("/")[0]
+    assert about in (ROOT / test).read_text(encoding="utf-8")
+
+
+def test_overlay_needs_no_file_that_is_not_there():
+    folder = EXAMPLES / "kustomize"
+    overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    generators = [*overlay.get("secretGenerator", []), *overlay.get("configMapGenerator", [])]
+    named = [*overlay["resources"], *(it for made in generators for it in made.get("files", []))]
+    assert [it for it in named if not (folder / it).exists()] == []
