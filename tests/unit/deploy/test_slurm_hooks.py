@@ -53,7 +53,7 @@ class Host:
             "SLURM_JOB_NODELIST": "n[1-3],m7",
         }
         began = time.monotonic()
-        done = subprocess.run([HOOKS / script], env=environment, timeout=20, check=False)
+        done = subprocess.run([HOOKS / script], env=environment, timeout=50, check=False)
         assert done.returncode == 0
         return time.monotonic() - began
 
@@ -113,7 +113,7 @@ def test_unreadable_token_is_said(host, script):
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_missing_companion_does_no_harm(host, script, tmp_path):
     alone = shutil.copy(HOOKS / script, tmp_path)
-    subprocess.run([alone], env={"PATH": os.environ["PATH"]}, check=True, timeout=20)
+    subprocess.run([alone], env={"PATH": os.environ["PATH"]}, check=True, timeout=50)
 
 
 def test_guard_asks_about_job_and_nodes(host):
@@ -164,7 +164,7 @@ def test_guard_that_is_refused_goes_by_policy_at_once(host, final):
 def test_silence_is_borne_for_so_long_only(host):
     host.curl(*[503] * 99)
     host.settings(UNREACHABLE_SECONDS=2, POLICY="drain")
-    assert host.run("prolog-slurmctld.sh") < 10
+    assert host.run("prolog-slurmctld.sh") < 25, "30 s is the default"
     assert "no answer of http://127.0.0.1:1 for 2 s (503, told by the API)" in host.said()
     (drained,) = host.asked("scontrol")
     assert drained.startswith("update nodename=n[1-3],m7 state=drain reason=slurm-pod-scheduler: ")

@@ -48,7 +48,7 @@ def test_aliases_are_refused_before_they_are_expanded() -> None:
         "rules: [{name: r, forced: {" + ", ".join(f"n{n}: 1" for n in range(5000)) + "}}]",
         "x" * 100_000 + ": 1",
         "{" + "x" * 100_000 + ": 1, " + "x" * 100_000 + ": 2}",
-        "rules: " + "[" * 500_000,
+        "rules: " + "[" * 100_000,
         "rules: [{name: " + "n" * 500_000 + ", forced: {qos: a}}]",
         "! " * 1000,
     ],
@@ -70,14 +70,20 @@ def test_more_rules_than_the_bound_are_refused_with_it() -> None:
 
 
 def cost_of(count: int) -> float:
-    """Of judging many pods of one namespace."""
+    """Of judging many pods of one namespace: the least of a few, since a busy machine, or a garbage
+    collection, makes any single one longer.
+    """
     book = Rulebook(prefixes=(PREFIX,), policy=policy(rules(count)))
     meta = ObjectMeta(name="p", namespace="ns-0", uid="u", annotations={PREFIX + "qos": "high"})
     pod = Pod(metadata=meta, spec=PodSpec())
-    with cpu_seconds() as spent:
-        for _ in range(500):
-            book.judge(pod)
-    return spent[0]
+
+    def once() -> float:
+        with cpu_seconds() as spent:
+            for _ in range(200):
+                book.judge(pod)
+        return spent[0]
+
+    return min(once() for _ in range(5))
 
 
 def test_thousand_rules_cost_a_pod_little_more_than_one() -> None:
