@@ -16,8 +16,10 @@ from tests.support.order import begin_slow_ones
 from tests.support.releases import leave_out_the_other_release
 from tests.support.virtual_time import POLLS
 
-# The first live test of a session has whole clusters started within its own time.
-_LONG_SECONDS: Final = 120.0
+# It ends only what hangs: there are several waits of a minute or two, with those of the clean-up,
+# and each ends by itself. The first live test of a session has whole clusters started within its
+# own time. With 180 s a live test was ended that was only slow.
+_LONG_SECONDS: Final = 300.0
 _STORIES: Final = Path(__file__).parent / "stories"
 _REAL_NODE: Final = "live_real_node"
 _ANY_ONE: Final = "sandbox_26"
@@ -66,13 +68,14 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Give live tests and stories the time they need, unless they say it themselves, and keep
+    """Give live tests and stories the time they need, or more if they say so themselves, and keep
     together those whose real Node is the dearest to start: one worker then has it, not each.
     """
     for item in items:
         is_long = item.get_closest_marker("live") or _STORIES in item.path.parents
-        if is_long and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_LONG_SECONDS))
+        said = item.get_closest_marker("timeout")
+        if is_long and (said is None or said.args[0] < _LONG_SECONDS):
+            item.add_marker(pytest.mark.timeout(_LONG_SECONDS), append=False)
         if item.get_closest_marker("looptime"):
             item.add_marker(pytest.mark.looptime(noop_cycles=POLLS))
         if _REAL_NODE in getattr(item, "fixturenames", ()):

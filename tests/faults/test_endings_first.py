@@ -16,7 +16,7 @@ from tests.faults.exchange import Exchange
 from tests.faults.playground import Playground, playground
 from tests.support import pods
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 SUBMIT_SECONDS: Final = 5.0
 NEW_PODS: Final = 400

@@ -18,7 +18,7 @@ from tests.faults.play import Fault
 from tests.faults.playground import Playground, playground
 
 # Each plays for minutes or hours of virtual time, in a second or two of work.
-pytestmark = [pytest.mark.sweep, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.sweep, pytest.mark.timeout(300)]
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:

@@ -19,7 +19,7 @@ from tests.faults.playground import NAMESPACE, Playground, playground
 from tests.support import pods
 from tests.support.model_jobs import placeholders_of, uids
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 Body = dict[str, Any]
 REASON: Final = "ControllerBackOff"

@@ -11,7 +11,8 @@ import pytest
 from tests.support import pods
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(300)]
+# The sum of its waits and of those of its clean-up, each of which ends with what it waited for.
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(1200)]
 
 _MANY: Final = 500
 # A cluster with fewer nodes than this gets fewer pods: there each placeholder is a process.

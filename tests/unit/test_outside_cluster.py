@@ -14,7 +14,7 @@ import pytest
 from tests.support.outside import read
 from tests.support.sandbox import SandboxCluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 # One file: to collect all stories takes longer than to tell one.
 _STORY: Final = "tests/stories/test_edits.py::test_pod_without_a_limit_has_no_end"

@@ -56,7 +56,7 @@ def page(first: int) -> bytes:
     return json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode()
 
 
-@pytest.mark.timeout(120)  # 8 s alone, for tracemalloc slows all that allocates
+@pytest.mark.timeout(300)  # 8 s alone, for tracemalloc slows all that allocates
 def test_pods_of_others_take_25_mb_of_50_000():
     store, around = NeighbourStore(), Neighbourhood()
     gc.collect()

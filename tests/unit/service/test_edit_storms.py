@@ -20,7 +20,7 @@ from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 UID = "01234567-89ab"
 OTHER = "98765432-10fe"
 PODS = 300

@@ -16,7 +16,7 @@ from tests.unit.service.test_requirements import ZONE, needs, pod, served
 from tests.unit.service.tiny_service import Service
 
 # Thousands of Nodes and pods take seconds of CPU, and more where the cores have other work.
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 
 MANY = 6000
 # `app=web` in one namespace: the term, the label and the namespace.

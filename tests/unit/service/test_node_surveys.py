@@ -18,7 +18,7 @@ from tests.unit.service.test_requirements import ZONE, pod, served
 from tests.unit.service.tiny_service import Service
 
 # Thousands of Nodes and pods take seconds of CPU, and more where the cores have other work.
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 
 Spec = dict[str, Any]
 MANY: Final = 1000

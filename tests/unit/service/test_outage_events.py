@@ -14,7 +14,7 @@ from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
 # An hour of virtual time takes 12 s of CPU, and more where the cores have other work.
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 
 _UNAVAILABLE = str(Reason.SLURM_UNAVAILABLE)
 

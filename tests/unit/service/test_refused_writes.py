@@ -12,7 +12,7 @@ from scheduler.core.refused_bind import KEPT_SECONDS
 from slurmapi import BaseState
 
 # An hour of virtual time takes 12 s of CPU, and more where the cores have other work.
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 UID = "uid-0"
 WORDS = "422 Invalid: ValidatingAdmissionPolicy 'no-night-shift' denied request: not at night"
 _A_PASS = 1.0

@@ -326,4 +326,4 @@ class Life(RuleBasedStateMachine):
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=60, stateful_step_count=30)
 # 1800 steps of the whole service: by far the most work of all tests without a server.
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)

@@ -20,7 +20,7 @@ from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
 from tests.unit.service.tiny_slurm import TinySlurm
 
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 BURST, EACH_SECONDS = NAMESPACE
 BEYOND = 400
 
