@@ -67,6 +67,7 @@ def parser() -> Parser:
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",
+        usage="%(prog)s [--FLAG=VALUE ...]",
         help="schedule pods (the default)",
         description="Schedule pods until SIGTERM or SIGINT.",
         epilog="Each flag is also an environment variable (--slurm-api-base is "

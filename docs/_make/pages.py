@@ -72,12 +72,17 @@ _ENDINGS: Final = {"counter": "_total", "info": "_info"}
 
 
 def settings_table() -> str:
-    """All settings as a Markdown table."""
-    rows = (
-        (f"`{flag}`", f"`{_variable(flag)}`", _cell(values), f"`{default}`", _cell(meaning))
-        for flag, values, default, meaning in describe()
+    """All settings, a Markdown table for each group."""
+    head = ("Flag", "Environment variable", "Values", "Default", "Meaning")
+    parts = (
+        f"### {title}\n\n{_table(head, _settings(rows))}" for title, rows in describe().items()
     )
-    return _table(("Flag", "Environment variable", "Values", "Default", "Meaning"), rows)
+    return "\n".join(parts)
+
+
+def _settings(rows: Iterable[tuple[str, str, str, str]]) -> Iterator[tuple[str, ...]]:
+    for flag, values, default, meaning in rows:
+        yield f"`{flag}`", f"`{_variable(flag)}`", _cell(values), f"`{default}`", _cell(meaning)
 
 
 def metrics_table() -> str:

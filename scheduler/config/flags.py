@@ -20,6 +20,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from scheduler.config import strict_yaml
+from scheduler.config.groups import GROUPS
 from scheduler.config.settings import DURATION, ENV_PREFIX, Metavar, Settings, SettingsError
 from scheduler.config.wrong_values import expected, nearest
 from scheduler.observe.redacted import redacted
@@ -54,19 +55,25 @@ class _Given(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every field, and `--config` for the file."""
+    """Add a flag for every field, by group, and `--config` for the file."""
     parser.add_argument(
         "--config", metavar="FILE", help="YAML file of settings, flag names as keys"
     )
-    for name, field in Settings.model_fields.items():
-        parser.add_argument(
-            f"--{_flag_name(name)}",
-            dest=name,
-            default=argparse.SUPPRESS,
-            metavar=_form(name, field),
-            **_BARE if _value_type(field) is bool else {},
-            help=_help(field).replace("%", "%%"),
-        )
+    for title, names in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for name in names:
+            _add_argument(group, name, Settings.model_fields[name])
+
+
+def _add_argument(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
+    group.add_argument(
+        f"--{_flag_name(name)}",
+        dest=name,
+        default=argparse.SUPPRESS,
+        metavar=_form(name, field),
+        **_BARE if _value_type(field) is bool else {},
+        help=_help(field).replace("%", "%%"),
+    )
 
 
 def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -85,12 +92,16 @@ def load(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
         raise SettingsError("\n".join(_problem(part, given) for part in error.errors())) from None
 
 
-def describe() -> Sequence[tuple[str, str, str, str]]:
-    """Flag, accepted values, default and meaning of each setting, for the documentation."""
-    return [
-        (f"--{_flag_name(name)}", _values(name, field), _default(field), field.description or "")
-        for name, field in Settings.model_fields.items()
-    ]
+def describe() -> Mapping[str, Sequence[tuple[str, str, str, str]]]:
+    """Flag, accepted values, default and meaning of each setting by group, for the
+    documentation.
+    """
+    return {title: [_described(name) for name in names] for title, names in GROUPS.items()}
+
+
+def _described(name: str) -> tuple[str, str, str, str]:
+    field = Settings.model_fields[name]
+    return f"--{_flag_name(name)}", _values(name, field), _default(field), field.description or ""
 
 
 def near(word: str) -> str:

@@ -41,7 +41,8 @@ def test_document_without_markers_is_refused(tmp_path):
 
 
 def test_table_of_settings_has_a_row_for_each():
-    assert len(settings_table().splitlines()) == len(Settings.model_fields) + 2
+    rows = [line for line in settings_table().splitlines() if line.startswith("| `--")]
+    assert len(rows) == len(Settings.model_fields)
 
 
 def test_table_of_metrics_has_a_row_for_each_and_every_label_a_meaning():

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from annotations import Rules
 from scheduler.config.annotation_rules import rules_of
 from scheduler.config.flags import add_arguments, describe, load
+from scheduler.config.groups import GROUPS
 from scheduler.config.settings import Address, Settings, SettingsError
 
 DEFAULTS = Settings.model_validate({})
@@ -86,11 +87,17 @@ def test_what_is_no_token_is_refused(given):
 
 
 def test_every_setting_has_a_flag_a_default_and_a_meaning():
-    described = describe()
+    described = [row for rows in describe().values() for row in rows]
     assert {flag for flag, *_ in described} == {
         f"--{name.replace('_', '-')}" for name in Settings.model_fields
     }
     assert all(default and meaning for *_, default, meaning in described)
+
+
+def test_every_setting_is_in_one_group():
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(
+        Settings.model_fields
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,6 +192,16 @@ def test_comma_lists(config):
     assert parsed("--watch-namespace=a, b,").watch_namespace == ("a", "b")
     config.write_text("watch-namespace: [c, d]\n")
     assert parsed(f"--config={config}").watch_namespace == ("c", "d")
+
+
+def test_help_is_in_groups():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    lines = parser.format_help().splitlines()
+    places = [lines.index(f"{title}:") for title in GROUPS]
+    assert places == sorted(places)
+    hooks, election = lines.index("Hooks:"), lines.index("Election:")
+    assert any("--hooks-api-url" in line for line in lines[hooks:election])
 
 
 def test_help_names_choices_units_and_limits():
