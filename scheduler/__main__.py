@@ -76,7 +76,7 @@ def parser() -> Parser:
     flags.add_arguments(run)
     run.set_defaults(command=_run, parser=run)
     if importlib.util.find_spec("scheduler.sandbox") is not None:
-        _add_trials(commands)
+        _add_sandbox_and_demo(commands)
     else:
         for name in ("sandbox", "demo"):
             absent = commands.add_parser(name, help=_LEFT_OUT, description=_LEFT_OUT)
@@ -84,7 +84,7 @@ def parser() -> Parser:
     return root
 
 
-def _add_trials(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_sandbox_and_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     from scheduler.sandbox import main as sandbox  # noqa: PLC0415 - not in the image
 
     embedded = commands.add_parser(

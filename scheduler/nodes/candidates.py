@@ -149,8 +149,8 @@ class Nodes:
         self.mapping_changed()
 
     @property
-    def read(self) -> bool:
-        """Whether we read Nodes, and so can check whether a pod may go there."""
+    def readable(self) -> bool:
+        """Whether we may read Nodes, and so can check whether a pod may go there."""
         return self._store is not None
 
     def facts(self, name: str) -> NodeFacts | None:
@@ -162,7 +162,7 @@ class Nodes:
         """Whether nothing runs any more on the Kubernetes Node of that name, as far as Nodes are
         read.
         """
-        return self.read and is_dead(self.facts(name))
+        return self.readable and is_dead(self.facts(name))
 
     def all_facts(self) -> Mapping[str, NodeFacts]:
         """All Kubernetes Nodes by name, whether Slurm has them or not."""

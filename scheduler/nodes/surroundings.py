@@ -150,7 +150,7 @@ class Surroundings:
     @property
     def readable(self) -> bool:
         """Whether we read pods and Nodes. If not, nothing is checked here."""
-        return self._readable and self._nodes.read
+        return self._readable and self._nodes.readable
 
     def do_without(self) -> None:
         """Note that we may not read other schedulers' pods."""
@@ -303,7 +303,9 @@ class Surroundings:
         return (yield from self._nodes.surveying(complain, items=demands.node_items))
 
     def _judge(self, demands: Demands) -> Callable[[NodeFacts], str]:
-        """A function that returns why affinity or spread now forbid a Node."""
+        """A function that returns why pod affinity or topology spread forbid a Node now; "" if
+        neither does.
+        """
         affinity = AffinityFilter(
             demands.near,
             demands.apart,

@@ -80,13 +80,13 @@ class _Lane(Generic[K]):
 
     def __init__(self) -> None:
         self._turns: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
-        self._tenants: dict[K, Hashable] = {}
+        self._tenant_of: dict[K, Hashable] = {}
 
     def __len__(self) -> int:
-        return len(self._tenants)
+        return len(self._tenant_of)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._tenants
+        return key in self._tenant_of
 
     def since(self, may: Callable[[Hashable], bool]) -> float | None:
         """Since when the next key that may be taken has waited; None if there is none."""
@@ -95,14 +95,14 @@ class _Lane(Generic[K]):
 
     def put(self, key: K, tenant: Hashable, since: float) -> None:
         """Put the key last among its tenant's. A tenant that had no key gets the last turn."""
-        self._tenants[key] = tenant
+        self._tenant_of[key] = tenant
         self._turns.setdefault(tenant, OrderedDict())[key] = since
 
     def drop(self, key: K) -> None:
         """Remove the key, if it waits here."""
-        if key not in self._tenants:
+        if key not in self._tenant_of:
             return
-        tenant = self._tenants.pop(key)
+        tenant = self._tenant_of.pop(key)
         del self._turns[tenant][key]
         if not self._turns[tenant]:
             del self._turns[tenant]
@@ -112,7 +112,7 @@ class _Lane(Generic[K]):
         tenant = next(filter(may, self._turns))
         keys = self._turns.pop(tenant)
         key, _ = keys.popitem(last=False)
-        del self._tenants[key]
+        del self._tenant_of[key]
         if keys:
             self._turns[tenant] = keys
         return key

@@ -12,8 +12,8 @@ from scheduler.config.settings import Address
 from scheduler.listen.listener import FACE, Listener, one_request
 
 
-class Faces:
-    """Several listeners, which are closed together."""
+class Listeners:
+    """The ports that serve probes and metrics. They are closed together."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []

@@ -35,7 +35,7 @@ async def run(settings: Settings) -> None:
     policy = await _policy(settings.policy_file)
     link = KubeLink(metrics)
     standing = Standing(link.not_ready)
-    faces = probes.Faces()
+    listeners = probes.Listeners()
     agent = f"slurm-pod-scheduler/{scheduler.__version__}"
     election = election_of(settings, user_agent=agent, observe=metrics.kube_call)
     try:
@@ -50,7 +50,7 @@ async def run(settings: Settings) -> None:
             async with await opening as kube:
                 link.server = kube.server
                 health = probes.probes(standing.not_ready, elected.role)
-                await _open(faces, settings, health, metrics)
+                await _open(listeners, settings, health, metrics)
                 owner = await _owner(settings, kube)
                 app = App(
                     settings,
@@ -64,20 +64,20 @@ async def run(settings: Settings) -> None:
                 standing.service = app.not_ready
                 await _run(app)
     finally:
-        await faces.close()
+        await listeners.close()
 
 
 async def _open(
-    faces: probes.Faces, settings: Settings, health: web.Application, metrics: Metrics
+    listeners: probes.Listeners, settings: Settings, health: web.Application, metrics: Metrics
 ) -> None:
     """Start to listen before we wait for anything, so that /readyz can say what we wait for."""
     served = {
         "health-probe": (settings.health_probe_bind_address, health),
         "metrics": (settings.metrics_bind_address, probes.metrics(metrics.registry)),
     }
-    for name, (address, face) in served.items():
+    for name, (address, app) in served.items():
         try:
-            port = await faces.open(address, face)
+            port = await listeners.open(address, app)
         except OSError as error:
             why = error.strerror or str(error)
             raise SettingsError(f"--{name}-bind-address: {address}: {why}") from None

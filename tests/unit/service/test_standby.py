@@ -89,13 +89,13 @@ def _unit(job_id: int) -> Unit:
 
 
 async def test_readiness_says_who_leads() -> None:
-    faces = probes.Faces()
+    listeners = probes.Listeners()
     here = Address(host="127.0.0.1", port=0)
-    port = await faces.open(here, probes.probes(list, lambda: "stands by, one leads"))
+    port = await listeners.open(here, probes.probes(list, lambda: "stands by, one leads"))
     async with aiohttp.ClientSession() as session:
         answer = await session.get(f"http://127.0.0.1:{port}/readyz")
         assert (answer.status, await answer.text()) == (200, "ok\nstands by, one leads\n")
-    await faces.close()
+    await listeners.close()
 
 
 async def test_without_the_setting_there_is_no_election() -> None:

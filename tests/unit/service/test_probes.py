@@ -21,10 +21,10 @@ HERE = Address(host="127.0.0.1", port=0)
 
 
 @pytest.fixture
-async def faces() -> AsyncIterator[probes.Faces]:
-    faces = probes.Faces()
-    yield faces
-    await faces.close()
+async def listeners() -> AsyncIterator[probes.Listeners]:
+    listeners = probes.Listeners()
+    yield listeners
+    await listeners.close()
 
 
 @pytest.fixture
@@ -38,24 +38,24 @@ async def fetched(http: aiohttp.ClientSession, port: int | None, path: str) -> t
         return answer.status, await answer.text()
 
 
-async def test_readiness_names_all_that_is_missing(faces, http):
+async def test_readiness_names_all_that_is_missing(listeners, http):
     missing = ["pods are not listed yet", "Slurm has not answered yet"]
-    port = await faces.open(HERE, probes.probes(lambda: missing))
+    port = await listeners.open(HERE, probes.probes(lambda: missing))
     assert await fetched(http, port, "/readyz") == (503, "\n".join(missing) + "\n")
     missing.clear()
     assert await fetched(http, port, "/readyz") == (200, "ok\n")
 
 
-async def test_liveness_does_not_depend_on_readiness(faces, http):
-    port = await faces.open(HERE, probes.probes(lambda: ["everything"]))
+async def test_liveness_does_not_depend_on_readiness(listeners, http):
+    port = await listeners.open(HERE, probes.probes(lambda: ["everything"]))
     assert await fetched(http, port, "/healthz") == (200, "ok\n")
 
 
-async def test_metrics_are_served(faces, http):
+async def test_metrics_are_served(listeners, http):
     metrics = Metrics()
     metrics.kube_call("bind", "ok", 0.01)
     metrics.slurm_call("submit", "busy", 0.02)
-    port = await faces.open(HERE, probes.metrics(metrics.registry))
+    port = await listeners.open(HERE, probes.metrics(metrics.registry))
     status, text = await fetched(http, port, "/metrics")
     assert status == 200
     assert 'slurm_pod_scheduler_kube_requests_total{operation="bind",outcome="ok"} 1.0' in text
@@ -80,19 +80,19 @@ async def test_queue_feeds_its_metrics():
     assert value(f"{prefix}_work_duration_seconds_sum") == pytest.approx(0.2)
 
 
-async def test_address_of_nothing_is_not_opened(faces):
-    assert await faces.open(None, probes.metrics(Metrics().registry)) is None
+async def test_address_of_nothing_is_not_opened(listeners):
+    assert await listeners.open(None, probes.metrics(Metrics().registry)) is None
 
 
-async def test_address_in_use_is_an_error(faces):
-    port = await faces.open(HERE, probes.probes(list))
+async def test_address_in_use_is_an_error(listeners):
+    port = await listeners.open(HERE, probes.probes(list))
     with pytest.raises(OSError, match="in use"):
-        await faces.open(Address(host="127.0.0.1", port=port), probes.probes(list))
+        await listeners.open(Address(host="127.0.0.1", port=port), probes.probes(list))
 
 
-async def test_closed_faces_do_not_listen(faces, http):
-    port = await faces.open(HERE, probes.probes(list))
-    await faces.close()
+async def test_closed_listeners_do_not_listen(listeners, http):
+    port = await listeners.open(HERE, probes.probes(list))
+    await listeners.close()
     with pytest.raises(aiohttp.ClientConnectionError):
         await fetched(http, port, "/healthz")
 
