@@ -178,6 +178,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _value_text(value: object, field: FieldInfo) -> str:
+    """The value as the help shows it, in the form in which a flag takes it."""
     if isinstance(value, dict):
         value = tuple(f"{key}={item}" for key, item in value.items())
     if isinstance(value, tuple):

@@ -66,6 +66,7 @@ def _rows(pod: Pod) -> Iterator[_Row]:
 
 
 def _about_nodes(terms: tuple[Term, ...]) -> Iterator[_Row]:
+    """The lengths of what a pod says about its Nodes, each with its limit."""
     field = "spec.affinity.nodeAffinity"
     yield _Row(field, len(terms), "terms", MOST_NODE_TERMS)
     found = [it for term in terms for it in (*term.match_expressions, *term.match_fields)]

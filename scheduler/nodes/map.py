@@ -135,6 +135,7 @@ class NodeMap:
         return tuple(it for it, record in records if record and not record.states & AWAY)
 
     def _ask(self, strategy: Strategy, node: str) -> Behind:
+        """The Node that this one strategy finds behind the Slurm node, or why it finds none."""
         match strategy.way:
             case Way.NAME:
                 return self._behind_if_there(node, f"no Node has the name {node}")

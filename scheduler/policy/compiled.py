@@ -109,6 +109,9 @@ def _compile_list(definition: Definition, given: list[object]) -> Listed:
 
 
 def _compile_range(definition: Definition, given: Mapping[str, object]) -> Range:
+    """The range between `min` and `max` as given. Raises NotAcceptableError if no value
+    is in it.
+    """
     bounds = {bound: _bound_value(definition, bound, it) for bound, it in given.items()}
     least, most = (bounds.get(bound) for bound in _BOUNDS)
     found = Range(least, most)

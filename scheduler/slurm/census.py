@@ -310,6 +310,7 @@ class Census:
         self._adopt(unit, job, asked_at)
 
     def _adopt(self, unit: Unit, job: TaggedJob, asked_at: float) -> None:
+        """The census has found this job: make it the unit's placeholder."""
         placeholder = Placeholder(job.job_id)
         placeholder.saw(job, asked=asked_at, at=asked_at, answered_at=self._clock())
         self._units.set_job(unit, placeholder)
