@@ -17,7 +17,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "scheduler", "demo")
-TOLD_SECONDS = 80
+# It took 77 s on a crowded machine, and takes a third of that on an idle one.
+TOLD_SECONDS = 150
 FIRST_LINE = "An embedded Kubernetes and Slurm start"
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(TOLD_SECONDS + 20)]
