@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -59,13 +58,12 @@ async def test_restart_with_slurm_away_costs_no_pending_job_its_place(labelled: 
     job = await world.submitted()
     world.scheduler.kill()
     await world.cluster.stop("slurmrestd")
-    starting = asyncio.create_task(asyncio.to_thread(world.scheduler.start))
+    world.scheduler.launch()
     try:
         await world.create("second", gpus=1, nodeSelector={PRODUCT: VALUE})
         await world.message_with("cannot be", name="second")
     finally:
         await world.cluster.start("slurmrestd")
-    await starting
     second = await world.submitted("second")
     assert second.raw["tres_per_node"] == "gres/gpu:h100:1"
     events = await world.kube.events_of("train", namespace=world.namespace)
