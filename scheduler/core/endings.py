@@ -1,5 +1,6 @@
-"""What each final state of a placeholder means for its pod. `running.py` and `waiting.py` decide
-what follows.
+"""What each final state of a placeholder means for its pod, and how Slurm warns of a preemption.
+
+`running.py` and `waiting.py` decide what follows.
 """
 
 from __future__ import annotations

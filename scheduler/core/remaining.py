@@ -1,7 +1,8 @@
 """When a running job reaches its time limit (annotation `timeout`).
 
 Slurm counts from the start of the job, which is before the pod is bound. An operator may change the
-limit at any time, and the pod's annotation follows.
+limit at any time, and the pod's annotation follows. The time that remains when another job replaces
+this one: `tenure.py`.
 """
 
 from __future__ import annotations

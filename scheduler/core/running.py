@@ -1,4 +1,8 @@
-"""A pod runs: its placeholder is kept, and the pod is ended only on positive evidence."""
+"""A pod runs: its placeholder is kept, and the pod is ended only on positive evidence.
+
+What each end of a job means: `endings.py`. If the job is lost: `lost_job.py`. If the pod is being
+deleted: `departing.py`. Whether an ending may be carried out now: `brake.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A pod waits for a Node: what to do until its placeholder holds one, and what to do then."""
+"""A pod waits for a Node: what to do until its placeholder holds one, and what to do then.
+
+Which edits its pending job can take: `edits.py`. Which Nodes are fit: `node_suitability.py`. How
+long an allocation on an unfit Node is kept: `_unfit`, with the times in `intervals.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Gets information that a decision needs: about a job, its twins, the Node behind a Slurm node, and
-a node's load.
+a node's load. Twins are jobs that were submitted for one unit; `slurm/census.py` searches for them.
 """
 
 from __future__ import annotations

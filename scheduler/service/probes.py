@@ -1,4 +1,7 @@
-"""The HTTP endpoints for machines: /healthz and /readyz for probes, /metrics for Prometheus."""
+"""The HTTP endpoints for machines: /healthz and /readyz for probes, /metrics for Prometheus.
+
+What is missing for readiness is listed by `app.py` (`App.not_ready`).
+"""
 
 from __future__ import annotations
 
