@@ -10,7 +10,7 @@ import pytest
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec
 from scheduler.policy.file import MOST_FAULTS, MOST_RULES, PolicyError, understood
 from scheduler.policy.rulebook import Rulebook
-from tests.support.costs import cpu_seconds, measured
+from tests.support.costs import cpu_seconds, least_cpu_seconds, measured
 from tests.unit.policy.policies import PATH, PREFIX, policy
 from tests.unit.policy.test_policy_watch import Watched
 
@@ -70,20 +70,11 @@ def test_more_rules_than_the_bound_are_refused_with_it() -> None:
 
 
 def cost_of(count: int) -> float:
-    """Of judging many pods of one namespace: the least of a few, since a busy machine, or a garbage
-    collection, makes any single one longer.
-    """
+    """Of judging many pods of one namespace."""
     book = Rulebook(prefixes=(PREFIX,), policy=policy(rules(count)))
     meta = ObjectMeta(name="p", namespace="ns-0", uid="u", annotations={PREFIX + "qos": "high"})
     pod = Pod(metadata=meta, spec=PodSpec())
-
-    def once() -> float:
-        with cpu_seconds() as spent:
-            for _ in range(200):
-                book.judge(pod)
-        return spent[0]
-
-    return min(once() for _ in range(5))
+    return least_cpu_seconds(lambda: [book.judge(pod) for _ in range(200)])
 
 
 def test_thousand_rules_cost_a_pod_little_more_than_one() -> None:
