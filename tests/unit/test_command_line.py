@@ -43,7 +43,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def as_process(*words: str) -> tuple[int, str]:
     """Exit status and stderr. For what sets up the log: that lasts as long as its process."""
     command = (sys.executable, "-m", "scheduler", *words)
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     return ended.returncode, ended.stderr
 
 
@@ -179,7 +179,7 @@ def in_the_image(folder: Path, *lines: list[str]) -> list[list[Any]]:
     assert not (folder / "scheduler/sandbox").exists()
     command = (sys.executable, "-c", _IN_THE_IMAGE, json.dumps(lines))
     output = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=50, check=True
+        command, cwd=folder, capture_output=True, text=True, timeout=150, check=True
     )
     return [json.loads(line) for line in output.stdout.splitlines()]
 

@@ -59,7 +59,7 @@ def test_story_is_told_on_the_cluster_of_the_file(file: Path):
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
-        timeout=100,
+        timeout=250,
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 

@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The files in it, built as `pip install` builds it."""
     folder = tmp_path_factory.mktemp("wheel")
     command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
-    subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, timeout=50)
+    subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, timeout=150)
     (built,) = folder.iterdir()
     with zipfile.ZipFile(built) as archive:
         return set(archive.namelist())

@@ -23,7 +23,7 @@ def test_processes_that_live_at_the_same_time_have_different_ports() -> None:
     others = [_other(), _other()]
     taken = [set(other.stdout.readline().split()) for other in others if other.stdout]
     for other in others:
-        other.communicate("\n", timeout=10)
+        other.communicate("\n", timeout=150)
     assert [len(ports) for ports in taken] == [90, 90]
     assert not taken[0] & taken[1]
     assert not (taken[0] | taken[1]) & {str(port) for port in free_ports(90)}

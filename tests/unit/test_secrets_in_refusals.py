@@ -105,7 +105,7 @@ def test_environment(
 def _as_process(*words: str) -> str:
     """All it says. For what sets up the log: that lasts as long as its process."""
     command = (sys.executable, "-m", "scheduler", *words)
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert ended.returncode
     return ended.stdout + ended.stderr
 

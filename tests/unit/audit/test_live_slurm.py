@@ -14,7 +14,7 @@ from tests.audit.job_lives import job_lives
 from tests.audit.live_slurm import SlurmRecords
 from tests.audit.records import Records
 
-_SECONDS: Final = 20.0
+_SECONDS: Final = 120.0
 
 
 class Rig:

@@ -56,7 +56,7 @@ class Engines:
             check=False,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=150,
             env={"PATH": str(self._folder), **variables},
         )
 
@@ -193,7 +193,7 @@ def _healthcheck(where: str) -> int:
     variables = {"SLURM_POD_SCHEDULER_HEALTH_PROBE_BIND_ADDRESS": where}
     command = (sys.executable, "-I", str(HEALTHCHECK))
     return subprocess.run(
-        command, check=False, env={**os.environ, **variables}, capture_output=True, timeout=20
+        command, check=False, env={**os.environ, **variables}, capture_output=True, timeout=150
     ).returncode
 
 

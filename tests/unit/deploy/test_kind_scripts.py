@@ -113,7 +113,7 @@ class Machine:
             check=False,
             capture_output=True,
             text=True,
-            timeout=25,
+            timeout=150,
             cwd="/",
             env={"PATH": str(self.programs), **variables},
         )
