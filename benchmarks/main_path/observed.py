@@ -24,7 +24,9 @@ from tests.support.ports import free_ports
 SUBMITTED: Final = "placeholder submitted"
 BOUND: Final = "pod bound"
 _LOOK_SECONDS: Final = 0.05
-_READY_SECONDS: Final = 30.0
+# Generous, because other work may slow the machine down; nobody reads the metrics again.
+_READY_SECONDS: Final = 120.0
+_ANSWER_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 20.0
 _TAIL_LINES: Final = 15
 
@@ -205,6 +207,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 async def _get(url: str) -> tuple[int, str]:
-    timeout = aiohttp.ClientTimeout(total=5)
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
         return response.status, await response.text()

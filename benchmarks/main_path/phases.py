@@ -56,7 +56,7 @@ class Run:
         self._folder = folder
         self._pods = pods
         self._say = say
-        self._patience = 60.0 + pods / 5.0
+        self._patience = 120.0 + pods / 5.0
 
     async def all(self, *, rounds: int, watch_seconds: float, guard: bool) -> Figures:
         """Run all phases; raises SchedulerFailed, BareLoopFailed, ClearingFailed."""

@@ -12,9 +12,9 @@ from tests.rigs.slurm import SlurmRig
 pytestmark = pytest.mark.live
 
 
-async def _failure(rig: SlurmRig) -> SlurmError:
+async def _failure(rig: SlurmRig, *, silence: float) -> SlurmError:
     token = FileToken(rig.token_file)
-    deadlines = Deadlines(connect=5.0, silence=5.0, total=10.0)
+    deadlines = Deadlines(connect=30.0, silence=silence, total=40.0)
     async with SlurmClient(
         rig.controller_url, token=token, deadlines=deadlines, retry=once
     ) as client:
@@ -32,11 +32,11 @@ def _cause(error: SlurmError, rig: SlurmRig) -> str:
 
 
 async def test_newer_slurmctld_answers_404_for_every_version(live_slurm_26: SlurmRig) -> None:
-    error = await _failure(live_slurm_26)
+    error = await _failure(live_slurm_26, silence=30.0)
     assert isinstance(error, SlurmNoApi)
     assert _cause(error, live_slurm_26) == "no_slurmrestd"
 
 
 async def test_older_slurmctld_is_no_slurm_either(live_slurm_24: SlurmRig) -> None:
-    error = await _failure(live_slurm_24)
+    error = await _failure(live_slurm_24, silence=5.0)
     assert _cause(error, live_slurm_24) in {"no_slurmrestd", "tls_expected", "timeout"}

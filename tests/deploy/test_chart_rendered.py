@@ -29,7 +29,7 @@ pytestmark = pytest.mark.live
 
 EVERYTHING: Final = CHART / "ci/everything-values.yaml"
 LEAST: Final = ("--set", "scheduler.config.slurm.apiBase=http://slurmrestd:6820")
-_SECONDS: Final = 10.0
+_SECONDS: Final = 60.0
 
 
 @pytest.fixture(params=VALUES, ids=lambda path: path.name.removesuffix("-values.yaml"))

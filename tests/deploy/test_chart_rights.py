@@ -32,7 +32,7 @@ pytestmark = pytest.mark.live
 # Where the right holds ("" is the cluster), resource, verb.
 Right = tuple[str, str, str]
 _NAME: Final = "slurm-pod-scheduler"
-_SECONDS: Final = 30.0
+_SECONDS: Final = 60.0
 _POD: Final = ("no-such-pod", "no-such-uid")
 
 

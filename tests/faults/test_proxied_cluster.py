@@ -68,7 +68,7 @@ def test_a_scheduler_works_through_the_proxies(tmp_path: Path) -> None:
         ProxiedCluster(cluster, folder=tmp_path) as proxied,
         SchedulerProcess(proxied, folder=tmp_path),
     ):
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not wanted <= {(it.server, it.name) for it in list(proxied.play.journal)}:
             assert time.monotonic() < until, proxied.play.journal
             time.sleep(0.02)

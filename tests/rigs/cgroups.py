@@ -18,7 +18,7 @@ _PREFIX: Final = "slurm-pod-rig-"
 _TIMES_A_PROCESS: Final = 8
 # By file: of cgroup v1, and of v2, with the value that stands for one process.
 _CPU_WEIGHTS: Final = {"cpu.shares": 1024, "cpu.weight": 100}
-_END_SECONDS: Final = 10.0
+_END_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.1
 
 

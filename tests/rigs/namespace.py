@@ -41,7 +41,7 @@ exec 3<&0
 cat <&3 > /dev/null &
 wait
 """
-_READY_SECONDS: Final = 20.0
+_READY_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.01
 
 
@@ -93,7 +93,7 @@ class Namespace:
             )
         return Daemon(process, log=log)
 
-    def call(self, command: Sequence[str], *, seconds: float = 30.0) -> str:
+    def call(self, command: Sequence[str], *, seconds: float = 60.0) -> str:
         """Run `command` in the chroot as root; returns its output. RuntimeError if it fails."""
         done = subprocess.run(
             self.entry(*command),
@@ -154,7 +154,7 @@ class Daemon:
         """Let it hang until it is stopped; nsenter, which waits for it, hangs too."""
         os.kill(self.pid, signal.SIGSTOP)
 
-    def wait_until(self, ready: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
+    def wait_until(self, ready: Callable[[], bool], *, what: str, seconds: float = 120.0) -> None:
         """Poll `ready`, for which OSError counts as no. RuntimeError with the end of the log if the
         server ends early, or after `seconds`.
         """

@@ -72,7 +72,7 @@ class Daemon:
         ready: Callable[[], bool],
         *,
         what: str,
-        seconds: float = 60.0,
+        seconds: float = 120.0,
         every_seconds: float = _POLL_SECONDS,
     ) -> None:
         """Poll `ready`, for which OSError counts as no. RuntimeError with the end of the log if the

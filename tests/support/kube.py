@@ -39,7 +39,8 @@ _GROUPS: Final = {
 _APPLY: Final = "application/apply-patch+yaml"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _MERGE: Final = "application/merge-patch+json"
-_SECONDS: Final = 20.0
+# The API server gives up a request of its own after this time.
+_SECONDS: Final = 60.0
 # kube-controller-manager retries ever more slowly while a test has stopped the API server.
 _ACCOUNT_SECONDS: Final = 60.0
 
@@ -58,7 +59,7 @@ class Kube:
 
     `agent` is the User-Agent of the requests. `kind` is a plural as in URLs ("pods"). Methods raise
     KubeAnswerError for a refusal, and aiohttp.ClientError or TimeoutError when there is no answer
-    within 20 s.
+    within a minute.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ APPLY = "application/apply-patch+yaml"
 
 NOWHERE = "no-such-node"
 NOBODY = "no-such-scheduler"
-SECONDS = 20.0
+SECONDS = 60.0
 # The time limit for controllers, on a machine that has other work.
 CONTROLLER_SECONDS = 60.0
 

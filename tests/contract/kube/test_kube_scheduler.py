@@ -35,7 +35,7 @@ PROBES: Final = 8
 NODES_EACH: Final = 6
 RESIDENTS: Final = 14
 # kube-scheduler's watches may lag behind recent writes. For this time it is asked again.
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 
 Body = dict[str, Any]
 

@@ -97,7 +97,7 @@ async def test_watch_ends_in_order_after_its_timeout(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     await namespace.pod()
-    async with kube.watch(namespace.path("pods"), timeoutSeconds="1") as watch:
+    async with kube.watch(namespace.path("pods"), timeoutSeconds="3") as watch:
         assert [kind for kind, _ in await watch.rest()] == ["ADDED"]
 
 
