@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import gc
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
@@ -15,7 +16,7 @@ from scheduler.config import flags, settings
 from scheduler.election.elector import LeaseLostError
 from scheduler.kube.errors import went_back
 from scheduler.kube.identity import ClusterIdError
-from scheduler.kube.session import KubeConfigError
+from scheduler.kube.session import KubeConfigError, in_cluster
 from scheduler.listen import descriptors
 from scheduler.observe import logs
 from scheduler.observe.redacted import redacted
@@ -41,6 +42,9 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if not words and _only_looks():
+        parser().print_help()
+        return 0
     if not words or (words[0].startswith("-") and words[0] not in {"-h", "--help", "--version"}):
         words.insert(0, "run")  # SUNK's flags stand alone
     arguments, unknown = parser().parse_known_args(words)
@@ -56,12 +60,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _only_looks() -> bool:
+    """Whether a bare call comes from somebody who wants to know what this is: on a terminal,
+    outside of a cluster, without any setting. Containers and services that rely on the bare call
+    run as ever.
+    """
+    configured = any(name.startswith(settings.ENV_PREFIX) for name in os.environ)
+    return sys.stdout.isatty() and not configured and not in_cluster()
+
+
 def parser() -> Parser:
     """The whole command line."""
     root = Parser(
         prog="slurm-pod-scheduler",
         description="A Kubernetes scheduler whose decisions Slurm makes.",
-        epilog="Without a command, flags are those of `run`.",
+        epilog="Without a command, flags are those of `run`. Without any word it is `run` too, "
+        "except on a terminal where nothing is set in the environment: there this help is shown.",
     )
     root.add_argument("--version", action="version", version=scheduler.__version__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")

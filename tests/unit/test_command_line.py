@@ -40,10 +40,12 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return output.err
 
 
-def as_process(*words: str) -> tuple[int, str]:
+def as_process(*words: str, stdout: int = subprocess.PIPE) -> tuple[int, str]:
     """Exit status and stderr. For what sets up the log: that lasts as long as its process."""
     command = (sys.executable, "-m", "scheduler", *words)
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    ended = subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=150, check=False
+    )
     return ended.returncode, ended.stderr
 
 
@@ -123,6 +125,40 @@ def test_missing_kubeconfig_ends_the_scheduler_with_its_name():
     status, output = as_process(NOT_THERE)  # flags alone mean `run`
     assert status == 1
     assert output.count("\n") == 1
+    assert "/nowhere/kubeconfig" in output
+
+
+def test_bare_call_on_a_terminal_shows_the_help(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main([]) == 0
+    assert "usage: slurm-pod-scheduler" in capsys.readouterr().out
+
+
+def test_bare_call_with_a_setting_runs_on_a_terminal_too(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("SLURM_POD_SCHEDULER_WORKERS", "0")
+    assert main([]) == 2
+    assert "SLURM_POD_SCHEDULER_WORKERS" in capsys.readouterr().err
+
+
+def test_bare_call_in_a_cluster_runs_on_a_terminal_too(monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
+    master, terminal = os.openpty()
+    try:
+        status, output = as_process(stdout=terminal)
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert status == 1
+    assert output.startswith("slurm-pod-scheduler: ")
+
+
+def test_bare_call_away_from_a_terminal_runs(monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/kubeconfig")
+    status, output = as_process()
+    assert status == 1
     assert "/nowhere/kubeconfig" in output
 
 
