@@ -20,7 +20,8 @@ from tests.support.scheduler import SCHEDULER_NAME
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+# Hundreds of dry runs: beside other work those of one test took over 180 s.
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 RULES: Final = Rules()
 # What the parser finds and the policy does not look for, beside the patterns' own `beyond`.
