@@ -37,7 +37,7 @@ async def test_hundreds_of_pods_are_bound_without_a_request_storm(world: World) 
         created = until
         await _waiting_costs_little(world, count=until)
 
-    before, began = _requests(world), time.monotonic()
+    began, before = time.monotonic(), _requests(world)
     await world.end_native(filler)
     await world.until("all pods run", lambda: _all_run(world, count), seconds=180)
     spent, seconds = _requests(world) - before, time.monotonic() - began
