@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 # The numbers of nodes are those of the real clusters.
 _NODES: Final = {"26.05": 200, "24.11": 2}
-_CALL_SECONDS: Final = 30.0
+_CALL_SECONDS: Final = 120.0
 _HOOKS: Final = Path(__file__).parents[2] / "deploy" / "slurm"
 
 

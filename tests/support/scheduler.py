@@ -19,7 +19,7 @@ from tests.support.ports import free_ports
 
 SCHEDULER_NAME: Final = "slurm-scheduler"
 # A start takes two seconds of CPU time, which can take long on a busy machine.
-_READY_SECONDS: Final = 60.0
+_READY_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 20.0
 # Only for a process that hangs: on a crowded machine one may stand still for five seconds.
 _ANSWER_SECONDS: Final = 20.0
