@@ -105,6 +105,6 @@ def _secrets_in(raw: bytes) -> tuple[bytes, ...]:
     if not found or not good or len(raw) > _MAX_BYTES:
         raise SecretError(
             f"expected one secret a line, each of at least {SHORTEST} printable ASCII characters "
-            "without blanks"
+            f"without blanks, {_MAX_BYTES // 1024} KiB in all"
         )
     return tuple(line.encode() for line in found)

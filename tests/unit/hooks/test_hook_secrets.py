@@ -70,6 +70,12 @@ async def test_file_without_a_good_secret_is_refused(secret_file, content):
     assert not content.strip() or content not in str(caught.value)
 
 
+async def test_file_that_is_too_long_is_told_the_limit(secret_file):
+    secret_file.write_text(f"{SECRET}\n" * (16 * 1024 // len(SECRET)))
+    with pytest.raises(SecretError, match=r"16 KiB in all"):
+        await Secrets(secret_file).load()
+
+
 async def test_missing_file_is_named(tmp_path):
     with pytest.raises(SecretError, match=r"nowhere: No such file"):
         await Secrets(tmp_path / "nowhere").load()
