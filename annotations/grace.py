@@ -13,7 +13,7 @@ _FIELD = "spec.terminationGracePeriodSeconds"
 
 
 def longest_grace(rules: Rules) -> int:
-    """The longest grace period that the strict rule accepts, in seconds; below 1 if none."""
+    """The longest grace period that the strict rule accepts, in seconds; negative if none."""
     return rules.kill_wait_seconds - rules.termination_offset_seconds - 1
 
 

@@ -231,6 +231,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def _of_a_service(name: str) -> bool:
+    """Whether Kubernetes has set this variable, for a Service that has the scheduler's name."""
     return _SERVICE_VARIABLE.fullmatch(name.removeprefix(ENV_PREFIX)) is not None
 
 

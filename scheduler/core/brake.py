@@ -29,7 +29,8 @@ _FORGET_SECONDS: Final = 1.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeLimits:
     """If more than `minimum` pods and more than `share` of all would end within `window_seconds`,
-    each is held for `pause_seconds`. A share of 1 never holds any.
+    each is held for `pause_seconds`. A share of 1 never holds any. The process passes the settings
+    `brake_share` and those after it; their defaults are in `config/settings.py`.
     """
 
     share: float = 0.25

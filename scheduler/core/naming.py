@@ -74,7 +74,7 @@ _decoder = msgspec.json.Decoder(OwnerTag)
 
 
 def read_tag(admin_comment: str) -> OwnerTag | None:
-    """The tag; None if the text is not a tag of this version."""
+    """The tag; None if the text is not a tag of this version, or names no pod."""
     try:
         tag = _decoder.decode(admin_comment)
     except msgspec.MsgspecError:

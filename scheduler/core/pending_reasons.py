@@ -2,6 +2,7 @@
 
 Names are those of job_state_reason.c, 24.11 to 26.05; squeue(1), JOB REASON CODES, describes them.
 `make docs` generates docs/pending.md from it. A reason that is not in the table is shown verbatim.
+A new row: CONTRIBUTING.md, "Adding a pending reason", has all the steps.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _READ: Final = frozenset({_NAMESPACE_NAME})
 
 
 @lru_cache(maxsize=1024)
-def _labels_of(namespace: str) -> str:
+def _name_label_of(namespace: str) -> str:
     return packed({_NAMESPACE_NAME: namespace})
 
 
@@ -68,7 +68,7 @@ class PodTerm:
             return True
         if self.namespace_selector is None:
             return False
-        return not self.readable or self.namespace_selector.matches(_labels_of(namespace))
+        return not self.readable or self.namespace_selector.matches(_name_label_of(namespace))
 
     def __str__(self) -> str:
         """A text for messages. No selector matches no pod; an empty one matches all."""

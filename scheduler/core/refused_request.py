@@ -1,7 +1,8 @@
 """What a server has refused to do for a unit, and when the request is repeated.
 
-None of this outlives the process: the next process asks once more, which costs one request. The
-lengths of the pauses are constants beside the requests (`backoff.py` lists the modules).
+None of this outlives the process: the next process asks once more, which costs one request. How
+long the pauses are: for submits `execute/setback.py`, for other requests constants beside them
+(`backoff.py` lists the modules).
 """
 
 from __future__ import annotations

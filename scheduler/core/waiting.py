@@ -416,7 +416,9 @@ def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, rest: str) -> tuple[A
 
 
 def _complaint(node: str, place: Place) -> str:
-    """The names of Node and Slurm node, if they differ, and the complaint."""
+    """The Node, its Slurm node if the names differ, and the complaint. Without a Node, the Slurm
+    node.
+    """
     if not place.target:
         return f"Slurm node {node} {place.unfit}"
     behind = "" if place.target == node else f" (Slurm node {node})"

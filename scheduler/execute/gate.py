@@ -68,9 +68,7 @@ class Gate:
         self._next_at = self._clock()
 
     def open(self) -> None:
-        """Open the gate, because Slurm has answered a submit: it accepted the job, or refused it
-        for a fault of the job alone.
-        """
+        """Open the gate, because Slurm has accepted a job."""
         self._failures = 0
 
 

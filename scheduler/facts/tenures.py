@@ -43,10 +43,10 @@ class Tenures:
         return replace(unit.seen.tenure, until=until, lost_young=young)
 
     def lingers_until(self, unit: Unit) -> float:
-        """Until when containers of the unit's pods that are gone may still run."""
-        return max(self._leaves_remains_until(unit, pod) for pod in unit.pods)
+        """Until when containers of the unit's pods that are gone may still run; 0 if none may."""
+        return max(self._remains_until(unit, pod) for pod in unit.pods)
 
-    def _leaves_remains_until(self, unit: Unit, pod: Member) -> float:
+    def _remains_until(self, unit: Unit, pod: Member) -> float:
         remains = pod.seen.remains
         if remains is None and unit.seen.orphaned and unit.job is not None and unit.job.record:
             remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)

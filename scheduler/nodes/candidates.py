@@ -159,7 +159,7 @@ class Nodes:
         return None if found is None else found.facts
 
     def is_dead(self, name: str) -> bool:
-        """Whether nothing runs any more on the Kubernetes Node of that name, as far as Nodes are
+        """Whether nothing runs any more on the Kubernetes Node of that name. False if Nodes are not
         read.
         """
         return self.readable and is_dead(self.facts(name))

@@ -109,7 +109,9 @@ class Neighbourhood:
         return self._loads.get(node, _EMPTY)
 
     def count(self, crowd: Crowd) -> Mapping[str, int]:
-        """How many pods of a crowd are on each Node."""
+        """How many pods of a crowd are on each Node. If it is not counted already (`counts`), it is
+        counted at once, in one go.
+        """
         for _ in self.counting(crowd):
             pass
         return self._crowds[crowd]

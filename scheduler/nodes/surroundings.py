@@ -87,7 +87,7 @@ class Demands:
 
     @property
     def node_items(self) -> int:
-        """The cost of checking one Node, in the surveyor's items."""
+        """The cost of checking one Node, in texts that are compared (the surveyor's items)."""
         terms = len((*self.near, *self.apart, *self.spread))
         return _NODE_ITEMS + _TERM_ITEMS * terms + wishes_weight(self.wishes)
 

@@ -39,7 +39,7 @@ class Parted:
 
     def __init__(self) -> None:
         self._left: dict[str, Left] = {}
-        self._of: defaultdict[tuple[str, bool], dict[str, None]] = defaultdict(dict)
+        self._by_namespace: defaultdict[tuple[str, bool], dict[str, None]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return len(self._left)
@@ -53,7 +53,7 @@ class Parted:
         none is.
         """
         self.forget(left.uid)
-        same = self._of[left.namespace, left.by_us]
+        same = self._by_namespace[left.namespace, left.by_us]
         self._left[left.uid], same[left.uid] = left, None
         if len(same) <= (MOST if left.by_us else MOST_CLAIMED):
             return None
@@ -62,14 +62,14 @@ class Parted:
         return oldest
 
     def forget(self, uid: str) -> None:
-        """Forget a pod, because nothing of it is left or it exists after all."""
+        """Forget a pod. Nothing happens if it is not remembered."""
         left = self._left.pop(uid, None)
         if left is None:
             return
-        same = self._of[left.namespace, left.by_us]
+        same = self._by_namespace[left.namespace, left.by_us]
         del same[uid]
         if not same:
-            del self._of[left.namespace, left.by_us]
+            del self._by_namespace[left.namespace, left.by_us]
 
     def over(self, now: float) -> tuple[str, ...]:
         """The uids of pods whose time is over."""

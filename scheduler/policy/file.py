@@ -131,8 +131,8 @@ def _key(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _name(raw: Any, number: int) -> str:
+def _name(raw: Any, index: int) -> str:
     rules = raw.get("rules") if isinstance(raw, dict) else None
-    rule = rules[number] if isinstance(rules, list) else None
+    rule = rules[index] if isinstance(rules, list) else None
     name = rule.get("name") if isinstance(rule, dict) else None
-    return repr(name) if isinstance(name, str) and name else f"number {number + 1}"
+    return repr(name) if isinstance(name, str) and name else f"number {index + 1}"

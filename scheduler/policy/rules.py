@@ -128,7 +128,9 @@ class Rule:
     """Requirements of the pod's spec that need not be honoured where they cannot be."""
 
     def about(self, subject: Subject) -> bool:
-        """Whether the rule applies to that pod. A pod without a PriorityClass only matches ""."""
+        """Whether the rule applies to that pod. If the rule selects by PriorityClass, a pod without
+        one only matches "".
+        """
         name = subject.priority_class
         return (
             (self.namespaces is None or _matches(subject.namespace, self.namespaces))
