@@ -85,9 +85,20 @@ def test_names_in_the_commands_of_kubectl_are_those_of_the_objects(
         f"rollout status deployment/{deployment['metadata']['name']} --namespace {_NAME}" in shown
     )
     assert f"kubectl describe pod {test['metadata']['name']} --namespace {_NAME}" in _PAGE
-    secret = slurm["token"]["existingSecret"]
-    assert shown.count(f"create secret generic {secret} --namespace {_NAME}") == 2
-    assert shown.count("--from-file=auth-token=/dev/stdin") == 2
+    of_chart = slurm["token"]["existingSecret"]
+    made = [words for words in commands("kubectl") if words[:3] == ["create", "secret", "generic"]]
+    assert [words[3] for words in made] == [of_chart, of_chart, _secret_of_the_manifests()]
+    for words in made:
+        assert words[4:7] == ["--namespace", _NAME, "--from-file=auth-token=/dev/stdin"]
+
+
+def _secret_of_the_manifests() -> str:
+    path = _ROOT / "deploy/manifests/deployment.yaml"
+    objects = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    (deployment,) = of_kind(objects, "Deployment")
+    volumes = deployment["spec"]["template"]["spec"]["volumes"]
+    (name,) = [it["secret"]["secretName"] for it in volumes if it["name"] == "slurm-token"]
+    return str(name)
 
 
 @pytest.mark.parametrize("block", blocks("yaml")[1:])
