@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from tests.audit.history import NEVER, Evidence, JobLife, Run, Sign, Span, When
 from tests.audit.records import JobNoted
+
+# A job whose pod goes at once may be suspended for less time than there is between two polls.
+_SIGNS: Final = {"requeued": Sign.REQUEUED, "suspended": Sign.SUSPENDED}
 
 
 def with_notes(life: JobLife, notes: Iterable[JobNoted]) -> JobLife:
@@ -34,7 +38,7 @@ def with_notes(life: JobLife, notes: Iterable[JobNoted]) -> JobLife:
         unseen=tuple(it for it in ready if not any(_is_of(it, run.span) for run in runs)),
         runs=tuple(sorted(runs, key=lambda it: it.span.start)),
         ended=_narrowed(life.ended, ends),
-        evidence=(*life.evidence, *_requeues(mine)),
+        evidence=(*life.evidence, *_evidence(mine)),
     )
 
 
@@ -65,5 +69,5 @@ def _meet(one: When, other: When) -> bool:
     return one.maybe_before(other) and other.maybe_before(one)
 
 
-def _requeues(notes: Iterable[JobNoted]) -> Iterator[Evidence]:
-    return (Evidence(it.when, Sign.REQUEUED) for it in notes if it.what == "requeued")
+def _evidence(notes: Iterable[JobNoted]) -> Iterator[Evidence]:
+    return (Evidence(it.when, _SIGNS[it.what]) for it in notes if it.what in _SIGNS)

@@ -73,11 +73,13 @@ class JobAsked:
 
 @dataclass(frozen=True, slots=True)
 class JobNoted:
-    """A line that says that a job was "started" on `nodes`, "ready", "ended" or "requeued"."""
+    """A line that says that a job was "started" on `nodes`, "ready", "ended", "requeued" or
+    "suspended".
+    """
 
     when: When
     job_id: int
-    what: Literal["started", "ready", "ended", "requeued"]
+    what: Literal["started", "ready", "ended", "requeued", "suspended"]
     nodes: frozenset[str] = frozenset()
 
 

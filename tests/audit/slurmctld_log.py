@@ -35,6 +35,7 @@ _NOTED: Final = re.compile(
     r"|_schedule: JobId=(?P<late>\d+) .*exceeded deadline"
     r"|(?:Requeuing |_job_complete: requeue |requeue job |preempted )"
     r"JobId=(?P<requeued>\d+)(?: per | due to | has been requeued|$)"
+    r"|_slurm_rpc_suspend\(suspend\) for (?P<suspended>\d+) usec="
     r")"
 )
 _ENDS: Final = ("ended", "done", "late")
@@ -77,7 +78,7 @@ def asked(lines: Iterable[str]) -> Iterator[JobAsked]:
 
 
 def noted(lines: Iterable[str]) -> Iterator[JobNoted]:
-    """When jobs began, were ready, ended and were requeued. Not every end has a line."""
+    """When jobs began, were ready, suspended or requeued, and ended. Not every end has a line."""
     for line in lines:
         found = _NOTED.match(line)
         if found is None:
@@ -90,6 +91,8 @@ def noted(lines: Iterable[str]) -> Iterator[JobNoted]:
             yield JobNoted(when, int(found["ready"]), "ready")
         elif found["requeued"]:
             yield JobNoted(when, int(found["requeued"]), "requeued")
+        elif found["suspended"]:
+            yield JobNoted(when, int(found["suspended"]), "suspended")
         else:
             (ended,) = (found[it] for it in _ENDS if found[it])
             yield JobNoted(when, int(ended), "ended")

@@ -41,7 +41,7 @@ def began(when: float, *nodes: str) -> JobNoted:
     return JobNoted(at(when), 7, "started", frozenset(nodes or {"n1"}))
 
 
-def note(when: float, what: Literal["ready", "ended", "requeued"]) -> JobNoted:
+def note(when: float, what: Literal["ready", "ended", "requeued", "suspended"]) -> JobNoted:
     return JobNoted(at(when), 7, what)
 
 
@@ -103,6 +103,15 @@ def test_the_log_tells_of_a_run_between_two_looks() -> None:
     assert (first.span.start, first.span.end, first.nodes) == (at(11), at(14), frozenset({"n2"}))
     assert (second.span.start, second.span.end, second.nodes) == (at(16), NEVER, frozenset({"n1"}))
     assert at(14) in [it.when for it in life.evidence if it.sign is Sign.REQUEUED]
+
+
+def test_the_log_tells_of_a_suspension_between_two_looks() -> None:
+    (life,) = lives(
+        seen(When(0, 1), "RUNNING"),
+        seen(When(9, 12), "CANCELLED"),
+        noted=(note(10, "suspended"), note(11, "ended")),
+    )
+    assert [(it.when, it.sign) for it in life.evidence] == [(at(10), Sign.SUSPENDED)]
 
 
 def test_the_log_tells_of_a_run_after_the_last_look_that_saw_one() -> None:

@@ -82,6 +82,10 @@ def test_slurmctlds_log_tells_when_jobs_began_and_ended() -> None:
 [2026-11-21T23:29:22.014] Requeuing JobId=8
 [2026-11-21T23:29:23.014] _job_complete: requeue JobId=9 per user/system request
 [2026-11-21T23:29:24.014] preempted JobId=10 has been requeued to reclaim resources for JobId=1
+[2026-11-21T23:29:25.014] debug:  _job_suspend_op: Holding JobId=11, suspend operation
+[2026-11-21T23:29:25.015] _slurm_rpc_suspend(suspend) for 11 usec=138
+[2026-11-21T23:29:26.014] _slurm_rpc_suspend(resume) for 11 usec=96
+[2026-11-21T23:29:27.014] _slurm_rpc_suspend(suspend) for 12 Job is not running
 """
     found = list(noted(lines.splitlines()))
     assert [(it.what, it.job_id) for it in found] == [
@@ -97,6 +101,7 @@ def test_slurmctlds_log_tells_when_jobs_began_and_ended() -> None:
         ("requeued", 8),
         ("requeued", 9),
         ("requeued", 10),
+        ("suspended", 11),
     ]
     assert found[0].nodes == {"e-000", "e-001"}
     assert found[2].nodes == {"t1"}
