@@ -21,6 +21,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), TESTS]
 README = ROOT / "README.md"
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_WIDEST = 120
 _INLINE = re.compile(r"`([^`\n]+)`")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")
@@ -70,6 +71,16 @@ def documented() -> Iterator[tuple[str, list[str]]]:
     for document in DOCUMENTS:
         for words in command_lines(document, "slurm-pod-scheduler"):
             yield document.name, words
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda it: it.name)
+def test_no_line_of_prose_is_wider_than_a_screen(document):
+    wide, fenced = [], False
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        fenced ^= line.lstrip().startswith("```")
+        if len(line) > _WIDEST and not fenced and not line.startswith("|"):
+            wide.append(number)
+    assert not wide
 
 
 @pytest.mark.parametrize(("document", "link"), relative_links(), ids=str)
