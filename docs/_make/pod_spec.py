@@ -47,6 +47,11 @@ def _affinity(kind: str) -> Spec:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
+def _spread(when_unsatisfiable: str) -> Spec:
+    term = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when_unsatisfiable}
+    return {"topologySpreadConstraints": [term]}
+
+
 def _volume(name: str) -> Spec:
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}
 
@@ -110,22 +115,14 @@ ROWS: Final = (
         part="`topologySpreadConstraints` with `DoNotSchedule`",
         reads=("topology_spread_constraints",),
         becomes="rules out Nodes as in kube-scheduler",
-        spec={
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-            ]
-        },
+        spec=_spread("DoNotSchedule"),
         ignorable="topology-spread",
     ),
     Row(
         part="what is only preferred: `preferredDuringScheduling…` of any affinity, "
         "`ScheduleAnyway`",
         becomes="has no effect: Slurm chooses among the Nodes that are possible",
-        spec={
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-            ]
-        },
+        spec=_spread("ScheduleAnyway"),
     ),
     Row(
         part="volumes with a PersistentVolumeClaim that is bound",
