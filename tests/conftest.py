@@ -79,7 +79,8 @@ def pytest_collection_modifyitems(
     for item in items:
         is_long = item.get_closest_marker("live") or _STORIES in item.path.parents
         said = item.get_closest_marker("timeout")
-        if is_long and (said is None or said.args[0] < _LONG_SECONDS):
+        # 0 is no limit: the soak lasts for as long as it is asked to.
+        if is_long and (said is None or 0 < said.args[0] < _LONG_SECONDS):
             item.add_marker(pytest.mark.timeout(_LONG_SECONDS), append=False)
         if item.get_closest_marker("looptime"):
             item.add_marker(pytest.mark.looptime(noop_cycles=POLLS))

@@ -68,3 +68,25 @@ def test_what_hangs_is_ended(text: str, told: str, tmp_path: Path) -> None:
     )
     assert told in done.stdout, done.stdout
     assert "Timeout (>1.0s)" in done.stdout
+
+
+_LIMITS = """
+def pytest_collection_finish(session):
+    for item in session.items:
+        print("limit", item.get_closest_marker("timeout").args[0])
+"""
+
+
+def test_soak_has_no_limit(tmp_path: Path) -> None:
+    (tmp_path / "limits.py").write_text(_LIMITS)
+    command = (sys.executable, "-m", "pytest", "-p", "limits", "--collect-only", "-q")
+    done = subprocess.run(
+        (*command, "tests/stories/soak"),
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=True,
+    )
+    assert [it for it in done.stdout.splitlines() if it.startswith("limit")] == ["limit 0"]
