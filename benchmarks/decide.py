@@ -36,10 +36,10 @@ from scheduler.kube.recorder import Recorder
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import NODES, PODS, Node, PersistentVolume, Pod
 from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
-from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
 from scheduler.policy.rulebook import Rulebook
@@ -216,7 +216,7 @@ def _caches(outside: Outside, memory: Memory, store: Store[Node]) -> Caches:
     nodemap = NodeMap((Strategy(Way.NAME),), slurm=slurm, nodes=store)
     nodes = Nodes(store, nodemap=nodemap, slurm=slurm, on_change=lambda: None)
     volumes = Volumes(Store[PersistentVolume]())
-    around = Surroundings(
+    around = NodeFit(
         nodes,
         volumes=volumes,
         scheduler_name=_OWNER.scheduler,
@@ -229,7 +229,7 @@ def _caches(outside: Outside, memory: Memory, store: Store[Node]) -> Caches:
         pods=memory.pods,
         nodes=nodes,
         kinds=NodeKinds(outside.slurm, slurm, may_serve=nodes.may_serve, clock=outside.clock),
-        surroundings=around,
+        fit=around,
         volumes=volumes,
         rulebook=Rulebook(prefixes=memory.rules.prefixes),
         doubt_pods=lambda: None,

@@ -18,7 +18,7 @@ from scheduler.core.ignorable import Ignorable
 from scheduler.facts.requirements import Requirements
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Claim, PersistentVolume, Pod, decoder
-from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook
 
@@ -246,11 +246,11 @@ def _asked(pod: Pod) -> JobRequest | tuple[Problem, ...]:
 
 
 def _requirements(*, rights: bool) -> Requirements:
-    # Of the surroundings it is only asked whether they may be read.
-    surroundings = cast("Surroundings", SimpleNamespace(readable=rights))
+    # It is only asked whether neighbours and volumes may be read.
+    fit = cast("NodeFit", SimpleNamespace(readable=rights))
     rulebook = Rulebook(prefixes=())
     volumes = _volumes(rights=rights)
-    return Requirements(surroundings, volumes, rulebook=rulebook, ignored=(), devices={})
+    return Requirements(fit, volumes, rulebook=rulebook, ignored=(), devices={})
 
 
 def _volumes(*, rights: bool) -> Volumes:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.node_kinds import NodeKinds
-from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook
 
@@ -23,7 +23,7 @@ class Caches:
     pods: Joined[Pod]
     nodes: Nodes
     kinds: NodeKinds
-    surroundings: Surroundings
+    fit: NodeFit
     volumes: Volumes
     rulebook: Rulebook
     doubt_pods: Callable[[], None]

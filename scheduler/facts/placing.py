@@ -37,7 +37,7 @@ class Places:
     def __init__(self, caches: Caches, *, coverage: Coverage, clock: Callable[[], float]) -> None:
         self._pods = caches.pods
         self._nodes = caches.nodes
-        self._surroundings = caches.surroundings
+        self._fit = caches.fit
         self._coverage = coverage
         self._clock = clock
 
@@ -47,8 +47,8 @@ class Places:
         uncompared = None
         if waiting is not None:
             holds = bool(_nodes_of_job(unit))
-            uncompared = self._surroundings.waits_since(waiting, holds_nodes=holds)
-        survey = UNKNOWN if waiting is None else self._surroundings.survey(waiting)
+            uncompared = self._fit.waits_since(waiting, holds_nodes=holds)
+        survey = UNKNOWN if waiting is None else self._fit.survey(waiting)
         compared = None if uncompared is not None else waiting
         return Placing(
             nodes=self._of_job(unit, pod, compared),
@@ -69,7 +69,7 @@ class Places:
     def claim(self, uid: str, target: str) -> bool:
         """Whether the pod still fits on this Node. If it does, its place is reserved."""
         pod = self._pods.get(uid)
-        return pod is None or self._surroundings.claim(pod, target)
+        return pod is None or self._fit.claim(pod, target)
 
     def _of_job(self, unit: Unit, pod: Pod | None, compared: Pod | None) -> dict[str, Place]:
         places = {node: self._place(node, pod, compared) for node in _nodes_of_job(unit)}
@@ -82,7 +82,7 @@ class Places:
         place = self._nodes.place(node, _NO_WISHES if pod is None else pod.spec.wishes)
         if place is None or place.unfit is not None or compared is None:
             return place
-        return replace(place, unfit=self._surroundings.unfit(compared, place.target))
+        return replace(place, unfit=self._fit.unfit(compared, place.target))
 
     def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:
         learnt = unit.asked.exclusions.active(self._clock())

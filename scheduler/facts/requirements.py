@@ -15,7 +15,7 @@ from scheduler.core.ignorable import Ignorable
 from scheduler.core.requests import is_extended
 from scheduler.kube.demands import apart_of, near_of, spread_of
 from scheduler.kube.wire import Pod
-from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook
 
@@ -46,14 +46,14 @@ class Requirements:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        fit: NodeFit,
         volumes: Volumes,
         *,
         rulebook: Rulebook,
         ignored: Collection[Ignorable],
         devices: Mapping[str, str],
     ) -> None:
-        self._surroundings = surroundings
+        self._fit = fit
         self._volumes = volumes
         self._rulebook = rulebook
         self._ignored = frozenset(ignored)
@@ -80,7 +80,10 @@ class Requirements:
             yield "resource-claims", Problem(f"spec.resourceClaims[{claim.name}]", "set", _DEVICES)
 
     def _about_pods(self, pod: Pod) -> Iterator[tuple[Ignorable, Problem]]:
-        if self._surroundings.readable:
+        """What depends on other pods. If they can be read, only the terms that cannot be evaluated
+        (`namespaceSelector`); otherwise all of it, and a host port too.
+        """
+        if self._fit.readable:
             yield from _unreadable(pod)
             return
         for name, terms in (("podAffinity", near_of(pod)), ("podAntiAffinity", apart_of(pod))):

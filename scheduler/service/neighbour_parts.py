@@ -11,7 +11,7 @@ from scheduler.kube.neighbours import NEIGHBOURS, QUERY, Neighbour, NeighbourSto
 from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.nodes.candidates import Nodes
-from scheduler.nodes.surroundings import Surroundings
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.volumes import Volumes
 from scheduler.service.changes import report_changes
 from scheduler.service.memory import Memory
@@ -37,7 +37,7 @@ class NeighbourParts:
         self._outside = outside
         self._news = memory.news
         store = NeighbourStore()
-        self.surroundings = Surroundings(
+        self.fit = NodeFit(
             nodes,
             volumes=volumes,
             scheduler_name=outside.settings.scheduler_name,
@@ -51,7 +51,7 @@ class NeighbourParts:
             session,
             Resource(name="neighbours", path="/api/v1/pods", decode=NEIGHBOURS, query=QUERY),
             store=store,
-            on_change=self.surroundings.changed,
+            on_change=self.fit.changed,
             metrics=outside.metrics,
         )
 
@@ -61,14 +61,14 @@ class NeighbourParts:
             group.create_task(self._follow(), name="neighbours")
             changes = report_changes(self._changes, self._news.room_changed)
             group.create_task(changes, name="changes")
-            group.create_task(self.surroundings.surveyor.run(), name="surveyor")
+            group.create_task(self.fit.surveyor.run(), name="surveyor")
 
     def _changes(self) -> int:
-        return self.surroundings.around.changes
+        return self.fit.around.changes
 
     async def _follow(self) -> None:
         if not await may_read_pods(self._outside.settings, self._outside.kube):
-            self.surroundings.do_without()
+            self.fit.do_without()
             self.reflector.synced.set()
             log.warning(
                 "pods of other schedulers are not read: pods are bound without a check that their "

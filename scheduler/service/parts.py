@@ -163,7 +163,7 @@ class Parts:
         return RequestReader(
             caches,
             requirements=Requirements(
-                caches.surroundings,
+                caches.fit,
                 caches.volumes,
                 rulebook=caches.rulebook,
                 ignored=outside.settings.ignored_requirements,

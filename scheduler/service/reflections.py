@@ -63,7 +63,7 @@ class Reflections:
             pods=memory.pods,
             nodes=self.nodes.nodes,
             kinds=self.nodes.kinds,
-            surroundings=self.neighbours.surroundings,
+            fit=self.neighbours.fit,
             volumes=self.volumes.volumes,
             rulebook=rulebook,
             doubt_pods=self._doubt_pods,

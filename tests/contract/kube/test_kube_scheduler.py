@@ -16,9 +16,9 @@ from scheduler.kube.neighbours import NEIGHBOURS, NeighbourStore
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import CLAIMS, NODES, VOLUMES, Node, PersistentVolume, Pod, decode_pod
 from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import SlurmNodes
-from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from slurmapi import SlurmClient, StaticToken
 from tests.contract.kube import random_worlds
@@ -151,7 +151,7 @@ class _World:
             and judge.unfit(pod, node.metadata.name) is None
         )
 
-    def _judge(self) -> tuple[Surroundings, Volumes, Store[Node]]:
+    def _judge(self) -> tuple[NodeFit, Volumes, Store[Node]]:
         """Our own check, with the state that the scheduler has when its watches have listed."""
         nodes, seen = Store[Node](), NeighbourStore()
         nodes.replace(NODES.page(self._list("nodes")).items or ())
@@ -160,7 +160,7 @@ class _World:
         volumes = Volumes(pvs)
         for claim in CLAIMS.page(self._list("persistentvolumeclaims")).items or ():
             volumes.claim_changed(None, claim)
-        judge = Surroundings(
+        judge = NodeFit(
             _same_names(nodes),
             volumes=volumes,
             scheduler_name="ours",

@@ -57,9 +57,9 @@ def add(service: Service, name: str, namespace: str, node: str = "n1", **term: A
 
 def look(service: Service, found: Pod, node: str = "n1") -> str:
     """What a look at a pod asks, and what keeps the pod from the Node."""
-    service.surroundings.waits_since(found, holds_nodes=True)
-    service.surroundings.survey(found)
-    why = service.surroundings.unfit(found, node)
+    service.fit.waits_since(found, holds_nodes=True)
+    service.fit.survey(found)
+    why = service.fit.unfit(found, node)
     return "" if why is None else why.why
 
 
@@ -99,7 +99,7 @@ async def test_look_at_a_pod_of_the_hostile_namespace_has_a_bound_too(service):
 
 async def test_long_selectors_cost_as_much_as_they_are_long(service):
     """The longest that are kept of pods that run have 256 words."""
-    around = service.surroundings.around
+    around = service.fit.around
     for number in range(50):
         values = [f"v-{number}-{it}" for it in range(250)]
         selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]}
@@ -112,7 +112,7 @@ async def test_all_terms_of_a_large_namespace_keep_its_pods_away_and_are_no_burd
     """Deployments without number, each of which wants its pods apart."""
     for number in range(3000):
         add(service, f"d-{number}", "ns", **having(app=f"app-{number}"))
-    around = service.surroundings.around
+    around = service.fit.around
     for number in (0, 1500, 2999):
         before = around.aversions.compared
         assert "own required podAntiAffinity" in look(service, pod("uid", app=f"app-{number}"))
@@ -124,7 +124,7 @@ async def test_terms_are_told_apart_by_the_label_that_few_have(service):
     """A thousand databases have one name, and each an instance of its own."""
     for number in range(1000):
         add(service, f"d-{number}", "ns", **having(app="db", instance=f"db-{number}"))
-    around = service.surroundings.around
+    around = service.fit.around
     for number in (0, 500, 999):
         before = around.aversions.compared
         found = within("ns", pod("uid", app="db"), instance=f"db-{number}")
@@ -189,7 +189,7 @@ async def test_terms_are_as_old_as_the_pods_that_have_them(service):
             **EVERYWHERE,
             **lacking(f"k-{number}"),
         )
-    assert len(service.surroundings.around.load("n1").pods) == MOST_OF_ANOTHER // 4
+    assert len(service.fit.around.load("n1").pods) == MOST_OF_ANOTHER // 4
     assert "own required podAntiAffinity" in look(service, pod("uid-1"), "n1")
     assert look(service, pod("uid-1"), "n2") == ""
 

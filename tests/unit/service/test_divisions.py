@@ -82,9 +82,9 @@ async def test_no_step_for_the_largest_template_goes_through_all_nodes(service: 
     for number in range(1000):
         service.kube.set_node(f"k{number}", labels=labels)
     await service.slurm_nodes._list()
-    surroundings, steps = service.surroundings, list[int]()
-    demands = surroundings._demands(largest())
-    survey = surroundings._survey_again(demands)
+    fit, steps = service.fit, list[int]()
+    demands = fit._demands(largest())
+    survey = fit._survey_again(demands)
     done = False
     while not done:
         with calls() as made:
@@ -99,10 +99,10 @@ async def test_check_before_a_bind_looks_at_the_nodes_that_have_changed(service:
     labels = {f"k{it}": "v" for it in range(MOST_CONSTRAINTS)} | {"zone": "none"}
     for number in range(1000):
         service.kube.nodes.apply(node(f"k{number}", **labels))
-    surroundings, found = service.surroundings, largest()
-    surroundings.unfit(found, "k0")
+    fit, found = service.fit, largest()
+    fit.unfit(found, "k0")
     for change in service.kube.nodes.apply(node("k1", version="2", **labels, other="label")):
         service.nodes.node_changed(change.old, change.new)
     with calls() as made:
-        surroundings.unfit(found, "k0")
+        fit.unfit(found, "k0")
     assert made[0] < 1000

@@ -174,7 +174,7 @@ async def test_pod_that_no_node_is_large_enough_for_says_so_and_asks_for_no_job(
 
 
 async def test_without_the_right_to_read_pods_nothing_is_checked(service, kube):
-    service.surroundings.do_without()
+    service.fit.do_without()
     kube.add_neighbour(foreign("web-1", "n1"))
     kube.create("uid-1", cpu="8")
     service.start()

@@ -44,7 +44,7 @@ def template(number: int, namespace: str = "ns") -> Pod:
 
 
 async def test_no_turn_of_the_loop_compares_all_pods(crowded):
-    around, most = crowded.surroundings.around, 0
+    around, most = crowded.fit.around, 0
     crowded.kube._put(pod("uid-1", **needs("podAntiAffinity")))
     crowded.start()
     for _ in range(500):
@@ -53,13 +53,13 @@ async def test_no_turn_of_the_loop_compares_all_pods(crowded):
         most = max(most, around.counted - before)
     assert around.counted == MANY
     assert most <= SLICE_ITEMS / TEXTS_EACH + 128
-    assert crowded.surroundings.surveyor.largest <= SLICE_ITEMS + LARGEST_STEP
+    assert crowded.fit.surveyor.largest <= SLICE_ITEMS + LARGEST_STEP
     assert crowded.slurm.submissions[1].excluded_nodes == ("n1",)
     crowded.unharmed()
 
 
 async def test_bind_is_checked_though_its_crowd_is_not_counted_any_more(crowded):
-    around = crowded.surroundings.around
+    around = crowded.fit.around
     await served(crowded, pod("uid-1", **needs("podAntiAffinity")))
     around._crowds.clear()
     around._texts = 0
@@ -75,7 +75,7 @@ async def test_templates_of_one_namespace_delay_those_of_others_by_one_turn(crow
         crowded.kube._put(template(number))
     crowded.start()
     await asyncio.sleep(1)
-    around, before = crowded.surroundings.around, crowded.surroundings.around.counted
+    around, before = crowded.fit.around, crowded.fit.around.counted
     crowded.kube._put(template(1, "honest"))
     async with asyncio.timeout(60):
         while not any("honest-1" in it.name for it in crowded.slurm.submissions.values()):
@@ -95,7 +95,7 @@ async def test_comparisons_of_all_tenants_together_have_a_budget(crowded):
     for number in range(20 * MOST_WAITING):
         crowded.kube._put(template(number, f"ns-{number % 7}"))
     crowded.start()
-    around = crowded.surroundings.around
+    around = crowded.fit.around
     await asyncio.sleep(5)
     before = around.counted
     await asyncio.sleep(10)
@@ -167,17 +167,15 @@ async def test_pod_that_is_too_costly_to_compare_is_refused_and_compared_with_no
     assert message.startswith("SchedulingFailed")
     assert f"is '{what}" in message
     assert "expected at most 8 required podAffinity" in message
-    assert crowded.surroundings.around.counted == 0
+    assert crowded.fit.around.counted == 0
 
 
 async def test_event_of_a_pod_compares_a_bounded_number_of_texts(service):
-    around = service.surroundings.around
+    around = service.fit.around
     for number in range(MOST_CROWDS):
         values = [f"{number}-{it}" for it in range(MOST_TEXTS - 4)]
         found = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
-        service.surroundings.unfit(
-            pod(f"uid-{number}", **needs("podAffinity", labelSelector=found)), "n1"
-        )
+        service.fit.unfit(pod(f"uid-{number}", **needs("podAffinity", labelSelector=found)), "n1")
     before = around.counted
     service.kube.add_neighbour(pod("web-1", node="n1", app="web"))
     assert 0 < (around.counted - before) * (MOST_TEXTS - 2) <= MOST_TEXTS_COUNTED
@@ -185,7 +183,7 @@ async def test_event_of_a_pod_compares_a_bounded_number_of_texts(service):
 
 async def test_pods_that_come_and_go_while_they_are_counted_count_rightly(crowded):
     (crowd,) = crowds(crowded, pod("uid-1", **needs("podAntiAffinity")))
-    around = crowded.surroundings.around
+    around = crowded.fit.around
     counting = around.counting(crowd)
     for number, _ in enumerate(counting):
         crowded.kube.remove_neighbour(f"web-{MANY - 1 - number}")
@@ -196,5 +194,5 @@ async def test_pods_that_come_and_go_while_they_are_counted_count_rightly(crowde
 
 
 def crowds(service: Service, found: Pod) -> Any:
-    demands = service.surroundings._demands(found)
+    demands = service.fit._demands(found)
     return demands.crowds

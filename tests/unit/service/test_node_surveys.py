@@ -108,8 +108,8 @@ async def test_look_at_a_pod_goes_through_no_list_of_all_nodes(large, spec):
 async def test_no_step_for_the_longest_wishes_takes_more_than_its_share(large):
     found = pod("uid-1", **longest())
     assert excess(found) is None
-    surroundings, steps = large.surroundings, list[int]()
-    survey = surroundings._survey_again(surroundings._demands(found))
+    fit, steps = large.fit, list[int]()
+    survey = fit._survey_again(fit._demands(found))
     done = False
     while not done:
         with calls() as made:
@@ -125,7 +125,7 @@ async def test_pod_of_the_longest_wishes_says_in_its_turn_that_no_node_fits(larg
     assert message.startswith(
         f"NoNodeFits: None of the {MANY} Kubernetes Nodes can take the pod"
     ), message
-    assert large.surroundings.surveyor.largest <= SLICE_ITEMS + 1000
+    assert large.fit.surveyor.largest <= SLICE_ITEMS + 1000
 
 
 async def test_long_wishes_of_a_namespace_delay_pods_of_others_by_one_turn(large):
@@ -177,8 +177,8 @@ async def test_pod_that_no_node_fitted_is_served_once_one_does(large):
 async def test_job_that_has_started_is_bound_without_a_comparison(large):
     """As after a restart, when no template is compared yet: the one Node is looked at."""
     found = pod("uid-1", **longest())
-    assert large.surroundings.waits_since(found, holds_nodes=False) is not None
-    assert large.surroundings.waits_since(found, holds_nodes=True) is None
+    assert large.fit.waits_since(found, holds_nodes=False) is not None
+    assert large.fit.waits_since(found, holds_nodes=True) is None
 
 
 async def test_what_was_found_before_slurm_told_its_nodes_submits_no_pod_that_fits_nowhere(large):

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from scheduler.kube.wire import Claim, ClaimSpec, ObjectMeta, PersistentVolume, Pod, decoder
+from scheduler.nodes.fit import SURVEY_SECONDS
 from scheduler.nodes.neighbourhood import MOST_CROWDS
-from scheduler.nodes.surroundings import SURVEY_SECONDS
 from scheduler.policy.rules import Policy, Rule
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
@@ -210,7 +210,7 @@ async def test_pod_that_no_node_can_take_beside_the_others_says_so(service, kube
     ids=["affinity", "anti-affinity", "spread", "port", "resource"],
 )
 async def test_without_the_right_to_read_pods_it_is_refused_with_a_remedy(service, spec, words):
-    service.surroundings.do_without()
+    service.fit.do_without()
     message = await served(service, pod("uid-1", **spec))
     assert message.startswith("SchedulingFailed: ")
     assert words in message
@@ -282,7 +282,7 @@ async def lenient(slurm, kube) -> AsyncIterator[Service]:
 
 
 async def test_site_may_let_pass_what_cannot_be_honoured_and_the_pod_says_so(lenient, kube):
-    lenient.surroundings.do_without()
+    lenient.fit.do_without()
     spec = needs("podAffinity") | CLAIM | DEVICE
     assert "SlurmPending" in await served(lenient, pod("uid-1", **spec))
     passed = [it.message for it in lenient.recorder.events if it.reason == "RequirementIgnored"]
@@ -302,7 +302,7 @@ async def test_what_can_be_honoured_is_honoured_whatever_the_site_lets_pass(leni
 async def test_pods_of_others_are_not_gone_through_again_for_each_pod_of_a_template(service, kube):
     for number in range(500):
         kube.add_neighbour(pod(f"web-{number}", node="n1", app="web"))
-    around = service.surroundings.around
+    around = service.fit.around
     spec = needs("podAntiAffinity")
     await served(service, pod("uid-0", **spec))
     assert around.counted == 500
@@ -318,8 +318,8 @@ async def test_pods_of_others_are_not_gone_through_again_for_each_pod_of_a_templ
 async def test_crowds_that_are_counted_along_are_limited(service, kube):
     for number in range(MOST_CROWDS + 10):
         term: Spec = {"labelSelector": {"matchLabels": {"app": f"app-{number}"}}}
-        service.surroundings.unfit(pod(f"uid-{number}", **needs("podAffinity", **term)), "n1")
-    around = service.surroundings.around
+        service.fit.unfit(pod(f"uid-{number}", **needs("podAffinity", **term)), "n1")
+    around = service.fit.around
     before = around.counted
     kube.add_neighbour(pod("web-1", node="n1", app="web"))
     assert around.counted - before == MOST_CROWDS

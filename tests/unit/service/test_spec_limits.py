@@ -144,7 +144,7 @@ async def test_longer_list_is_refused_in_words_before_it_is_read(service, kube, 
     assert message.startswith("SchedulingFailed: spec."), message
     assert f"is '{most + 1} " in message
     assert f"expected at most {most}: " in message
-    assert service.surroundings.around.counted == 0, "no pod was compared with it"
+    assert service.fit.around.counted == 0, "no pod was compared with it"
     assert service.slurm.jobs == {}
 
 

@@ -22,10 +22,10 @@ from scheduler.kube.recorder import ObjectRef, Recorder
 from scheduler.kube.wire import Claim, Pod
 from scheduler.nodes import gpu_sharing
 from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
-from scheduler.nodes.surroundings import Surroundings
 from scheduler.nodes.volumes import Volumes
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
@@ -119,7 +119,7 @@ class Service:
         self.units, self.queue = self.memory.units, self.memory.queue
         self.presence = self.memory.presence
         caches = self._caches(outside)
-        self.surroundings, self.volumes = caches.surroundings, caches.volumes
+        self.fit, self.volumes = caches.fit, caches.volumes
         self.rulebook = caches.rulebook
         self.parts = parts = Parts(outside, self.memory, caches)
         self.canceller, self.pulse, self.census = parts.canceller, parts.pulse, parts.census
@@ -144,7 +144,7 @@ class Service:
             on_change=self._nodes_changed,
         )
         volumes = Volumes(kube.volumes)
-        surroundings = Surroundings(
+        fit = NodeFit(
             nodes,
             volumes=volumes,
             scheduler_name=OWNER.scheduler,
@@ -155,9 +155,9 @@ class Service:
             on_ready=memory.news.compared,
         )
         for found in kube.neighbours:
-            surroundings.changed(None, found)
+            fit.changed(None, found)
         kube.on_node_change = nodes.node_changed
-        kube.on_neighbour_change = surroundings.changed
+        kube.on_neighbour_change = fit.changed
         kube.on_claim_change = self._claim_changed
         return Caches(
             pods=kube.store,
@@ -168,7 +168,7 @@ class Service:
                 may_serve=nodes.may_serve,
                 clock=outside.clock,
             ),
-            surroundings=surroundings,
+            fit=fit,
             volumes=volumes,
             rulebook=Rulebook(prefixes=memory.rules.prefixes, namespaces=kube.namespaces),
             doubt_pods=kube.list_again,
@@ -188,7 +188,7 @@ class Service:
             self.slurm_nodes.run(),
             self.brake.run(),
             self.slurmctld.run(),
-            self.surroundings.surveyor.run(),
+            self.fit.surveyor.run(),
         )
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]

@@ -117,7 +117,7 @@ class _Kept:
     at: float
 
 
-class Surroundings:
+class NodeFit:
     """Checks Nodes by the pods that are on them. `seen` has all pods as their watch shows them,
     `own` the pods that we serve, and `binding` the bindings that our watch does not show yet.
     """
