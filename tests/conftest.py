@@ -73,15 +73,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Give live tests and stories the time they need, or more if they say so themselves, and keep
+    """Give live tests and stories the time they need, unless they say it themselves, and keep
     together those whose real Node is the dearest to start: one worker then has it, not each.
     """
     for item in items:
         is_long = item.get_closest_marker("live") or _STORIES in item.path.parents
-        said = item.get_closest_marker("timeout")
-        # 0 is no limit: the soak lasts for as long as it is asked to.
-        if is_long and (said is None or 0 < said.args[0] < _LONG_SECONDS):
-            item.add_marker(pytest.mark.timeout(_LONG_SECONDS), append=False)
+        if is_long and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_LONG_SECONDS))
         if item.get_closest_marker("looptime"):
             item.add_marker(pytest.mark.looptime(noop_cycles=POLLS))
         if _REAL_NODE in getattr(item, "fixturenames", ()):

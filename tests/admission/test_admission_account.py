@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
 __all__ = ["author", "scheduler"]
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live
 
 _RECORD = {"metadata": {"annotations": {pods.JOB_ID: "4711"}}}
 _WAITS = {"type": "PodScheduled", "status": "False", "reason": "SlurmPending"}

@@ -12,7 +12,7 @@ from tests.support.admission import KINDS, deployment, dry, until
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live
 
 NAME = {"slurm-pod-scheduler/scheduler-name": "slurm-scheduler"}
 CLAMP = {"slurm-pod-scheduler/grace": "clamp"}

@@ -15,7 +15,7 @@ from tests.support.admission import until
 if TYPE_CHECKING:
     from tests.rigs.kube import Answer, KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live
 
 RIGHTS: Final = Path(__file__).parents[2] / "deploy/manifests/rbac.yaml"
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"

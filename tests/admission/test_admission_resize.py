@@ -12,7 +12,7 @@ from tests.support import pods
 if TYPE_CHECKING:
     from tests.rigs.kube import Answer, KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live
 
 
 class Resized:

@@ -12,7 +12,7 @@ from tests.support.admission import KINDS, admitted, dry, rendered
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live
 
 
 def test_other_settings_and_a_second_prefix_count(live_kube: KubeRig) -> None:

@@ -18,7 +18,7 @@ from tests.rigs.node_real import RealNode
 from tests.rigs.node_sim import SimulatedNodes
 from tests.rigs.simulator.nodes import NodeShape
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.live
 
 _PODS = "/api/v1/namespaces/default/pods"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

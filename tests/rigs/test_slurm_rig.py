@@ -14,7 +14,7 @@ from tests.rigs.slurm import SlurmRig
 from tests.rigs.slurm_build import ensure
 from tests.support.slurm_rest import SlurmRest
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.live
 
 _RELEASES = ("26.05", "24.11")
 

@@ -17,11 +17,7 @@ from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.world import World
 
-pytestmark = [
-    pytest.mark.live_on("26.05"),
-    pytest.mark.timeout(150),
-    pytest.mark.xdist_group("accounts"),
-]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.xdist_group("accounts")]
 
 _CPUS: Final = 2
 

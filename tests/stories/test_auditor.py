@@ -17,8 +17,6 @@ from tests.support.live import LiveCluster
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 _HERE = "the test has done it itself"
 
 

@@ -23,7 +23,6 @@ _READY: Final = "slurm_pod_scheduler_ready"
 
 pytestmark = [
     pytest.mark.live_on("26.05"),
-    pytest.mark.timeout(240),
     pytest.mark.flags(f"--brake-minimum={_MINIMUM}", f"--brake-pause={_PAUSE_SECONDS}s"),
 ]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.rigs.helm import Helm
     from tests.rigs.kube import KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 _NAME: Final = "slurm-pod-scheduler"
 # The scheduler asks this once to learn whether it is allowed.

@@ -19,7 +19,7 @@ from tests.support.own_clock import OwnClock, seconds_off
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live]
 
 _HOUR: Final = 3600
 # Shorter than the step: by a clock that is an hour ahead, the job has ended already.

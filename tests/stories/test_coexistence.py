@@ -24,7 +24,7 @@ from tests.support.world import World
 if TYPE_CHECKING:
     from tests.rigs.kube import KubeRig
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live
 
 EXAMPLES: Final = Path(__file__).parents[2] / "deploy/examples"
 RIGHTS: Final = Path(__file__).parents[2] / "deploy/manifests/rbac.yaml"

@@ -29,7 +29,7 @@ from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.live]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.live, pytest.mark.slow]
 
 # In each round a pod loses its job. The brake of a killed process forgets the earlier ones.
 _MOST_ROUNDS: Final = DEFAULT.brake_minimum

@@ -21,7 +21,7 @@ from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.live]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 _LEASE: Final = 6.0
 _NAME: Final = "slurm-pod-scheduler"

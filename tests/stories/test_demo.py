@@ -21,7 +21,7 @@ COMMAND = (sys.executable, "-m", "scheduler", "demo")
 TOLD_SECONDS = 150
 FIRST_LINE = "An embedded Kubernetes and Slurm start"
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(TOLD_SECONDS + 20)]
+pytestmark = pytest.mark.sandbox
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from tests.support.kube import Object
 from tests.support.slurm import UNLIMITED, Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(150)
-
 
 async def test_edit_reaches_the_pending_job_which_keeps_its_place(world: World) -> None:
     await world.fill()

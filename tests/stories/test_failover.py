@@ -25,8 +25,6 @@ from tests.support.replicas import SLACK, AuditLog, Replica, pair, until
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(180)
-
 # Short, but on a crowded machine a leader that nothing happens to may stand still for five seconds.
 LEASE, RENEW = 12.0, 10.0
 _SHORT = (

@@ -23,7 +23,12 @@ from tests.support.world import World
 
 # tests/faults plays the whole matrix on the models. Here are two parts of it, with half a minute of
 # faults each.
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(480)]
+pytestmark = [
+    pytest.mark.live_on("26.05"),
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.timeout(480),
+]
 
 _STARTS: Final = 5
 _STEP_SECONDS: Final = 1.5

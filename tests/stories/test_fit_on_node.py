@@ -9,7 +9,7 @@ import pytest
 from tests.support import pods
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live_on("26.05")
 
 
 async def test_pod_goes_where_it_fits_beside_the_pods_of_another_scheduler(world: World) -> None:

@@ -19,7 +19,6 @@ _GRACE: Final = 12
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(150)
 async def test_next_pod_is_not_bound_beside_what_one_left_whose_job_had_ended(world: World) -> None:
     await world.create(
         grace=_GRACE,

@@ -8,8 +8,6 @@ import pytest
 from tests.support import pods
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.anywhere
 @pytest.mark.live_on("26.05")

@@ -10,8 +10,6 @@ from tests.support.kube import Object
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 # An id that no job gets: none of these clusters makes as many jobs.
 _NO_JOB = 900_000
 

@@ -10,10 +10,7 @@ import pytest
 from tests.support import pods
 from tests.support.world import World
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.flags("--gpu-type-keys=gpu.nvidia.com/model,nvidia.com/gpu.product"),
-]
+pytestmark = pytest.mark.flags("--gpu-type-keys=gpu.nvidia.com/model,nvidia.com/gpu.product")
 
 PRODUCT: Final = "nvidia.com/gpu.product"
 VALUE: Final = "NVIDIA-H100-80GB-HBM3"

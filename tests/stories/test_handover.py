@@ -67,7 +67,6 @@ async def _second_pod_comes_after(world: World, pod: Object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World) -> None:
     """After the restart 26.05 does not ask the guard again, as if the guard had answered."""
     with hooks_on(world.cluster, world.scheduler.hooks_url):

@@ -25,8 +25,6 @@ from tests.support.live import LiveCluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(150)
-
 _AUTHORITY: Final = "hooks-ca.crt"
 _KILL_WAIT_SECONDS: Final = 30
 

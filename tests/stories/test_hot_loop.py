@@ -12,7 +12,7 @@ from tests.support.kube import Object
 from tests.support.sandbox import SandboxCluster
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live_on("26.05")
 
 _REASON = "ControllerBackOff"
 # The shortest second pause: it is nominally 10 s.

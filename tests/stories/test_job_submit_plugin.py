@@ -15,7 +15,7 @@ from tests.support.kube import Object
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live_on("26.05")
 _OUTCOMES = ("busy", "interrupted", "unreachable")
 
 

@@ -10,14 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import pytest
 import yaml
 
 from tests.stories.clusters import told_on
 from tests.support.ports import free_ports
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(240)
 cluster = told_on("sandbox-26.05", "live-26.05")
 
 # As long as a start may take.

@@ -14,7 +14,12 @@ from tests.support.kube import Object
 from tests.support.live import LiveCluster
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.live_on("26.05"),
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+]
 
 # One minute for which the versions must be older, plus the longest pause between two looks.
 _NOTICED_SECONDS: Final = 150

@@ -21,7 +21,7 @@ from tests.support.replicas import Replica, pair, until
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import SECONDS, World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.live
 
 _HOUR: Final = 3600
 # A crowded machine must not keep the leader from renewing for longer than its deadline.

@@ -15,8 +15,6 @@ from tests.support.kube import Kube
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(300)
-
 _MANY: Final = 500
 # For clusters on which each placeholder is a process, or a real server gives each answer.
 _FEWER: Final = 60

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from scheduler.observe.wake import WakeCause
 from tests.stories.clusters import told_on
 from tests.support import pods
 from tests.support.world import World
-
-pytestmark = pytest.mark.timeout(120)
 
 # The log does not depend on the servers.
 cluster = told_on("sandbox-26.05")

@@ -19,8 +19,6 @@ from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(240)
-
 _NAMES: Final = tuple(f"many-{number}" for number in range(20))
 _FOREIGN: Final = 5
 

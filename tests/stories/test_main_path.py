@@ -8,8 +8,6 @@ from tests.support import pods
 from tests.support.scheduler import SCHEDULER_NAME
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def test_pod_becomes_a_job_with_its_name_tag_and_resources(world: World) -> None:
     gpus = min(2, world.cluster.gpus_per_node)

@@ -19,7 +19,7 @@ from tests.support.sandbox import SandboxCluster
 from tests.support.world import World
 
 # The scheduler gives the new job 30 s to start before it checks who holds the node.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 _MINUTES: Final = 60
 _SCRIPT: Final = "#!/bin/sh\nexec sleep 3600\n"

@@ -17,8 +17,6 @@ from tests.support.kube import Kube, Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 MARK: Final = "stories.test/mark"
 SLURM_NAME: Final = "stories.test/slurm-name"
 

@@ -18,7 +18,7 @@ from tests.support import pods
 from tests.support.kube import Object
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live]
 
 _READY_AGAIN_SECONDS: Final = 90
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"

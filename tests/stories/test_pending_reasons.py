@@ -18,8 +18,6 @@ from tests.rigs.slurm_conf import LICENSES
 from tests.support.pods import PREFIX
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(150)
-
 Fix = Callable[[], Awaitable[object]]
 
 

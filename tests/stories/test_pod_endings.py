@@ -13,8 +13,6 @@ from tests.support.sandbox import SandboxCluster
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.anywhere
 async def test_pod_deleted_while_pending_cancels_job(world: World) -> None:
@@ -105,7 +103,6 @@ async def test_force_deleted_pod_cancels_job(world: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.live_on("26.05")
 async def test_pod_whose_node_is_deleted_keeps_its_job_until_it_is_collected(world: World) -> None:
     await world.create()

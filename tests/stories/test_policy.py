@@ -13,7 +13,7 @@ from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live_on("26.05")
 
 RULES = """
 rules:

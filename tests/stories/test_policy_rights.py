@@ -16,7 +16,7 @@ from tests.support.kube import Kube, Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.live]
 
 _EXTRA: Final = Path(__file__).parents[2] / "deploy/examples/rbac-namespaces.yaml"
 PLAIN = "rules: [{name: plain, namespaces: ['*'], forced: {comment: plain}}]"

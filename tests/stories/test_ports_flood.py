@@ -12,7 +12,7 @@ from scheduler.listen import descriptors
 from tests.support.flood import Flood
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.live_on("26.05")
 
 _SILENT: Final = 1100
 _ADDRESSES: Final = 7

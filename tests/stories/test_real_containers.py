@@ -16,7 +16,7 @@ from tests.support.world import REAL_SECONDS, World
 if TYPE_CHECKING:
     from tests.rigs.node_real import RealNode
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 _GRACE = 8
 _LONG_GRACE = 20

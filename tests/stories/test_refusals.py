@@ -10,8 +10,6 @@ import pytest
 from tests.support import pods
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @dataclass(frozen=True)
 class Wrong:

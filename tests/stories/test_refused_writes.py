@@ -25,7 +25,6 @@ async def test_refused_binding_is_said_on_the_pod_and_tried_again(world: World) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.live_on("neither")
 async def test_node_of_a_pod_that_cannot_be_bound_is_given_back(world: World) -> None:
     async with denying(world.kube.answer, world.namespace, "pods/binding", message=WORDS):

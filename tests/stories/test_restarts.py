@@ -14,8 +14,6 @@ from tests.support.kube import Object
 from tests.support.slurm import Record
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(240)
-
 _RUNNING = ("runs-0", "runs-1")
 _WAITING = ("waits-0", "waits-1")
 # The usual taint, but with an effect that ends no other pod on the Node.

@@ -12,7 +12,7 @@ from tests.support.cluster import Cluster
 from tests.support.live import LiveCluster
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(150), pytest.mark.xdist_group("accounts")]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("accounts")]
 
 
 @pytest.fixture(params=["26", "24"], ids=["live-26.05", "live-24.11"])

@@ -20,7 +20,7 @@ from tests.support.live import LiveCluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 _STOP_SECONDS: Final = 5
 _KILL_WAIT_SECONDS: Final = 30

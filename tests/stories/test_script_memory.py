@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.timeout(150),
     pytest.mark.parametrize("release", ["26.05", "24.11"], ids=lambda it: f"live-{it}"),
 ]
 

@@ -16,8 +16,6 @@ from tests.support.scheduler import SchedulerProcess
 from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(180)
-
 OTHER: Final = "other-scheduler"
 
 

@@ -13,8 +13,6 @@ from tests.support.live import LiveCluster
 from tests.support.sandbox import SandboxCluster
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 _GRACE = 4
 
 
@@ -39,7 +37,6 @@ async def test_cancelled_job_of_a_waiting_pod_ends_the_pod(world: World) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 async def test_time_limit_evicts_the_pod(world: World) -> None:
     await world.create(grace=_GRACE, slurm={"timeout": "60"})
     pod = await world.running()

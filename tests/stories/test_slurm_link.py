@@ -16,8 +16,6 @@ import pytest
 from tests.support.ports import free_ports
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(240)
-
 # A faulty scheduler of the past reported ready within this time.
 _WATCHED_SECONDS: Final = 20.0
 # A server without a known API version gets six requests, one for each version, in growing pauses.

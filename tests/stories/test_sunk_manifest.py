@@ -21,8 +21,6 @@ from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
 
-pytestmark = pytest.mark.timeout(120)
-
 WHOLE_NODE = """
 apiVersion: v1
 kind: Pod

@@ -28,7 +28,6 @@ from tests.support.scheduler import Launched, SchedulerProcess
 from tests.support.world import World
 
 # The first test may have to install the older scheduler.
-pytestmark = pytest.mark.timeout(300)
 
 # Within this time 260 pods start and stop on real servers.
 _SECONDS: Final = 120.0

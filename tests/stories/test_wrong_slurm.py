@@ -16,7 +16,7 @@ from tests.support.kube import Object
 from tests.support.slurm import SlurmHand
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live_on("26.05"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live_on("26.05")
 
 _NAMES: Final = tuple(f"many-{number}" for number in range(12))
 

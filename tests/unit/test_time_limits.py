@@ -73,15 +73,17 @@ def test_what_hangs_is_ended(text: str, told: str, tmp_path: Path) -> None:
 _LIMITS = """
 def pytest_collection_finish(session):
     for item in session.items:
-        print("limit", item.get_closest_marker("timeout").args[0])
+        said = item.get_closest_marker("timeout")
+        print("limit", item.path.name, said and said.args[0])
 """
 
 
-def test_soak_has_no_limit(tmp_path: Path) -> None:
+def test_stories_and_live_tests_have_a_longer_limit_unless_they_say_it(tmp_path: Path) -> None:
     (tmp_path / "limits.py").write_text(_LIMITS)
     command = (sys.executable, "-m", "pytest", "-p", "limits", "--collect-only", "-q")
+    asked = ("tests/stories/soak", "tests/stories/test_many.py", "tests/stories/test_ready.py")
     done = subprocess.run(
-        (*command, "tests/stories/soak"),
+        (*command, *asked, "tests/rigs", "tests/unit/test_order.py"),
         cwd=_ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
@@ -89,4 +91,13 @@ def test_soak_has_no_limit(tmp_path: Path) -> None:
         timeout=150,
         check=True,
     )
-    assert [it for it in done.stdout.splitlines() if it.startswith("limit")] == ["limit 0"]
+    assert {it for it in done.stdout.splitlines() if it.startswith("limit")} == {
+        "limit test_soak.py 0",  # none: it lasts for as long as it is asked to
+        "limit test_many.py 1200",
+        "limit test_ready.py 300.0",
+        "limit test_by_hand.py 900",
+        "limit test_faketime.py 300.0",
+        "limit test_kube_rig.py 300.0",
+        "limit test_slurm_rig.py 300.0",
+        "limit test_order.py None",  # that of all tests, in pyproject.toml
+    }

@@ -27,7 +27,7 @@ from tests.contract.kube.random_worlds import FEATURES, NAMESPACES
 from tests.rigs.kube import KubeRig
 from tests.rigs.kube_build import KubeBinaries
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 WORLDS: Final = 5
 """Of each feature: each with PROBES pods on NODES Nodes among RESIDENTS pods."""

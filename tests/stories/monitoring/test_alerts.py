@@ -21,7 +21,7 @@ from tests.support.hooks import hooks_on
 from tests.support.monitoring import Monitor
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.live
 
 _P: Final = "SlurmPodScheduler"
 _HOME: Final = "slurm-pod-scheduler"

@@ -18,7 +18,7 @@ from tests.support.hooks import hooks_on
 from tests.support.monitoring import Monitor
 from tests.support.world import World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.live
 
 # The values that Grafana would insert. The window covers the whole scenario.
 _FILLED_IN: Final = {"$__rate_interval": "3m", "$namespace": ".+", "$instance": ".+"}
