@@ -36,6 +36,7 @@ pytest_plugins = [
     "tests.rigs.fixtures",
     "tests.rigs.slurm_fixtures",
     "tests.support.cluster_fixtures",
+    "tests.support.groups",
     "tests.support.time_limits",
 ]
 
