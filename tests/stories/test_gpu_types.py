@@ -47,6 +47,7 @@ async def test_type_that_slurm_has_is_asked_for_without_any_map(
     assert job.raw["tres_per_node"] == "gres/gpu:h100:2"
 
 
+@pytest.mark.live_on("26.05")
 async def test_restart_with_slurm_away_costs_no_pending_job_its_place(labelled: World) -> None:
     world = labelled
     await world.fill()

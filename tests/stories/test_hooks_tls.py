@@ -83,6 +83,7 @@ async def _said(world: World, words: str, *, before: str) -> str:
     return line
 
 
+@pytest.mark.live_on("26.05")
 async def test_guard_that_trusts_the_certificate_holds_the_next_job_back(
     world: World, tls: TlsFiles
 ) -> None:

@@ -205,11 +205,13 @@ def _file(world: World) -> Path:
     return world.scheduler.log.parent / "nodes.yaml"
 
 
-WAYS: Final[dict[str, tuple[str, Arrange]]] = {
+SLURM_WAYS: Final[dict[str, tuple[str, Arrange]]] = {
     "comment": ("comment", slurm_field("comment")),
     "extra": ("extra", slurm_field("extra")),
     "instance-id": ("instance-id", instance_id),
     "address": ("address", address),
+}
+OTHER_WAYS: Final[dict[str, tuple[str, Arrange]]] = {
     "label": (f"label:{SLURM_NAME}", node_mark("labels")),
     "annotation": (f"annotation:{SLURM_NAME}", node_mark("annotations")),
     "slurmd-pod": ("slurmd-pod:role=slurmd-NAMESPACE", slurmd_pod),
@@ -217,11 +219,22 @@ WAYS: Final[dict[str, tuple[str, Arrange]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_pod_goes_to_the_node_behind_its_slurm_node_and_a_restart_finds_back(
+@pytest.mark.parametrize("way", SLURM_WAYS)
+async def test_pod_goes_to_the_node_that_slurm_names_and_a_restart_finds_back(
     world: World, way: str
 ) -> None:
-    mapping, arrange = WAYS[way]
+    await _goes_and_is_found(world, *SLURM_WAYS[way])
+
+
+@pytest.mark.parametrize("way", OTHER_WAYS)
+@pytest.mark.live_on("26.05")
+async def test_pod_goes_to_the_node_that_names_its_slurm_node_and_a_restart_finds_back(
+    world: World, way: str
+) -> None:
+    await _goes_and_is_found(world, *OTHER_WAYS[way])
+
+
+async def _goes_and_is_found(world: World, mapping: str, arrange: Arrange) -> None:
     one, other = world.cluster.nodes[:2]
     _file(world).write_text("")
     mapping = mapping.replace("FOLDER", str(_file(world).parent))
