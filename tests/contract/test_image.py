@@ -144,6 +144,7 @@ def test_image_is_not_bigger_than_told(image: ImageArchive) -> None:
     assert sum(ours) / 2**20 < _OURS_MIB
 
 
+@pytest.mark.slow
 def test_same_files_make_the_same_layers(image: ImageArchive, tmp_path: Path) -> None:
     from tests.rigs import image as rig
 

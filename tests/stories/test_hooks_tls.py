@@ -172,6 +172,7 @@ class TestScripts:
 
     # The guard's test covers the other troubles. Both ask with curl, and this test takes KillWait.
     @pytest.mark.parametrize("trouble", [_UNKNOWN])
+    @pytest.mark.slow
     @pytest.mark.live_on("26.05")
     async def test_node_is_held_for_kill_wait_when_the_script_cannot_trust_a(
         self, world: World, tls: TlsFiles, trouble: str, syslog_before: str

@@ -64,6 +64,7 @@ async def test_deleted_pod_leaves_at_once(world: World) -> None:
     await _in_service(world, str(pods.node_of(pod)))
 
 
+@pytest.mark.slow
 async def test_without_a_scheduler_the_node_is_held_for_kill_wait(world: World) -> None:
     pod, job_id = await _running_pod(world)
     node = str(pods.node_of(pod))

@@ -1,4 +1,4 @@
-"""Starts tests that wait long first, because the last test to end determines how long the tier
+"""Starts tests that take long first, because the last test to end determines how long the tier
 takes.
 """
 

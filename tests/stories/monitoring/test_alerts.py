@@ -107,6 +107,7 @@ async def test_right_that_is_missing(world: World, monitor: Monitor) -> None:
     await world.running()
 
 
+@pytest.mark.slow
 async def test_token_that_nobody_renews(world: World, monitor: Monitor, site: Site) -> None:
     await world.create()
     await world.running()
@@ -147,6 +148,7 @@ async def test_api_server_that_is_gone(world: World, monitor: Monitor) -> None:
     world.unharmed(pod)
 
 
+@pytest.mark.slow
 async def test_pod_that_does_not_leave_its_node(world: World, monitor: Monitor) -> None:
     # The hook asks again every three seconds, so a wait without success lasts three seconds.
     with hooks_on(world.cluster, world.scheduler.hooks_url, UNREACHABLE_SECONDS=3):
