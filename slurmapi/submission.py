@@ -41,8 +41,8 @@ _NOWHERE: Final = "/dev/null"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmission:
-    """One placeholder: `cpus`, `memory_mib` and `gres` on each of `nodes` nodes, with one task on
-    each.
+    """One placeholder: on each of `nodes` nodes `tasks_per_node` tasks of `cpus` CPUs, `memory_mib`
+    and `gres`.
 
     `external` jobs have no script and need data_parser v0.0.43. Other jobs need a `script` and an
     `environment`. A numeric `user_id` or `group_id` needs an operator's token. Slurm may requeue
@@ -60,6 +60,7 @@ class JobSubmission:
     cpus: int
     memory_mib: int
     nodes: int = 1
+    tasks_per_node: int = 1
     gres: str | None = None
     partition: str | None = None
     account: str | None = None
@@ -109,15 +110,16 @@ def _shape(job: JobSubmission) -> dict[str, Any]:
     """The job as slurmrestd takes it. Without nodes, tasks and cpus_per_task, a job spreads over
     nodes (verified on 26.05.5).
     """
+    tasks = job.nodes * job.tasks_per_node
     shape: dict[str, Any] = {
         "name": job.name,
         "admin_comment": job.admin_comment,
         "current_working_directory": job.working_directory,
         "environment": [f"{name}={value}" for name, value in job.environment.items()],
         "nodes": str(job.nodes),
-        "tasks": job.nodes,
+        "tasks": tasks,
         "cpus_per_task": job.cpus,
-        "minimum_cpus": job.cpus * job.nodes,
+        "minimum_cpus": job.cpus * tasks,
         "memory_per_node": {"set": True, "number": job.memory_mib},
         "requeue": job.requeue,
         "kill_on_node_fail": job.kill_on_node_fail,
@@ -131,6 +133,7 @@ def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     yield "script", job.script
     yield "standard_output", None if job.external else _NOWHERE
     yield "standard_error", None if job.external else _NOWHERE
+    yield "tasks_per_node", job.tasks_per_node if job.tasks_per_node > 1 else None
     yield "tres_per_node", job.gres
     yield "partition", job.partition
     yield "account", job.account
@@ -272,6 +275,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "cpus": (_is_integer(1), "an integer of at least 1"),
         "memory_mib": (_is_integer(1), "an integer of at least 1 (0 would take the whole node)"),
         "nodes": (_is_integer(1), "an integer of at least 1"),
+        # Slurm keeps it in 16 bits, of which the two largest numbers have special meanings.
+        "tasks_per_node": (_is_integer(1, 2**16 - 3), "an integer from 1 to 65533"),
         "gres": (_or_none(_gres), "'gres/NAME:COUNT' or 'gres/NAME:TYPE:COUNT'"),
         "partition": _OPTIONAL_NAME,
         "account": _OPTIONAL_NAME,

@@ -28,7 +28,8 @@ class JobUpdate:
 
     An empty text removes a comment or a reservation; an account, a QoS or a partition can only be
     replaced. An empty `excluded_nodes` excludes no node. `priority_reset` lets Slurm compute the
-    priority again.
+    priority again. Only a pending job takes `nodes` and `tasks`, which belong together.
+    `required_nodes` of a running job are the nodes that it keeps: Slurm frees the others at once.
 
     Measured: Slurm accepts `nice` but ignores it if the priority was set. It refuses a priority for
     a held job (error 2042), even if the same update releases the job. A hold by an operator shows
@@ -46,6 +47,9 @@ class JobUpdate:
     priority_reset: bool = False
     nice: int | None = None
     held: bool | None = None
+    nodes: int | None = None
+    tasks: int | None = None
+    required_nodes: tuple[str, ...] | None = None
     excluded_nodes: tuple[str, ...] | None = None
 
 
@@ -63,6 +67,9 @@ class Changes(TypedDict, total=False):
     priority_reset: bool
     nice: int | None
     held: bool | None
+    nodes: int | None
+    tasks: int | None
+    required_nodes: tuple[str, ...] | None
     excluded_nodes: tuple[str, ...] | None
 
 
@@ -95,9 +102,15 @@ def _shape(update: JobUpdate) -> Iterator[tuple[str, Any]]:
     reset = {"set": False, "infinite": True} if update.priority_reset else None
     yield "priority", reset or number(update.priority)
     yield "hold", update.held
-    # An empty list changes nothing; a list with one empty name clears (26.05.5 and 24.11.5).
-    excluded = update.excluded_nodes
-    yield "excluded_nodes", None if excluded is None else list(excluded) or [""]
+    yield "nodes", None if update.nodes is None else str(update.nodes)
+    yield "tasks", update.tasks
+    yield "required_nodes", _names(update.required_nodes)
+    yield "excluded_nodes", _names(update.excluded_nodes)
+
+
+def _names(nodes: tuple[str, ...] | None) -> list[str] | None:
+    """An empty list changes nothing, a list with one empty name clears (26.05.5 and 24.11.5)."""
+    return None if nodes is None else list(nodes) or [""]
 
 
 def _problems(update: JobUpdate) -> Iterator[str]:
@@ -114,11 +127,17 @@ def _problems(update: JobUpdate) -> Iterator[str]:
             yield found
     if update.priority_reset and update.priority is not None:
         yield "priority_reset: there is a priority to set"
+    # Measured: Slurm would give no CPU to a node without a task, and `nodes` alone would take nodes
+    # from a job that runs.
+    if (update.nodes is None) != (update.tasks is None) or (update.nodes or 0) > (
+        update.tasks or 0
+    ):
+        yield f"tasks is {update.tasks}, expected at least one for each node"
 
 
 _RANGES: Final = {"priority": (0, _MOST_PRIORITY), "nice": (-_MOST_NICE, _MOST_NICE)}
 # Fields that are checked by the rule of another name.
-_SUBMITTED: Final = {"priority_reset": "held"}
+_SUBMITTED: Final = {"priority_reset": "held", "tasks": "nodes"}
 
 
 def _range_problem(name: str, value: object) -> str | None:

@@ -30,10 +30,18 @@ from scheduler.sandbox.slurm import (
 )
 from slurmapi import BaseState, JobState, SlurmClient
 from tests.rigs.slurm import SlurmRig
-from tests.rigs.slurm_conf import FEATURE, LICENSES, SPECIAL_FEATURE
+from tests.rigs.slurm_conf import (
+    FEATURE,
+    HIGH_PARTITION,
+    LICENSES,
+    PARTITION,
+    SLURMD_PARTITION,
+    SPECIAL_FEATURE,
+)
 
 _GPUS = 8
 _NODES = 4
+_SCRIPT_NODES = ("s1", "s2", "s3")
 _MODEL = {"26.05": "model_slurm_26", "24.11": "model_slurm_24"}
 _LIVE = {"26.05": "live_slurm_26", "24.11": "live_slurm_24"}
 # A batch job that is cancelled before its script runs is COMPLETING for KillWait, 30 s. Meanwhile
@@ -69,8 +77,10 @@ def is_running(state: JobState) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPeer:
-    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token. `script_runs`
-    returns whether a running job's script runs; true for a job without a script.
+    """A slurmrestd to talk to. `token_file` holds an operator's (root's) token. Jobs on these nodes
+    are `external`, or batch jobs. `script_runs` returns whether a running job's script runs; true
+    for a job without a script. `runs_with` returns whether some process on the nodes has all these
+    environment variables; true for a model, which has no processes.
     """
 
     url: str
@@ -79,9 +89,11 @@ class SlurmPeer:
     major: str
     nodes: tuple[str, ...]
     partition: str
+    external: bool
     gpus_per_node: int
     token: Callable[[str], str]
     script_runs: Callable[[int], bool]
+    runs_with: Callable[..., bool]
 
     @property
     def special_node(self) -> str:
@@ -136,18 +148,40 @@ def live_peer(rig: SlurmRig) -> SlurmPeer:
         major=rig.major,
         nodes=rig.nodes,
         partition=rig.partition,
+        external=not rig.shape.pods_on_slurmd,
         gpus_per_node=rig.gpus_per_node,
         token=rig.token,
-        script_runs=rig.script_runs if rig.major == "24.11" else _has_no_script,
+        script_runs=rig.script_runs if rig.shape.pods_on_slurmd else _has_no_script,
+        runs_with=rig.runs_with,
     )
+
+
+def live_script_peer(rig: SlurmRig) -> SlurmPeer:
+    """The peer of a running rig with the nodes that have a slurmd, for batch jobs."""
+    return replace(
+        live_peer(rig),
+        nodes=rig.shape.slurmd,
+        partition=rig.script_partition,
+        external=False,
+        script_runs=rig.script_runs,
+    )
+
+
+def model_script_peer(peer: SlurmPeer) -> SlurmPeer:
+    """The peer of a model of 26.05 with its nodes that have a slurmd, for batch jobs."""
+    return replace(peer, nodes=_SCRIPT_NODES, partition=SLURMD_PARTITION, external=False)
 
 
 @asynccontextmanager
 async def model_peer(
-    release: Release, folder: Path, *, accounts: tuple[AccountConfig, ...] | None = None
+    release: Release,
+    folder: Path,
+    *,
+    accounts: tuple[AccountConfig, ...] | None = None,
+    kill_wait: int = 30,
 ) -> AsyncIterator[tuple[SlurmPeer, SlurmModel]]:
     """A model with its slurmrestd; with `accounts` it behaves like a Slurm with slurmdbd."""
-    config = replace(_config(release), accounts=accounts)
+    config = replace(_config(release), accounts=accounts, kill_wait=kill_wait)
     model = SlurmModel(config)
     server = SlurmServer(model)
     socket, token_file = folder / "slurmrestd.socket", folder / "token"
@@ -159,11 +193,13 @@ async def model_peer(
             socket=socket,
             token_file=token_file,
             major=release.value,
-            nodes=tuple(node.name for node in config.nodes),
-            partition="main",
+            nodes=tuple(node.name for node in config.nodes[:_NODES]),
+            partition=PARTITION,
+            external=release is Release.V26_05,
             gpus_per_node=_GPUS,
             token=lambda user: mint_token(model.key, user),
             script_runs=_has_no_script,
+            runs_with=_has_no_process,
         )
         yield peer, model
     finally:
@@ -175,24 +211,39 @@ def _has_no_script(_job_id: int) -> bool:
     return True
 
 
+def _has_no_process(*_variables: str) -> bool:
+    return True
+
+
 def _config(release: Release) -> SlurmConfig:
-    """Nodes like those of the rigs: EXTERNAL ones on 26.05, ones with a slurmd on 24.11."""
+    """Nodes like those of the rigs: EXTERNAL ones and some with a slurmd on 26.05, only such with
+    a slurmd on 24.11.
+    """
+    external = release is Release.V26_05
     nodes = tuple(
-        NodeConfig(
-            name=f"e-{index:03}",
-            cpus=64,
-            memory_mib=512_000,
-            gres=(Gres("gpu", _GPUS, "h100"),),
-            features=(FEATURE, SPECIAL_FEATURE) if index == _NODES - 1 else (FEATURE,),
-            external=release is Release.V26_05,
-        )
+        _node(f"e-{index:03}", special=index == _NODES - 1, external=external)
         for index in range(_NODES)
     )
-    partitions = (
-        PartitionConfig(name="main", default=True),
-        PartitionConfig(name="high", priority_tier=10),
+    names = tuple(node.name for node in nodes)
+    partitions: tuple[PartitionConfig, ...] = (
+        PartitionConfig(name=PARTITION, nodes=names, default=True),
+        PartitionConfig(name=HIGH_PARTITION, nodes=names, priority_tier=10),
     )
+    if external:
+        nodes += tuple(_node(name) for name in _SCRIPT_NODES)
+        partitions += (PartitionConfig(name=SLURMD_PARTITION, nodes=_SCRIPT_NODES),)
     users = {"root": 0, "slurm": 64030, "alice": 2001, "bob": 2002}
     return SlurmConfig(
         nodes=nodes, partitions=partitions, release=release, licenses=LICENSES, users=users
+    )
+
+
+def _node(name: str, *, special: bool = False, external: bool = False) -> NodeConfig:
+    return NodeConfig(
+        name=name,
+        cpus=64,
+        memory_mib=512_000,
+        gres=(Gres("gpu", _GPUS, "h100"),),
+        features=(FEATURE, SPECIAL_FEATURE) if special else (FEATURE,),
+        external=external,
     )

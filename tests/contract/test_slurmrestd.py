@@ -59,7 +59,7 @@ class Jobs:
         self._made: list[int] = []
 
     def placeholder(self, **more: Any) -> JobSubmission:
-        external = self._peer.major != "24.11"
+        external = self._peer.external
         return replace(
             JobSubmission(
                 name=f"contract-{next(_numbers)}-{id(self)}",
@@ -75,8 +75,12 @@ class Jobs:
 
     async def submit(self, **more: Any) -> int:
         submitted = await self.client.submit(self.placeholder(**more))
-        self._made.append(submitted.job_id)
-        return submitted.job_id
+        return self.keep(submitted.job_id)
+
+    def keep(self, job_id: int) -> int:
+        """Have this job cancelled at the end, too; returns its id."""
+        self._made.append(job_id)
+        return job_id
 
     async def reasoned(self, job_id: int, reasons: set[str]) -> Job:
         """The job once Slurm has given one of `reasons` for its state."""

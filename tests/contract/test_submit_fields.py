@@ -66,10 +66,10 @@ class Fields:
         assert await self.client.cancel([job.job_id]) == {}
         await self.jobs.until(job.job_id, is_over)
 
-    async def raw(self, job: Job | int) -> dict[str, Any]:
+    async def raw(self, job: Job | int, *, query: str = "") -> dict[str, Any]:
         """The raw job record, with plain numbers instead of {set, infinite, number} objects."""
         job_id = job if isinstance(job, int) else job.job_id
-        answer = await asyncio.to_thread(self._rest.request, "GET", f"job/{job_id}")
+        answer = await asyncio.to_thread(self._rest.request, "GET", f"job/{job_id}{query}")
         return {key: _plain(value) for key, value in answer.body["jobs"][0].items()}
 
 

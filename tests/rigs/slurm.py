@@ -48,9 +48,14 @@ _PURGE_SECONDS: Final = 100.0
 _SCRIPT_SECONDS: Final = 30.0
 # What has the variables of a job is its script, once it is what runs: its slurmstepd has them not.
 _STEPD: Final = "/usr/sbin/slurmstepd"
-_SCRIPT_RUNS: Final = """
-exec grep --quiet --no-messages --null-data --line-regexp --fixed-strings \\
-    "SLURM_JOB_ID=$1" /proc/[0-9]*/environ
+# grep also fails for a process that has ended meanwhile.
+_RUNS_WITH: Final = """
+found=$(echo /proc/[0-9]*/environ)
+for variable do
+    found=$(grep --files-with-matches --no-messages --null-data --line-regexp --fixed-strings \\
+        "$variable" $found)
+    [ -n "$found" ] || exit 1
+done
 """
 # What follows the last end of a line is kept; at 4 GiB it would end by itself.
 _GLUTTON: Final = 'ulimit -v 4194304; echo $$ >"$1" && exec tail /dev/zero'
@@ -309,7 +314,11 @@ class SlurmRig:
 
     def script_runs(self, job_id: int) -> bool:
         """Whether slurmd has started the script of a batch job that Slurm says is running."""
-        return self._succeeds("sh", "-c", _SCRIPT_RUNS, "look", str(job_id))
+        return self.runs_with(f"SLURM_JOB_ID={job_id}")
+
+    def runs_with(self, *variables: str) -> bool:
+        """Whether some process has all these variables in its environment, as in "A=b"."""
+        return self._succeeds("sh", "-c", _RUNS_WITH, "look", *variables)
 
     def run_out_of_memory(self, job_id: int) -> None:
         """Let the kernel kill a process of a batch job for its memory, and then the job's script;

@@ -82,7 +82,9 @@ class SlurmHand:
                     await asyncio.sleep(0.1)
 
     async def submit(self, name: str, *, user: str = "root", **fields: Any) -> int:
-        """Submit a native job that runs until it is cancelled; returns its id."""
+        """Submit a native job that runs until it is cancelled; returns its id. None leaves out a
+        field that such a job usually has.
+        """
         job: dict[str, Any] = {
             "name": name,
             "current_working_directory": "/tmp",
@@ -100,7 +102,8 @@ class SlurmHand:
         if "script" in job:
             # Ids repeat after Slurm has lost its state: the default file may be another user's.
             job.setdefault("standard_output", "/dev/null")
-        answer = await self.ask("POST", "job/submit", body={"job": job}, user=user)
+        given = {key: value for key, value in job.items() if value is not None}
+        answer = await self.ask("POST", "job/submit", body={"job": given}, user=user)
         assert answer.ok, f"submit of {name}: {answer}"
         return int(answer.body["job_id"])
 

@@ -13,6 +13,7 @@ from .config import (
     ReservationConfig,
     SlurmConfig,
 )
+from .hostlist import order
 from .journal import Journal
 from .placement import eligible
 from .records import STARTED, Job, Node, Request, State
@@ -76,7 +77,7 @@ class Cluster:
     def add(self, job: Job) -> None:
         """Add a job record, new or restored, and mark the resources that it holds as used."""
         self.jobs[job.id] = job
-        for share in job.shares if job.state in STARTED or job.completing else ():
+        for share in job.holding:
             self.nodes[share.node].hold(job.id, share)
         self.touch(job)
 
@@ -208,7 +209,7 @@ def _accounts(config: SlurmConfig) -> dict[str, AccountConfig] | None:
 
 
 def _nodes(config: SlurmConfig) -> Iterator[Node]:
-    for node in sorted(config.nodes, key=lambda node: (node.weight, node.name)):
+    for node in sorted(config.nodes, key=lambda node: (node.weight, order(node.name))):
         partitions = tuple(
             p.name for p in config.partitions if p.nodes is None or node.name in p.nodes
         )

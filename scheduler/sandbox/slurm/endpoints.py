@@ -85,11 +85,13 @@ class Endpoints:
     def _not_submitted(self, described: Description) -> Answer:
         return self._frame.bad(answers.SUBMIT, described.faults, warnings=described.warnings)
 
-    def job(self, job_id: int) -> Answer:
-        """GET job/{id}."""
+    def job(self, job_id: int, query: str) -> Answer:
+        """GET job/{id}; with any ``flags`` but DETAIL the record lacks cores and devices."""
         job = self._model.job(job_id)
         self._model.looked_at(job_id, user=self._user)
         record = render_job.job_record(self._model.cluster, job, self._shape)
+        if _pairs(query).get("flags", "DETAIL") != "DETAIL":
+            record |= {"job_resources": None, "gres_detail": []}
         # For a single job last_update is the time of the answer (measured on 26.05.5 and 24.11.5).
         return self._job_list([record], last_update=self._now)
 

@@ -50,6 +50,11 @@ def _alternatives(part: str) -> list[str]:
     ]
 
 
+def order(name: str) -> list[str | int]:
+    """Return a sort key for names in Slurm's order: n2 comes before n10 (measured on 24.11.5)."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
 def fold(names: Iterable[str]) -> str:
     """Return the hostlist expression for ``names``, in their order."""
     runs: list[_Run] = []

@@ -5,11 +5,13 @@ it. A batch job stays COMPLETING and keeps its resources until its script has en
 SIGTERM at once and SIGKILL after KillWait.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from . import scripts
 from .cluster import Cluster
+from .config import Release
+from .hostlist import order
 from .records import STARTED, SUCCESS, Exit, Job, Node, Share, State
 
 SIGHUP: Final = 1
@@ -20,8 +22,12 @@ _SIGNAL_SECONDS: Final = 10.0
 
 
 def start(cluster: Cluster, job: Job, shares: Iterable[Share], *, now: float) -> None:
-    """Allocate the shares to a pending job and run it."""
-    job.shares = tuple(shares)
+    """Allocate the shares to a pending job and run it.
+
+    Slurm keeps them in the order of the nodes' names, whatever order the job gave (measured).
+    """
+    job.shares = tuple(sorted(shares, key=lambda share: order(share.node)))
+    job.batch_host = job.shares[0].node
     for share in job.shares:
         cluster.nodes[share.node].hold(job.id, share)
     job.state, job.reason, job.reason_text = State.RUNNING, "None", ""
@@ -62,7 +68,8 @@ def prolog_ended(cluster: Cluster, job: Job, *, failed: bool, now: float) -> Non
 def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "") -> None:
     """End a job on request or because of a limit.
 
-    A running batch job stays COMPLETING until its signalled script has ended.
+    A running batch job stays COMPLETING until its signalled script has ended. Meanwhile the nodes
+    without a process of it are free (measured).
     """
     started = job.state in STARTED
     job.state, job.end_time, job.signalling_until = state, now, 0.0
@@ -75,6 +82,7 @@ def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "
     else:
         job.completing = True
         job.script_ends_at = now + _term_seconds(cluster, job)
+        release(cluster, job, now=now, keep=job.holding)
     if state is State.CANCELLED:
         cluster.counters.canceled += 1
     _changed(cluster, job, now=now)
@@ -144,7 +152,8 @@ def requeue(cluster: Cluster, job: Job, *, now: float) -> None:
     release(cluster, job, now=now)
     job.state, job.completing, job.script_ends_at = State.PENDING, False, None
     job.configuring = False
-    job.shares, job.exit, job.end_time, job.preempt_time = (), SUCCESS, 0.0, 0.0
+    job.shares, job.batch_host, job.exit = (), "", SUCCESS
+    job.end_time = job.preempt_time = 0.0
     job.restart_count += 1
     job.begin_time = job.eligible_time = job.start_time = now + cluster.config.requeue_delay
     job.reason, job.reason_text = "BeginTime", ""
@@ -175,10 +184,30 @@ def power_cycle(cluster: Cluster, node: Node, *, now: float) -> None:
 
 
 def _lose(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
-    if job.asked.requeue and not job.external:
+    if not job.asked.kill_on_node_fail and len(job.shares) > 1:
+        others = (share.node for share in job.shares if share.node != node.config.name)
+        shrink(cluster, job, frozenset(others), now=now)
+        if not job.external and node.config.name == job.batch_host:
+            _lose_script(cluster, job, now=now)
+    elif job.asked.requeue and not job.external:
         requeue(cluster, job, now=now)
     else:
         _node_fail(cluster, job, node, now=now)
+
+
+def _lose_script(cluster: Cluster, job: Job, *, now: float) -> None:
+    """Go on without the node of the script: 24.11 ends such a job, 26.05 does not (measured)."""
+    job.script_ends_at = None
+    if cluster.config.release is Release.V24_11:
+        script_killed(cluster, job, out_of_memory=False, now=now)
+
+
+def shrink(cluster: Cluster, job: Job, keep: Collection[str], *, now: float) -> None:
+    """Let a running job go on with these nodes of its own, and free the others."""
+    kept = tuple(share for share in job.shares if share.node in keep)
+    release(cluster, job, now=now, keep=kept)
+    job.shares = kept
+    _changed(cluster, job, now=now)
 
 
 def script_killed(cluster: Cluster, job: Job, *, out_of_memory: bool, now: float) -> None:
@@ -220,10 +249,14 @@ def refuse(cluster: Cluster, job: Job, *, now: float) -> None:
     cluster.counters.failed += 1
 
 
-def release(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Release the resources that the job holds; its record still shows where it ran."""
+def release(cluster: Cluster, job: Job, *, now: float, keep: Collection[Share] = ()) -> None:
+    """Release the resources that the job holds, except what it is to keep.
+
+    Its record still shows where it ran.
+    """
     for share in job.shares:
-        cluster.nodes[share.node].release(job.id, share, now=now)
+        if share not in keep:
+            cluster.nodes[share.node].release(job.id, share, now=now)
 
 
 def _run_script(job: Job, *, now: float) -> None:

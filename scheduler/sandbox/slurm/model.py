@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import lifecycle, prologs
 from .cluster import Cluster
-from .config import AccountConfig, QosConfig, ReservationConfig, SlurmConfig
+from .config import AccountConfig, QosConfig, Release, ReservationConfig, SlurmConfig
 from .errors import SlurmError
 from .journal import Journal
 from .plugins import JobSubmit, no_plugin
@@ -169,7 +169,7 @@ class SlurmModel:
         if self.cluster.partitions[asked.request.partition].state == "INACTIVE":
             raise SlurmError(2070)
         job = self._record(asked)
-        if job.misfit == "BadConstraints" and not job.held:
+        if job.misfit and not self._waits_for_another_partition(job) and not job.held:
             lifecycle.refuse(self.cluster, job, now=self.clock())
             raise SlurmError(2014)
         return job, self._remark(job)
@@ -329,9 +329,14 @@ class SlurmModel:
 
     # --- the passing of time
 
+    def _waits_for_another_partition(self, job: Job) -> bool:
+        """Whether the job, which its partition can never run, is kept nevertheless."""
+        waits = {"PartitionConfig", "PartitionNodeLimit"}
+        return self.config.release is Release.V26_05 and job.misfit in waits
+
     def _remark(self, job: Job) -> str:
         """Return the warning about an accepted job that will not start soon."""
-        if job.misfit in {"PartitionConfig", "PartitionNodeLimit"}:
+        if self._waits_for_another_partition(job):
             return "Requested partition configuration not available now"
         if job.reason == "JobHeldUser":
             return "Job is in held state, pending scheduler release"

@@ -79,16 +79,46 @@ def place(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None
     """Return the shares that the job would get of these nodes, None if it does not fit."""
     if request.required:
         spaces = _required_first(request, spaces)
-    if request.max_nodes is None:
+    if request.max_nodes is None and not request.most_per_node:
         return _spread(request, spaces)
+    if request.max_nodes is not None and request.min_nodes > request.max_nodes:
+        return None
     shares: list[Share] = []
+    missing = request.cpus
     for space in spaces:
-        share = share_of(request, space, request.cpus_per_node)
+        others = request.min_nodes - len(shares) - 1
+        wanted = _cpus_of(request, space, missing=missing, others=others)
+        share = share_of(request, space, wanted)
         if share is not None:
             shares.append(share)
-            if len(shares) == request.min_nodes:
+            missing -= share.cpus
+            if not others:
                 return tuple(shares)
     return None
+
+
+def _cpus_of(request: Request, space: Space, *, missing: int, others: int) -> int:
+    """Return how many CPUs the job wants of a node, if so many ``others`` are to follow.
+
+    Slurm gives the first nodes as much as they may have, and leaves one task for each of the
+    others. If there are fewer tasks than nodes, the last nodes get no CPU (measured on 26.05.5 and
+    24.11.5).
+    """
+    one = min(missing, request.task_cpus)
+    most = max(missing - others * request.task_cpus, one, 0)
+    if request.most_per_node:
+        most = min(most, request.most_per_node)
+    return min(most, max(_free_cpus(request, space), request.task_cpus)) if others else most
+
+
+def _free_cpus(request: Request, space: Space) -> int:
+    """Return the CPUs of whole tasks that are free."""
+    config = space.config
+    cores = config.cores - space.cores_used.bit_count()
+    free = cores * (request.threads_per_core or config.threads_per_core)
+    if request.memory_per_cpu:
+        free = min(free, (config.memory_mib - space.memory_used) // request.memory_per_cpu)
+    return free - free % request.task_cpus
 
 
 def share_of(request: Request, space: Space, cpus: int) -> Share | None:
@@ -97,6 +127,8 @@ def share_of(request: Request, space: Space, cpus: int) -> Share | None:
     threads = request.threads_per_core or config.threads_per_core
     cores = config.cores if request.exclusive else -(-cpus // threads)
     memory = request.memory_mib or config.memory_mib
+    if request.memory_per_cpu:
+        memory = request.memory_per_cpu * cpus
     if cores > config.cores - space.cores_used.bit_count():
         return None
     if memory > config.memory_mib - space.memory_used:
@@ -128,8 +160,7 @@ def _spread(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | No
     shares: list[Share] = []
     missing = request.cpus
     for space in spaces:
-        free = space.config.cores - space.cores_used.bit_count()
-        cpus = min(missing, free * space.config.threads_per_core)
+        cpus = min(missing, _free_cpus(request, space))
         share = share_of(request, space, cpus) if cpus > 0 else None
         if share is None:
             continue

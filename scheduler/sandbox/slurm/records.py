@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from . import scripts
 from .config import NodeConfig
 
 
@@ -52,8 +53,10 @@ class GresRequest:
 class Request:
     """What a job asks of nodes; two jobs with equal requests fit in the same places.
 
-    ``cpus`` is the total. With ``max_nodes`` None the job may spread over any number of nodes.
-    ``memory_mib`` is for each node; 0 means all its memory. ``constraint`` has the syntax that
+    ``cpus`` is the total, in units of ``task_cpus`` that one node must have, of which a node gets
+    at most ``most_per_node`` (0: any number). With ``max_nodes`` None the job may spread over any
+    number of nodes. ``memory_mib`` is for each node; 0 means all its memory, unless there is a
+    ``memory_per_cpu``. ``constraint`` has the syntax that
     ``constraints`` reads. With ``sole_user`` the job shares its nodes only with jobs of the same
     ``user_id``. The job uses ``threads_per_core`` threads of each core, by default all.
     """
@@ -61,9 +64,12 @@ class Request:
     partition: str
     cpus: int = 1
     cpus_per_node: int = 1
+    task_cpus: int = 1
+    most_per_node: int = 0
     min_nodes: int = 1
     max_nodes: int | None = 1
     memory_mib: int = 0
+    memory_per_cpu: int = 0
     gres: tuple[GresRequest, ...] = ()
     constraint: str = ""
     required: tuple[str, ...] = ()
@@ -92,8 +98,10 @@ class Submission:
     dependency: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     tasks: int = 1
+    tasks_per_node: int = 0
     cpus_per_task: int = 1
     requeue: bool = True
+    kill_on_node_fail: bool = True
     default_partition: bool = False
     memory_given: bool = True
     working_directory: str = ""
@@ -138,7 +146,8 @@ class Job:
     """One job record. Times are seconds since the epoch; 0 means "not yet".
 
     ``misfit`` is the reason why the partition, as configured, can never run the job. ``preferred``
-    means that the job runs on nodes with the features of its ``prefer``.
+    means that the job runs on nodes with the features of its ``prefer``. ``batch_host`` is the
+    first node of the allocation, where a batch job's script runs.
     """
 
     id: int
@@ -169,6 +178,7 @@ class Job:
     last_evaluation: float = 0.0
     time_limit_minutes: int | None = None
     shares: tuple[Share, ...] = ()
+    batch_host: str = ""
     exit: Exit = SUCCESS
     script_ends_at: float | None = None
     restart_count: int = 0
@@ -186,6 +196,13 @@ class Job:
     def alive(self) -> bool:
         """Whether the job is pending, running or suspended."""
         return self.state in ALIVE
+
+    @property
+    def holding(self) -> tuple[Share, ...]:
+        """The shares that the job still has: an ending job has those where its processes are."""
+        if self.completing and not scripts.read(self.asked.script or "").on_each_node:
+            return tuple(share for share in self.shares if share.node == self.batch_host)
+        return self.shares if self.completing or self.state in STARTED else ()
 
     @property
     def held(self) -> bool:

@@ -143,7 +143,8 @@ def _end_time(job: Job) -> float:
 
 def _wants(cluster: Cluster, job: Job) -> Wire:
     asked, request = job.asked, job.asked.request
-    total_memory = request.memory_mib * request.min_nodes
+    per_cpu = request.memory_per_cpu
+    total_memory = per_cpu * request.cpus or request.memory_mib * request.min_nodes
     return {
         "cpus": number(sum(share.cpus for share in job.shares) or request.cpus),
         "cpus_per_task": number(asked.cpus_per_task),
@@ -151,8 +152,9 @@ def _wants(cluster: Cluster, job: Job) -> Wire:
         "features": asked.prefer if job.preferred else request.constraint,
         "licenses": asked.license_text,
         "max_nodes": number(request.max_nodes or 0),
-        "memory_per_node": number(request.memory_mib),
-        "minimum_cpus_per_node": number(asked.cpus_per_task),
+        "memory_per_cpu": number(per_cpu) if per_cpu else unset(),
+        "memory_per_node": unset() if per_cpu else number(request.memory_mib),
+        "minimum_cpus_per_node": number(asked.cpus_per_task * max(1, asked.tasks_per_node)),
         "maximum_switch_wait_time": asked.switch_wait if asked.switches else 0,
         "prefer": asked.prefer if job.state is State.PENDING else "",
         "required_switches": asked.switches,
@@ -161,6 +163,7 @@ def _wants(cluster: Cluster, job: Job) -> Wire:
         "node_count": number(len(job.shares) or request.min_nodes),
         "required_nodes": fold(request.required),
         "tasks": number(asked.tasks),
+        "tasks_per_node": number(asked.tasks_per_node),
         "tres_per_node": asked.tres_per_node,
         "tres_req_str": tres(request.cpus, total_memory, request.min_nodes),
     }
@@ -180,7 +183,7 @@ def _holds(cluster: Cluster, job: Job, shape: Shape) -> Wire:
     cpus = sum(share.cpus for share in shares)
     memory = sum(share.memory_mib for share in shares)
     return {
-        "batch_host": shares[0].node if shares else "",
+        "batch_host": job.batch_host,
         "billable_tres": {"set": bool(shares), "infinite": False, "number": float(cpus)},
         "gres_detail": _gres_details(cluster, job) if job.state in STARTED else [],
         "job_resources": _resources(cluster, shares, shape) if shares else None,

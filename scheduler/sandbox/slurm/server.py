@@ -254,7 +254,7 @@ def _job_reading(path: tuple[str, ...], query: str) -> Call | None:
     match path:
         case "job", text:
             job_id = job_number(text)
-            return answers.JOB, text, lambda e: e.job(job_id)
+            return answers.JOB, text, lambda e: e.job(job_id, query)
         case "jobs", "state":
             ids, warnings = job_ids(query)
             return answers.STATES, "", lambda e: e.states(ids, warnings)

@@ -42,7 +42,8 @@ def submission(
     time_limit = _time_limit(cluster, fields, request.partition)
     if deadline and max(now, begin) + 60 * (time_limit or 0) >= deadline:
         raise SlurmError(2051)
-    if external and "tasks" in fields and fields["tasks"] < request.min_nodes:
+    few_tasks = "tasks" in fields and fields["tasks"] < request.min_nodes
+    if few_tasks and cluster.config.release is Release.V26_05:
         raise SlurmError(2025)
     return Submission(
         request=request,
@@ -53,11 +54,13 @@ def submission(
         qos=qos,
         script=script,
         licenses=_licenses(cluster, fields.get("licenses", "")),
-        tasks=fields.get("tasks", request.min_nodes),
+        tasks=_tasks(fields, nodes=request.min_nodes),
+        tasks_per_node=fields.get("tasks_per_node", 0),
         cpus_per_task=max(1, fields.get("cpus_per_task", 1)),
         requeue=fields.get("requeue", True),
+        kill_on_node_fail=fields.get("kill_on_node_fail", True),
         default_partition="partition" not in fields,
-        memory_given=request.memory_mib > 0 or "memory_per_node" in fields,
+        memory_given=request.memory_mib + request.memory_per_cpu > 0 or "memory_per_node" in fields,
         working_directory=fields.get("current_working_directory", ""),
         begin_time=begin,
         deadline=deadline,
@@ -96,17 +99,17 @@ def misfit(cluster: Cluster, request: Request) -> str:
 def _misfit(cluster: Cluster, request: Request) -> str:
     """Check whether the request would fit if all nodes were empty.
 
-    26.05 has reasons of their own for too many CPUs and too many nodes, and keeps such jobs waiting
-    for a better partition. 24.11 knows only BadConstraints.
+    Too many nodes have a reason of their own, on 26.05 too many CPUs as well. 26.05 keeps such jobs
+    waiting for a better partition; 24.11 does so only if they were held when they were submitted.
     """
     nodes = cluster.candidates(request)
     if place(request, [Room.empty(node) for node in nodes]) is not None:
         return ""
-    if cluster.config.release is Release.V24_11:
-        return "BadConstraints"
     partition = list(cluster.partition_nodes(request.partition))
     if request.min_nodes > len(partition):
         return "PartitionNodeLimit"
+    if cluster.config.release is Release.V24_11:
+        return "BadConstraints"
     if request.cpus > sum(node.config.cpus for node in partition):
         return "PartitionConfig"
     return "BadConstraints"
@@ -216,15 +219,25 @@ def _request(
     required, excluded = (_nodes(fields, name) for name in ("required_nodes", "excluded_nodes"))
     _check_nodes(cluster, required, excluded)
     least, most = _node_counts(fields)
-    tasks, per_task = fields.get("tasks", least), max(1, fields.get("cpus_per_task", 1))
-    cpus = max(fields.get("minimum_cpus", 1), tasks * per_task, least)
+    tasks, per_task = _tasks(fields, nodes=least), max(1, fields.get("cpus_per_task", 1))
+    per_node = fields.get("tasks_per_node", 0)
+    if per_node:
+        least = max(least, -(-tasks // per_node))
+    each = fields.get("minimum_cpus_per_node", 1)
+    if cluster.config.release is Release.V26_05:
+        # Also on a node that gets fewer tasks (measured).
+        each = max(each, per_node * per_task)
+    cpus = max(fields.get("minimum_cpus", 1), tasks * per_task, least * each)
     return Request(
         partition=partition,
         cpus=cpus,
-        cpus_per_node=max(-(-cpus // least), fields.get("minimum_cpus_per_node", 1)),
+        cpus_per_node=-(-cpus // least),
+        task_cpus=per_task,
+        most_per_node=per_node * per_task,
         min_nodes=max(least, len(required) if most is None else min(most, len(required))),
         max_nodes=most,
-        memory_mib=_memory(fields, cpus=-(-cpus // least)),
+        memory_mib=int(fields.get("memory_per_node") or 0),
+        memory_per_cpu=int(fields.get("memory_per_cpu") or 0),
         gres=_gres(cluster, fields.get("tres_per_node", "")),
         constraint=_constraint(cluster, fields),
         required=tuple(sorted(required)),
@@ -272,11 +285,9 @@ def _node_counts(fields: Mapping[str, Any]) -> tuple[int, int | None]:
     return max(1, least or 1), most
 
 
-def _memory(fields: Mapping[str, Any], *, cpus: int) -> int:
-    per_cpu = fields.get("memory_per_cpu")
-    if per_cpu:
-        return int(per_cpu) * cpus
-    return int(fields.get("memory_per_node") or 0)
+def _tasks(fields: Mapping[str, Any], *, nodes: int) -> int:
+    """Return how many tasks the job has, by default one on each node."""
+    return int(fields.get("tasks") or nodes * (fields.get("tasks_per_node") or 1))
 
 
 def _gres(cluster: Cluster, text: str) -> tuple[GresRequest, ...]:

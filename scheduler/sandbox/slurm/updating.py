@@ -1,6 +1,6 @@
 """Updates of jobs and nodes, and how Slurm refuses them (measured on 26.05.5 and 24.11.5)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -9,16 +9,19 @@ from .cluster import Cluster
 from .config import Release
 from .dependencies import check as check_dependency
 from .errors import SlurmError
+from .hostlist import expand
 from .records import STARTED, Job, Node
 from .submitting import check_lengths, misfit, submission
 
 # Fields that make slurmctld place the job anew; it refuses to change them in a running job.
 _PENDING_ONLY: Final = frozenset(
     {
-        *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "nodes"),
+        *("minimum_cpus", "cpus_per_task", "memory_per_node", "tres_per_node", "nodes", "tasks"),
         *("partition", "reservation", "required_nodes", "excluded_nodes", "constraints"),
     }
 )
+# With these a running job can be shrunk.
+_SIZES: Final = frozenset({"nodes", "tasks", "required_nodes"})
 _REMOVABLE: Final = frozenset({"reservation", "required_nodes", "excluded_nodes"})
 _NODE_STATES: Final = frozenset({"DRAIN", "DOWN", "RESUME", "UNDRAIN", "IDLE"})
 
@@ -33,11 +36,18 @@ def update_job(
     if not job.alive:
         raise SlurmError(2084)
     check_lengths(fields)
-    if job.state in STARTED and not _PENDING_ONLY.isdisjoint(fields):
-        raise SlurmError(2073)
+    keep: Sequence[str] | None = None
+    by_number = "nodes" in fields
+    if job.state in STARTED:
+        keep = _kept(job, fields)
+        fields = {name: value for name, value in fields.items() if name not in _SIZES}
+        if not _PENDING_ONLY.isdisjoint(fields):
+            raise SlurmError(2073)
     if "admin_comment" in fields and not operator:
         raise SlurmError(2002)
     check_dependency(cluster, fields.get("dependency", ""))
+    if keep is not None:
+        _shrink(cluster, job, keep, by_number=by_number, now=now)
     anew = {name: fields[name] for name in _PENDING_ONLY & fields.keys()}
     if anew:
         _ask_anew(cluster, job, anew, now=now)
@@ -48,16 +58,52 @@ def update_job(
         raise SlurmError(refused)
 
 
+def _kept(job: Job, fields: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the nodes that a running job is to keep; None if it keeps all.
+
+    ``nodes`` is the number of the first nodes to keep, unless ``tasks`` is to change too. Raises
+    SlurmError 2073 if the job cannot be changed like this. Raises 2018 if the job does not have one
+    of the required nodes, or if its script's node is not among them.
+    """
+    held = [share.node for share in job.shares]
+    if fields.get("tasks", job.asked.tasks) != job.asked.tasks:
+        raise SlurmError(2073)
+    if "nodes" in fields:
+        count = int(str(fields["nodes"]).partition("-")[0])
+        if count > len(held):
+            raise SlurmError(2073)
+        return held[:count] if count < len(held) else None
+    if "required_nodes" not in fields:
+        return None
+    keep = [node for entry in fields["required_nodes"] for node in expand(entry)]
+    leaves_script = not job.external and job.batch_host not in keep
+    if not keep or leaves_script or not set(keep) <= set(held):
+        raise SlurmError(2018)
+    return keep
+
+
+def _shrink(
+    cluster: Cluster, job: Job, keep: Sequence[str], *, by_number: bool, now: float
+) -> None:
+    """Take all other nodes from a running job; its tasks change only with the number of nodes."""
+    if by_number:
+        job.asked = replace(job.asked, tasks=min(job.asked.tasks, len(keep)))
+    lifecycle.shrink(cluster, job, keep, now=now)
+
+
 def _ask_anew(cluster: Cluster, job: Job, fields: Mapping[str, Any], *, now: float) -> None:
     """Change what a pending job asks of nodes, with the same checks as a submit.
 
     An empty text leaves a field as it is, except that it removes a reservation. One empty name
-    removes the required or the excluded nodes (measured).
+    removes the required or the excluded nodes. With another number of nodes or tasks the job needs
+    another number of CPUs (measured).
     """
     given = {name: value for name, value in fields.items() if value or name in _REMOVABLE}
     if "partition" in fields:
         _check_partition(cluster, fields["partition"])
     described = {**job.asked.described, **given}
+    if not given.keys().isdisjoint({"nodes", "tasks"}) and "minimum_cpus" not in given:
+        described.pop("minimum_cpus", None)
     # An operator may have set others than a submit may name, so these are not checked again.
     account, qos = job.asked.account, job.asked.qos
     described = {k: value for k, value in described.items() if k not in {"account", "qos"}}

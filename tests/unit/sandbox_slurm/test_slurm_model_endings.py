@@ -40,6 +40,23 @@ def test_cancelled_batch_job_is_completing_until_its_script_is_gone(old_lab: Lab
     assert old_lab.model.cluster.nodes["n1"].cpus_used == 0
 
 
+@pytest.mark.parametrize(
+    ("step", "held"), [("", ["n1"]), ("srun sleep infinity &\n", ["n1", "n2"])], ids=["", "srun"]
+)
+def test_ending_batch_job_holds_the_nodes_of_its_processes_also_after_a_restart(
+    old_lab: Lab, step: str, held: list[str]
+) -> None:
+    script = f"#!/bin/sh\ntrap '' TERM\n{step}exec sleep infinity\n"
+    job = old_lab.submit(script=script, nodes="2", tasks=2)
+    old_lab.pass_time()
+    old_lab.model.cancel(job.id, user="root")
+    for _ in range(2):
+        assert [it.config.name for it in old_lab.model.nodes() if it.jobs] == held
+        old_lab.model.stop_controller()
+        old_lab.model.start_controller()
+    assert [share.node for share in old_lab.again(job).shares] == ["n1", "n2"]
+
+
 def test_script_that_ignores_sigterm_is_killed_after_kill_wait(old_lab: Lab) -> None:
     job = old_lab.submit(script=STUBBORN)
     old_lab.pass_time()

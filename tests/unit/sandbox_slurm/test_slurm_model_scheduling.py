@@ -64,6 +64,13 @@ def test_job_of_two_nodes_waits_until_both_have_room(lab: Lab) -> None:
     assert (gang.state, gang.reason) == (State.PENDING, "Resources")
 
 
+def test_nodes_of_a_job_are_in_the_order_of_their_names() -> None:
+    lab = Lab(config(nodes=10))
+    job = lab.submit(nodes="3", tasks=3, required_nodes=("n10", "n2", "n1"))
+    lab.pass_time()
+    assert [share.node for share in job.shares] == ["n1", "n2", "n10"]
+
+
 def test_later_job_that_fits_overtakes_one_that_does_not(lab: Lab) -> None:
     lab.submit(cpus_per_task=12)
     lab.submit(cpus_per_task=12)

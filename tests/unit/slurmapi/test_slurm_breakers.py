@@ -599,6 +599,20 @@ async def test_update_sends_only_what_is_given(server: Server, client: SlurmClie
     }
 
 
+async def test_update_of_nodes_sends_them_as_slurm_takes_them(
+    server: Server, client: SlurmClient
+) -> None:
+    server.on("POST job/5", ok({"results": []}))
+    await client.update_job(5, nodes=2, tasks=4)
+    await client.update_job(5, required_nodes=("n1",))
+    await client.update_job(5, required_nodes=(), excluded_nodes=())
+    assert [seen.json for seen in server.calls("POST job/5")] == [
+        {"nodes": "2", "tasks": 4},
+        {"required_nodes": ["n1"]},
+        {"required_nodes": [""], "excluded_nodes": [""]},
+    ]
+
+
 @pytest.mark.parametrize("number", [4, 11])
 async def test_update_answered_with_a_stale_errno_is_tried_again(
     server: Server, client: SlurmClient, number: int
@@ -622,6 +636,9 @@ async def test_update_that_would_not_do_is_not_sent(server: Server, client: Slur
         assert f"{name} is " in str(refused.value)
     with pytest.raises(SlurmInvalid, match="priority_reset"):
         await client.update_job(5, priority=3, priority_reset=True)
+    for nodes, tasks in ((2, None), (None, 2), (3, 2)):
+        with pytest.raises(SlurmInvalid, match="tasks is "):
+            await client.update_job(5, nodes=nodes, tasks=tasks)
     assert not server.calls("POST job/5")
 
 

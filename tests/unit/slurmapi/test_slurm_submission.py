@@ -126,6 +126,14 @@ def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
     fields = shape(replace(placeholder, nodes=3))
     assert (fields["nodes"], fields["tasks"]) == ("3", 3)
     assert (fields["cpus_per_task"], fields["minimum_cpus"]) == (4, 12)
+    assert "tasks_per_node" not in fields
+
+
+def test_several_tasks_on_each_node_are_counted(placeholder: JobSubmission) -> None:
+    fields = shape(replace(placeholder, nodes=3, tasks_per_node=2))
+    assert (fields["nodes"], fields["tasks"], fields["tasks_per_node"]) == ("3", 6, 2)
+    assert (fields["cpus_per_task"], fields["minimum_cpus"]) == (4, 24)
+    assert fields["memory_per_node"] == {"set": True, "number": 2048}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +155,8 @@ def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
         ("memory_mib", 0),
         ("memory_mib", "1G"),
         ("nodes", 0),
+        ("tasks_per_node", 0),
+        ("tasks_per_node", 2**16 - 2),
         ("gres", "gpu:1"),
         ("gres", "gpu;;1"),
         ("gres", "gres/gpu"),
