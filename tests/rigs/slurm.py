@@ -186,11 +186,18 @@ class SlurmRig:
         daemon.wait_until(partial(self._answers, component), what=f"{component} of {self._run}")
 
     def lose_state(self) -> None:
-        """Kill slurmctld, empty its StateSaveLocation, and start it again."""
+        """Kill slurmctld, empty its StateSaveLocation, and start it again. Each slurmd is started
+        anew, too: it believes for ever that a script still runs whose node was DOWN when it was to
+        end, and refuses the next job with that id (measured on 24.11.5). Scripts run on.
+        """
+        for name in self.shape.slurmd:
+            self.stop(f"slurmd.{name}")
         self.stop("slurmctld", kill=True)
         for path in (self._run / "state").iterdir():
             path.unlink() if path.is_file() else shutil.rmtree(path)
         self.start("slurmctld")
+        for name in self.shape.slurmd:
+            self.start(f"slurmd.{name}")
 
     def purge(self) -> None:
         """Let slurmctld forget all jobs that have ended, which it does once a minute for those
