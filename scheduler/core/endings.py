@@ -74,7 +74,9 @@ def not_launched(record: TaggedJob) -> bool:
     """
     if record.state.base is not BaseState.CANCELLED or record.tag is None or not record.tag.node:
         return False
-    if not record.nodes or record.start_time is None or record.end_time is None:
+    # Only a job that got a node is COMPLETING. Its record may lack the node meanwhile (measured).
+    had_node = bool(record.nodes) or record.state.completing
+    if not had_node or record.start_time is None or record.end_time is None:
         return False
     return record.end_time - record.start_time <= _LAUNCH_SECONDS
 
