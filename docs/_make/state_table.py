@@ -93,6 +93,7 @@ class Standing:
     uncompared_since: float | None = None
     update_at: float = 0.0
     unrecorded: bool = False
+    tell_at: float | None = None
     excluded: tuple[str, ...] = ()
     nowhere: str = ""
     known: bool = True
@@ -220,6 +221,9 @@ def _queued() -> tuple[Standing, ...]:
     smaller = _record(job.state, asked=replace(_REQUEST, cpus=_REQUEST.cpus + 1))
     return (
         Standing(name="PENDING", job=_seen(job)),
+        Standing(
+            name="PENDING, submitted just now", job=_seen(job), unrecorded=True, tell_at=_NOW + 1
+        ),
         Standing(name="PENDING, behind a twin (Dependency)", job=_seen(twin)),
         Standing(name="PENDING, other nodes excluded now", job=_seen(job), excluded=("other",)),
         Standing(name="PENDING, asked for on the pod's node", job=_seen(pinned)),
@@ -251,6 +255,9 @@ def _running() -> tuple[Standing, ...]:
     return (
         Standing(name=f"RUNNING, looked at over {FRESH_SECONDS:g} s ago", job=stale),
         Standing(name="RUNNING, not recorded on the pod", job=_seen(job), unrecorded=True),
+        Standing(
+            name="RUNNING, submitted just now", job=_seen(job), unrecorded=True, tell_at=_NOW + 1
+        ),
         Standing(name="RUNNING, CONFIGURING", job=_seen(configuring)),
         Standing(name="RUNNING, its Node unknown", job=_seen(job), known=False),
         Standing(name="RUNNING, Node good", job=_seen(job)),
@@ -334,6 +341,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             update_at=standing.update_at,
             unfit_since=standing.unfit_since,
             unrecorded=standing.unrecorded,
+            tell_at=standing.tell_at,
             excluded=dict.fromkeys(standing.excluded, "why"),
             nowhere=standing.nowhere,
             tenure=standing.tenure,

@@ -84,7 +84,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.PLACEHOLDER_SUBMITTED: Meaning(
         "Normal",
         "",
-        "A Slurm job was submitted for the pod; the message has its id and Slurm's warnings.",
+        "A Slurm job was submitted for the pod; the message has its id and Slurm's warnings. If "
+        "there are no warnings and no excluded nodes, and the pod is bound at once, only "
+        "`Scheduled` is recorded.",
         "Nothing. `squeue -j ID` shows the job.",
     ),
     Reason.PLACEHOLDER_UPDATED: Meaning(

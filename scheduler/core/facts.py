@@ -185,6 +185,10 @@ class UnitFacts:
     """Whether a job of ours has proven that Slurm gave the pod its node (`core.binding_proof`)."""
     unrecorded: bool = False
     """Whether the pod does not name the job, so that the next process would not know it."""
+    tell_at: float | None = None
+    """When a pod that waits is told about the job that this process has just submitted for it. None
+    if there is no such job, if the pod names it already, or if the pod is told at once.
+    """
     unjudged: bool = False
     """Whether it is not known yet which rules of the site apply to the pod."""
     remarks: tuple[Remark, ...] = ()

@@ -52,7 +52,8 @@ from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import pending_text
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
-from slurmapi.model import BaseState, Job
+from scheduler.core.untold import first_words, recorded
+from slurmapi.model import BaseState, Job, JobState
 
 _NO_NODE: Final = "no Node fits"
 _NEXT_ELSEWHERE: Final = "the job is cancelled, and the next one avoids this node"
@@ -77,7 +78,7 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             return (LookForTwins(tell=True), Again(SOON_SECONDS))
         case Vanished(job_id=job_id, confirmed=confirmed):
             if not confirmed:
-                return (Inspect(job_id), Again(SOON_SECONDS))
+                return (*recorded(facts, job_id, now), Inspect(job_id), Again(SOON_SECONDS))
             return (DropJob(job_id, "Slurm no longer knows it"), Again(0.0))
         case Tracked() as job:
             return _follow(facts, pods, job, now)
@@ -176,9 +177,17 @@ def _follow(
         return (DropJob(job.job_id, "its id belongs to another job now"), Again(0.0))
     if job.cancelled_at is not None:
         return (DropJob(job.job_id, "the scheduler has cancelled it"), Again(0.0))
-    if facts.unrecorded and job.record is not None and not job.state.ended:
+    # The first words about a new job, or the Binding, will write its id.
+    at_once = facts.tell_at is None and job.record is not None
+    if facts.unrecorded and at_once and not job.state.ended:
         return (Record(job.job_id), Again(0.0))
-    match job.state.base:
+    return first_words(facts, job, _by_state(facts, pods, job, job.state, now), now)
+
+
+def _by_state(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, state: JobState, now: float
+) -> tuple[Action, ...]:
+    match state.base:
         case BaseState.PENDING:
             return _wait(facts, pods, job, now)
         case BaseState.RUNNING:
@@ -186,7 +195,7 @@ def _follow(
         case BaseState.SUSPENDED | BaseState.UNKNOWN:
             if job.record is None:
                 return (Inspect(job.job_id), Again(SOON_SECONDS))
-            message = f"Slurm job {job.job_id} is {job.state}"
+            message = f"Slurm job {job.job_id} is {state}"
             return (
                 *(Tell(pod, Reason.SLURM_PENDING, message) for pod in pods),
                 Again(SLOW_LOOK_SECONDS),
@@ -204,7 +213,7 @@ def _follow(
         ):
             return _ended_before_bind(pods, job)
         case _:
-            assert_never(job.state.base)
+            assert_never(state.base)
 
 
 def _wait(

@@ -1,4 +1,6 @@
-"""Submits a unit's job to Slurm, and writes its id on the pod."""
+"""Submits a unit's job to Slurm. If the pod runs already, the job's id is written on it at once;
+otherwise with the first condition about the job, or by the Binding.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import structlog
 
 from scheduler.core.actions import Submit
 from scheduler.core.event_reasons import Reason
+from scheduler.core.intervals import UNTOLD_SECONDS
 from scheduler.core.naming import JOB_ID, job_name
 from scheduler.core.refusal_texts import refusal_text
 from scheduler.execute.avoid import left_out
@@ -65,11 +68,17 @@ class Submitter:
 
     async def record(self, unit: Unit, job_id: int) -> None:
         """Write the job's id on the pod. Raises KubeError."""
-        if not await self._teller.patch(unit, annotations={JOB_ID: str(job_id)}):
-            return
-        for pod in unit.pods:
-            pod.said.recorded = job_id
-        self._census.ask()  # it may end a twin that was kept because the pod named it
+        self._teller.announce(unit)
+        named_another = any(pod.said.recorded not in {None, job_id} for pod in unit.pods)
+        if await self._write_id(unit, job_id) and named_another:
+            self._census.ask()  # it may end a twin that was kept because the pod named it
+
+    async def _write_id(self, unit: Unit, job_id: int) -> bool:
+        written = await self._teller.patch(unit, annotations={JOB_ID: str(job_id)})
+        if written:
+            for pod in unit.pods:
+                pod.said.recorded = job_id
+        return written
 
     def forget(self, unit: Unit) -> None:
         """The unit's pod is gone, so the units that wait behind it move up."""
@@ -106,10 +115,9 @@ class Submitter:
             return await self._refused(unit, action, error)
         self._suspicion.dispel()
         self._gate.open()
-        await self._submitted(unit, submitted, action)
-        return None
+        return await self._submitted(unit, submitted, action)
 
-    async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> None:
+    async def _submitted(self, unit: Unit, submitted: Submitted, action: Submit) -> Result:
         now = self._clock()
         job = Placeholder(
             submitted.job_id,
@@ -126,7 +134,7 @@ class Submitter:
             self._lost(unit, action)
         self._tools.count("submit", "ok")
         self._tools.metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
-        self._teller.event(unit, Reason.PLACEHOLDER_SUBMITTED, _submitted_text(submitted, action))
+        self._teller.submitted(unit, job.job_id, _submitted_text(submitted, action))
         log.info(
             "placeholder submitted",
             job_id=job.job_id,
@@ -134,17 +142,25 @@ class Submitter:
             pod=unit.name,
             node=action.node or None,
         )
+        if action.node or action.excluded or submitted.warnings:
+            self._teller.announce(unit)  # nothing else will say this
+        if not action.node:
+            # Other pods are told only if they still wait then.
+            return 0.0 if unit.is_told_at_once else UNTOLD_SECONDS
         try:
-            await self._record_job(unit, job, action)
+            await self._write_id(unit, job.job_id)
         except KubeError:
             if action.replaces is not None:
                 self._release.leave_to_census(unit, action.replaces)
             raise
         if action.replaces is not None:
             await self._release.end_other(unit, action.replaces)
+        return None
 
     def _lost(self, unit: Unit, action: Submit) -> None:
-        """Note that a running pod has lost its job. After the next loss the pause is longer."""
+        """Note that the job just submitted replaces the lost one of a running pod. After the next
+        loss the pause is longer.
+        """
         set_back(unit, None, SETBACKS, now=self._clock())
         unit.seen.asked_anew(tries=action.tries, now=self._clock())
         # A census that ran in the meantime has skipped this unit, though a job of a former process
@@ -152,23 +168,6 @@ class Submitter:
         self._census.ask()
         text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
-
-    async def _record_job(self, unit: Unit, job: Placeholder, action: Submit) -> None:
-        """Write the job's id on the pod, and for a waiting pod its condition in the same patch."""
-        condition = self._teller.not_scheduled(
-            Reason.SLURM_PENDING, f"Slurm job {job.job_id} is pending"
-        )
-        taken = await self._teller.patch(
-            unit,
-            conditions=() if action.node else (condition,),
-            annotations={JOB_ID: str(job.job_id)},
-        )
-        if not taken:
-            return
-        for pod in unit.pods:
-            # said.at is not set, so that the pending reason may follow at once.
-            pod.said.condition = (condition.reason, condition.message)
-            pod.said.reason, pod.said.recorded = Reason.SLURM_PENDING, job.job_id
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
         self._tools.count("submit", "refused")

@@ -85,6 +85,19 @@ class Teller:
                 self._metrics.resized_beyond_job.inc()
             self.event(unit, reason, message)
 
+    def submitted(self, unit: Unit, job_id: int, message: str) -> None:
+        """Have an Event recorded about this new job as soon as anything is told about it."""
+        unit.said.submitted = job_id, message
+
+    def announce(self, unit: Unit) -> None:
+        """Record the Event about the unit's new job now, if that was not done yet."""
+        if unit.said.submitted is None or unit.job is None:
+            return
+        job_id, message = unit.said.submitted
+        if job_id == unit.job.job_id:
+            unit.said.submitted = None
+            self.event(unit, Reason.PLACEHOLDER_SUBMITTED, message)
+
     def remark(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
         """Record each remark about a pod's request as an Event, once for each pod."""
         for remark in remarks:
@@ -136,6 +149,7 @@ class Teller:
         to wait if the condition has just been written. Raises KubeError.
         """
         pod = unit.pod(action.pod.uid)
+        self.announce(unit)
         if action.cause not in {"", "None", pod.said.cause}:
             pod.said.cause = action.cause
             self._event_on(unit, pod, action.reason, action.message)
@@ -213,13 +227,16 @@ class Teller:
         early = self._early(unit, pod, reason)
         if early > 0:
             return early
+        self.announce(unit)
+        anew = _names_no_job_yet(unit, pod)
         job_id = None if unit.job is None else unit.job.job_id
         annotations = {} if job_id is None else {JOB_ID: str(job_id)}
         if not await self._patch_pod(unit, pod, conditions=(condition,), annotations=annotations):
             return max(0.0, unit.refusals.write.until - now)
         pod.said.recorded = job_id or pod.said.recorded
         pod.said.condition, pod.said.reason = (condition.reason, condition.message), reason
-        pod.said.at = now
+        if not anew:  # after the first words about a job, Slurm's pending reason may follow at once
+            pod.said.at = now
         return None
 
     def _outage(self, unit: Unit, message: str) -> None:
@@ -232,12 +249,17 @@ class Teller:
 
     def _early(self, unit: Unit, pod: Member, reason: Reason) -> float:
         """For how many seconds the condition has to keep its wording, because its reason is the
-        same or because the API server has just refused a write.
+        same and it is about the same job, or because the API server has just refused a write.
         """
         until = unit.refusals.write.until
-        if pod.said.reason == reason:
+        if pod.said.reason == reason and not _names_no_job_yet(unit, pod):
             until = max(until, pod.said.at + self._condition_seconds)
         return until - self._clock()
+
+
+def _names_no_job_yet(unit: Unit, pod: Member) -> bool:
+    """Whether the unit has a job whose id is not written on the pod yet."""
+    return unit.job is not None and pod.said.recorded != unit.job.job_id
 
 
 def _unwritten(

@@ -87,6 +87,7 @@ class Gatherer:
             refused_bind=refusals.bind,
             bound_by_us=self._bound_by_us(pods, unit),
             unrecorded=self._jobs.unrecorded(unit),
+            tell_at=self._jobs.tell_at(unit),
             unjudged=not self._rulebook.knows(unit.namespace),
             remarks=reading.remarks,
             outcome=unit.outcome or ("pod gone" if pod is None else ""),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.core.facts import JobFacts
+from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS
 from scheduler.core.naming import Owner
+from scheduler.core.untold import told_at
 from scheduler.facts.claims import weigh
 from scheduler.facts.whereabouts import oldest
 from scheduler.kube.wire import Pod
 from scheduler.slurm.census import Census
 from scheduler.state.units import Unit, Units
+from slurmapi import BaseState
 
 
 class UnitJobs:
@@ -43,3 +46,19 @@ class UnitJobs:
         if unit.job is None or self._clock() < unit.refusals.write.until:
             return False
         return any(pod.said.recorded != unit.job.job_id for pod in unit.pods)
+
+    @staticmethod
+    def tell_at(unit: Unit) -> float | None:
+        """When the pod is told about the job that this process has just submitted for it. None if
+        there is no such job, if the pod names it already, or if the pod is told at once.
+        """
+        job = unit.job
+        if job is None or not job.submitted_at or unit.bindings.nodes or unit.names(job.job_id):
+            return None
+        if unit.is_told_at_once:
+            return None
+        runs = job.state is not None and job.state.base is BaseState.RUNNING
+        if runs and not job.running_since and job.looked_at < job.allocated_at:
+            # The first look after the start is mostly followed by the bind.
+            return job.allocated_at + LONGEST_UNTOLD_SECONDS
+        return told_at(submitted_at=job.submitted_at, asked_at=job.asked_at, runs=runs)

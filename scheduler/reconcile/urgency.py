@@ -1,5 +1,8 @@
-"""Which units come first: endings and binds, then jobs to be cancelled, then new pods, and last
-the units that only need a message (I15).
+"""Which units come first: endings and binds, then jobs to be cancelled, then pods that nobody has
+told about their job, then new pods, and last the units that only need another message (I15).
+
+Without the first words before the new pods, thousands of slow submits would keep every pod
+untold. A pass that comes too early for them costs no request.
 
 The level is computed when a key is added, from what is known then, so whoever adds a key need not
 know how urgent it is.
@@ -22,8 +25,9 @@ class Level(IntEnum):
 
     URGENT = 0
     RELEASE = 1
-    NEW = 2
-    REST = 3
+    WORDS = 2
+    NEW = 3
+    REST = 4
 
 
 class Pods(Protocol):
@@ -65,6 +69,8 @@ class Urgency:
             return Level.URGENT if placed else Level.NEW
         bound = placed or bool(unit.bindings.nodes)
         level = Level.NEW if unit.job is None else _of_job(unit.job, bound=bound)
+        if level is Level.REST and not bound and _untold(unit):
+            level = Level.WORDS
         going = any(pod.metadata.deletion_timestamp is not None for pod in pods)
         return min(level, Level.RELEASE) if going else level
 
@@ -72,6 +78,16 @@ class Urgency:
         """The pods of the unit that still exist. Until there is a unit, the key is a pod's uid."""
         uids = (key,) if unit is None else tuple(pod.uid for pod in unit.pods)
         return [pod for uid in uids if (pod := self._pods.get(uid)) is not None]
+
+
+def _untold(unit: Unit) -> bool:
+    """Whether this process has submitted its job, the pod does not name it yet, and the API server
+    does not refuse that.
+    """
+    job = unit.job
+    if job is None or not job.submitted_at or unit.refusals.write.count:
+        return False
+    return not unit.names(job.job_id)
 
 
 def _of_job(job: Placeholder, *, bound: bool) -> Level:

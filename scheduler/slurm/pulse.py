@@ -378,7 +378,9 @@ def _waits(_unit: Unit, job: Placeholder, now: float) -> bool:
     if job.state is None or job.state.base is not BaseState.PENDING:
         return False
     if not job.looked_at:
-        return job.submitted_at + _FIRST_REASON_SECONDS <= now
+        # A new job counts as pending until Slurm has shown its state.
+        shown_at = job.asked_at if job.submitted_at else now
+        return job.submitted_at + _FIRST_REASON_SECONDS <= shown_at
     known = job.record is not None and reasoned(job.record)
     return job.looked_at + (_REASON_AGE_SECONDS if known else _FIRST_REASON_SECONDS) <= now
 

@@ -41,5 +41,7 @@ class Said:
 
     warned: dict[Reason, str] = field(default_factory=dict)
     """The last message for each reason."""
+    submitted: tuple[int, str] | None = None
+    """A job that was submitted and whose Event is not recorded yet, with the text of the Event."""
     remarks: tuple[Remark, ...] = ()
     """The last remarks about the request."""

@@ -220,11 +220,18 @@ class Unit:
 
     @property
     def reason(self) -> str:
-        """The reason in the condition of the first of its pods, by rank, that has one; empty if
-        none has.
+        """Our own reason why the first of its pods, by rank, waits. If this process has written
+        none, the reason in its condition; empty if no pod has one.
         """
         reasons = (pod.said.reason or pod.said.condition[0] for pod in self.pods)
         return next(filter(None, reasons), "")
+
+    @property
+    def is_told_at_once(self) -> bool:
+        """Whether its pods are told about a new job at once: one shows a condition from before the
+        job, which is no longer true, or an earlier submit was refused, or an earlier job lost.
+        """
+        return bool(self.reason) or self.refusals.submit.count > 0
 
     @property
     def came_running(self) -> bool:

@@ -76,7 +76,6 @@ def test_demo_keeps_its_promises_and_leaves_nothing(folder: Path) -> None:
     in_order = (
         r" -- A Deployment of 3 pods",
         r"pod   trainer-\S+ created",
-        r"pod   trainer-\S+ waits: Slurm job \d+ is pending",
         r"pod   trainer-\S+ bound to node-0[01] \(Slurm job \d+\)",
         r"pod   trainer-\S+ Running",
         r"pod   batch-\d waits: Slurm job \d+ is pending: (Resources|Priority) ",

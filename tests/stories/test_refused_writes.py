@@ -45,11 +45,15 @@ async def test_node_of_a_pod_that_cannot_be_bound_is_given_back(world: World) ->
 async def test_pod_whose_status_cannot_be_written_is_bound_and_an_event_says_why(
     world: World,
 ) -> None:
-    """The kubelet's writes are denied too, so the story cannot wait until the pod runs."""
+    """Nothing is written on a pod that starts at once, so this one has to wait. The kubelet's
+    writes are denied too, so the story cannot wait until the pod runs.
+    """
+    filler = await world.fill()
     async with denying(world.kube.answer, world.namespace, "pods/status", message=WORDS):
         await world.create()
-        bound = await world.bound()
         event = await world.event("StatusRefused")
+        await world.end_native(filler)
+        bound = await world.bound()
     assert WORDS in event["message"]
     assert pods.annotation(bound, pods.JOB_ID) is not None, "the binding brought it along"
 

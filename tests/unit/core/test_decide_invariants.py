@@ -24,6 +24,7 @@ from scheduler.core.actions import (
     Forget,
     Hurry,
     NoteEnd,
+    Record,
     Reject,
     Submit,
     Tell,
@@ -40,7 +41,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.intervals import FRESH_SECONDS
+from scheduler.core.intervals import FRESH_SECONDS, SOON_SECONDS
 from scheduler.core.naming import read_tag
 from scheduler.core.node_suitability import Place
 from scheduler.core.tagged import TaggedJob
@@ -226,6 +227,23 @@ def test_every_answer_goes_on_or_is_final(unit: UnitFacts) -> None:
     actions = decide(unit, NOW)
     assert any(isinstance(action, Again | Forget | Reject) for action in actions)
     assert all(action.seconds >= 0 for action in actions if isinstance(action, Again))
+
+
+@given(unit_facts(), st.sampled_from([NOW - 1, NOW + 1]))
+@EXAMPLES
+def test_new_job_is_written_on_its_pod_in_time(unit: UnitFacts, tell_at: float) -> None:  # I9
+    unit = replace(
+        unit, pods=(pod(PodStage.WAITING),), unjudged=False, unrecorded=True, tell_at=tell_at
+    )
+    if not isinstance(unit.job, Tracked) or unit.job.state is None or unit.job.state.ended:
+        return
+    actions = decide(unit, NOW)
+    if any(isinstance(it, Bind | DropJob | Evict) for it in actions):
+        return  # it does not wait for this job any longer
+    if tell_at <= NOW:
+        assert any(isinstance(it, Tell | Record | Reject) for it in actions)
+    else:
+        assert min(again.seconds for again in chosen(Again, unit)) <= SOON_SECONDS
 
 
 @given(unit_facts())

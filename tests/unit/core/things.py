@@ -247,6 +247,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
         unfit_since=draw(st.sampled_from([None, NOW - 1, NOW - 100])),
         bound_by_us=draw(st.booleans()),
         unrecorded=draw(st.sampled_from([False, False, True])),
+        tell_at=draw(st.sampled_from([None, None, NOW - 1, NOW + 1])),
         unlisted=draw(st.sampled_from(["", "", "no answer yet"])),
         unjudged=draw(st.sampled_from([False, False, True])),
         excluded=draw(st.sampled_from([{}, {}, {"n3": "why"}])),

@@ -166,6 +166,8 @@ async def test_level_follows_what_is_known(
     kube.create("first")
     await asyncio.sleep(0.005)
     assert urgency("first") is Level.REST  # not seen yet
+    await asyncio.sleep(1)
+    assert urgency("first") is Level.WORDS  # it has a job, and was not told
     await asyncio.sleep(2)
     assert urgency("first") is Level.REST  # its job waits
     unit = service.units.get("first")

@@ -22,6 +22,7 @@ from scheduler.core.actions import (
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage
+from scheduler.core.intervals import UNTOLD_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner, OwnerTag, read_tag
 from scheduler.core.refused_request import NEVER
 from scheduler.kube.errors import KubeInterrupted
@@ -69,9 +70,14 @@ def count(service: Service, action: str, outcome: str) -> float:
 # --- submit ---------------------------------------------------------------------------------------
 
 
-async def test_submitted_job_is_recorded_on_the_pod_and_told(service, slurm, kube, unit):
-    assert await service.executor.do(unit, SUBMIT) is None
+async def test_submitted_job_is_told_later_and_recorded_in_the_same_write(
+    service, slurm, kube, unit
+):
+    assert await service.executor.do(unit, SUBMIT) == UNTOLD_SECONDS
     assert unit.job is not None
+    assert (kube.patches, service.recorder.reasons()) == ([], [])
+    await service.executor.do(unit, Tell(WAITING, Reason.SLURM_PENDING, "it is pending"))
+    assert len(kube.patches) == 1
     assert kube.pods[UID].metadata.annotations[JOB_ID] == str(unit.job.job_id)
     condition = kube.condition_of(UID)
     assert (condition.status, condition.reason) == ("False", "SlurmPending")
