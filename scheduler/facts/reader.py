@@ -23,6 +23,7 @@ from scheduler.facts.caches import Caches
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.spec_limits import excess
+from scheduler.kube.of_pod import OfPod
 from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.slurmctld import Slurmctld
@@ -64,6 +65,7 @@ class RequestReader:
         self._owner = owner
         self._slurmctld = slurmctld
         self._judges_grace = True
+        self._excess = OfPod(excess)
         self._readings = Readings(_Parser(rules, caches.rulebook))
 
     def use_kill_wait(self, seconds: int | None) -> None:
@@ -90,7 +92,7 @@ class RequestReader:
         """
         if pod.spec.node_name:
             return self._read(pod, unit)
-        bulky = excess(pod)
+        bulky = self._excess(pod)
         if bulky is None:
             return self._required(pod, self._read(pod, unit))
         return replace(_too_large(pod) or Reading((bulky,)), bulky=True)

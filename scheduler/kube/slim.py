@@ -42,6 +42,8 @@ MOST_WORDS: Final = 512
 """Limit for the number of keys, values and operators in the rules that say where a pod may go
 (affinity, nodeSelector, tolerations, spread). Each is compared with each Node.
 """
+# In JSON a text takes three bytes at least: two quotes, and a letter or what separates it.
+_SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
 _RECORDS: Final = (JOB_ID, NODES, ENDS_AT)
@@ -115,8 +117,7 @@ def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
     }
     if sum(sizes.values()) > _SURELY_LARGE:
         return _too_large(sizes)
-    where = (spec.affinity, spec.node_selector, spec.tolerations, spec.topology_spread_constraints)
-    words = _count_texts(where)
+    words = _words(spec) if sizes["spec"] > _SURELY_FEW_WORDS else 0
     if words > MOST_WORDS:
         part = "spec: what says where the pod may go (affinity, nodeSelector, tolerations, spread)"
         return Oversize(part, f"{words} keys and values", f"at most {MOST_WORDS}")
@@ -124,6 +125,12 @@ def _oversize(meta: ObjectMeta, spec: PodSpec) -> Oversize | None:
         return None
     weights = {"metadata": weight(meta), "spec": weight(spec)}
     return _too_large(weights) if sum(weights.values()) > MOST_BYTES else None
+
+
+def _words(spec: PodSpec) -> int:
+    """How many keys, values and operators say where the pod may go."""
+    where = (spec.affinity, spec.node_selector, spec.tolerations, spec.topology_spread_constraints)
+    return _count_texts(where)
 
 
 def _too_large(sizes: dict[str, int]) -> Oversize:

@@ -150,4 +150,7 @@ class Joined(Generic[T]):
 
     def get(self, uid: str) -> T | None:
         """The object with this uid; None if there is none."""
-        return next((item for store in self._stores if (item := store.get(uid))), None)
+        for store in self._stores:
+            if item := store.get(uid):
+                return item
+        return None

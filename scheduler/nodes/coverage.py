@@ -186,4 +186,4 @@ def _stands_in_way(standing: _Standing, *, sure: bool) -> bool:
     """Whether such a pod prevents a bind for certain; if not `sure`, whether it may."""
     if sure:
         return standing is _Standing.UNCOVERED
-    return standing in {_Standing.UNKNOWN, _Standing.STALE}
+    return standing is _Standing.UNKNOWN or standing is _Standing.STALE

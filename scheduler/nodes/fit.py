@@ -23,6 +23,7 @@ from scheduler.core.resource_fit import short_of, shortage, too_small
 from scheduler.core.spread import Constraint, Spread, crowd_of
 from scheduler.kube.demands import apart_of, near_of, ports_of, requests_of, spread_of
 from scheduler.kube.neighbours import Neighbour, NeighbourStore, neighbour
+from scheduler.kube.of_pod import OfPod
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.nodes.aversions import Repelling
@@ -58,7 +59,7 @@ class Demands:
     near: tuple[PodTerm, ...]
     apart: tuple[PodTerm, ...]
     spread: tuple[Constraint, ...]
-    reach: Reach
+    reach: Reach = ()
 
     @property
     def special(self) -> bool:
@@ -92,10 +93,8 @@ class Demands:
         return _NODE_ITEMS + _TERM_ITEMS * terms + wishes_weight(self.wishes)
 
 
-def demands_of(pod: Pod, reach: Reach = ()) -> Demands:
-    """The demands of a pod, by its spec and labels. `reach` is what its volumes require of
-    Nodes.
-    """
+def demands_of(pod: Pod) -> Demands:
+    """The demands of a pod, by its spec and labels. What its volumes require is not known here."""
     return Demands(
         namespace=pod.metadata.namespace,
         labels=packed(pod.metadata.labels),
@@ -105,7 +104,6 @@ def demands_of(pod: Pod, reach: Reach = ()) -> Demands:
         near=near_of(pod),
         apart=apart_of(pod),
         spread=spread_of(pod),
-        reach=reach,
     )
 
 
@@ -142,6 +140,7 @@ class NodeFit:
         self._binding = binding
         self._clock = clock
         self._readable = True
+        self._demanded = OfPod(demands_of)
         self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
         self._divisions = Divisions(nodes)
         self.around = Neighbourhood()
@@ -167,7 +166,7 @@ class NodeFit:
         if why or not self.readable:
             return Unfit(why) if why else None
         self._settle(pod.metadata.uid)
-        demands = demands_of(pod)
+        demands = self._demanded(pod)
         if demands.too_much:
             return Unfit("cannot be compared with what the pod requires")
         why = self._judge(demands)(node)
@@ -244,7 +243,9 @@ class NodeFit:
 
     def _demands(self, pod: Pod) -> Demands:
         """What the pod requires; plain if neither other pods nor volumes affect where it may go."""
-        demands = demands_of(pod, self._volumes.reach(pod))
+        demands, reach = self._demanded(pod), self._volumes.reach(pod)
+        if reach:
+            demands = replace(demands, reach=reach)
         if not self.readable or demands.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
         if demands.special or (self.readable and self._repelling(demands)):

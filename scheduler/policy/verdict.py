@@ -59,7 +59,7 @@ def judge(
 def judged(ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence[str]) -> Verdict:
     """The verdict by the combined rules about this kind of pods."""
     case = _Case(ruling, annotations, prefixes)
-    for field in _FIELDS:
+    for field in case.fields:
         case.settle(field)
     return Verdict(case.annotations, tuple(case.problems), tuple(case.remarks))
 
@@ -78,6 +78,16 @@ class _Case:
         self.annotations = dict(annotations)
         self.problems: list[Refusal] = []
         self.remarks: list[Remark] = []
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of which the pod or a rule says something, in the order in which they are
+        settled.
+        """
+        rules = self._ruling
+        spoken = {*self._requested_values, *rules.forced, *rules.allowed, *rules.defaults}
+        spoken.update(rules.required)
+        return [field for field in _FIELDS if field in spoken] if spoken else []
 
     def settle(self, field: str) -> None:
         """Decide about one field."""

@@ -36,20 +36,24 @@ class Lanes(Generic[K]):
         self._patience_seconds = patience_seconds
         self._tenant = tenant
         self._spared = False
+        self._level_of: dict[K, int] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes))
+        return len(self._level_of)
 
     def put(self, key: K, level: int, since: float) -> bool:
         """Put the key into that lane, as the last of its tenant's keys. A key that waits in a lower
         lane is moved up, and one that waits in this or a higher lane stays. Returns whether it was
         put in.
         """
-        if any(key in lane for lane in self._lanes[: level + 1]):
+        former = self._level_of.get(key)
+        if former is not None and former <= level:
             return False
-        for lane in self._lanes[level + 1 :]:
-            lane.drop(key)
-        self._lanes[level].put(key, self._tenant(key), since)
+        tenant = self._tenant(key)
+        if former is not None:
+            self._lanes[former].drop(key)
+        self._level_of[key] = level
+        self._lanes[level].put(key, tenant, since)
         return True
 
     def first(self, may: May = _anybody) -> int | None:
@@ -69,7 +73,9 @@ class Lanes(Generic[K]):
         late = oldest is not first and now - oldest[1] > self._patience_seconds
         self._spared = late and not self._spared
         level, _ = oldest if self._spared else first
-        return self._lanes[level].take(partial(may, level))
+        key = self._lanes[level].take(partial(may, level))
+        del self._level_of[key]
+        return key
 
     def _since(self, level: int, may: May) -> float | None:
         return self._lanes[level].since(partial(may, level))
@@ -82,14 +88,10 @@ class _Lane(Generic[K]):
         self._turns: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
         self._tenant_of: dict[K, Hashable] = {}
 
-    def __len__(self) -> int:
-        return len(self._tenant_of)
-
-    def __contains__(self, key: K) -> bool:
-        return key in self._tenant_of
-
     def since(self, may: Callable[[Hashable], bool]) -> float | None:
         """Since when the next key that may be taken has waited; None if there is none."""
+        if not self._turns:
+            return None  # most lanes are empty most of the time
         keys = next((keys for tenant, keys in self._turns.items() if may(tenant)), None)
         return None if keys is None else next(iter(keys.values()))
 
@@ -99,9 +101,7 @@ class _Lane(Generic[K]):
         self._turns.setdefault(tenant, OrderedDict())[key] = since
 
     def drop(self, key: K) -> None:
-        """Remove the key, if it waits here."""
-        if key not in self._tenant_of:
-            return
+        """Remove a key that waits here."""
         tenant = self._tenant_of.pop(key)
         del self._turns[tenant][key]
         if not self._turns[tenant]:

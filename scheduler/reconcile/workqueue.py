@@ -20,7 +20,6 @@ import heapq
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -280,10 +279,13 @@ class WorkQueue(Generic[K]):
         """
         if self._abandoned:
             return None
+        if not self._queue:
+            return None
         now = asyncio.get_running_loop().time()
-        with suppress(LookupError):
+        try:
             return self._queue.take(least_urgent, now, partial(self._may, asking=True))
-        return None
+        except LookupError:
+            return None
 
     def _may(self, level: int, tenant: Hashable, *, asking: bool) -> bool:
         """Whether the tenant may have one more of the workers that serve that level. If `asking`,
@@ -291,9 +293,11 @@ class WorkQueue(Generic[K]):
         """
         if not self._shares or self._shut_down:
             return True
-        serving = range(level, self._least_urgent + 1)
-        free = sum(len(self._getters[it]) for it in serving) - (not asking)
-        return sum(self._held[tenant, it] for it in serving) <= free
+        free, held = 0 if asking else -1, 0
+        for serving in range(level, self._least_urgent + 1):
+            free += len(self._getters[serving])
+            held += self._held[tenant, serving]
+        return held <= free
 
     def _rouse(self) -> None:
         """Wake one worker that can take the next key: the one with the fewest levels."""

@@ -15,7 +15,7 @@ from scheduler.core import actions
 from scheduler.execute import claim_budget, edit_pace, tell
 from scheduler.facts import spec_limits
 from scheduler.hooks import api as hooks
-from scheduler.kube import clip, recorder, slim
+from scheduler.kube import clip, of_pod, recorder, slim
 from scheduler.listen import acceptor, listener, places
 from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
@@ -50,6 +50,7 @@ OF_A_POD = {
     "memory for what is kept of a pod": (
         f"{slim.MOST_BYTES // KIB} KiB of its metadata and spec, {BUDGET_BYTES // KIB} KiB with",
         f"an ordinary pod takes below {ORDINARY_BYTES // KIB} KiB",
+        f"keep {of_pod.MOST_KEPT} pods each",
     ),
     "pods that were deleted by force": (
         f"of one namespace {vanished_pods.MOST}, each for its grace and {KUBELET_SECONDS:.0f} s",

@@ -1,0 +1,36 @@
+"""What a burst of pods costs this process, counted in calls of Python functions: that number does
+not depend on the machine or on its load.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.support.costs import calls
+from tests.unit.service.bursts import burst
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+# Python 3.11 makes 4350, newer ones fewer. The doubles of the two servers, asyncio and the log are
+# counted, too; the requests of the two clients are not.
+CALLS_PER_POD: Final = 4700
+
+
+async def calls_of_burst(count: int) -> int:
+    """Calls of a process until so many pods are bound, which exist when it starts."""
+    slurm, kube = TinySlurm(), TinyKube()
+    service = Service(slurm, kube)
+    with calls() as made:
+        await burst(service, slurm, kube, count=count, after=0.1)
+    service.unharmed()
+    await service.kill()
+    return made[0]
+
+
+async def test_pod_of_a_burst_costs_a_bounded_number_of_calls() -> None:
+    few, many = await calls_of_burst(20), await calls_of_burst(40)
+    assert (many - few) / 20 < CALLS_PER_POD
