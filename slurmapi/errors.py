@@ -3,7 +3,8 @@
 The first question is the one that matters to a scheduler: was the request never sent, maybe acted
 upon, or answered? `retryable` and `retry_after` are decided here once, so that no caller has to
 interpret error numbers; a `Retry-After` is limited where the header is read (`http1.py`). Whether a
-call may be repeated at all is decided in `session.py`: only reads are.
+call may be repeated at all is decided in `session.py`: reads, and a write that was rejected for its
+token or its path, so that Slurm has not acted on it.
 
     SlurmError
     |- SlurmUnreachable   never sent

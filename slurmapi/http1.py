@@ -83,8 +83,8 @@ class Response:
 
 
 class CutShort(Exception):  # noqa: N818 - an event inside the transport, not an error of callers
-    """The peer closed the connection; `answered` says whether any byte of a response had
-    arrived.
+    """The peer closed the connection. `answered` is true if it did so in order, after some bytes of
+    a response; a reset counts as unanswered.
     """
 
     def __init__(self, *, answered: bool) -> None:

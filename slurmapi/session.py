@@ -1,5 +1,8 @@
 """Carries out requests: API version, token, repetition and observation. It does not know what they
 are about.
+
+Which calls are repeated: `Session.run`. After which errors: `retryable` in `errors.py`. How
+often and with which pauses: `groundwork/retry.py`.
 """
 
 from __future__ import annotations

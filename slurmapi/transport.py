@@ -145,8 +145,9 @@ class _Connection:
     async def carry(
         self, exchange: Exchange, *, sending: float, silence: float
     ) -> tuple[Response, bool]:
-        """Send the request and read the response. Raises CutShort, SlurmGarbled, and TimeoutError,
-        also if it was not completely sent after `sending` seconds.
+        """Send the request and read the response. The flag says whether the connection can be used
+        again. Raises CutShort, SlurmGarbled, and TimeoutError, also if the request was not
+        completely sent after `sending` seconds.
         """
         try:
             self._writer.write(exchange.raw)

@@ -61,7 +61,8 @@ _FAMILIES: Final = {
     "`QOSMin`*, such as `QOSMinGRES`": "QOSMinGRES",
     "`Max`*`PerAccount`, such as `MaxJobsPerAccount`": "MaxJobsPerAccount",
     "`AssocGrp`*, such as `AssocGrpCPUMinutesLimit`": "AssocGrpCPUMinutesLimit",
-    "`AssocMaxJobsLimit`, `AssocMaxSubmitJobLimit`": "AssocMaxJobsLimit",
+    "`AssocMaxJobsLimit`": "AssocMaxJobsLimit",
+    "`AssocMaxSubmitJobLimit`": "AssocMaxSubmitJobLimit",
     "`AssocMax`*`PerJob`*, `PerNode`, such as `AssocMaxWallDurationPerJobLimit`": (
         "AssocMaxWallDurationPerJobLimit"
     ),

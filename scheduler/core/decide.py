@@ -92,8 +92,8 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
 
 
 def _why_over(pods: tuple[PodFacts, ...]) -> str:
-    """Why the job is needed no more. A pod that has completed may stay for days, so it is not
-    gone.
+    """Why the job is needed no more. A completed pod may exist for days, so the text does not call
+    it gone.
     """
     if not pods:
         return "its pod is gone"

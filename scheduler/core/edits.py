@@ -107,7 +107,7 @@ def _was_spelled_otherwise(name: str, before: Mapping[str, str], request: JobReq
 def asked_after(
     before: Mapping[str, str], request: JobRequest, taken: tuple[str, ...]
 ) -> dict[str, str]:
-    """The digests after Slurm has accepted these fields of the request."""
+    """The digests of the tag once Slurm has accepted these fields of the request."""
     now = digests(request)
     kept = {name: digest for name, digest in before.items() if name not in taken}
     return kept | {name: now[name] for name in taken if name in now}

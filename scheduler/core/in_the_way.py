@@ -1,7 +1,8 @@
 """Another pod on the allocated Node whose containers may run although no job of its own holds the
 Node.
 
-No pod is bound beside it (I12), because it still uses what Slurm has given to the next job.
+No pod is bound beside it (I12), because it still uses what Slurm has given to the next job. What
+happens with a Node that is cordoned or not ready is decided in `waiting.py` (`_unfit`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Whether a pod may go to a Node, by kube-scheduler's rules, and if not, why not. Pure.
+"""Whether a Node's own state, labels and taints allow a pod, by kube-scheduler's rules, and if not,
+why not. Pure. Resources, ports, affinity between pods and volumes: `nodes/fit.py`.
 
 The structs have the API's own shapes (`scheduler.kube.wire` decodes into them). One rule is
 stricter than kube-scheduler's: a Node that is not ready or is cordoned is refused whatever the pod

@@ -1,4 +1,7 @@
-"""Host ports of pods: which of them exclude each other, by kube-scheduler's rules."""
+"""Host ports of pods: which of them exclude each other, by kube-scheduler's rules.
+
+`nodes/fit.py` asks before a submit and before a bind.
+"""
 
 from __future__ import annotations
 

@@ -35,5 +35,5 @@ def _gres_shortage(node: SlurmNode, entry: str) -> Iterator[str]:
     if not name or not count.isdigit():
         return
     used, there = count_of(node.gres_used, name), count_of(node.gres, name)
-    if used and there - used < int(count):
+    if used and there - used < int(count):  # if none is used, no other job has taken any
         yield f"{max(0, there - used)} of {there} {name} are free, and the pod uses {count}"

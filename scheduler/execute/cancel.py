@@ -55,8 +55,9 @@ class Release:
         self._untagged = Untagged(tools, canceller)
 
     async def cancel(self, unit: Unit, action: Cancel) -> Result:
-        """Cancel the job. Raises SlurmError, and KubeError if the pod cannot be read or still
-        exists.
+        """Cancel the job. Just before, if no watch shows the pod, the API server must say that it
+        is gone, and the job's owner tag is read again. Raises SlurmError, and KubeError if the pod
+        cannot be read or still exists.
         """
         if action.unseen:
             await self._make_sure(unit)

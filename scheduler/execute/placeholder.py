@@ -1,4 +1,7 @@
-"""Builds the Slurm job that stands for a pod, from the pod's request."""
+"""Builds the Slurm job that stands for a pod, from the pod's request.
+
+Its JSON for each version of the API: `slurmapi/submission.py`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,8 @@ def submission(
     """The job for a unit of `len(uids)` pods, one node each.
 
     `node` pins the job to a node, for a pod that already runs there. `first` puts it ahead of all
-    others in the queue, and `excluded` are nodes that it must not get. `minutes` is its time limit,
+    others in the queue. `excluded` are nodes to avoid; they are ignored with `node`, and where no
+    required node would be left. `minutes` is its time limit,
     if it differs from the request's. `tries` says how many jobs have been submitted in place of
     lost ones, including this one, and `until` when the pod's time is over, in Unix seconds (0 if
     not known). The pods have `grace_seconds` to stop. `environment` tells the script how to reach

@@ -1,4 +1,7 @@
-"""Submits the job that stands for a pod, in the form that its possible nodes need."""
+"""Sends one job to Slurm, in the form that its possible nodes need.
+
+When a unit gets a job, and what follows: `submit.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The growing pause before a unit's next submit, after a refusal or an early end.
+"""The growing pause before a unit's next submit, after a refusal or the loss of its job.
 
 `core/backoff.py` lists all such pauses. While Slurm accepts no jobs at all, `gate.py` holds back
 the submits of all units.
@@ -14,7 +14,7 @@ from scheduler.core.refused_request import Pauses
 from scheduler.state.units import Unit
 
 SETBACKS: Final = Pauses(1.0, 300.0)
-"""After an early end."""
+"""After a job was dropped or lost, or a submit whose outcome is unknown."""
 REFUSALS: Final = Pauses(30.0, 300.0)
 """After a refusal."""
 

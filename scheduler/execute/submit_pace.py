@@ -2,7 +2,8 @@
 budget, and pods that are created and deleted without end do not.
 
 A pod that is created and deleted costs Slurm five requests: its submit, looks, a note about its
-end, and its cancel.
+end, and its cancel. How many jobs of a namespace may wait in Slurm is not limited here: Slurm does
+that for an account or a QoS (`MaxSubmitJobs`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Trial:
-    """Handles one trial at a time for a unit."""
+    """Tries what a unit's job would be charged to."""
 
     def __init__(self, slurm: SlurmClient, *, owner: Owner, modes: Modes) -> None:
         self._slurm = slurm
@@ -60,7 +60,7 @@ class Trial:
         held = replace(placeholder, held=True, priority=None, singleton=False)
         job_id = (await self._slurm.submit(held)).job_id
         job = await self._slurm.job(job_id)  # if this fails, a census cancels the job
-        if job.name == held.name:
+        if job.name == held.name:  # the id may belong to another job by now
             await self._end(job_id)
         return job
 

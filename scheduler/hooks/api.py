@@ -178,7 +178,7 @@ class HooksApi:
             pairs = parse_qsl(
                 raw.decode("ascii"),
                 keep_blank_values=True,
-                strict_parsing=bool(raw),
+                strict_parsing=bool(raw),  # an empty body is allowed
                 max_num_fields=_MOST_FIELDS,
                 errors="strict",
             )

@@ -121,8 +121,8 @@ class Guard:
         return await self._until_none(in_way, seconds=seconds)
 
     async def _look_now(self, job_id: int) -> None:
-        """Ask Slurm for the state of a placeholder that was signalled, because that news lets the
-        scheduler end the pod.
+        """Ask Slurm for the state of a placeholder that was signalled, so that the scheduler learns
+        at once that the job has ended, and ends the pod.
         """
         try:
             async with asyncio.timeout(_AGAIN_SECONDS):

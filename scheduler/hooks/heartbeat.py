@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 _OURS: Final = "slurm-pod-scheduler/prolog-slurmctld.sh"
-"""The installation guide puts the script at a path with this end."""
+"""The installation guide puts the script at a path with this end; the setting may be longer."""
 HEARD_SECONDS: Final = 24 * 3600.0
 """How long a question counts as evidence. Each start of a job asks one, also that of a placeholder.
 So a guard that is installed is known after one job, and a guard that was removed is noticed within

@@ -1,4 +1,8 @@
-"""Checks a write's permit immediately before its first byte is sent.
+"""Stops writes to Kubernetes when the lease is lost: checks a write's permit immediately before its
+first byte is sent.
+
+The permit is what remains of the lease (`election/elector.py`). `slurmapi/transport.py` does the
+same for Slurm.
 
 An earlier check would not be enough: it takes time to make a connection or to wait for a free one.
 """

@@ -2,7 +2,8 @@
 
 The cost for Slurm does not grow with the number of waiting pods (I10): a pulse is one request for
 each 1000 placeholders, its interval grows with the number of requests and with the time Slurm
-needs, and full looks have a fixed budget.
+needs, and full looks have a fixed budget. `_interval` computes it from the settings
+`--poll-interval` and `--idle-poll-interval` (`config/settings.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the process remembers of each unit. All of it can be rebuilt from the two servers.
 
 Each part belongs to one room. docs/architecture.md says which, and who else writes it by which
-method; `tests/unit/test_who_writes_units.py` checks that. Another job is set by `Units.set_job`, or
-by `Units.drop_false_claim`.
+method; `tests/unit/test_who_writes_units.py` checks that. Only `Units.set_job` and
+`Units.drop_false_claim` give a unit another job, or none.
 """
 
 from __future__ import annotations
