@@ -345,7 +345,11 @@ class Census:
         The unit may hold its job on its pod's claim only, so that job is looked at first.
         """
         readable = await self._look(unit, held)
-        if unit.job is not held or unit.asked.submitting:
+        if unit.job is not held:
+            # A pass has dropped it in the meantime, for instance because the claim was false.
+            await self._found(found, asked_at)
+            return
+        if unit.asked.submitting:
             return
         if (
             not readable

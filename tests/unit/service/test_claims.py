@@ -100,6 +100,27 @@ async def test_job_that_another_pod_claims_is_found_for_its_own_by_the_first_cen
     assert job_of(service, "victim-uid") == held
 
 
+async def test_job_is_found_though_its_unit_drops_a_false_claim_while_the_census_looks(
+    slurm, service
+):
+    native = slurm.add(state=RUNNING, nodes=("n2",))
+    held = ours(slurm, FORGER)
+    now = asyncio.get_running_loop().time()
+    unit = Unit(FORGER, "ns", "forger", seen_at=now, job=Placeholder(native, claimed=True))
+    service.units.add(unit)
+    slurm.seconds["job"] = 1.0
+    census = asyncio.create_task(service.census.run())
+    async with asyncio.timeout(10):
+        while looks_at(slurm, native) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+        service.units.drop_false_claim(unit, others=native, doubt_since=BEFORE_US)
+        while service.census.completed_at is None:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+    census.cancel()
+    assert job_of(service, FORGER) == held
+    assert unit.doubt_since is None
+
+
 async def test_pod_that_names_anothers_job_is_told_whose_it_is(slurm, kube, service):
     native = slurm.add(state=RUNNING, nodes=("n2",))
     kube.create(FORGER, name="forger", node="n1", annotations={JOB_ID: str(native)})
