@@ -106,6 +106,8 @@ class Tracked:
     """The job's name, if Slurm's answer to our own submit gave us its id; otherwise ""."""
     submit_time: int | None = None
     """When this very job was submitted, as Slurm says; None if no look has shown it yet."""
+    allocated_at: float = 0.0
+    """When a pulse first showed it running; 0 if none has."""
     running_since: float = 0.0
     """When a full look first saw it run; 0 if it does not run, or no look has shown that it
     does.

@@ -6,6 +6,9 @@ from typing import Final
 
 # A bind must rely on a look at the job that is no older than this (I2).
 FRESH_SECONDS: Final = 2.0
+# Most nodes are ready within this time after the allocation: only PrologSlurmctld must return.
+# Until then no look is made at a CONFIGURING job, because the pulse shows when the node is ready.
+MADE_READY_SECONDS: Final = 1.0
 # If waiting can help, an allocation on an unfit Node is released only after this time.
 UNFIT_SECONDS: Final = 60.0
 # The longest time that an allocation is kept while another pod leaves its Node: the guard's

@@ -43,6 +43,7 @@ from scheduler.core.facts import (
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
 from scheduler.core.intervals import (
     FRESH_SECONDS,
+    MADE_READY_SECONDS,
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
     UNFIT_SECONDS,
@@ -275,9 +276,9 @@ def allocated(
     facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
 ) -> tuple[Action, ...]:
     """Slurm has started the job: bind the pods to the Nodes behind its nodes, or say why not."""
-    held_up = _held_up(facts, job, now)
-    if held_up:
-        return (*(Tell(pod, Reason.SLURM_PENDING, held_up) for pod in pods), Again(SOON_SECONDS))
+    too_early = _too_early(facts, pods, job, now)
+    if too_early:
+        return too_early
     record = job.record
     if (
         record is None
@@ -344,6 +345,17 @@ def _another_in_the_way(
     tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
     exclude = (Exclude(node, str(way)) for node in record.nodes)
     return (*tell, *exclude, *_give_back(record.job_id, f"it holds a node {way}"), Again(0.0))
+
+
+def _too_early(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    """What to do while a look at a started job would show nothing that is of use; () otherwise."""
+    held_up = _held_up(facts, job, now)
+    if held_up:
+        return (*(Tell(pod, Reason.SLURM_PENDING, held_up) for pod in pods), Again(SOON_SECONDS))
+    look_at = job.allocated_at + MADE_READY_SECONDS
+    return (Again(look_at - now),) if _configuring(job) and now < look_at else ()
 
 
 def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:

@@ -282,6 +282,7 @@ class Unit:
             cancelled_at=job.cancelled_at,
             made_as=job.made_as,
             submit_time=job.submit_time,
+            allocated_at=job.allocated_at,
             running_since=job.running_since,
             settled=job.seen_live or looked_through,
         )

@@ -220,6 +220,15 @@ def test_job_that_is_made_ready_is_not_bound_to():
     assert again == SOON
 
 
+def test_job_that_is_made_ready_is_not_looked_at_in_its_first_second():
+    pulse = state(BaseState.RUNNING, "CONFIGURING")
+    young = tracked(state=pulse, allocated_at=NOW - 0.25)
+    assert decide(facts(WAITING, job=young), NOW) == (Again(0.75),)
+    assert decide(facts(WAITING, job=young), NOW + 0.75) == (Inspect(JOB), SOON)
+    ready = dataclasses.replace(young, state=state(BaseState.RUNNING))
+    assert decide(facts(WAITING, job=ready), NOW) == (Inspect(JOB), SOON)
+
+
 @pytest.mark.parametrize("base", [BaseState.SUSPENDED, BaseState.UNKNOWN])
 def test_suspended_or_unknown_job_is_told_and_left(base):
     tell, again = decide(facts(WAITING, job=tracked(record(base))), NOW)

@@ -45,6 +45,18 @@ async def test_crowd_that_is_held_up_is_not_looked_at_one_by_one(slurm, kube, se
     assert sorted(kube.bindings) == sorted((uid, "n1") for uid in kube.pods)
 
 
+async def test_pod_whose_node_is_made_ready_at_once_costs_one_look(slurm, kube, service):
+    kube.create("uid-0", name="train-0")
+    service.start()
+    await asyncio.sleep(0.5)
+    slurm.start(1, "CONFIGURING")
+    await asyncio.sleep(0.5)
+    slurm.change(1, BaseState.RUNNING)
+    await asyncio.sleep(0.5)
+    assert kube.bindings == [("uid-0", "n1")]
+    assert slurm.calls["job"] == 1
+
+
 async def test_job_that_starts_elsewhere_after_a_requeue_is_not_held_up_there(slurm, kube, service):
     await start_all(service)
     slurm.requeue(1)
