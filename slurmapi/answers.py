@@ -73,6 +73,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     nice: Number = None
     resv_name: str | None = None
     restart_cnt: Number = None
+    batch_flag: bool | None = None
     submit_time: Number = None
     start_time: Number = None
     end_time: Number = None
@@ -305,6 +306,7 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
         nice=integer(record.nice) or 0,
         reservation=record.resv_name or "",
         restart_count=integer(record.restart_cnt) or 0,
+        batch=bool(record.batch_flag),
         submit_time=time_of(record.submit_time),
         start_time=time_of(record.start_time),
         end_time=time_of(record.end_time) if end_known else None,

@@ -85,6 +85,7 @@ class JobState:
 class Job:
     """One job record. `nodes` is expanded, in rank order; `excluded_nodes`, of which there may be
     many, stay a hostlist. `gres` is what was requested for each node, in the form of JobSubmission.
+    `batch` says that the job has a script, which a slurmd must start.
     `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
     are compared.
@@ -108,6 +109,7 @@ class Job:
     nice: int = 0
     reservation: str = ""
     restart_count: int = 0
+    batch: bool = False
     submit_time: int | None = None
     start_time: int | None = None
     end_time: int | None = None

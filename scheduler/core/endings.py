@@ -65,14 +65,19 @@ def hinted(pulse: JobState, record: Job) -> bool:
 
 
 def not_launched(record: TaggedJob) -> bool:
-    """Whether Slurm itself may have cancelled a job that was to hold a running pod's node again.
+    """Whether Slurm itself may have cancelled a job that was to hold a running pod's node again."""
+    return record.tag is not None and bool(record.tag.node) and may_not_have_started(record)
+
+
+def may_not_have_started(record: TaggedJob) -> bool:
+    """Whether Slurm itself may have cancelled a job.
 
     slurmd asks for that when it cannot start the script of a job that must not be requeued: its
     disk is full, slurmstepd fails, or a former job had the same id (measured on 26.05.5 and
     24.11.5). The record looks as if a person had cancelled the job, so only its age tells. A job
     that never got a node was cancelled by a person.
     """
-    if record.state.base is not BaseState.CANCELLED or record.tag is None or not record.tag.node:
+    if record.state.base is not BaseState.CANCELLED:
         return False
     # Only a job that got a node is COMPLETING. Its record may lack the node meanwhile (measured).
     had_node = bool(record.nodes) or record.state.completing

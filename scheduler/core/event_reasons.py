@@ -178,8 +178,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Slurm has started the job on a node where the pod cannot go: its Kubernetes Node is "
         "absent, not ready, cordoned, has a taint that the pod does not tolerate, is excluded"
         " by the pod's nodeSelector or required affinity, or has no room beside the pods that"
-        " are there. The allocation is released (after a minute if waiting can help), and "
-        "the next jobs avoid this node for a while.",
+        " are there. Or Slurm has cancelled the job as soon as it had started there, which it does "
+        "if slurmd cannot start the job's script. The allocation is released (after a minute if "
+        "waiting can help), and the next jobs avoid this node for a while.",
         "Repair or uncordon the Node, or drain the node in Slurm so that Slurm does not "
         "choose it. For a taint, a label or an expression, give the pod a toleration, or a "
         "Slurm partition or constraint that selects the right nodes.",

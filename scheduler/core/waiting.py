@@ -15,7 +15,6 @@ from scheduler.core.actions import (
     Bind,
     Cancel,
     DropJob,
-    Evict,
     Exclude,
     Inspect,
     Locate,
@@ -29,7 +28,8 @@ from scheduler.core.actions import (
 )
 from scheduler.core.assignment import node_of_each_pod
 from scheduler.core.edits import called, differences, edit_of
-from scheduler.core.endings import ending_of, sentence, warned
+from scheduler.core.ended_early import ended_before_bind
+from scheduler.core.endings import warned
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (
     InDoubt,
@@ -212,7 +212,7 @@ def _by_state(
             | BaseState.DEADLINE
             | BaseState.OUT_OF_MEMORY
         ):
-            return _ended_before_bind(pods, job)
+            return ended_before_bind(pods, job)
         case _:
             assert_never(state.base)
 
@@ -444,20 +444,3 @@ def _complaint(node: str, place: Place) -> str:
         return f"Slurm node {node} {place.unfit}"
     behind = "" if place.target == node else f" (Slurm node {node})"
     return f"Kubernetes Node {place.target}{behind} {place.unfit}"
-
-
-def _ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
-    if job.record is None or not job.record.state.ended:
-        return (Inspect(job.job_id), Again(SOON_SECONDS))
-    if not job.settled:
-        return (LookForTwins(), Again(SOON_SECONDS))
-    ending = ending_of(job.record.state)
-    message = sentence(job.record, ending)
-    if ending.again or _was_given_back(job.record):
-        return (DropJob(job.job_id, message), Again(0.0))
-    return (*(Evict(pod, ending.reason, message) for pod in pods), Again(SOON_SECONDS))
-
-
-def _was_given_back(record: TaggedJob) -> bool:
-    """Whether we have ended the job ourselves, and not because of the pod."""
-    return record.tag is not None and record.tag.given_back

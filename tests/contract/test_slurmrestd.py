@@ -239,7 +239,7 @@ async def test_what_was_submitted_is_told_back(jobs: Jobs, slurm_peer: SlurmPeer
     job = await jobs.client.job(job_id)
     assert (job.job_id, job.partition) == (job_id, slurm_peer.partition)
     assert (job.comment, job.admin_comment) == ("from a user", "x" * 5000)
-    assert job.restart_count == 0
+    assert (job.restart_count, job.batch) == (0, not slurm_peer.external)
     assert job.submit_time is not None
     assert (job.preempt_time, job.time_limit_minutes) == (None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -229,6 +230,25 @@ async def test_job_whose_script_cannot_start_is_asked_for_again_where_its_pod_ru
     assert record is not None
     assert (record.tag["uids"], record.nodes) == ([pod["metadata"]["uid"]], job.nodes)
     await world.until("the pod's node is held again", lambda: _held_again(world, pod, job.nodes))
+    world.unharmed(pod)
+
+
+async def test_waiting_pod_stays_if_slurmd_cannot_start_its_job(world: World) -> None:
+    """No scheduler runs meanwhile, because it would bind the pod before slurmd gives up."""
+    if not isinstance(world.cluster, LiveCluster) or world.slurm.external:
+        pytest.skip("the model starts every script; an external job has none")
+    filler = await world.fill()
+    await world.create()
+    pod = await world.waiting()
+    job = await world.placeholder(pod)
+    await asyncio.to_thread(world.scheduler.stop)
+    async with world.cluster.scripts_cannot_start():
+        await world.end_native(filler)
+        failed = await world.job_ended(job.job_id, state="CANCELLED")
+    await asyncio.to_thread(world.scheduler.start)
+    again = await world.placeholder(await world.running())
+    assert (again.job_id != failed.job_id, again.nodes != failed.nodes) == (True, True)
+    await world.event("NodeUnavailable")
     world.unharmed(pod)
 
 

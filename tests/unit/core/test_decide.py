@@ -255,6 +255,27 @@ def test_job_that_ended_before_its_pod_was_bound(base):
         assert actions[0].reason == ending.reason
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_kept"),
+    [
+        ({}, True),
+        ({"nodes": (), "state": state(BaseState.CANCELLED, "COMPLETING")}, True),
+        ({"batch": False}, False),
+        ({"end_time": 111}, False),
+        ({"nodes": ()}, False),
+    ],
+    ids=["at once", "its record lacks the node for a moment", "external", "later", "no node"],
+)
+def test_waiting_pod_stays_if_its_node_could_not_start_the_script(changed, is_kept):
+    cancelled = record(BaseState.CANCELLED, start_time=100, end_time=110, batch=True)
+    cancelled = dataclasses.replace(cancelled, **changed)
+    actions = decide(facts(WAITING, job=tracked(cancelled)), NOW)
+    assert any(isinstance(it, Evict) for it in actions) == (not is_kept)
+    assert any(isinstance(it, DropJob) for it in actions) == is_kept
+    excluded = [it.node for it in actions if isinstance(it, Exclude)]
+    assert excluded == (list(cancelled.nodes) if is_kept else [])
+
+
 GIVEN_BACK = ["Tell", "Exclude", "DropJob", "Cancel", "Again"]
 
 
