@@ -288,7 +288,7 @@ class Metrics:
 
     def _add_queue(self, registry: CollectorRegistry) -> None:
         """The metrics of the work queue, named as client-go names them."""
-        self._queue_depth = Gauge(
+        self.queue_depth = Gauge(
             "slurm_pod_scheduler_workqueue_depth", "Keys waiting", registry=registry
         )
         self._queue_adds = Counter(
@@ -383,10 +383,6 @@ class Metrics:
         """Observe one request to slurmrestd."""
         self.slurm_requests.labels(operation, outcome).inc()
         self.slurm_seconds.labels(operation).observe(seconds)
-
-    def depth(self, keys: int, /) -> None:
-        """Set how many keys wait for a worker now."""
-        self._queue_depth.set(keys)
 
     def added(self) -> None:
         """A key was added."""

@@ -10,7 +10,7 @@ time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Generic, TypeVar
@@ -58,15 +58,13 @@ class Lanes(Generic[K]):
 
     def first(self, may: May = _anybody) -> int | None:
         """The highest lane in which a key waits that may be taken; None if there is none."""
-        levels = range(len(self._lanes))
-        return next((it for it in levels if self._since(it, may) is not None), None)
+        return next((level for level, _ in self._waiting(self._lanes, may)), None)
 
     def take(self, least_urgent: int, now: float, may: May = _anybody) -> K:
         """Take the next key from the lane `least_urgent` or a higher one, of a tenant for
         whom `may` is true. Raises LookupError if there is none.
         """
-        found = ((level, self._since(level, may)) for level in range(least_urgent + 1))
-        waiting = [(level, since) for level, since in found if since is not None]
+        waiting = list(self._waiting(self._lanes[: least_urgent + 1], may))
         if not waiting:
             raise LookupError("no key waits there")
         first, oldest = waiting[0], min(waiting, key=itemgetter(1))
@@ -77,42 +75,49 @@ class Lanes(Generic[K]):
         del self._level_of[key]
         return key
 
-    def _since(self, level: int, may: May) -> float | None:
-        return self._lanes[level].since(partial(may, level))
+    @staticmethod
+    def _waiting(lanes: Iterable[_Lane[K]], may: May) -> Iterator[tuple[int, float]]:
+        """These lanes from the highest on, without those from which nothing may be taken, and since
+        when the next key of each has waited.
+        """
+        for level, lane in enumerate(lanes):
+            # Most lanes are empty most of the time.
+            if lane.turns and (since := lane.since(partial(may, level))) is not None:
+                yield level, since
 
 
 class _Lane(Generic[K]):
     """The keys of one level: tenants in the order of their turns, each with its keys."""
 
     def __init__(self) -> None:
-        self._turns: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
+        self.turns: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
         self._tenant_of: dict[K, Hashable] = {}
 
     def since(self, may: Callable[[Hashable], bool]) -> float | None:
         """Since when the next key that may be taken has waited; None if there is none."""
-        if not self._turns:
-            return None  # most lanes are empty most of the time
-        keys = next((keys for tenant, keys in self._turns.items() if may(tenant)), None)
-        return None if keys is None else next(iter(keys.values()))
+        for tenant, keys in self.turns.items():
+            if may(tenant):
+                return next(iter(keys.values()))
+        return None
 
     def put(self, key: K, tenant: Hashable, since: float) -> None:
         """Put the key last among its tenant's. A tenant that had no key gets the last turn."""
         self._tenant_of[key] = tenant
-        self._turns.setdefault(tenant, OrderedDict())[key] = since
+        self.turns.setdefault(tenant, OrderedDict())[key] = since
 
     def drop(self, key: K) -> None:
         """Remove a key that waits here."""
         tenant = self._tenant_of.pop(key)
-        del self._turns[tenant][key]
-        if not self._turns[tenant]:
-            del self._turns[tenant]
+        del self.turns[tenant][key]
+        if not self.turns[tenant]:
+            del self.turns[tenant]
 
     def take(self, may: Callable[[Hashable], bool]) -> K:
         """Take the first key of the next tenant for whom `may` is true."""
-        tenant = next(filter(may, self._turns))
-        keys = self._turns.pop(tenant)
+        tenant = next(filter(may, self.turns))
+        keys = self.turns.pop(tenant)
         key, _ = keys.popitem(last=False)
         del self._tenant_of[key]
         if keys:
-            self._turns[tenant] = keys
+            self.turns[tenant] = keys
         return key

@@ -43,9 +43,6 @@ class QueueShutDown(Exception):  # noqa: N818 - named for the state of the thing
 class QueueMetrics(Protocol):
     """Receives the values of client-go's work queue metrics. Gauges use `statistics()` instead."""
 
-    def depth(self, keys: int, /) -> None:
-        """The number of keys that wait for a worker has changed."""
-
     def added(self) -> None:
         """A key was added that was not waiting already."""
 
@@ -151,8 +148,10 @@ class WorkQueue(Generic[K]):
             self.add(key, self._cause_of_delay(key))
             return
         soonest = max(seconds, _SOONEST_SECONDS)
-        self._delays.put(key, asyncio.get_running_loop().time() + soonest)
-        self._arm()
+        due = asyncio.get_running_loop().time() + soonest
+        self._delays.put(key, due)
+        if self._timer is None or due < self._timer.when():
+            self._arm()
 
     def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> float:
         """Add the key after its own exponential delay, but not before `at_least` seconds have
@@ -204,7 +203,6 @@ class WorkQueue(Generic[K]):
         self._rouse()  # a worker may have been woken for the key that was taken here
         self._idle.clear()
         if self._metrics is not None:
-            self._metrics.depth(len(self._queue))
             self._metrics.waited(waited)
         return key
 
@@ -269,8 +267,6 @@ class WorkQueue(Generic[K]):
         if not self._queue.put(key, self._level(key), self._dirty[key]):
             return
         self._idle.clear()
-        if self._metrics is not None:
-            self._metrics.depth(len(self._queue))
         self._rouse()
 
     def _take(self, least_urgent: int) -> K | None:
@@ -296,7 +292,7 @@ class WorkQueue(Generic[K]):
         free, held = 0 if asking else -1, 0
         for serving in range(level, self._least_urgent + 1):
             free += len(self._getters[serving])
-            held += self._held[tenant, serving]
+            held += self._held.get((tenant, serving), 0)
         return held <= free
 
     def _rouse(self) -> None:

@@ -53,6 +53,7 @@ class Gauges:
         metrics.slurm_answered.set_function(lambda: self._epoch(answered_at()))
         metrics.token_issued.set_function(lambda: lifetime().issued_at)
         metrics.token_expires.set_function(lambda: lifetime().expires_at)
+        metrics.queue_depth.set_function(lambda: queue().depth)
         metrics.queue_unfinished.set_function(lambda: queue().unfinished_seconds)
         metrics.queue_longest.set_function(lambda: queue().longest_seconds)
         metrics.ready.set_function(ready)

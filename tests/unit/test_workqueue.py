@@ -339,9 +339,6 @@ class Metrics:
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []
 
-    def depth(self, keys: int, /) -> None:
-        self.calls.append(("depth", keys))
-
     def added(self) -> None:
         self.calls.append(("added", 1))
 
@@ -367,8 +364,6 @@ async def test_metrics_hear_what_client_go_tells() -> None:
     queue.add_after("a", 1)
     assert metrics.calls == [
         ("added", 1),
-        ("depth", 1),
-        ("depth", 0),
         ("waited", 2),
         ("worked", 3),
         ("retried", 1),

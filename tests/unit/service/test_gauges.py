@@ -294,6 +294,8 @@ async def test_work_under_way_is_shown_when_it_is_asked_for(scene: Scene) -> Non
         scene.queue.add(key, WakeCause.WATCH)
         await scene.queue.get()
         await asyncio.sleep(2)
+    scene.queue.add("c", WakeCause.WATCH)
+    assert scene.value("workqueue_depth") == 1
     assert scene.value("workqueue_unfinished_work_seconds") == pytest.approx(6)
     assert scene.value("workqueue_longest_running_processor_seconds") == pytest.approx(4)
     for key in "ab":

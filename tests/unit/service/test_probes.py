@@ -66,14 +66,12 @@ async def test_metrics_are_served(listeners, http):
 
 async def test_queue_feeds_its_metrics():
     metrics = Metrics()
-    metrics.depth(3)
     metrics.added()
     metrics.retried()
     metrics.waited(0.1)
     metrics.worked(0.2)
     value = metrics.registry.get_sample_value
     prefix = "slurm_pod_scheduler_workqueue"
-    assert value(f"{prefix}_depth") == 3
     assert value(f"{prefix}_adds_total") == 1
     assert value(f"{prefix}_retries_total") == 1
     assert value(f"{prefix}_queue_duration_seconds_sum") == pytest.approx(0.1)
