@@ -2,9 +2,10 @@
 
 A key is added, worked on by one worker at a time, and marked done. If it is added a thousand times
 before a worker takes it, it runs once; if it is added while a worker has it, it runs once more
-afterwards (the *dirty* and *processing* sets). The key's present level decides in which lane it
-waits, so a key that is added again may move to a more urgent lane. Why it was added is kept only
-for the log.
+afterwards (the *dirty* and *processing* sets). Unlike in client-go, a worker that takes a key ends
+the key's delay: the pass that begins decides anew when the next one is due. The key's present level
+decides in which lane it waits, so a key that is added again may move to a more urgent lane. Why it
+was added is kept only for the log.
 
 A worker may be busy for long with one tenant's key, and cannot be interrupted. So one tenant gets
 at most as many of a level's workers as remain free: half of them if no other tenant has any, and an
@@ -139,7 +140,9 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add the key after a delay. If a key has several delays, the earliest counts."""
+        """Add the key after a delay, unless a worker takes it before. If a key has several delays,
+        the earliest counts.
+        """
         if self._shut_down:
             return
         if self._metrics is not None:
@@ -196,6 +199,7 @@ class WorkQueue(Generic[K]):
             await self._wait(least_urgent)
         now = asyncio.get_running_loop().time()
         waited = now - self._dirty.pop(key)
+        self._delays.drop(key)  # the pass that begins sees all there is, and sets its own delay
         self._processing[key] = now
         self._causes_of_work[key] = self._causes.pop(key)
         holder = self._holders[key] = self._tenant(key), least_urgent
@@ -360,13 +364,16 @@ class _Delays(Generic[K]):
         if len(self._heap) > 2 * len(self._due) + 64:
             self._compact()
 
+    def drop(self, key: K) -> None:
+        self._due.pop(key, None)
+
     def clear(self) -> None:
         self._due.clear()
         self._heap.clear()
 
     def next_due(self) -> float | None:
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)  # the key has got an earlier time since
+            heapq.heappop(self._heap)  # the key has got another time since, or none
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> list[K]:
@@ -378,7 +385,7 @@ class _Delays(Generic[K]):
         return keys
 
     def _compact(self) -> None:
-        # each time a key gets an earlier time, its former entry stays in the heap
+        # each time a key gets another time, its former entry stays in the heap
         self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
         heapq.heapify(self._heap)
 

@@ -228,9 +228,19 @@ async def test_delayed_key_does_not_hold_back_an_immediate_one() -> None:
     start = now()
     await queue.get()
     assert now() == start
+
+
+async def test_delay_from_before_a_pass_brings_no_further_pass() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 10)
+    queue.add("a", WakeCause.WATCH)
+    start = now()
+    await queue.get()
+    queue.add_after("a", 20)
     queue.done("a")
-    await queue.get()  # as client-go: the delayed add still comes
-    assert now() - start == pytest.approx(10)
+    assert queue.statistics().delayed == 1
+    await queue.get()
+    assert now() - start == pytest.approx(20)
 
 
 async def test_key_brought_forward_again_and_again_leaves_no_garbage() -> None:
