@@ -242,7 +242,10 @@ class Settings(BaseModel):
         0.25, gt=0, description="interval between requests for job states while pods wait"
     )
     idle_poll_interval: Seconds = Field(
-        2.0, gt=0, description="interval between requests for job states while no pod waits"
+        0.75,
+        gt=0,
+        description="interval between requests for job states while no pod waits; with more than "
+        "250 jobs at least 2s",
     )
     running_looks_per_second: float = Field(
         2.0,

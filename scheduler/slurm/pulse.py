@@ -46,6 +46,9 @@ _CHUNK: Final = 1000
 # To handle a thousand jobs that start at once takes tens of milliseconds.
 _BREATHE_EVERY: Final = 100
 _REQUESTS_PER_SECOND: Final = 8.0
+# Above so many jobs an idle pulse comes more rarely, because each costs Slurm more.
+_FEW_JOBS: Final = 250
+_IDLE_SECONDS_OF_MANY: Final = 2.0
 # If a pulse is this much late, the process stood still and has missed one.
 _LATE_SECONDS: Final = 5.0
 # A slow Slurm is asked again only after this many times the duration of its last answer.
@@ -204,8 +207,10 @@ class Pulse:
     def _interval(self, took: float) -> float:
         if self._failures:
             return doubled(self._idle, min(self._failures, 8), longest_seconds=_LONGEST_SECONDS)
-        wanted = self._fast if self._waiting() else self._idle
-        chunks = 1 + len(self._units.job_ids()) // _CHUNK
+        count = len(self._units.job_ids())
+        idle = self._idle if count <= _FEW_JOBS else max(self._idle, _IDLE_SECONDS_OF_MANY)
+        wanted = self._fast if self._waiting() else idle
+        chunks = 1 + count // _CHUNK
         return min(
             max(wanted, chunks / _REQUESTS_PER_SECOND, took * _REST_FACTOR), _LONGEST_SECONDS
         )

@@ -23,7 +23,7 @@ _EVERY_SECONDS: Final = 60.0
 _FRESH_SECONDS: Final = 2.0
 LEAST_JOB_AGE: Final = 60
 """With a shorter MinJobAge Slurm may forget how a job ended before we have read it: an idle pulse
-comes every 2 s, with a slow Slurm every 30 s, and the look comes after the pulse.
+comes within 2 s, with a slow Slurm every 30 s, and the look comes after the pulse.
 """
 
 

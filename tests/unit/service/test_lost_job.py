@@ -159,6 +159,8 @@ async def test_job_that_may_have_ended_and_been_forgotten_gets_no_priority(slurm
     """MinJobAge is shorter than the time between two looks: it may have been PREEMPTED."""
     slurm.min_job_age = 1
     job_id = await run_one(slurm, kube, service)
+    slurm.seconds["states"] = 2.0
+    await asyncio.sleep(10)
     slurm.forget(job_id)
     again = await asked_again(slurm, after=job_id)
     assert slurm.submissions[again].priority is None

@@ -36,7 +36,7 @@ IDLE = 2.0
 class PulsedUnits:
     """Units that were added by hand, and a pulse over them."""
 
-    def __init__(self, slurm: TinySlurm) -> None:
+    def __init__(self, slurm: TinySlurm, *, idle_seconds: float = IDLE) -> None:
         self.slurm, self.units, self.changed = slurm, Units(), list[str]()
         self.causes: list[WakeCause] = []
         self.pulse = Pulse(
@@ -45,7 +45,7 @@ class PulsedUnits:
             on_change=self._changed,
             clock=asyncio.get_running_loop().time,
             fast_seconds=FAST,
-            idle_seconds=IDLE,
+            idle_seconds=idle_seconds,
             metrics=Metrics(),
         )
 
@@ -116,6 +116,18 @@ async def test_pulse_is_slow_while_no_pod_waits(slurm, pulsed):
     async with pulsed.running():
         await asyncio.sleep(20)
     assert slurm.calls["states"] <= 20 / IDLE + 1
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(250, 0.75), (251, 2.0)])
+async def test_idle_pulse_of_many_jobs_comes_more_rarely(slurm, count, seconds):
+    pulsed = PulsedUnits(slurm, idle_seconds=0.75)
+    for _ in range(count):
+        pulsed.add(waiting=False)
+    for job_id in pulsed.units.job_ids():
+        slurm.start(job_id, node="n1")
+    async with pulsed.running():
+        await asyncio.sleep(30)
+    assert 30 / seconds - 2 <= slurm.calls["states"] <= 30 / seconds + 1
 
 
 async def test_pulse_that_shall_come_sooner_ends_its_idle_pause(slurm, pulsed):

@@ -107,7 +107,7 @@ async def test_many_refused_pods_do_not_make_slurm_be_asked_for_each(slurm, kube
         kube.create(f"refused-{number}", name=f"refused-{number}")
     await asyncio.sleep(60)
     # Besides the pulse, which pings while there is no job to ask for.
-    assert slurm.calls["ping"] - before <= 60 / 2.0 + 60 / 5.0 + 2
+    assert slurm.calls["ping"] - before <= 60 / 0.75 + 60 / 5.0 + 2
     assert await served_within(slurm, kube, "good") < 1
     assert {kube.condition_of(f"refused-{number}").reason for number in range(200)} == {
         "SlurmRejected"
