@@ -2,8 +2,7 @@
 
 The cost for Slurm does not grow with the number of waiting pods (I10): a pulse is one request for
 each 1000 placeholders, its interval grows with the number of requests and with the time Slurm
-needs, and full looks have a fixed budget. `_interval` computes it from the settings
-`--poll-interval` and `--idle-poll-interval` (`config/settings.py`).
+needs (`pulse_pace.py`), and full looks have a fixed budget.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Final
 
 import structlog
 
-from scheduler.core.backoff import doubled
 from scheduler.core.doubt import FIRST
 from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
+from scheduler.slurm.pulse_pace import CHUNK, PulsePace
 from scheduler.slurm.restarts import Restarts
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -42,18 +41,10 @@ log = structlog.get_logger(__name__)
 Kind = Callable[[Unit, Placeholder, float], bool]
 """Whether the job of a unit needs a full look at that time."""
 
-_CHUNK: Final = 1000
 # To handle a thousand jobs that start at once takes tens of milliseconds.
 _BREATHE_EVERY: Final = 100
-_REQUESTS_PER_SECOND: Final = 8.0
-# Above so many jobs an idle pulse comes more rarely, because each costs Slurm more.
-_FEW_JOBS: Final = 250
-_IDLE_SECONDS_OF_MANY: Final = 2.0
 # If a pulse is this much late, the process stood still and has missed one.
 _LATE_SECONDS: Final = 5.0
-# A slow Slurm is asked again only after this many times the duration of its last answer.
-_REST_FACTOR: Final = 2.0
-_LONGEST_SECONDS: Final = 30.0
 # Limits the requests of one pulse for claimed ids. To find one bad id among 1000 takes 20 requests,
 # and each bad id is found once.
 _CLAIM_REQUESTS: Final = 64
@@ -98,8 +89,9 @@ class Pulse:
         self._units = units
         self._on_change = on_change
         self._clock = clock
-        self._fast = fast_seconds
-        self._idle = idle_seconds
+        self._pace = PulsePace(
+            units, leads=leads, fast_seconds=fast_seconds, idle_seconds=idle_seconds
+        )
         self._metrics = metrics
         self._leads = leads
         self._on_pulse = on_pulse
@@ -138,7 +130,7 @@ class Pulse:
             states = await self._client.job_states(known) if known else {}
             # If there are several requests, the first answer may be outdated when the last one is
             # sent.
-            at = asked if len(known) <= _CHUNK else self._clock()
+            at = asked if len(known) <= CHUNK else self._clock()
             await self._take(known, states, asked=asked, runs_from=at)
             return {**states, **await self._try_claimed(sorted(claimed))}
 
@@ -152,7 +144,7 @@ class Pulse:
         used up are looked at one by one.
         """
         found: dict[int, JobState] = {}
-        left = [job_ids[at : at + _CHUNK] for at in range(0, len(job_ids), _CHUNK)]
+        left = [job_ids[at : at + CHUNK] for at in range(0, len(job_ids), CHUNK)]
         for _ in range(_CLAIM_REQUESTS):
             if not left:
                 return found
@@ -189,11 +181,11 @@ class Pulse:
             await self._rest(took)
 
     async def _rest(self, took: float) -> None:
-        seconds = self._interval(took)
+        seconds = self._pace.seconds(took, failures=self._failures)
         self._due_at = self._clock() + seconds
         self._metrics.tick_seconds.set(seconds)
         self._sooner.clear()
-        waiting = self._waiting()
+        waiting = self._pace.waits()
         try:
             async with asyncio.timeout(seconds):
                 if waiting:
@@ -202,21 +194,7 @@ class Pulse:
                 await self._sooner.wait()
         except TimeoutError:
             return
-        await asyncio.sleep(min(self._fast, seconds))
-
-    def _interval(self, took: float) -> float:
-        if self._failures:
-            return doubled(self._idle, min(self._failures, 8), longest_seconds=_LONGEST_SECONDS)
-        count = len(self._units.job_ids())
-        idle = self._idle if count <= _FEW_JOBS else max(self._idle, _IDLE_SECONDS_OF_MANY)
-        wanted = self._fast if self._waiting() else idle
-        chunks = 1 + count // _CHUNK
-        return min(
-            max(wanted, chunks / _REQUESTS_PER_SECOND, took * _REST_FACTOR), _LONGEST_SECONDS
-        )
-
-    def _waiting(self) -> bool:
-        return self._leads() and any(it.waiting and it.job is not None for it in self._units)
+        await asyncio.sleep(min(self._pace.fast_seconds, seconds))
 
     async def _pulse(self) -> float:
         began = self._clock()
