@@ -39,6 +39,10 @@ _KINDS: Final = ("run", "wait")
 # until it knows nearly all of them, or has tried for this long.
 _LEARN_SECONDS: Final = 15.0
 
+# Nodes that are lost together are not lost in the same instant. However soon the first loss is
+# seen, no pod is ended because of it before the other losses are seen too.
+_LOST_TOGETHER_SECONDS: Final = 2.0
+
 
 @dataclass(slots=True)
 class _Survey:
@@ -112,8 +116,9 @@ class EndingBrake:
         if not is_weak(action.evidence, action.reason, seen_at=seen_at, doubted_at=doubted_at):
             brake.let_go(action.pod.uid)
             return None
-        if self._learns():
-            return _SURVEY_SECONDS
+        early = _SURVEY_SECONDS if self._learns() else self._too_early(unit, action)
+        if early > 0:
+            return early
         answer = brake.ask(action.pod.uid, scene, seen_at=seen_at, now=self._clock())
         self._note(kind, len(scene.all))
         if isinstance(answer, Go):
@@ -127,6 +132,13 @@ class EndingBrake:
         if unit.job is not None:
             unit.job.read_again()
         return 0.0
+
+    def _too_early(self, unit: Unit, action: Evict) -> float:
+        """For how many seconds other nodes may still be lost together with the pod's node."""
+        alive_at = None if unit.job is None else unit.job.lived_at
+        if action.reason is not Reason.NODE_FAILED or alive_at is None:
+            return 0.0
+        return alive_at + _LOST_TOGETHER_SECONDS - self._clock()
 
     async def _taken(self, unit: Unit, action: Evict) -> bool:
         """Whether another job already holds the resources that the pod runs on. If so, holding the

@@ -60,6 +60,18 @@ async def test_all_pods_stay_and_say_so(slurm, kube, service):
     assert sample(service, "brake_engaged_total", pods="run") == 1
 
 
+async def test_nodes_that_are_lost_one_after_the_other_are_held_together(slurm, kube, service):
+    """The first answer shows only some of the losses."""
+    await fill(slurm, kube, service)
+    for job_id in list(slurm.jobs)[:3]:
+        slurm.end(job_id, BaseState.NODE_FAIL)
+    await service.pulse.look_now(list(slurm.jobs))
+    await asyncio.sleep(0.3)
+    end_all(slurm)
+    await asyncio.sleep(PAUSE - 5)
+    assert kube.deleted == []
+
+
 async def test_later_look_that_confirms_it_ends_all(slurm, kube, service):
     await fill(slurm, kube, service)
     end_all(slurm)
