@@ -62,10 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for title, names in GROUPS.items():
         group = parser.add_argument_group(title)
         for name in names:
-            _add_argument(group, name, Settings.model_fields[name])
+            add_argument(group, name)
 
 
-def _add_argument(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
+def add_argument(group: argparse._ActionsContainer, name: str) -> None:
+    """Add the flag of one field, to a group or to the parser of another command."""
+    field = Settings.model_fields[name]
     group.add_argument(
         f"--{_flag_name(name)}",
         dest=name,

@@ -5,7 +5,8 @@ so is an alias, with which a hundred bytes can stand for gigabytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import yaml
@@ -20,7 +21,7 @@ _LONGEST_PROBLEM: Final = 300
 _QUOTED: Final = re.compile(r"'(?!<)[^']{3,}'|\"[^\"]{3,}\"")
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """Refuses aliases, and keys that are given twice (YAML itself would take the last value)."""
 
     def compose_node(
@@ -58,8 +59,15 @@ def load(found: bytes) -> object:
 
     The text quotes nothing of the file, because settings files may hold secrets.
     """
+    with in_words():
+        return yaml.load(found.decode(), Loader)  # noqa: S506 - a safe loader
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Raise what YAML raises as ValueError, with the text that `load` has."""
     try:
-        return yaml.load(found.decode(), _Loader)  # noqa: S506 - a safe loader
+        yield
     except UnicodeDecodeError:
         raise ValueError(": expected text in UTF-8") from None
     except yaml.MarkedYAMLError as error:

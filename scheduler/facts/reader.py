@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from annotations import (
-    AffinityExpression,
-    ContainerResources,
-    JobRequest,
-    PodView,
-    Problem,
-    Rules,
-    longest_grace,
-    parse,
-)
+from annotations import JobRequest, Problem, Rules, longest_grace, parse
 from scheduler.core.facts import Remark
 from scheduler.core.gres import types_of
 from scheduler.core.naming import OWN_PREFIX, Owner
 from scheduler.core.uncharged import uncharged
 from scheduler.facts.caches import Caches
+from scheduler.facts.pod_view import view_of
 from scheduler.facts.readings import Readings
 from scheduler.facts.requirements import Requirements
 from scheduler.facts.spec_limits import excess
 from scheduler.kube.of_pod import OfPod
-from scheduler.kube.wire import Container, Pod, PodSpec, Quantity, ResourceRequirements
+from scheduler.kube.wire import Pod, PodSpec
 from scheduler.policy.rulebook import Rulebook
 from scheduler.slurm.slurmctld import Slurmctld
 from scheduler.state.units import Unit
@@ -205,54 +197,9 @@ class _Parser:
             known_gpu_types=spec.gpu_types,
             grace_policy=self._rules.grace_policy if spec.grace_counts else "guarded",
         )
-        request = self._parse(spec.pod, verdict.annotations, rules)
+        request = parse(view_of(spec.pod, verdict.annotations), rules)
         if not isinstance(request, JobRequest):
             return Reading((*request, *verdict.problems), verdict.remarks)
         if spec.pod.spec.node_name:
             return Reading(request, verdict.remarks, refused=verdict.problems)
         return Reading(verdict.problems or request, verdict.remarks)
-
-    def _parse(
-        self, pod: Pod, annotations: Mapping[str, str], rules: Rules
-    ) -> JobRequest | tuple[Problem, ...]:
-        whole = pod.spec.resources or ResourceRequirements()
-        return parse(
-            PodView(
-                annotations=annotations,
-                containers=tuple(map(_resources, pod.spec.containers)),
-                init_containers=tuple(map(_resources, pod.spec.init_containers)),
-                overhead=_as_texts(pod.spec.overhead),
-                requests=_as_texts(whole.requests),
-                limits=_as_texts(whole.limits),
-                node_selector=pod.spec.node_selector,
-                node_affinity=_required_affinity(pod),
-                termination_grace_period_seconds=pod.spec.termination_grace_period_seconds,
-                active_deadline_seconds=pod.spec.active_deadline_seconds,
-            ),
-            rules,
-        )
-
-
-def _required_affinity(pod: Pod) -> tuple[tuple[AffinityExpression, ...], ...] | None:
-    """The terms of which one must match; None if the pod has no such affinity."""
-    of_nodes = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
-    required = of_nodes and of_nodes.required_during_scheduling_ignored_during_execution
-    if not required:
-        return None
-    return tuple(
-        tuple(AffinityExpression(it.key, it.operator, it.values) for it in term.match_expressions)
-        for term in required.node_selector_terms or ()
-    )
-
-
-def _resources(container: Container) -> ContainerResources:
-    return ContainerResources(
-        name=container.name,
-        requests=_as_texts(container.resources.requests),
-        limits=_as_texts(container.resources.limits),
-        restartable=container.restart_policy == "Always",
-    )
-
-
-def _as_texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
-    return {name: str(quantity) for name, quantity in quantities.items()}
