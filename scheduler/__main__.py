@@ -1,4 +1,4 @@
-"""The command line: `run` (the default), `sandbox`, `demo`."""
+"""The command line: `run` (the default), `migrate`, `sandbox`, `demo`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from scheduler.kube.errors import went_back
 from scheduler.kube.identity import ClusterIdError
 from scheduler.kube.session import KubeConfigError, in_cluster
 from scheduler.listen import descriptors
+from scheduler.migrate import command as migrate
 from scheduler.observe import logs
 from scheduler.observe.redacted import redacted
 from scheduler.service import startup
@@ -89,6 +90,15 @@ def parser() -> Parser:
     )
     flags.add_arguments(run)
     run.set_defaults(command=_run, parser=run)
+    moving = commands.add_parser(
+        "migrate",
+        help="what would change in manifests of SUNK or slurm-bridge",
+        description="Print, as a diff, what has to change in manifests that were written for "
+        "SUNK's Pod Scheduler or for slurm-bridge, and what people must decide. Exit status: 0 "
+        "nothing to change, 1 something to change or to decide, 2 an error.",
+    )
+    migrate.add_arguments(moving)
+    moving.set_defaults(command=_migrate, parser=moving)
     if importlib.util.find_spec("scheduler.sandbox") is not None:
         _add_sandbox_and_demo(commands)
     else:
@@ -136,6 +146,14 @@ def _run(arguments: argparse.Namespace) -> int:
             raise
         return 1  # the log says why
     return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    try:
+        return migrate.run(arguments)
+    except settings.SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 def _settle_memory() -> None:

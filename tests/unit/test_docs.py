@@ -232,7 +232,7 @@ def test_environment_variable_that_is_named_sets_something(document):
     assert set(re.findall(rf"{ENV_PREFIX}[A-Z_]+", document.read_text(encoding="utf-8"))) <= known
 
 
-@pytest.mark.parametrize("words", [[], ["run"], ["sandbox"], ["demo"]], ids=str)
+@pytest.mark.parametrize("words", [[], ["run"], ["migrate"], ["sandbox"], ["demo"]], ids=str)
 def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as ended:

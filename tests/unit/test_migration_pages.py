@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from annotations.keys import BY_KEY, DEFINITIONS
+from scheduler.__main__ import main
 from scheduler.config.settings import Settings
+from scheduler.migrate.bridge import ROWS
+from scheduler.migrate.values import BRIDGE
 
 DOCS = Path(__file__).parents[2] / "docs"
-# All of slurm-bridge 1.3 (its documentation of annotations).
-BRIDGE = {
-    *("account", "constraints", "cpu-per-task", "exclusive", "gres", "group-id", "job-name"),
-    *("licenses", "max-nodes", "mem-per-node", "min-nodes", "partition", "priority", "qos"),
-    *("reservation", "timelimit", "user-id", "wckey"),
-}
 SUNK_FLAGS = {
     *("scheduler-name", "watch-namespace", "slurm-kill-wait", "slurm-api-base"),
     *("slurm-auth-token", "hooks-api-bind-address", "health-probe-bind-address"),
@@ -38,14 +36,40 @@ def rows(page: str, heading: str) -> dict[str, str]:
     ("page", "theirs"),
     [
         ("migration-from-sunk.md", {it.key for it in DEFINITIONS if it.sunk}),
-        ("migration-from-slurm-bridge.md", BRIDGE),
+        ("migration-from-slurm-bridge.md", set(ROWS)),
     ],
 )
 def test_every_annotation_of_theirs_has_a_row_that_leads_to_ours(page, theirs):
     found = rows(page, "Annotations")
     assert set(found) == theirs
     assert set(found.values()) - {"none"} <= set(BY_KEY)
-    assert all(new == "none" for old, new in found.items() if old in {"max-nodes", "job-name"})
+
+
+def test_table_of_slurm_bridge_leads_where_the_command_leads():
+    found = rows("migration-from-slurm-bridge.md", "Annotations")
+    assert found == {old: row.ours or "none" for old, row in ROWS.items()}
+
+
+def test_table_of_values_names_what_the_command_tells_of():
+    found = rows("migration-from-slurm-bridge.md", "Configuration and values")
+    told = {re.sub("`.*", "", key) for key in found}
+    assert {key for key in BRIDGE if not any(key in it for it in found)} == set(), told
+
+
+def test_command_does_to_the_example_what_the_page_shows(tmp_path, monkeypatch, capfdbinary):
+    page = (DOCS / "migration-from-slurm-bridge.md").read_text(encoding="utf-8")
+    (tmp_path / "train.yaml").write_text(block(page, "yaml"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["migrate", "train.yaml"]) == 1
+    sys.stdout.flush()
+    out, err = capfdbinary.readouterr()
+    assert out.decode() == block(page, "diff")
+    assert err.decode() == block(page, "text")
+
+
+def block(page: str, language: str) -> str:
+    """The first fenced block of that language."""
+    return page.partition(f"\n```{language}\n")[2].partition("```\n")[0]
 
 
 def test_every_flag_of_sunk_has_a_row_that_leads_to_ours():

@@ -1,0 +1,78 @@
+"""Reads a file of manifests: the text, and its documents with the place of each of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from scheduler.config import strict_yaml
+
+MOST_BYTES: Final = 2 * 1024 * 1024
+"""Of a file. It is read in some 10 s; the API server takes objects of up to 1.5 MB."""
+MOST_DOCUMENTS: Final = 5000
+DEEPEST: Final = 64
+"""Levels of mappings and lists in each other; a pod template has a dozen."""
+# Kubernetes reads times as text, and knows no `<<`.
+_NOT_READ: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document: what it says, and its tree, in which each part has its place in the text."""
+
+    data: Any
+    root: yaml.Node
+
+
+class _Loader(strict_yaml.Loader):
+    """Refuses documents that are nested too deeply."""
+
+    yaml_implicit_resolvers: Mapping[str, list[tuple[str, Any]]] = {  # type: ignore[assignment]
+        first: [it for it in found if it[0] not in _NOT_READ]
+        for first, found in strict_yaml.Loader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(
+        self, parent: yaml.Node | None, index: yaml.Node | int | None
+    ) -> yaml.Node | None:
+        """The next node. Raises MarkedYAMLError if it is too deep."""
+        if self._depth > DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(None, None, f"more than {DEEPEST} levels", mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def load(found: bytes) -> tuple[str, list[Document]]:
+    """The text and its documents, without empty ones. Raises ValueError with a text to put after
+    the file's name.
+    """
+    if len(found) > MOST_BYTES:
+        raise ValueError(f": larger than {MOST_BYTES >> 20} MiB: split it")
+    with strict_yaml.in_words():
+        text = found.decode()
+        documents = list(_documents(text))
+    if len(documents) > MOST_DOCUMENTS:
+        raise ValueError(f": more than {MOST_DOCUMENTS} documents: split it")
+    return text, documents
+
+
+def _documents(text: str) -> Iterator[Document]:
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            root = loader.get_node()
+            data = None if root is None else loader.construct_document(root)
+            if root is not None and data is not None:
+                yield Document(data, root)
+    finally:
+        loader.dispose()

@@ -1,0 +1,73 @@
+"""Looks at one file: what is to be done to it, and how it reads afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler.migrate.changes import Note, applied
+from scheduler.migrate.documents import Document, load
+from scheduler.migrate.edit import Edit, EditError, carried_out, edits_for
+from scheduler.migrate.plan import Site, plan
+from scheduler.migrate.tree import line_of
+
+# Without such a word there is nothing of either scheduler in a file, and it is not parsed.
+_CONCERNS: Final = re.compile(rb"sunk|slurm|slinky|syncer|schedulerConfig", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A note, and the line it is about."""
+
+    line: int
+    note: Note
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found in a file. Without edits it stays as it is."""
+
+    text: str = ""
+    edits: Sequence[Edit] = ()
+    findings: Sequence[Finding] = ()
+
+    @property
+    def new_text(self) -> str:
+        """The text after the edits."""
+        return carried_out(self.text, self.edits)
+
+
+def examine(found: bytes, site: Site) -> Examined:
+    """What is to be done to a file with this content. Raises ValueError with a text to put after
+    the file's name.
+    """
+    words = [name.encode() for name in site.old_names]
+    if not _CONCERNS.search(found) and not any(word in found for word in words):
+        return Examined(found.decode(errors="replace"))
+    text, documents = load(found)
+    edits: list[Edit] = []
+    findings: list[Finding] = []
+    meant = []
+    for document in documents:
+        planned = plan(document.data, site)
+        findings += _findings(document, planned.notes)
+        edits += edits_for(text, document.root, planned.changes)
+        meant.append(applied(document.data, planned.changes))
+    examined = Examined(text, edits, findings)
+    if edits and not _says(examined.new_text, meant):
+        raise EditError(": this cannot be changed as it is written; do it by hand")
+    return examined
+
+
+def _says(text: str, meant: list[Any]) -> bool:
+    try:
+        return [it.data for it in load(text.encode())[1]] == meant
+    except ValueError:
+        return False
+
+
+def _findings(document: Document, notes: Sequence[Note]) -> Iterator[Finding]:
+    for note in notes:
+        yield Finding(line_of(document.root, note.path), note)
