@@ -217,11 +217,17 @@ class SlurmRig:
     @contextmanager
     def job_submit(self, lua: str) -> Iterator[None]:
         """Within the block Slurm runs this job_submit.lua; restarts slurmctld before and after."""
+        (self._run / "etc" / "job_submit.lua").write_text(lua)
+        with self.configured("JobSubmitPlugins=lua\n"):
+            yield
+
+    @contextmanager
+    def configured(self, lines: str) -> Iterator[None]:
+        """Within the block slurm.conf has these lines too; restarts slurmctld before and after."""
         conf = self._run / "etc" / "slurm.conf"
-        (conf.parent / "job_submit.lua").write_text(lua)
         usual = conf.read_text()
         try:
-            self._restart_with(conf, f"{usual}JobSubmitPlugins=lua\n")
+            self._restart_with(conf, f"{usual}{lines}")
             yield
         finally:
             self._restart_with(conf, usual)
