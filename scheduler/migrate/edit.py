@@ -22,6 +22,7 @@ from scheduler.migrate.tree import Entry, end_of, entries, entry, line_of, node_
 # Anything else is put in quotes: it could be read as a number, a truth value or a time.
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z][\w./-]*\Z", re.A)
 _STEP: Final = "  "
+_SHORT: Final = ("metadata", "annotations")
 _COLLECTIONS: Final = (yaml.MappingNode, yaml.SequenceNode)
 
 
@@ -174,14 +175,10 @@ class _Writer:
             yield self._insertion(node, path, "".join(lines))
 
     def _insertion(self, node: yaml.MappingNode, path: Path, lines: str) -> Edit:
-        """New annotations stand behind the others, anything else first: a spec may be long."""
+        """New parts of metadata stand behind the others, anything else first (specs are long)."""
         above = entry(node_at(self.root, path[:-1]), path[-1]) if path else None
         first = node.value[0][0]
-        if (
-            above is None
-            or path[-1] == "annotations"
-            or above[0].end_mark.line == (first.start_mark.line)
-        ):
+        if above is None or path[-1] in _SHORT or above[0].end_mark.line == (first.start_mark.line):
             at = self._after(node.value[-1][1])
         else:
             at = self._text.index("\n", above[0].end_mark.index) + 1

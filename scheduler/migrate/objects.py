@@ -36,22 +36,24 @@ KINDS: Final = frozenset(kind for _, kind in _TEMPLATES)
 class Workload:
     """An object with pods, or with what looks like pod templates if the kind is not `known`.
 
-    `root` is the metadata from which slurm-bridge reads the annotations of its pods; `above` is
-    other metadata, which nobody reads. For a pod, `root` is the metadata of the only template.
+    `title` is how messages name it. `root` is the metadata from which slurm-bridge reads the
+    annotations of its pods; `above` is other metadata, which nobody reads. For a pod, `root` is the
+    metadata of the only template.
     """
 
     kind: str
-    name: str
+    title: str
     path: Path
     root: Path
     above: tuple[Path, ...]
     templates: tuple[Path, ...]
     known: bool
 
-    @property
-    def title(self) -> str:
-        """How messages name it."""
-        return f"{self.kind}/{self.name}" if self.name else self.kind
+
+def title_of(item: Mapping[Any, Any]) -> str:
+    """How messages name an object."""
+    kind, name = item.get("kind") or "", mapping_at(item, _METADATA).get("name") or ""
+    return f"{_printable(kind)}/{_printable(name)}" if name else _printable(kind)
 
 
 def objects_in(data: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
@@ -77,7 +79,7 @@ def workload(item: Mapping[Any, Any], path: Path) -> Workload | None:
     inner = (*_JOB_TEMPLATE, *_METADATA) if kind == "CronJob" else _METADATA
     return Workload(
         kind=_printable(kind),
-        name=_printable(mapping_at(item, _METADATA).get("name") or ""),
+        title=title_of(item),
         path=path,
         root=(*path, *inner),
         above=() if inner == _METADATA else ((*path, *_METADATA),),

@@ -19,7 +19,7 @@ from scheduler.facts.pod_view import view_of
 from scheduler.kube.wire import Pod
 from scheduler.migrate import bridge
 from scheduler.migrate.changes import Change, Note, Path, Plan, Put, applied, at, mapping_at
-from scheduler.migrate.objects import Workload, objects_in, workload
+from scheduler.migrate.objects import Workload, objects_in, title_of, workload
 from scheduler.migrate.pod_annotations import bridge_annotations
 from scheduler.migrate.values import about_values, wrong_addresses
 
@@ -54,11 +54,23 @@ def plan(data: Any, site: Site) -> Plan:
 
 def _of_group(item: Mapping[Any, Any], path: Path) -> Plan:
     """An object without pods, such as a PodGroup."""
+    own = ("metadata", "annotations")
+    found = mapping_at(item, own).items()
+    theirs = {str(key): str(it) for key, it in found if str(key).startswith(bridge.PREFIX)}
+    title = title_of(item)
+    return Plan(
+        notes=tuple(
+            Note((*path, *own, key), _of_no_pod(key, it), title) for key, it in theirs.items()
+        )
+    )
+
+
+def _of_no_pod(key: str, value: str) -> Problem:
+    ours = bridge.translated(key.removeprefix(bridge.PREFIX), value)
+    if isinstance(ours, Problem):
+        return ours
     expected = "it in the pod templates: slurm-bridge also reads this object, this scheduler not"
-    own = (*path, "metadata", "annotations")
-    found = mapping_at(item, ("metadata", "annotations"))
-    title = str(item.get("kind", ""))[:64]
-    return Plan(notes=tuple(_misplaced(found, own, expected=expected, of=title, of_sunk=False)))
+    return Problem(f"metadata.annotations[{key}]", value, expected)
 
 
 def _of_workload(data: Any, pods: Workload, site: Site) -> Plan:
@@ -127,19 +139,16 @@ def _outside(data: Any, pods: Workload) -> Iterator[Note]:
         found = mapping_at(data, own)
         if place == pods.root:  # slurm-bridge reads its own there
             found = {key: it for key, it in found.items() if str(key).startswith(PREFIX)}
-        yield from _misplaced(found, own, expected=expected, of=pods.title, of_sunk=True)
+        yield from _misplaced(found, own, expected=expected, of=pods.title)
 
 
 def _of_pods(pods: Workload) -> tuple[Path, ...]:
     return tuple((*it, "metadata") for it in pods.templates)
 
 
-def _misplaced(
-    found: Mapping[Any, Any], own: Path, *, expected: str, of: str, of_sunk: bool
-) -> Iterator[Note]:
-    prefixes = (bridge.PREFIX, PREFIX) if of_sunk else (bridge.PREFIX,)
+def _misplaced(found: Mapping[Any, Any], own: Path, *, expected: str, of: str) -> Iterator[Note]:
     for key, value in found.items():
-        if str(key).startswith(prefixes):
+        if str(key).startswith((bridge.PREFIX, PREFIX)):
             problem = Problem(f"metadata.annotations[{key}]", str(value), expected)
             yield Note((*own, key), problem, of)
 

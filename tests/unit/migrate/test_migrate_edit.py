@@ -108,6 +108,15 @@ def test_comments_order_and_quotes_stay() -> None:
     assert changed(_WRITTEN) == _BECOMES
 
 
+def test_annotations_stand_behind_what_metadata_has() -> None:
+    text = (
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels:\n    b: c\n  # the pod\nspec:\n"
+    )
+    text += "  schedulerName: slurm-bridge-scheduler\n  containers: [{}]\n"
+    own = f"  annotations:\n    {SUNK}exclusive: whole-node\n"
+    assert f"    b: c\n{own}  # the pod\nspec:\n" in changed(text)
+
+
 def test_line_ends_of_another_system_stay() -> None:
     assert changed(_WRITTEN.replace("\n", "\r\n")) == _BECOMES.replace("\n", "\r\n")
 

@@ -248,16 +248,18 @@ def test_kind_that_is_not_known_stays_as_it_is_and_is_told() -> None:
 
 
 def test_group_of_pods_is_told_of() -> None:
-    group = {
+    group: dict[str, Any] = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
         "metadata": {"name": "g", "annotations": {f"{BRIDGE}partition": "gpu"}},
     }
+    group["metadata"]["annotations"][f"{BRIDGE}job-name"] = "n"
     job = bridge_job()
     job["spec"]["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}
     told = texts(examined(group, job))
     assert "expected it in the pod templates" in told[0]
-    assert "gangs are not in this version" in told[1]
+    assert "expected no such annotation: the job is called" in told[1]
+    assert "gangs are not in this version" in told[2]
 
 
 def test_job_with_several_pods_at_once_is_told_of() -> None:
