@@ -26,8 +26,9 @@ from scheduler.migrate.plan import Site
 _STDIN: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 MOST_FILES: Final = 10_000
-_SETTINGS: Final = ("scheduler_name", "slurm_kill_wait", "termination_offset", "device_resources")
-"""What the site's answer depends on. The flags are those of `run`."""
+_FLAGS_OF_RUN: Final = ("slurm_kill_wait", "termination_offset", "device_resources")
+_SETTINGS: Final = ("scheduler_name", *_FLAGS_OF_RUN)
+"""Settings of the scheduler on which the answer depends."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="change the files in place, keeping comments and order; standard input goes to "
         "standard output",
     )
-    for name in _SETTINGS:
+    parser.add_argument(
+        "--scheduler-name",
+        default=argparse.SUPPRESS,
+        metavar="NAME",
+        help="the schedulerName of all pods from now on (default: SUNK's pods keep theirs, those "
+        "of slurm-bridge get slurm-scheduler)",
+    )
+    for name in _FLAGS_OF_RUN:
         flags.add_argument(parser, name)
     parser.add_argument(
         "--grace-policy",
@@ -59,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name of the scheduler that is replaced, if it contains neither slurm nor sunk; "
-        "may be repeated",
+        help="the name of the scheduler that is replaced: one of SUNK without slurm or sunk in its "
+        "name, or a slurm-bridge of another name than its default; may be repeated",
     )
 
 

@@ -115,7 +115,8 @@ def _renamed(data: Any, template: Path, site: Site, *, of_bridge: bool) -> Itera
     name, wanted = at(data, path), site.scheduler_name
     if of_bridge:
         # slurm-bridge's webhook gives a name to pods without one.
-        wanted = wanted or (_OURS if name in (None, bridge.SCHEDULER) else None)
+        theirs = (None, bridge.SCHEDULER, *site.old_names)
+        wanted = wanted or (_OURS if name in theirs else None)
     elif name is None:
         return
     if wanted is not None and name != wanted:

@@ -113,6 +113,14 @@ def test_annotations_of_the_job_move_to_its_pods() -> None:
     assert job["spec"]["template"]["spec"]["schedulerName"] == "slurm-scheduler"
 
 
+def test_old_name_of_slurm_bridge_becomes_the_name_here() -> None:
+    job = bridge_job(account="a")
+    job["spec"]["template"]["spec"]["schedulerName"] = "batch"
+    assert after(job)["spec"]["template"]["spec"]["schedulerName"] == "batch"
+    site = replace(SITE, old_names=frozenset({"batch"}))
+    assert after(job, site=site)["spec"]["template"]["spec"]["schedulerName"] == "slurm-scheduler"
+
+
 def test_second_time_there_is_nothing_to_change() -> None:
     job = after(bridge_job(account="foo", exclusive="false"))
     found = examined(job)
