@@ -34,4 +34,6 @@ class TaggedJob(Job):
         `UnitFacts.owns` say whether it is a unit's own.
         """
         tag = self.tag
-        return tag is not None and tag.owner == owner and not uids.isdisjoint(tag.uids)
+        if tag is None or (tag.cluster, tag.scheduler) != (owner.cluster, owner.scheduler):
+            return False
+        return not uids.isdisjoint(tag.uids)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from enum import Enum, auto, unique
+from functools import cache
+from typing import Final
 
 from scheduler.core.in_the_way import InWay, patience
 from scheduler.core.naming import Owner
@@ -25,6 +27,10 @@ class _Standing(Enum):
     UNKNOWN = auto()
     STALE = auto()
     """It was covered, but Slurm was not asked about it since our job was seen to run."""
+
+
+_IN_THE_WAY: Final = (_Standing.UNCOVERED,)
+_MAY_BE_IN_THE_WAY: Final = (_Standing.UNKNOWN, _Standing.STALE)
 
 
 class Coverage:
@@ -59,14 +65,16 @@ class Coverage:
 
     def saw(self, unit: Unit) -> None:
         """The unit may have changed: note whether its pods are covered on their Nodes."""
-        job = unit.job
+        job, now = unit.job, self._clock()
         for pod in unit.pods:
             node = self._presence.node_of(pod.uid)
             if node is None:
                 continue
-            if pod.seen.bound_by_us or (job is not None and self._is_for(pod.uid, job, node)):
+            if pod.seen.bound_by_us or (
+                job is not None and self._is_for(pod.uid, job, node, self._kube_node)
+            ):
                 self._presence.prove(pod.uid)
-            self._standing(pod.uid, asked_after=float("-inf"))
+            self._standing(pod.uid, now, kube_node=self._kube_node)
 
     def in_way(self, unit: Unit, kube_nodes: Iterable[str]) -> InWay | None:
         """Which pods prevent binding the unit's pod to these Nodes; None if there are none."""
@@ -75,31 +83,40 @@ class Coverage:
             return None
         here = self._presence.on(kube_nodes, has_job=self._has_job)
         here -= {pod.uid for pod in unit.pods}
+        now, kube_node = self._clock(), cache(self._kube_node)  # the pods have few nodes
         standings = {
-            uid: self._standing(uid, asked_after=runs_from) for uid in here if self._counts(uid)
+            uid: self._standing(uid, now, kube_node=kube_node, asked_after=runs_from)
+            for uid in here
+            if self._counts(uid, now)
         }
-        for sure in (True, False):
-            found = [uid for uid, it in standings.items() if _stands_in_way(it, sure=sure)]
+        for sure, wanted in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
+            found = [uid for uid, it in standings.items() if it in wanted]
             if found:
                 return self._in_way_of(unit, found, standings, sure=sure)
         return None
 
-    def _counts(self, uid: str) -> bool:
+    def _counts(self, uid: str, now: float) -> bool:
         """Whether we bound the pod, as far as we know. A pod that its author has bound, with our
         annotations on it, delays others for a short time only.
         """
-        return self._presence.is_proven(uid) or self._clock() < self._claims_until
+        return now < self._claims_until or self._presence.is_proven(uid)
 
-    def _standing(self, uid: str, *, asked_after: float) -> _Standing:
-        now, unit = self._clock(), self._units.of_pod(uid)
-        node = self._presence.node_of(uid)
+    def _standing(
+        self,
+        uid: str,
+        now: float,
+        *,
+        kube_node: Callable[[str], str],
+        asked_after: float = float("-inf"),
+    ) -> _Standing:
+        unit, node = self._units.of_pod(uid), self._presence.node_of(uid)
         if unit is None and self._presence.left_by(uid) is not None:
             self._presence.uncovered_since(uid, now)
             return _Standing.UNCOVERED  # the pod is gone, and so is its job
         if unit is None or node is None or self._units.silent:
             self._presence.uncovered_since(uid, now)
             return _Standing.UNKNOWN
-        standing = self._by_job(unit, uid, node)
+        standing = self._by_job(unit, uid, node, kube_node)
         if standing is not _Standing.COVERED:
             self._presence.uncovered_since(uid, now)
             return standing
@@ -107,7 +124,9 @@ class Coverage:
         fresh = unit.job is not None and unit.job.asked_at >= asked_after
         return _Standing.COVERED if fresh else _Standing.STALE
 
-    def _by_job(self, unit: Unit, uid: str, node: str) -> _Standing:
+    def _by_job(
+        self, unit: Unit, uid: str, node: str, kube_node: Callable[[str], str]
+    ) -> _Standing:
         job = unit.job
         if job is None:
             return _Standing.UNCOVERED if unit.doubt_since is None else _Standing.UNKNOWN
@@ -119,14 +138,17 @@ class Coverage:
             return _Standing.UNCOVERED
         if job.record is None or job.record.state.base not in self._holding:
             return _Standing.UNKNOWN  # the next look shows where it runs
-        return _Standing.COVERED if self._is_for(uid, job, node) else _Standing.UNCOVERED
+        covered = self._is_for(uid, job, node, kube_node)
+        return _Standing.COVERED if covered else _Standing.UNCOVERED
 
-    def _is_for(self, uid: str, job: Placeholder, node: str) -> bool:
+    def _is_for(
+        self, uid: str, job: Placeholder, node: str, kube_node: Callable[[str], str]
+    ) -> bool:
         """Whether the last look showed that this is our job for that pod, and that it is on that
         Node.
         """
         record = job.record
-        if record is None or node not in map(self._kube_node, record.nodes):
+        if record is None or node not in map(kube_node, record.nodes):
             return False
         return record.stands_for({uid}, owner=self._owner)
 
@@ -180,10 +202,3 @@ class Coverage:
             own = left.namespace == namespace
             return f"pod {left.name}, deleted before its containers had stopped," if own else ""
         return f"pod {unit.name}" if unit is not None and unit.namespace == namespace else ""
-
-
-def _stands_in_way(standing: _Standing, *, sure: bool) -> bool:
-    """Whether such a pod prevents a bind for certain; if not `sure`, whether it may."""
-    if sure:
-        return standing is _Standing.UNCOVERED
-    return standing is _Standing.UNKNOWN or standing is _Standing.STALE

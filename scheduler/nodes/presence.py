@@ -119,8 +119,9 @@ class Presence:
     def on(self, nodes: Iterable[str], *, has_job: Callable[[str], bool]) -> frozenset[str]:
         """The uids of all our pods that may have containers on one of these Nodes."""
         wanted = frozenset(nodes)
-        present = {uid for node in wanted for uid in self._on.get(node, ()) if self._is_there(uid)}
-        found = {uid for uid in present if self._is_ours(uid) or has_job(uid)}
+        present = [uid for node in wanted for uid in self._on.get(node, ())]
+        there = [uid for uid in present if uid in self._there or self._is_there(uid)]
+        found = {uid for uid in there if self._is_ours(uid) or has_job(uid)}
         return frozenset(found.union(uid for uid, it in self._binding.items() if it in wanted))
 
     def node_of(self, uid: str) -> str | None:
@@ -128,7 +129,7 @@ class Presence:
         placed = self._placed.get(uid)
         if placed is None:
             return self._binding.get(uid)
-        return placed.node if self._is_there(uid) else None
+        return placed.node if uid in self._there or self._is_there(uid) else None
 
     def left_by(self, uid: str) -> Left | None:
         """What a vanished pod left; None if the pod exists, or if nothing of it can run."""
