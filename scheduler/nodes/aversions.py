@@ -102,6 +102,8 @@ class Aversions:
     def repelling(self, namespace: str, labels: str) -> Repelling:
         """The Nodes of pods whose terms match a pod with these labels (`packed`)."""
         found: dict[str, list[AbstractSet[str]]] = {}
+        if not self._terms:
+            return found
         for it in self._against(namespace, labels):
             found.setdefault(it.term.topology_key, []).append(it.nodes.keys())
         return found

@@ -99,8 +99,8 @@ class Nodes:
         self._former[node] = behind.target
         if self._store is None:
             return Place(behind.target)
-        found = self._store.by_name(behind.target)
-        unfit = Unfit("is absent", passes=True) if found is None else fitness(wishes, found.facts)
+        found = self.facts(behind.target)
+        unfit = Unfit("is absent", passes=True) if found is None else fitness(wishes, found)
         return Place(behind.target, unfit)
 
     def kube_node(self, node: str) -> str:
@@ -155,8 +155,7 @@ class Nodes:
 
     def facts(self, name: str) -> NodeFacts | None:
         """The Kubernetes Node with this name; None if there is none or Nodes are not read."""
-        found = None if self._store is None else self._store.by_name(name)
-        return None if found is None else found.facts
+        return self.all_facts().get(name)
 
     def is_dead(self, name: str) -> bool:
         """Whether nothing runs any more on the Kubernetes Node of that name. False if Nodes are not

@@ -76,7 +76,8 @@ class Demands:
     @property
     def too_much(self) -> str:
         """What makes the pod too costly to compare, so that it is refused; "" if nothing does."""
-        return too_much((*self.near, *self.apart), self.spread)
+        terms = (*self.near, *self.apart)
+        return too_much(terms, self.spread) if terms or self.spread else ""
 
     @property
     def crowds(self) -> tuple[Crowd, ...]:
@@ -246,9 +247,10 @@ class NodeFit:
         demands, reach = self._demanded(pod), self._volumes.reach(pod)
         if reach:
             demands = replace(demands, reach=reach)
-        if not self.readable or demands.too_much:
+        readable = self.readable
+        if not readable or demands.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
-        if demands.special or (self.readable and self._repelling(demands)):
+        if demands.special or (readable and self._repelling(demands)):
             return demands
         return replace(demands, namespace="", labels="")
 

@@ -82,7 +82,8 @@ class NodeMap:
         """Another Slurm node that maps to the same Kubernetes Node; "" if there is none. A node
         that cannot start jobs does not count, since it may just have kept an old comment.
         """
-        return next((it for it in self._usable(self._leading_to(target)) if it != node), "")
+        others = [it for it in self._leading_to(target) if it != node]
+        return next(iter(self._usable(others)), "")
 
     def behind(self, node: str, *, fresh: bool = False) -> Behind | None:
         """The Node behind a Slurm node; None if Slurm must be asked about that node first.
@@ -131,8 +132,8 @@ class NodeMap:
         return self._back.get(target, ())
 
     def _usable(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        records = ((it, self._slurm.record(it)) for it in nodes)
-        return tuple(it for it, record in records if record and not record.states & AWAY)
+        records = [(it, self._slurm.record(it)) for it in nodes]
+        return tuple([it for it, record in records if record and not record.states & AWAY])
 
     def _ask(self, strategy: Strategy, node: str) -> Behind:
         """The Node that this one strategy finds behind the Slurm node, or why it finds none."""

@@ -61,7 +61,7 @@ class Volumes:
 
     def reach(self, pod: Pod) -> Reach:
         """What the pod's volumes require of Nodes; empty if all Nodes can reach them."""
-        if not self._readable:
+        if not self._readable or not pod.spec.volumes:
             return ()
         found = ((name, self._volume(pod, name)) for _, name in claims_of(pod))
         return tuple(

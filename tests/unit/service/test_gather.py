@@ -192,6 +192,7 @@ async def test_fitness_of_the_nodes_of_the_allocation(service, kube):
     looked = record(nodes=("n1", "n2", "n3"))
     unit.job = Placeholder(looked.job_id, record=looked, proven=True)
     kube.set_node("n2", ready=False)
+    await asyncio.sleep(0)  # until the news of the Node is passed on
     assert service.gatherer.facts(unit).nodes == {
         "n1": Place("n1"),
         "n2": Place("n2", Unfit("is not ready", passes=True)),
