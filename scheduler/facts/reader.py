@@ -25,13 +25,15 @@ from scheduler.state.units import Unit
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A pod's request, or the problems with it; remarks about it; and why a running pod would be
-    `refused` now. The lists of a `bulky` pod are too long to be compared with Nodes.
+    `refused` now. The lists of a `bulky` pod are too long to be compared with Nodes. `placed` says
+    that it was read as that of a pod on a Node.
     """
 
     request: JobRequest | tuple[Problem, ...]
     remarks: tuple[Remark, ...] = ()
     refused: tuple[Problem, ...] = ()
     bulky: bool = False
+    placed: bool = False
 
 
 NOTHING = Reading(())
@@ -58,14 +60,17 @@ class RequestReader:
         self._slurmctld = slurmctld
         self._judges_grace = True
         self._excess = OfPod(excess)
-        self._readings = Readings(_Parser(rules, caches.rulebook))
+        self._readings = Readings(self._parser())
 
     def use_kill_wait(self, seconds: int | None) -> None:
         """Judge grace periods by this KillWait from now on; with None, judge none."""
         self._judges_grace = seconds is not None
         if seconds is not None:
             self._rules = replace(self._rules, kill_wait_seconds=seconds)
-        self._readings = Readings(_Parser(self._rules, self._rulebook))
+        self._readings = Readings(self._parser())
+
+    def _parser(self) -> _Parser:
+        return _Parser(self._rules, self._rulebook, judges_grace=self._judges_grace)
 
     @property
     def longest_grace(self) -> int | None:
@@ -93,11 +98,7 @@ class RequestReader:
         if (large := _too_large(pod)) is not None:
             return large
         edition = self._rulebook.edition(pod.metadata.namespace)
-        # The grace period of a running pod was accepted before, so it must not prevent a new job
-        # for its node.
-        judged = self._judges_grace and not pod.spec.node_name
-        types = self._gpu_types(unit)
-        spec = _Spec(pod, edition, grace_counts=judged, gpu_types=types)
+        spec = _Spec(pod, edition, gpu_types=self._gpu_types(unit))
         return self._readings.of(pod.metadata.uid, spec)
 
     def _required(self, pod: Pod, reading: Reading) -> Reading:
@@ -136,29 +137,24 @@ def _too_large(pod: Pod) -> Reading | None:
 
 
 class _Spec:
-    """The part of a pod that the parser reads. Two with the same key give the same reading."""
+    """The part of a pod that the parser reads. Two with the same key give the same reading, if both
+    are on a Node or neither is.
+    """
 
-    __slots__ = ("gpu_types", "grace_counts", "key", "pod")
+    __slots__ = ("gpu_types", "key", "placed", "pod")
 
     def __init__(
-        self,
-        pod: Pod,
-        edition: Hashable,
-        *,
-        grace_counts: bool,
-        gpu_types: frozenset[str] | None,
+        self, pod: Pod, edition: Hashable, *, gpu_types: frozenset[str] | None
     ) -> None:
         self.pod = pod
-        self.grace_counts = grace_counts
+        self.placed = bool(pod.spec.node_name)
         self.gpu_types = gpu_types
         # The grace period is immutable. Annotations change often, but mostly ours. Resources change
         # by pods/resize, selector and affinity while a scheduling gate holds the pod.
         spec = pod.spec
         self.key: Hashable = (
             edition,
-            grace_counts,
             gpu_types,
-            bool(pod.spec.node_name),
             pod.metadata.uid,
             spec.active_deadline_seconds,
             spec.affinity and spec.affinity.node_affinity,
@@ -166,6 +162,13 @@ class _Spec:
             *sorted(spec.node_selector.items()),
             *sorted(_author_annotations(pod.metadata.annotations)),
         )
+
+    def takes(self, reading: Reading) -> bool:
+        """A pod on a Node is judged less strictly. So what a waiting pod was allowed to ask for is
+        also the reading of the bound one.
+        """
+        accepted = isinstance(reading.request, JobRequest)
+        return reading.placed == self.placed or (self.placed and accepted)
 
 
 def _resource_key(spec: PodSpec) -> Hashable:
@@ -184,22 +187,29 @@ def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:
 class _Parser:
     """Runs `annotations.parse` for a pod as Kubernetes sends it, with the site's policy applied."""
 
-    def __init__(self, rules: Rules, rulebook: Rulebook) -> None:
+    def __init__(self, rules: Rules, rulebook: Rulebook, *, judges_grace: bool) -> None:
         self._rules = rules
         self._rulebook = rulebook
+        self._judges_grace = judges_grace
 
     def __call__(self, spec: _Spec) -> Reading:
+        return replace(self._reading(spec), placed=spec.placed)
+
+    def _reading(self, spec: _Spec) -> Reading:
         verdict = self._rulebook.judge(spec.pod)
         if isinstance(verdict, Problem):
             return Reading((verdict,))
+        # The grace period of a running pod was accepted before, so it must not prevent a new job
+        # for its node.
+        judged = self._judges_grace and not spec.placed
         rules = replace(
             self._rules,
             known_gpu_types=spec.gpu_types,
-            grace_policy=self._rules.grace_policy if spec.grace_counts else "guarded",
+            grace_policy=self._rules.grace_policy if judged else "guarded",
         )
         request = parse(view_of(spec.pod, verdict.annotations), rules)
         if not isinstance(request, JobRequest):
             return Reading((*request, *verdict.problems), verdict.remarks)
-        if spec.pod.spec.node_name:
+        if spec.placed:
             return Reading(request, verdict.remarks, refused=verdict.problems)
         return Reading(verdict.problems or request, verdict.remarks)

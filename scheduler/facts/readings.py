@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 MOST_READINGS: Final = 16_384
 """How many readings are kept. If there are more pods, those whose readings were not used for
@@ -14,17 +14,23 @@ longest are read again.
 """
 
 
+T = TypeVar("T")
+
+
 class Readable(Protocol):
     """Something that can be read, with the key that its reading depends on."""
 
     @property
     def key(self) -> Hashable:
-        """Two readings are the same if their keys are equal."""
+        """Two readings of one kind are the same if their keys are equal."""
+        ...
+
+    def takes(self, reading: Any) -> bool:
+        """Whether a reading of something with the same key is of the right kind."""
         ...
 
 
 S = TypeVar("S", bound=Readable)
-T = TypeVar("T")
 
 
 class Readings(Generic[S, T]):
@@ -41,7 +47,8 @@ class Readings(Generic[S, T]):
     def of(self, uid: str, spec: S) -> T:
         """The reading of `spec`."""
         kept = self._kept.pop(uid, None)
-        reading = kept[1] if kept is not None and kept[0] == spec.key else self._read(spec)
+        known = kept is not None and kept[0] == spec.key and spec.takes(kept[1])
+        reading = kept[1] if kept is not None and known else self._read(spec)
         # Always keep the newer key, because the former one holds texts of an old version of the
         # pod.
         self._kept[uid] = spec.key, reading

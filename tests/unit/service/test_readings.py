@@ -19,6 +19,9 @@ class Key:
 class Spec:
     key: Key
 
+    def takes(self, _reading: str) -> bool:
+        return True
+
 
 class Counted:
     """Reads, and counts how often."""
