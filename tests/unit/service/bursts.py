@@ -14,8 +14,9 @@ from tests.unit.service.tiny_slurm import NODES, TinySlurm
 async def burst(
     service: Service, slurm: TinySlurm, kube: TinyKube, *, count: int, after: float
 ) -> None:
-    """Start the service, which finds so many pods, and return when all are bound. Slurm starts each
-    job so many seconds after its submit.
+    """Start the service, create so many pods once it knows Slurm's jobs, as a process does before
+    its first pass, and return when all are bound. Slurm starts each job so many seconds after its
+    submit.
     """
 
     def started_later(_submission: JobSubmission) -> None:
@@ -29,9 +30,10 @@ async def burst(
 
     all_bound = asyncio.Event()
     slurm.job_submit, kube.on_bind = started_later, bound
-    for number in range(count):
-        kube.create(f"uid-{number}", name=f"train-{number}")
-    await asyncio.sleep(2 * kube.lag)
     service.start()
     async with asyncio.timeout(60):
+        while service.census.completed_at is None:  # noqa: ASYNC110 - a mere number
+            await asyncio.sleep(kube.lag)
+        for number in range(count):
+            kube.create(f"uid-{number}", name=f"train-{number}")
         await all_bound.wait()
