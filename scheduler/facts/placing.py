@@ -82,7 +82,8 @@ class Places:
         place = self._nodes.place(node, _NO_WISHES if pod is None else pod.spec.wishes)
         if place is None or place.unfit is not None or compared is None:
             return place
-        return replace(place, unfit=self._fit.unfit(compared, place.target))
+        unfit = self._fit.unfit(compared, place.target)
+        return place if unfit is None else replace(place, unfit=unfit)
 
     def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:
         learnt = unit.asked.exclusions.active(self._clock())

@@ -104,9 +104,13 @@ class RequestReader:
     def _required(self, pod: Pod, reading: Reading) -> Reading:
         """The reading, with requirements that nobody would honour added as problems."""
         request, remarks = reading.request, reading.remarks
-        if isinstance(request, JobRequest):
-            remarks = (*remarks, *uncharged(request, self._slurmctld.accounting_storage))
+        if isinstance(request, JobRequest) and (
+            more := uncharged(request, self._slurmctld.accounting_storage)
+        ):
+            remarks = (*remarks, *more)
         problems, passed = self._requirements.judge(pod)
+        if not problems and not passed and remarks is reading.remarks:
+            return reading
         if problems:
             known = () if isinstance(request, JobRequest) else request
             request = (*known, *problems)
@@ -143,9 +147,7 @@ class _Spec:
 
     __slots__ = ("gpu_types", "key", "placed", "pod")
 
-    def __init__(
-        self, pod: Pod, edition: Hashable, *, gpu_types: frozenset[str] | None
-    ) -> None:
+    def __init__(self, pod: Pod, edition: Hashable, *, gpu_types: frozenset[str] | None) -> None:
         self.pod = pod
         self.placed = bool(pod.spec.node_name)
         self.gpu_types = gpu_types

@@ -14,7 +14,7 @@ from scheduler.core.facts import Remark
 from scheduler.core.ignorable import Ignorable
 from scheduler.core.requests import is_extended
 from scheduler.kube.demands import apart_of, near_of, spread_of
-from scheduler.kube.wire import Pod
+from scheduler.kube.wire import Pod, PodSpec
 from scheduler.nodes.fit import NodeFit
 from scheduler.nodes.volumes import Volumes
 from scheduler.policy.rulebook import Rulebook
@@ -61,6 +61,8 @@ class Requirements:
 
     def judge(self, pod: Pod) -> tuple[tuple[Problem, ...], tuple[Remark, ...]]:
         """Why the pod is refused, and remarks about requirements that are ignored."""
+        if self._fit.readable and not _asks_for_more(pod.spec):
+            return (), ()
         costly = too_much((*near_of(pod), *apart_of(pod)), spread_of(pod))
         if costly:  # the site cannot allow this, because others would pay for it
             return (Problem("spec.affinity, topologySpreadConstraints", costly, _FEWER),), ()
@@ -120,6 +122,13 @@ def _countable(name: str) -> str:
     return (
         f"a resource that Slurm counts as gres (--device-resources={name}=GRES), or a scheduler "
         f"that counts it itself: {_RIGHT}"
+    )
+
+
+def _asks_for_more(spec: PodSpec) -> bool:
+    """Whether a pod requires anything but its resources. Most pods do not."""
+    return bool(
+        spec.affinity or spec.topology_spread_constraints or spec.volumes or spec.resource_claims
     )
 
 

@@ -8,7 +8,7 @@ constraints for 2.4 s, and 1000 host ports for 0.6 s.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from annotations import Problem
 from scheduler.core.comparison_cost import MOST_TERMS_READ, MOST_WORDS_READ
@@ -32,20 +32,17 @@ MOST_NODE_WORDS: Final = 384
 _NONE: Final = PodAffinity()
 
 
-class _Row(NamedTuple):
-    field: str
-    length: int
-    what: str
-    most: int
+_Row = tuple[str, int, str, int]
+"""A field of the spec, the length of its list, what that is a number of, and the limit."""
 
 
 def excess(pod: Pod) -> Problem | None:
     """The problem with the first list of the spec that is too long; None if none is."""
-    row = next((it for it in _rows(pod) if it.length > it.most), None)
-    if row is None:
-        return None
-    expected = f"at most {row.most}: the scheduler reads them again at each look at the pod"
-    return Problem(row.field, f"{row.length} {row.what}", expected)
+    for field, length, what, most in _rows(pod):
+        if length > most:
+            expected = f"at most {most}: the scheduler reads them again at each look at the pod"
+            return Problem(field, f"{length} {what}", expected)
+    return None
 
 
 def _rows(pod: Pod) -> Iterator[_Row]:
@@ -54,13 +51,13 @@ def _rows(pod: Pod) -> Iterator[_Row]:
     """
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
-    yield _Row("spec.containers", len(containers), "containers", MOST_CONTAINERS)
-    yield _Row("spec.containers.resources", _amounts(containers), "amounts", MOST_AMOUNTS)
+    yield ("spec.containers", len(containers), "containers", MOST_CONTAINERS)
+    yield ("spec.containers.resources", _amounts(containers), "amounts", MOST_AMOUNTS)
     ports = len(ports_of(pod))
-    yield _Row("spec.containers.ports", ports, "ports of the Node", MOST_HOST_PORTS)
-    yield _Row("spec.volumes", len(spec.volumes), "volumes", MOST_VOLUMES)
-    yield _Row("spec.tolerations", len(spec.tolerations), "tolerations", MOST_TOLERATIONS)
-    yield _Row("spec.nodeSelector", len(spec.node_selector), "labels", MOST_LABELS)
+    yield ("spec.containers.ports", ports, "ports of the Node", MOST_HOST_PORTS)
+    yield ("spec.volumes", len(spec.volumes), "volumes", MOST_VOLUMES)
+    yield ("spec.tolerations", len(spec.tolerations), "tolerations", MOST_TOLERATIONS)
+    yield ("spec.nodeSelector", len(spec.node_selector), "labels", MOST_LABELS)
     yield from _about_nodes(spec.wishes.terms or ())
     yield from _about_pods(pod)
 
@@ -68,11 +65,11 @@ def _rows(pod: Pod) -> Iterator[_Row]:
 def _about_nodes(terms: tuple[Term, ...]) -> Iterator[_Row]:
     """The lengths of what a pod says about its Nodes, each with its limit."""
     field = "spec.affinity.nodeAffinity"
-    yield _Row(field, len(terms), "terms", MOST_NODE_TERMS)
+    yield (field, len(terms), "terms", MOST_NODE_TERMS)
     found = [it for term in terms for it in (*term.match_expressions, *term.match_fields)]
-    yield _Row(field, len(found), "expressions", MOST_NODE_EXPRESSIONS)
+    yield (field, len(found), "expressions", MOST_NODE_EXPRESSIONS)
     words = sum(1 + len(it.values) for it in found)
-    yield _Row(field, words, "expressions and values", MOST_NODE_WORDS)
+    yield (field, words, "expressions and values", MOST_NODE_WORDS)
 
 
 def _about_pods(pod: Pod) -> Iterator[_Row]:
@@ -83,14 +80,12 @@ def _about_pods(pod: Pod) -> Iterator[_Row]:
     ):
         required = _NONE if found is None else found
         terms = len(required.required_during_scheduling_ignored_during_execution)
-        yield _Row(name, terms, "terms", MOST_TERMS_READ)
-        yield _Row(name, _largest(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
+        yield (name, terms, "terms", MOST_TERMS_READ)
+        yield (name, _largest(it.words for it in read(pod)), "words in a term", MOST_WORDS_READ)
     name, constraints = "spec.topologySpreadConstraints", pod.spec.topology_spread_constraints
-    yield _Row(name, len(constraints), "constraints", MOST_TERMS_READ)
+    yield (name, len(constraints), "constraints", MOST_TERMS_READ)
     selectors = filter(None, (it.selector for it in spread_of(pod)))
-    yield _Row(
-        name, _largest(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ
-    )
+    yield (name, _largest(it.words for it in selectors), "words in a constraint", MOST_WORDS_READ)
 
 
 def _amounts(containers: Iterable[Container]) -> int:

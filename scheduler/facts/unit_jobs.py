@@ -8,7 +8,7 @@ from scheduler.core.facts import JobFacts
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS
 from scheduler.core.naming import Owner
 from scheduler.core.untold import told_at
-from scheduler.facts.claims import weigh
+from scheduler.facts.claims import unweighed, weigh
 from scheduler.facts.whereabouts import oldest
 from scheduler.kube.wire import Pod
 from scheduler.slurm.census import Census
@@ -29,8 +29,9 @@ class UnitJobs:
 
     def weigh(self, unit: Unit, pods: Sequence[Pod]) -> None:
         """Believe or drop the claim of the unit's pods to a job; see `facts/claims.py`."""
-        covered = self._census.covers(oldest(pods), runs=unit.came_running)
-        weigh(unit, self._units, owner=self._owner, covered=covered)
+        if unweighed(unit):
+            covered = self._census.covers(oldest(pods), runs=unit.came_running)
+            weigh(unit, self._units, owner=self._owner, covered=covered)
 
     def facts(self, unit: Unit) -> JobFacts:
         """What is known of the unit's job now."""

@@ -72,8 +72,10 @@ def _once(value: T) -> T:
     return value
 
 
-def neighbour(pod: Pod, *, node: str = "") -> Neighbour:
-    """The pod as a neighbour of other pods, on `node` if given, else on the Node of its spec."""
+def neighbour(pod: Pod, *, node: str = "", requests: Amounts | None = None) -> Neighbour:
+    """The pod as a neighbour of other pods, on `node` if given, else on the Node of its spec. What
+    it requests is computed if it is not given.
+    """
     meta = pod.metadata
     return Neighbour(
         uid=meta.uid,
@@ -83,7 +85,13 @@ def neighbour(pod: Pod, *, node: str = "") -> Neighbour:
         node=intern(node or pod.spec.node_name),
         scheduler=intern(pod.spec.scheduler_name),
         labels=_once(packed(meta.labels)),
-        shape=_once(Shape(requests_of(pod), ports_of(pod)[:MOST_PORTS], _kept(apart_of(pod)))),
+        shape=_once(
+            Shape(
+                requests_of(pod) if requests is None else requests,
+                ports_of(pod)[:MOST_PORTS],
+                _kept(apart_of(pod)),
+            )
+        ),
         leaving=meta.deletion_timestamp is not None,
     )
 
@@ -97,8 +105,8 @@ class NeighbourStore(Store[Neighbour]):
 
     def apply(self, item: Neighbour) -> tuple[Change[Neighbour], ...]:
         """Store a pod's newer state."""
-        old = self._items.get(item.uid)
-        self._items[item.uid] = item
+        old = self.items.get(item.uid)
+        self.items[item.uid] = item
         return (Change(old, item),)
 
     def remove(
@@ -108,7 +116,7 @@ class NeighbourStore(Store[Neighbour]):
         last: Neighbour | None = None,  # noqa: ARG002 - sums hold the earlier state
     ) -> tuple[Change[Neighbour], ...]:
         """Remove a pod. The change holds the state that was reported before, not `last`."""
-        old = self._items.pop(uid, None)
+        old = self.items.pop(uid, None)
         return () if old is None else (Change(old, None),)
 
 

@@ -57,49 +57,50 @@ class Store(Generic[T]):
     """Objects by uid, with an index by namespace and name (at most one holds a name at a time)."""
 
     def __init__(self) -> None:
-        self._items: dict[str, T] = {}
+        self.items: dict[str, T] = {}
+        """By uid. Only a store itself writes it."""
         self._uids: dict[tuple[str, str], str] = {}
         self.resource_version = ""
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(tuple(self._items.values()))
+        return iter(tuple(self.items.values()))
 
     def __contains__(self, uid: object) -> bool:
-        return uid in self._items
+        return uid in self.items
 
     def get(self, uid: str) -> T | None:
         """The object with this uid; None if there is none."""
-        return self._items.get(uid)
+        return self.items.get(uid)
 
     def by_name(self, name: str, *, namespace: str = "") -> T | None:
         """The object that has this name now; None if there is none. Nodes have no namespace."""
         uid = self._uids.get((namespace, name))
-        return None if uid is None else self._items.get(uid)
+        return None if uid is None else self.items.get(uid)
 
     def values(self) -> tuple[T, ...]:
         """All objects, as a snapshot."""
-        return tuple(self._items.values())
+        return tuple(self.items.values())
 
     def uids(self) -> tuple[str, ...]:
         """All uids, as a snapshot."""
-        return tuple(self._items)
+        return tuple(self.items)
 
     def apply(self, item: T) -> tuple[Change[T], ...]:
         """Store a newer state of an object. If another object had its name, that one is removed."""
         meta = item.metadata
         holder = self._uids.get((meta.namespace, meta.name))
         former = () if holder in (None, meta.uid) else self.remove(str(holder))
-        old = self._items.get(meta.uid)
-        self._items[meta.uid] = item
+        old = self.items.get(meta.uid)
+        self.items[meta.uid] = item
         self._uids[meta.namespace, meta.name] = meta.uid
         return (*former, Change(old, item))
 
     def remove(self, uid: str, *, last: T | None = None) -> tuple[Change[T], ...]:
         """Remove an object; `last` is its final state if the server sent it."""
-        old = self._items.pop(uid, None)
+        old = self.items.pop(uid, None)
         if old is None:
             return ()
         key = (old.metadata.namespace, old.metadata.name)
@@ -113,7 +114,7 @@ class Store(Generic[T]):
         """
         listed = {item.metadata.uid: item for item in items}
         changes: list[Change[T]] = []
-        for uid in [uid for uid in self._items if uid not in listed]:
+        for uid in [uid for uid in self.items if uid not in listed]:
             changes.extend(self.remove(uid))
         for item in listed.values():
             if not self._holds(item):
@@ -121,7 +122,7 @@ class Store(Generic[T]):
         return changes
 
     def _holds(self, item: T) -> bool:
-        known = self._items.get(item.metadata.uid)
+        known = self.items.get(item.metadata.uid)
         version = item.metadata.resource_version
         return known is not None and bool(version) and known.metadata.resource_version == version
 
@@ -151,6 +152,6 @@ class Joined(Generic[T]):
     def get(self, uid: str) -> T | None:
         """The object with this uid; None if there is none."""
         for store in self._stores:
-            if item := store.get(uid):
+            if item := store.items.get(uid):
                 return item
         return None

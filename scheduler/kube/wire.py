@@ -303,7 +303,10 @@ class Pod(Wire, frozen=True, gc=False):
 
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of this type; None if the pod has none."""
-        return next((c for c in self.status.conditions if c.type == kind), None)
+        for condition in self.status.conditions:
+            if condition.type == kind:
+                return condition
+        return None
 
 
 class NodeSpec(Wire, frozen=True, gc=False):

@@ -218,7 +218,8 @@ class NodeFit:
         if self.unfit(pod, target) is not None:
             return False
         if pod.metadata.uid not in self._seen:
-            self.around.assume(neighbour(pod, node=target))
+            requests = self._demanded(pod).requests
+            self.around.assume(neighbour(pod, node=target, requests=requests))
         return True
 
     def changed(self, old: Neighbour | None, new: Neighbour | None) -> None:

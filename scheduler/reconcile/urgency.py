@@ -76,7 +76,7 @@ class Urgency:
 
     def _pods_of(self, key: str, unit: Unit | None) -> list[Pod]:
         """The pods of the unit that still exist. Until there is a unit, the key is a pod's uid."""
-        uids = (key,) if unit is None else tuple(pod.uid for pod in unit.pods)
+        uids = (key,) if unit is None else unit.uids
         return [pod for uid in uids if (pod := self._pods.get(uid)) is not None]
 
 
