@@ -69,6 +69,19 @@ def edited(old: Pod, new: Pod) -> bool:
     return any(key not in _RECORDS for key, _ in changed)
 
 
+def decides_nothing(old: Pod, new: Pod) -> bool:
+    """Whether nothing has changed of what decisions read: only the report of a kubelet on a pod
+    that goes on, or parts that are not kept at all.
+    """
+    meta = replace(new.metadata, resource_version=old.metadata.resource_version)
+    return (
+        meta == old.metadata
+        and new.spec == old.spec
+        and new.finished == old.finished
+        and new.oversize == old.oversize
+    )
+
+
 def _page(
     decode: Callable[[bytes], ItemList[Pod]], prefixes: tuple[str, ...]
 ) -> Callable[[bytes], ItemList[Pod]]:

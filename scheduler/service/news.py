@@ -6,7 +6,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.execute.owner_hints import OwnerHints
 from scheduler.facts.pod_endings import Partings
 from scheduler.kube.demands import claims_of
-from scheduler.kube.slim import edited
+from scheduler.kube.slim import decides_nothing, edited
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Identified, Pod
 from scheduler.nodes.presence import Presence
@@ -70,8 +70,11 @@ class News:
             self._partings.saw(pod)
             if old is None and self._leads():
                 self._owner_hints.see(pod)
-            edit = old is not None and new is not None and edited(old, new)
-            self._wake_unit_of(pod, WakeCause.EDIT if edit else WakeCause.WATCH)
+            if old is None or new is None:
+                self._wake_unit_of(pod, WakeCause.WATCH)
+            elif not decides_nothing(old, new):
+                edit = edited(old, new)
+                self._wake_unit_of(pod, WakeCause.EDIT if edit else WakeCause.WATCH)
 
     def nodes_changed(self, gpu_types: frozenset[str] | None) -> None:
         """Nodes have changed, so a pod that fitted no Node may fit one now. If the types of GPUs

@@ -280,6 +280,10 @@ class TinyKube:
         else:
             self._put(msgspec.structs.replace(pod, status=PodStatus(phase="Succeeded")))
 
+    def report(self, uid: str, status: PodStatus) -> None:
+        """The kubelet says how the pod does."""
+        self._put(msgspec.structs.replace(self.pods[uid], status=status))
+
     def runs(self, uid: str) -> bool:
         """Whether containers of it may run."""
         pod = self.pods.get(uid)

@@ -1,0 +1,80 @@
+"""A change of a pod that no decision reads brings no pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from annotations import PREFIX
+from scheduler.core.naming import JOB_ID
+from scheduler.kube.wire import PodCondition, PodStatus
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UID = "01234567-89ab"
+
+
+@pytest.fixture
+async def bound(slurm: TinySlurm, kube: TinyKube, service: Service) -> None:
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(1)
+    slurm.start(max(slurm.jobs))
+    await asyncio.sleep(5)
+    assert kube.bindings
+
+
+def passes(service: Service) -> float:
+    """How many were asked for."""
+    found = service.metrics.registry.get_sample_value("slurm_pod_scheduler_workqueue_adds_total")
+    return found or 0.0
+
+
+async def shown(kube: TinyKube) -> None:
+    await asyncio.sleep(2 * kube.lag)
+
+
+@pytest.mark.usefixtures("bound")
+async def test_report_of_a_kubelet_on_a_pod_that_goes_on_brings_no_pass(
+    service: Service, kube: TinyKube
+) -> None:
+    before = passes(service)
+    for ready in ("False", "True"):
+        condition = PodCondition(type="PodScheduled", status=ready)
+        kube.report(UID, PodStatus(phase="Running", conditions=(condition,)))
+        await shown(kube)
+    assert passes(service) == before
+
+
+@pytest.mark.usefixtures("bound")
+async def test_end_edit_and_deletion_of_a_running_pod_bring_a_pass(
+    service: Service, kube: TinyKube
+) -> None:
+    changes: list[Callable[[], None]] = [
+        partial(kube.edit, UID, {f"{PREFIX}comment": "another"}),
+        partial(kube.edit, UID, {JOB_ID: "4711"}),
+        partial(kube.delete, UID, grace=20),
+        partial(kube.report, UID, PodStatus(phase="Failed")),
+    ]
+    for change in changes:
+        before = passes(service)
+        change()
+        await shown(kube)
+        assert passes(service) == before + 1
+
+
+async def test_foreign_annotation_of_a_waiting_pod_brings_no_pass(
+    service: Service, kube: TinyKube
+) -> None:
+    service.start()
+    kube.create(UID)
+    await asyncio.sleep(1)
+    before = passes(service)
+    kube.edit(UID, {"example.com/of-others": "x" * 1000})
+    await shown(kube)
+    assert passes(service) == before
