@@ -40,8 +40,11 @@ class RefusedBind:
         """
         return self.job_id == job_id and now - self.since >= KEPT_SECONDS
 
-    def wait(self, job_id: int, now: float) -> float:
-        """Seconds until the next try for this job. Its first try need not wait."""
+    def wait(self, job_id: int, now: float, *, kept: bool) -> float:
+        """Seconds until the next try for this job. Its first try need not wait. A job that is
+        `kept` is not cancelled after KEPT_SECONDS, because another pod runs in it.
+        """
         if self.job_id != job_id:
             return 0.0
-        return max(0.0, min(self.again_at, self.since + KEPT_SECONDS) - now)
+        until = self.again_at if kept else min(self.again_at, self.since + KEPT_SECONDS)
+        return max(0.0, until - now)

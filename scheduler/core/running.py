@@ -21,6 +21,7 @@ from scheduler.core.actions import (
     Record,
     Warn,
 )
+from scheduler.core.beside import words_beside
 from scheduler.core.departing import hurry
 from scheduler.core.endings import (
     ending_of,
@@ -54,9 +55,14 @@ from slurmapi.model import BaseState, Job
 
 
 def keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
-    """Decide about a pod that runs, or may run. If it is departing already, its placeholder is left
-    alone.
+    """Decide about a pod that runs, or may run, and about those of its unit that wait beside it. If
+    it is departing already, its placeholder is left alone.
     """
+    actions = _keep(facts, now)
+    return (*words_beside(facts, actions), *actions)
+
+
+def _keep(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     bound = tuple(pod for pod in facts.pods if pod.stage is PodStage.BOUND)
     if not bound:
         return hurry(facts)

@@ -197,10 +197,7 @@ def _by_state(
             if job.record is None:
                 return (Inspect(job.job_id), Again(SOON_SECONDS))
             message = f"Slurm job {job.job_id} is {state}"
-            return (
-                *(Tell(pod, Reason.SLURM_PENDING, message) for pod in pods),
-                Again(SLOW_LOOK_SECONDS),
-            )
+            return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
         case (
             BaseState.COMPLETED
             | BaseState.CANCELLED
@@ -297,9 +294,12 @@ def allocated(
         return (*_give_back(job.job_id, why), Again(0.0))
     node_of_pod = node_of_each_pod(facts.pods, record.nodes)
     if node_of_pod is None:
-        if facts.any_runs:
-            return (Again(SLOW_LOOK_SECONDS),)
         why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
+        if facts.any_runs:
+            message = (
+                f"Slurm job {record.job_id} is kept because another of its pods runs, but {why}"
+            )
+            return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
         return (*_give_back(job.job_id, why), Again(0.0))
     unlocated = tuple(node for node in node_of_pod.values() if node not in facts.nodes)
     if unlocated:
@@ -313,14 +313,18 @@ def allocated(
         return _another_in_the_way(facts, pods, record, facts.in_way, now)
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
-    refused = facts.refused_bind
-    if refused is not None and refused.is_over(record.job_id, now):
+    refused, kept = facts.refused_bind, facts.any_runs
+    if refused is not None and not kept and refused.is_over(record.job_id, now):
         why = f"the API server refuses to bind the pod: {refused.why}"
         return (*_give_back(record.job_id, why), Again(0.0))
-    pause = 0.0 if refused is None else refused.wait(record.job_id, now)
+    pause = 0.0 if refused is None else refused.wait(record.job_id, now, kept=kept)
     if pause:
         return (Again(pause),)
     return (*_binds(pods, node_of_pod, places, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _pending(pods: tuple[PodFacts, ...], message: str) -> tuple[Action, ...]:
+    return tuple(Tell(pod, Reason.SLURM_PENDING, message) for pod in pods)
 
 
 def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
@@ -338,9 +342,11 @@ def _another_in_the_way(
     """
     if way.is_young(now):
         return (Again(ASK_AGAIN_SECONDS),)
-    if facts.any_runs or now < way.until:
-        return (Again(SOON_SECONDS),)
     held = f"Slurm job {record.job_id} has {','.join(record.nodes)}, {way}"
+    if facts.any_runs:
+        return (*_pending(pods, held), Again(SOON_SECONDS))
+    if now < way.until:
+        return (Again(SOON_SECONDS),)
     message = f"{held}: {_NEXT_ELSEWHERE}"
     tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
     exclude = (Exclude(node, str(way)) for node in record.nodes)
@@ -353,7 +359,7 @@ def _too_early(
     """What to do while a look at a started job would show nothing that is of use; () otherwise."""
     held_up = _held_up(facts, job, now)
     if held_up:
-        return (*(Tell(pod, Reason.SLURM_PENDING, held_up) for pod in pods), Again(SOON_SECONDS))
+        return (*_pending(pods, held_up), Again(SOON_SECONDS))
     look_at = job.allocated_at + MADE_READY_SECONDS
     return (Again(look_at - now),) if _configuring(job) and now < look_at else ()
 

@@ -89,8 +89,7 @@ class Binder:
         unit.refusals.bind = refused
         message = (
             f"The API server refuses to bind the pod to {action.target}: {why}. The "
-            f"scheduler tries again, and cancels Slurm job {action.job_id} after "
-            f"{KEPT_SECONDS:.0f} s"
+            f"scheduler tries again, and {_what_follows(unit, action.job_id)}"
         )
         self._teller.warn(unit, Reason.BIND_REFUSED, message)
         log.warning(
@@ -101,7 +100,7 @@ class Binder:
             why=why,
         )
         await self._teller.tell_waiting(unit, Reason.BIND_REFUSED, message)
-        return refused.wait(action.job_id, now)
+        return refused.wait(action.job_id, now, kept=False)
 
     async def _bound_before(self, action: Bind) -> Bound | AlreadyBound | Gone | None:
         """The result of an earlier binding that neither its answer nor a watch has shown: the pod
@@ -160,6 +159,13 @@ class Binder:
             node=action.target,
             job_id=action.job_id,
         )
+
+
+def _what_follows(unit: Unit, job_id: int) -> str:
+    """What becomes of the job if the API server goes on to refuse the bind."""
+    if len(unit.pods) > 1:
+        return f"keeps Slurm job {job_id} as long as another of its pods runs"
+    return f"cancels Slurm job {job_id} after {KEPT_SECONDS:.0f} s"
 
 
 def _bound_with(action: Bind) -> dict[str, str]:

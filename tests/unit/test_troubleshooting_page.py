@@ -26,6 +26,7 @@ TELLERS = (
     *(
         "core/waiting",
         "core/running",
+        "core/beside",
         "core/endings",
         "execute/bind",
         "execute/cancel",

@@ -729,4 +729,7 @@ def test_job_of_a_half_bound_unit_is_kept_though_a_node_stays_unfit():
 
 def test_job_of_a_half_bound_unit_is_kept_though_it_has_too_few_nodes():
     pods = (pod(PodStage.BOUND, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
-    assert decide(facts(*pods, job=tracked(record())), NOW) == (SLOW,)
+    tell, again = decide(facts(*pods, job=tracked(record())), NOW)
+    assert isinstance(tell, Tell)
+    assert (tell.pod, again) == (pods[1], SLOW)
+    assert "it holds 1 nodes for 2 pods" in tell.message

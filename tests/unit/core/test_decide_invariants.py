@@ -23,12 +23,14 @@ from scheduler.core.actions import (
     Evict,
     Forget,
     Hurry,
+    Inspect,
     NoteEnd,
     Record,
     Reject,
     Submit,
     Tell,
     Update,
+    Weigh,
 )
 from scheduler.core.decide import decide
 from scheduler.core.evidence import Evidence
@@ -112,6 +114,19 @@ def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
 def test_placeholder_is_not_cancelled_while_a_pod_runs_on_it(unit: UnitFacts) -> None:  # I5
     if chosen(Cancel, unit):
         assert not [pod for pod in unit.pods if pod.stage in RUNS]
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_pod_that_waits_beside_one_that_runs_says_why(unit: UnitFacts) -> None:  # I9
+    if not unit.any_runs or unit.refused_bind is not None:
+        return  # the condition of a refused bind is written when it is refused
+    actions = decide(unit, NOW)
+    served = {it.pod.uid for it in actions if isinstance(it, Tell | Bind)}
+    waiting = {it.uid for it in unit.pods if it.stage is PodStage.WAITING}
+    soon = min((it.seconds for it in actions if isinstance(it, Again)), default=SOON_SECONDS + 1)
+    looks = any(isinstance(it, Submit | Weigh | Inspect) for it in actions)
+    assert waiting <= served or soon <= SOON_SECONDS or looks
 
 
 @given(unit_facts(most_pods=1))

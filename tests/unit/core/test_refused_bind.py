@@ -37,13 +37,19 @@ def test_job_is_kept_for_a_minute_from_the_first_refusal():
 def test_last_try_of_a_job_is_not_waited_for_beyond_its_minute():
     found = refused(0.0, 2.0, 6.0, 14.0, 30.0, 59.0)
     assert found.again_at == NOW + 89
-    assert found.wait(1, NOW + 59) == 1.0
+    assert found.wait(1, NOW + 59, kept=False) == 1.0
+
+
+def test_tries_of_a_job_that_is_kept_for_another_pod_go_on_with_the_same_pauses():
+    found = refused(0.0, 2.0, 6.0, 14.0, 30.0, 59.0)
+    assert found.wait(1, NOW + 59, kept=True) == 30.0
+    assert found.wait(1, NOW + 100, kept=True) == 0.0
 
 
 def test_each_new_job_is_tried_once_however_long_it_has_been_so():
     found = refused(0.0, 2.0)
-    assert found.wait(1, NOW + 2) == 4.0
-    assert found.wait(2, NOW + 2) == 0.0
+    assert found.wait(1, NOW + 2, kept=False) == 4.0
+    assert found.wait(2, NOW + 2, kept=False) == 0.0
     assert not found.is_over(2, NOW + 10 * KEPT_SECONDS)
     again = RefusedBind.after(found, job_id=2, why="no", now=NOW + 100)
     assert again.is_over(2, NOW + 100), "and given back at once, where that is refused as well"

@@ -1,0 +1,53 @@
+"""What a pod is told that waits while another pod of its unit runs.
+
+Their job is kept for the pod that runs, whatever becomes of the one that waits (I5). So the pod
+that waits can be bound only once that job holds a node for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from scheduler.core.actions import (
+    Action,
+    Bind,
+    Inspect,
+    Locate,
+    Record,
+    Reject,
+    Submit,
+    Tell,
+    Weigh,
+)
+from scheduler.core.event_reasons import Reason
+from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked, UnitFacts, Vanished
+
+_WHAT_FOR: Final = "and another of its pods runs: this pod is bound once it holds a node for it"
+_NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Submit | Weigh
+
+
+def words_beside(facts: UnitFacts, actions: tuple[Action, ...]) -> tuple[Tell, ...]:
+    """Words for the pods that wait and about which these actions say nothing (I9)."""
+    if any(isinstance(it, _NEXT_PASS_KNOWS_MORE) for it in actions):
+        return ()
+    if facts.refused_bind is not None or facts.uncompared_since is not None:
+        return ()  # the condition shows the refusal already; the comparison takes a moment
+    served = {it.pod.uid for it in actions if isinstance(it, Tell | Bind | Reject)}
+    silent = [pod for pod in facts.pods if pod.stage is PodStage.WAITING and pod.uid not in served]
+    message = f"{_known(facts)}, {_WHAT_FOR}"
+    return tuple(Tell(pod, Reason.SLURM_PENDING, message) for pod in silent)
+
+
+def _known(facts: UnitFacts) -> str:
+    """What is known of the job, as the beginning of a sentence."""
+    match facts.job:
+        case NoJob():
+            return "No Slurm job is known for the pod"
+        case InDoubt():
+            return "The pod's Slurm job is being searched for"
+        case Vanished(job_id=job_id):
+            return f"Slurm no longer knows job {job_id}"
+        case Tracked(job_id=job_id, state=state):
+            return f"Slurm job {job_id} is {state}"
+        case _:
+            assert_never(facts.job)
