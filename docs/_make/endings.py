@@ -176,6 +176,14 @@ SLURM_ENDS: Final = (
         stories=("test_job_whose_script_cannot_start_is_asked_for_again_where_its_pod_runs",),
     ),
     Case(
+        happens="CANCELLED within 10 s of its start, before the bind (script mode): Slurm does so "
+        "by itself if the node cannot start the placeholder's script",
+        pod="keeps waiting",
+        job="a new one is submitted, which avoids that node for a while",
+        reason=Reason.NODE_UNAVAILABLE,
+        stories=("test_waiting_pod_stays_if_slurmd_cannot_start_its_job",),
+    ),
+    Case(
         happens="unknown to Slurm, which has lost the job in a crash",
         pod=_STAYS,
         job="a new one is submitted for the pod's node, first in the queue, with what is left of "
