@@ -1,4 +1,4 @@
-"""What a pod is told that waits while another pod of its unit runs.
+"""What a waiting pod is told while another pod of its unit runs.
 
 Their job is kept for the pod that runs, whatever becomes of the one that waits (I5). So the pod
 that waits can be bound only once that job holds a node for it.
@@ -27,7 +27,7 @@ _NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Submit | Weigh
 
 
 def words_beside(facts: UnitFacts, actions: tuple[Action, ...]) -> tuple[Tell, ...]:
-    """Words for the pods that wait and about which these actions say nothing (I9)."""
+    """Messages for the waiting pods that these actions do not mention (I9)."""
     if any(isinstance(it, _NEXT_PASS_KNOWS_MORE) for it in actions):
         return ()
     if facts.refused_bind is not None or facts.uncompared_since is not None:

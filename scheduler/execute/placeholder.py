@@ -62,12 +62,11 @@ def submission(
 
     `node` pins the job to a node, for a pod that already runs there. `first` puts it ahead of all
     others in the queue. `excluded` are nodes to avoid; they are ignored with `node`, and where no
-    required node would be left. `minutes` is its time limit,
-    if it differs from the request's. `tries` says how many jobs have been submitted in place of
-    lost ones, including this one, and `until` when the pod's time is over, in Unix seconds (0 if
-    not known). The pods have `grace_seconds` to stop. `environment` tells the script how to reach
-    the hooks API. `sharing` says who else may use the node; it applies only if the request does not
-    say.
+    required node would be left. `minutes` is its time limit, if it differs from the request's.
+    `tries` says how many jobs have been submitted in place of lost ones, including this one, and
+    `until` when the pod's time is over, in Unix seconds (0 if not known). The pods have
+    `grace_seconds` to stop. `environment` tells the script how to reach the hooks API. `sharing`
+    says who else may use the node; it applies only if the request does not say.
     """
     tag = OwnerTag(
         v=VERSION,

@@ -277,9 +277,7 @@ class WorkQueue(Generic[K]):
         """Take the next key for a worker that takes levels up to `least_urgent`; None if there is
         none for it.
         """
-        if self._abandoned:
-            return None
-        if not self._queue:
+        if self._abandoned or not self._queue:
             return None
         now = asyncio.get_running_loop().time()
         try:
