@@ -18,9 +18,10 @@ class Key:
 @dataclass(frozen=True)
 class Spec:
     key: Key
+    other_kind: bool = False
 
     def takes(self, _reading: str) -> bool:
-        return True
+        return not self.other_kind
 
 
 class Counted:
@@ -44,6 +45,16 @@ def test_what_has_not_changed_is_read_once():
     assert [readings.of("uid", spec()) for _ in range(3)] == ["A"] * 3
     assert read.times == 1
     assert readings.of("uid", spec("b")) == "B"
+    assert read.times == 2
+
+
+def test_reading_of_another_kind_is_not_taken_though_the_key_is_the_same():
+    read = Counted()
+    readings = Readings[Spec, str](read)
+    readings.of("uid", spec())
+    readings.of("uid", Spec(Key("a"), other_kind=True))
+    assert read.times == 2
+    readings.of("uid", spec())
     assert read.times == 2
 
 
