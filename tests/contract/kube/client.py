@@ -166,6 +166,13 @@ class Namespace:
             self.path("pods", f"{name}/binding"), binding(name, self.node(node), metadata)
         )
 
+    async def bound(
+        self, name: str = "p1", *, node: str = NOWHERE, metadata: Body | None = None
+    ) -> None:
+        """Bind a pod as `bind` does. The API server must accept it."""
+        answer = await self.bind(name, node=node, metadata=metadata)
+        assert answer.status == 201, answer.body
+
     def node(self, name: str) -> str:
         """A Node name that no other test uses. The collector of pods whose Node is missing
         remembers the names of Nodes (Kubernetes 1.36), and deletes a pod of any age.

@@ -76,7 +76,7 @@ async def test_method_that_is_not_there_is_not_allowed(
 
 async def test_pods_as_a_table(kube: KubeClient, namespace: Namespace) -> None:
     await namespace.pod()
-    await namespace.bind(node="n-x")
+    await namespace.bound(node="n-x")
     answer = await kube.call("GET", namespace.path("pods"), accept=TABLE)
     assert answer.body["kind"] == "Table"
     columns = [column["name"] for column in answer.body["columnDefinitions"]]

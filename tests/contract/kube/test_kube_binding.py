@@ -21,7 +21,7 @@ async def test_binding_copies_its_annotations_onto_the_pod(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     await namespace.pod(metadata={"annotations": {"mine": "1", "both": "old"}})
-    await namespace.bind(metadata={"annotations": {"both": "new", "theirs": "2"}})
+    await namespace.bound(metadata={"annotations": {"both": "new", "theirs": "2"}})
     pod = (await kube.get(namespace.path("pods", "p1"))).body
     assert pod["metadata"]["annotations"] == {"mine": "1", "both": "new", "theirs": "2"}
 
@@ -33,7 +33,7 @@ async def test_binding_to_a_node_that_does_not_exist_is_accepted(namespace: Name
 
 async def test_binding_twice_conflicts_and_names_the_first_node(namespace: Namespace) -> None:
     await namespace.pod()
-    await namespace.bind(node="n1")
+    await namespace.bound(node="n1")
     for node in ("n2", "n1"):
         refusal = (await namespace.bind(node=node)).refused(409, "Conflict")
         first = namespace.node("n1")

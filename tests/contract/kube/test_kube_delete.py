@@ -23,7 +23,7 @@ async def test_pod_that_was_never_bound_goes_at_once(
 
 async def test_bound_pod_waits_for_its_kubelet(kube: KubeClient, namespace: Namespace) -> None:
     await namespace.pod(terminationGracePeriodSeconds=17)
-    await namespace.bind()
+    await namespace.bound()
     path = namespace.path("pods", "p1")
     answer = await kube.delete(path)
     metadata = answer.body["metadata"]
@@ -63,7 +63,7 @@ async def test_second_deletion_may_shorten_but_not_lengthen_the_grace(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     await namespace.pod()
-    await namespace.bind()
+    await namespace.bound()
     path = namespace.path("pods", "p1")
 
     async def grace_after(**options: int) -> int:
@@ -81,7 +81,7 @@ async def test_grace_zero_removes_a_bound_pod_at_once(
     kube: KubeClient, namespace: Namespace
 ) -> None:
     await namespace.pod()
-    await namespace.bind()
+    await namespace.bound()
     path = namespace.path("pods", "p1")
     assert (await kube.delete(path, gracePeriodSeconds=0)).status == 200
     assert await _gone(kube, path)
@@ -89,7 +89,7 @@ async def test_grace_zero_removes_a_bound_pod_at_once(
 
 async def test_finished_pod_goes_at_once(kube: KubeClient, namespace: Namespace) -> None:
     await namespace.pod()
-    await namespace.bind()
+    await namespace.bound()
     await namespace.set_status("p1", phase="Succeeded")
     path = namespace.path("pods", "p1")
     await kube.delete(path)

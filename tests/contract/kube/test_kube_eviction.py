@@ -20,7 +20,7 @@ async def _evict(kube: KubeClient, namespace: Namespace, name: str) -> Answer:
 
 async def _ready_pod(namespace: Namespace, name: str) -> None:
     await namespace.pod(name, metadata={"labels": {"app": "guarded"}})
-    await namespace.bind(name)
+    await namespace.bound(name)
     ready = [{"type": "Ready", "status": "True"}]
     answer = await namespace.set_status(name, phase="Running", conditions=ready)
     assert answer.status == 200

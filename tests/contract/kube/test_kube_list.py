@@ -27,7 +27,7 @@ async def test_list_by_fields(kube: KubeClient, namespace: Namespace) -> None:
     await namespace.pod("bound")
     await namespace.pod("free")
     await namespace.pod("other", schedulerName="other-scheduler")
-    await namespace.bind("bound", node="n-x")
+    await namespace.bound("bound", node="n-x")
     pods, node = namespace.path("pods"), namespace.node("n-x")
     for selector, expected in (
         (f"spec.nodeName={node}", ["bound"]),

@@ -64,7 +64,7 @@ async def test_object_that_leaves_the_selection_is_deleted_for_the_watcher(
     pods = namespace.path("pods")
     async with kube.watch(pods, fieldSelector="spec.nodeName=") as watch:
         assert await watch.named() == ("ADDED", "p1")
-        await namespace.bind()
+        await namespace.bound()
         assert await watch.named() == ("DELETED", "p1")
 
 
