@@ -166,7 +166,8 @@ def _placeholder(**more: str) -> JobSubmission:
 async def _runs(client: SlurmClient, job_id: int) -> None:
     async with asyncio.timeout(COMPLETING_SECONDS):
         while True:
-            if (await client.job(job_id)).state.base is BaseState.RUNNING:
+            state = (await client.job(job_id)).state
+            if state.base is BaseState.RUNNING and not state.configuring:
                 return
             await asyncio.sleep(0.05)
 
