@@ -169,9 +169,19 @@ class Namespace:
     async def bound(
         self, name: str = "p1", *, node: str = NOWHERE, metadata: Body | None = None
     ) -> None:
-        """Bind a pod as `bind` does. The API server must accept it."""
+        """Bind a pod as `bind` does, and wait until the API server's cache knows of it. A DELETE
+        that comes before gives the pod a grace period of 0: the server first reads the pod in its
+        cache, where it has no Node, and keeps that period (Kubernetes 1.36).
+        """
         answer = await self.bind(name, node=node, metadata=metadata)
         assert answer.status == 201, answer.body
+        path = self.path("pods", name)
+
+        async def cached() -> bool:
+            found = await self._kube.get(path, resourceVersion="0")
+            return found.status == 200 and "nodeName" in found.body["spec"]
+
+        await eventually(cached, "the cache knows of the binding")
 
     def node(self, name: str) -> str:
         """A Node name that no other test uses. The collector of pods whose Node is missing
