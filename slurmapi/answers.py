@@ -182,10 +182,21 @@ class _PingRecord(msgspec.Struct, frozen=True):
     status: str | None = None
 
 
+class _Release(msgspec.Struct, frozen=True):
+    release: str | None = None
+
+
+class _PingMeta(msgspec.Struct, frozen=True):
+    slurm: _Release | None = None
+
+
 class PingAnswer(Answer, frozen=True):
-    """The answer to `GET ping/`: one entry for each controller; v0.0.40 has only `pinged`."""
+    """The answer to `GET ping/`: one entry for each controller; v0.0.40 has only `pinged`. Like
+    every answer it says which release slurmrestd has (24.11 and 26.05).
+    """
 
     pings: list[_PingRecord] | None = None
+    meta: _PingMeta | None = None
 
     def ping(self) -> Ping:
         """The ping of a controller that responds, else of the first. Raises SlurmGarbled if there
@@ -193,8 +204,11 @@ class PingAnswer(Answer, frozen=True):
         """
         if not self.pings:
             raise SlurmGarbled("the answer to a ping holds no controller")
+        slurm = None if self.meta is None else self.meta.slurm
+        release = "" if slurm is None else (slurm.release or "")[:MAX_SHOWN]
         pings = [
-            Ping(_responding(record), record.status or record.pinged or "") for record in self.pings
+            Ping(_responding(record), record.status or record.pinged or "", release)
+            for record in self.pings
         ]
         return next((ping for ping in pings if ping.responding), pings[0])
 
@@ -203,7 +217,13 @@ class _ConfRecord(msgspec.Struct, frozen=True):
     KillWait: Number = None
     MinJobAge: Number = None
     AccountingStorageType: str | None = None
+    AccountingStorageEnforce: Words = None
     PrologSlurmctld: Words = None
+    SchedulerParameters: Words = None
+    PreemptType: str | None = None
+    PreemptMode: Words = None
+    GresTypes: Words = None
+    SlurmUser: str | None = None
 
 
 class _ConfMeta(msgspec.Struct, frozen=True):
@@ -226,9 +246,15 @@ class ConfAnswer(Answer, frozen=True):
             kill_wait=integer(conf.KillWait),
             min_job_age=integer(conf.MinJobAge),
             accounting_storage=conf.AccountingStorageType,
+            accounting_enforce=_split(conf.AccountingStorageEnforce),
             answered_at=time_of(meta.LastUpdate),
             boot_time=time_of(meta.BOOT_TIME),
             prolog_slurmctld=_joined(conf.PrologSlurmctld),
+            scheduler_parameters=_split(conf.SchedulerParameters),
+            preempt_type=conf.PreemptType or "",
+            preempt_modes=_split(conf.PreemptMode),
+            gres_types=_split(conf.GresTypes),
+            slurm_user=conf.SlurmUser or "",
         )
 
 

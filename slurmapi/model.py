@@ -130,10 +130,13 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Whether a controller responds to slurmrestd, and what slurmrestd says about it."""
+    """Whether a controller responds to slurmrestd, and what slurmrestd says about it. `release` is
+    slurmrestd's own, such as "26.05.5"; "" if it does not say.
+    """
 
     responding: bool
     status: str
+    release: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +149,15 @@ class SlurmConfig:
     kill_wait: int | None = None
     min_job_age: int | None = None
     accounting_storage: str | None = None
+    accounting_enforce: tuple[str, ...] = ()
     answered_at: int | None = None
     boot_time: int | None = None
     prolog_slurmctld: str = ""
+    scheduler_parameters: tuple[str, ...] = ()
+    preempt_type: str = ""
+    preempt_modes: tuple[str, ...] = ()
+    gres_types: tuple[str, ...] = ()
+    slurm_user: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,8 +152,12 @@ async def test_newest_common_version_is_negotiated(
     assert version.supports_external == (slurm_peer.major == "26.05")
 
 
-async def test_ping_finds_a_responding_controller(client: SlurmClient) -> None:
-    assert (await client.ping()).responding
+async def test_ping_finds_a_responding_controller_and_its_release(
+    client: SlurmClient, slurm_peer: SlurmPeer
+) -> None:
+    ping = await client.ping()
+    assert ping.responding
+    assert ping.release.startswith(f"{slurm_peer.major}.")
 
 
 @pytest.mark.parametrize("path", ["ping/", "jobs/state/", f"job/{UNKNOWN_ID}"])
@@ -194,6 +198,22 @@ async def test_config_is_there_in_the_newest_version_only(
     assert config.answered_at is not None
     assert before <= config.answered_at <= time.time(), "it is the time of the answer"
     assert config.accounting_storage == "", "without slurmdbd"
+    assert config.accounting_enforce == ()
+
+
+async def test_config_says_how_slurm_schedules_and_preempts(
+    client: SlurmClient, slurm_peer: SlurmPeer
+) -> None:
+    config = await client.config()
+    if slurm_peer.major == "24.11":
+        assert config is None
+        return
+    assert config is not None
+    assert {"batch_sched_delay=0", "default_queue_depth=1000"} <= set(config.scheduler_parameters)
+    assert config.preempt_type == "preempt/partition_prio"
+    assert config.preempt_modes == ("CANCEL",)
+    assert config.gres_types == ("gpu",)
+    assert config.slurm_user == "slurm"
 
 
 async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: SlurmPeer) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmapi import FileToken, StaticToken
-from slurmapi.jwt import lifetime
+from slurmapi.jwt import lifetime, user_of
 
 
 def token(claims: object) -> str:
@@ -22,8 +22,15 @@ def token(claims: object) -> str:
 
 @pytest.mark.parametrize("user", ["a", "al", "ali", "alice"])  # each length of padding
 def test_claims_are_read(user: str) -> None:
-    claims = lifetime(token({"exp": 1_800_000_000, "iat": 1_795_000_000, "sun": user}))
+    text = token({"exp": 1_800_000_000, "iat": 1_795_000_000, "sun": user})
+    claims = lifetime(text)
     assert (claims.issued_at, claims.expires_at) == (1_795_000_000, 1_800_000_000)
+    assert user_of(text) == user
+
+
+@pytest.mark.parametrize("claims", [{}, {"sun": 5}, {"sun": None}, []])
+def test_token_without_a_user_names_none(claims: object) -> None:
+    assert user_of(token(claims)) == ""
 
 
 def test_claim_that_is_missing_is_not_known() -> None:
@@ -48,6 +55,7 @@ def test_claim_that_is_missing_is_not_known() -> None:
 )
 def test_anything_else_says_nothing(text: str) -> None:
     assert math.isnan(lifetime(text).expires_at)
+    assert user_of(text) == ""
 
 
 @given(st.text(), st.binary())
