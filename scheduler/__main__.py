@@ -1,4 +1,4 @@
-"""The command line: `run` (the default), `migrate`, `sandbox`, `demo`."""
+"""The command line: `run` (the default), `doctor`, `migrate`, `sandbox`, `demo`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 import scheduler
 from scheduler.config import flags, settings
+from scheduler.doctor import command as doctor
 from scheduler.election.elector import LeaseLostError
 from scheduler.kube.errors import went_back
 from scheduler.kube.identity import ClusterIdError
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words.insert(0, "run")  # SUNK's flags stand alone
     arguments, unknown = parser().parse_known_args(words)
     if unknown and arguments.command is not _left_out:
-        near = flags.near(unknown[0]) if arguments.command is _run else ""
+        near = flags.near(unknown[0]) if arguments.command in {_run, _doctor} else ""
         # What stands behind it may be a secret, such as the value of a flag that is misspelt.
         name = redacted(unknown[0].partition("=")[0])
         arguments.parser.error(f"there is no {name}{near}")
@@ -90,6 +91,16 @@ def parser() -> Parser:
     )
     flags.add_arguments(run)
     run.set_defaults(command=_run, parser=run)
+    examining = commands.add_parser(
+        "doctor",
+        usage="%(prog)s [-o text|json] [--strict] [--FLAG=VALUE ...]",
+        help="what is wrong with Slurm and Kubernetes, and what helps",
+        description="Look at Slurm, at Kubernetes and at both together with the settings of `run`, "
+        "and say what is wrong and what helps. Nothing is changed, and no job is submitted. Exit "
+        "status: 0 no error, 1 at least one error (with --strict: or warning), 2 wrong settings.",
+    )
+    doctor.add_arguments(examining)
+    examining.set_defaults(command=_doctor, parser=examining)
     moving = commands.add_parser(
         "migrate",
         help="what would change in manifests of SUNK or slurm-bridge",
@@ -146,6 +157,14 @@ def _run(arguments: argparse.Namespace) -> int:
             raise
         return 1  # the log says why
     return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    try:
+        return doctor.run(arguments)
+    except settings.SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 def _migrate(arguments: argparse.Namespace) -> int:

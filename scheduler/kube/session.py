@@ -13,6 +13,8 @@ import ipaddress
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from time import perf_counter
@@ -221,6 +223,23 @@ class KubeSession:
                 async with response:
                     return await response.read()
 
+    async def server_time(self, *, timeout: float) -> datetime | None:  # noqa: ASYNC109 - as above
+        """The API server's time of day, in whole seconds; None if its answer does not say. Any user
+        may read the path that is requested. Raises KubeError.
+        """
+        with self._observed("version"), _translated():
+            async with asyncio.timeout(None) as deadline:
+                response = await self._answer(
+                    "GET",
+                    self._url("/version", None),
+                    seconds=timeout,
+                    deadline=deadline,
+                    headers={},
+                    data=None,
+                )
+                async with response:
+                    return _date(response.headers.get("Date", ""))
+
     async def stream(
         self,
         path: str,
@@ -388,6 +407,14 @@ def _retry_after(response: aiohttp.ClientResponse, status: Status) -> float | No
     said = response.headers.get("Retry-After", "")
     seconds = float(said) if said.isdecimal() else status.retry_after_seconds
     return None if seconds is None else min(seconds, LONGEST_WAIT_SECONDS)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _proxy_from_environment(server: URL) -> str | None:

@@ -84,6 +84,11 @@ _KUBECONFIG = {
         (["run", "--metrics-bind-address=:99999"], "--metrics-bind-address: ':99999'"),
         (["run", "--placeholder-mode=foo"], "--placeholder-mode: 'foo'"),
         (["run", "--config=/nowhere"], "--config /nowhere"),
+        (["doctor", "--worker=0"], "there is no --worker; did you mean --workers?"),
+        (["doctor", "--workers=0"], "--workers: '0'"),
+        (["doctor", "--output=xml"], "--output: invalid choice: 'xml'"),
+        (["doctor", "--request-timeout=0"], "--request-timeout: '0': expected seconds above 0"),
+        (["doctor", "--request-timeout=nan"], "--request-timeout: 'nan': expected seconds"),
     ],
     ids=str,
 )

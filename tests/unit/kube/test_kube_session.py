@@ -42,6 +42,25 @@ async def test_request_carries_token_agent_query_and_body(
 
 
 @pytest.mark.parametrize(
+    ("told", "time_of_day"),
+    [
+        ("Tue, 24 Nov 2026 03:45:21 GMT", datetime(2026, 11, 24, 3, 45, 21, tzinfo=UTC)),
+        ("Tue, 24 Nov 2026 03:45:21 -0000", datetime(2026, 11, 24, 3, 45, 21, tzinfo=UTC)),
+        ("Tue, 99 Nov 2026 03:45:21 GMT", None),
+        ("soon", None),
+    ],
+)
+async def test_time_of_the_server_is_that_of_its_answer(
+    stub: ApiStub, session: KubeSession, told: str, time_of_day: datetime | None
+) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(headers={"Date": told})
+
+    stub.answer("GET", "/version", answer)
+    assert await session.server_time(timeout=10.0) == time_of_day
+
+
+@pytest.mark.parametrize(
     ("code", "kind", "retryable"),
     [
         (302, errors.KubeRefused, False),
