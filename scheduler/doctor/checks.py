@@ -50,6 +50,8 @@ CHECKS: Final = (
     Check("capacity", Group.BOTH, of_both.capacity, _WARNING),
     Check("foreign-pods", Group.BOTH, of_both.foreign_pods, _WARNING),
     Check("clocks", Group.BOTH, of_both.clocks, _WARNING),
+    Check("policy-file", Group.BOTH, of_both.policy, _ERROR),
+    Check("scheduler", Group.BOTH, of_both.running, _ERROR),
 )
 
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import Final
 
 import scheduler
@@ -23,8 +24,10 @@ from scheduler.doctor.facts import NOT_ASKED, Crowd, Facts, KubeFacts, Pair, Unr
 from scheduler.doctor.finding import Severity
 from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
+from scheduler.doctor.read_scheduler import running
 from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
+from scheduler.policy import file as policy_file
 
 # slurmrestd itself waits ten seconds for slurmctld before it says that it does not answer.
 _SECONDS: Final = 15.0
@@ -90,10 +93,17 @@ async def read(settings: Settings, *, seconds: float) -> Facts:
                 slurm=await slurm.read(),
                 kube=KubeFacts(server="", version=Unread(str(error), "kubeconfig")),
                 slurm_seconds_off=slurm.seconds_off,
+                policy=await _policy_fault(settings),
+                running=await running(settings.health_probe_bind_address, progress=progress),
             )
         async with kube:
             reader = KubeReader(settings, kube, seconds=seconds, progress=progress)
-            return await _both(settings, slurm, reader)
+            facts = await _both(settings, slurm, reader)
+            return replace(
+                facts,
+                policy=await _policy_fault(settings),
+                running=await running(settings.health_probe_bind_address, progress=progress),
+            )
 
 
 async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Facts:
@@ -118,6 +128,17 @@ async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Fac
         crowd=crowd,
         slurm_seconds_off=slurm.seconds_off,
     )
+
+
+async def _policy_fault(settings: Settings) -> str:
+    """Why the policy file cannot be used; "" if it can, or if there is none."""
+    if settings.policy_file is None:
+        return ""
+    try:
+        await asyncio.to_thread(policy_file.read, settings.policy_file)
+    except policy_file.PolicyError as error:
+        return str(error)
+    return ""
 
 
 def _agent() -> str:

@@ -106,10 +106,20 @@ class Crowd:
     whole: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What the /readyz of a scheduler says: why it is not ready, or who leads."""
+
+    url: str
+    ready: bool
+    words: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All of it. `now` is this machine's time, and `slurm_seconds_off` is how far Slurm's clock is
-    ahead of it.
+    ahead of it. `policy` is why the policy file cannot be used; "" if it can, or if there is none.
+    `running` is None if no scheduler listens here.
     """
 
     settings: Settings
@@ -119,3 +129,5 @@ class Facts:
     pairs: tuple[Pair, ...] | Unread = NOT_ASKED
     crowd: Crowd | Unread = NOT_ASKED
     slurm_seconds_off: float | None = None
+    policy: str = ""
+    running: Running | Unread | None = None

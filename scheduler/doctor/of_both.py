@@ -50,11 +50,10 @@ def mapping(facts: Facts) -> Iterator[Said]:
 
 def readiness(facts: Facts) -> Iterator[Said]:
     """Nodes that cannot take pods are not offered by Slurm either."""
-    ours = [it for it in _pairs(facts) if it.slurm.states.isdisjoint(_AVOIDED)]
+    offered = [it for it in _pairs(facts) if it.slurm.states.isdisjoint(_AVOIDED)]
+    ours = list(_with_nodes(offered))
     closed = sorted(
-        f"{it.target} ({_closed(node.facts)})"
-        for it, node in _with_nodes(ours)
-        if _closed(node.facts)
+        f"{it.target} ({_closed(node.facts)})" for it, node in ours if _closed(node.facts)
     )
     if closed:
         yield warning(
@@ -133,16 +132,10 @@ def foreign_pods(facts: Facts) -> Iterator[Said]:
         return
     if not crowd.whole:
         yield note("there are more pods than were looked at")
-    tight: list[str] = []
-    beside = 0
-    for pair, node in _with_nodes(_pairs(facts)):
-        foreign = crowd.on.get(pair.target)
-        if foreign is None:
-            continue
-        beside += foreign.pods
-        short = _short(pair.slurm, node.facts.allocatable, foreign, facts.settings.device_resources)
-        if short:
-            tight.append(f"{pair.target} ({short})")
+    pairs = list(_with_nodes(_pairs(facts)))
+    shared = [(*it, crowd.on[it[0].target]) for it in pairs if it[0].target in crowd.on]
+    beside = sum(foreign.pods for _, _, foreign in shared)
+    tight = list(_tight(shared, facts.settings.device_resources))
     schedulers = [it or "no name" for it in sorted(crowd.schedulers)]
     if tight:
         yield warning(
@@ -152,8 +145,18 @@ def foreign_pods(facts: Facts) -> Iterator[Said]:
         )
     elif beside:
         yield ok(f"{beside} pods of other schedulers ({some(schedulers)}) fit beside Slurm's jobs")
-    elif facts.pairs and not isinstance(facts.pairs, Unread):
+    elif pairs:
         yield ok("no pod of another scheduler is on Slurm's Nodes")
+
+
+def _tight(
+    shared: Iterable[tuple[Pair, Node, Foreign]], resources: Mapping[str, str]
+) -> Iterator[str]:
+    """The Nodes on which Slurm's jobs may not fit beside the foreign pods, and what is short."""
+    for pair, node, foreign in shared:
+        short = _short(pair.slurm, node.facts.allocatable, foreign, resources)
+        if short:
+            yield f"{pair.target} ({short})"
 
 
 def _short(
@@ -189,6 +192,34 @@ def clocks(facts: Facts) -> Iterator[Said]:
         )
     else:
         yield ok(f"the clocks of {', '.join(off)} agree")
+
+
+def policy(facts: Facts) -> Iterator[Said]:
+    """The policy file is valid."""
+    path = facts.settings.policy_file
+    if facts.policy:
+        yield error(f"--policy-file: {facts.policy}", "docs/policy.md")
+    elif path is not None:
+        yield ok(f"the policy file {path} is valid")
+
+
+def running(facts: Facts) -> Iterator[Said]:
+    """The scheduler that runs on this machine, or in this pod, is ready (/readyz)."""
+    found = facts.running
+    if isinstance(found, Unread):
+        yield note(found.why, "--health-probe-bind-address, as the scheduler has it")
+    elif found is None and facts.settings.health_probe_bind_address is not None:
+        yield note(
+            "no scheduler listens at --health-probe-bind-address of this machine",
+            "in the scheduler's pod the doctor also says whether it is ready",
+        )
+    elif found is not None and not found.ready:
+        yield error(
+            f"the scheduler at {found.url} is not ready: {some(list(found.words))}",
+            "docs/troubleshooting.md",
+        )
+    elif found is not None:
+        yield ok(f"the scheduler at {found.url} is ready: {some(list(found.words))}")
 
 
 def _pairs(facts: Facts) -> tuple[Pair, ...]:

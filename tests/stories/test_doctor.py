@@ -67,6 +67,7 @@ class Doctor:
             f"--kubeconfig={servers.kubeconfig}",
             f"--slurm-auth-token-file={servers.slurm_token_file}",
             f"--slurm-api-base={servers.slurm_url}",
+            "--health-probe-bind-address=0",  # another scheduler may listen on this machine
             *words,
         )
         process = forked.spawn(arguments, log=log)

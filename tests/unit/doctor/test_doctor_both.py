@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from scheduler.doctor.facts import Crowd, Foreign, Pair, Unread
+from scheduler.doctor.facts import Crowd, Foreign, Pair, Running, Unread
 from tests.unit.doctor.facts import (
     healthy,
     kube_node,
@@ -128,3 +129,43 @@ def test_clocks_are_compared(slurm: float | None, kube: float, severity: str, wo
     found = only(facts, "clocks")
     assert found.severity.word == severity
     assert words in found.what
+
+
+def test_nodes_that_may_not_be_read_are_not_judged() -> None:
+    facts = with_pairs(healthy(), [Pair(slurm_node("a"), "a")])
+    for check in ("node-readiness", "capacity", "foreign-pods"):
+        assert told(facts, check) == []
+
+
+def test_policy_file_is_judged_before_the_scheduler_starts_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    assert told(healthy(), "policy-file") == []
+    assert only(healthy(policy_file=path), "policy-file").severity.word == "ok"
+    wrong = replace(healthy(policy_file=path), policy=f"{path}: rules: expected a list")
+    found = only(wrong, "policy-file")
+    assert found.severity.word == "error"
+    assert "rules: expected a list" in found.what
+
+
+URL = "http://127.0.0.1:8081/readyz"
+
+
+@pytest.mark.parametrize(
+    ("running", "severity", "words"),
+    [
+        (None, "note", "no scheduler listens"),
+        (Unread("it answers 404"), "note", "it answers 404"),
+        (Running(URL, True, ("ok", "leads: here")), "ok", "leads: here"),
+        (Running(URL, False, ("Slurm has not answered yet",)), "error", "Slurm has not answered"),
+    ],
+)
+def test_scheduler_that_runs_here_is_asked_whether_it_is_ready(
+    running: Running | Unread | None, severity: str, words: str
+) -> None:
+    found = only(replace(healthy(), running=running), "scheduler")
+    assert found.severity.word == severity
+    assert words in found.what
+
+
+def test_scheduler_without_probes_is_not_asked() -> None:
+    assert told(healthy(health_probe_bind_address="0"), "scheduler") == []

@@ -8,13 +8,17 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from aiohttp import web
 
-from scheduler.config.settings import Settings
+from scheduler.config.settings import Address, Settings
 from scheduler.doctor.asking import Progress
-from scheduler.doctor.facts import Crowd, Policy, Unread
+from scheduler.doctor.facts import Crowd, Policy, Running, Unread
 from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, PAGE, KubeReader
+from scheduler.doctor.read_scheduler import running
 from scheduler.kube.errors import Forbidden, NotFound
 from scheduler.kube.session import KubeSession
+from scheduler.service.probes import probes
+from tests.support.ports import free_ports
 
 SERVER = "https://kube.example"
 VERSION = {"gitVersion": "v1.36.3"}
@@ -152,3 +156,37 @@ async def test_what_takes_long_is_said() -> None:
         with shown.waiting("Slurm: its \x1b[2Jnodes"):
             await heard.wait()
     assert said[0].startswith("waiting for Slurm: its \\x1b[2Jnodes (")
+
+
+async def answer_of(app: web.Application, host: str = "127.0.0.1") -> Running | Unread | None:
+    """What the doctor makes of this server, which listens on a port of the loopback address."""
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        address = Address(host=host, port=runner.addresses[0][1])
+        return await running(address, progress=Progress(lambda _line: None))
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+async def test_scheduler_is_asked_on_this_machine(host: str) -> None:
+    found = await answer_of(probes(list, lambda: "leads: here"), host)
+    assert isinstance(found, Running)
+    assert (found.ready, found.words) == (True, ("ok", "leads: here"))
+    found = await answer_of(probes(lambda: ["pods are not listed yet"]), host)
+    assert isinstance(found, Running)
+    assert (found.ready, found.words) == (False, ("pods are not listed yet",))
+
+
+async def test_server_that_is_no_scheduler_is_told_from_one() -> None:
+    assert isinstance(await answer_of(web.Application()), Unread)
+
+
+async def test_port_where_nothing_listens_is_no_scheduler() -> None:
+    (port,) = free_ports(1)
+    address = Address(host=None, port=port)
+    assert await running(address, progress=Progress(lambda _line: None)) is None
+    assert await running(None, progress=Progress(lambda _line: None)) is None
