@@ -28,6 +28,7 @@ from scheduler.doctor.read_scheduler import running
 from scheduler.doctor.read_slurm import SlurmReader
 from scheduler.kube.session import KubeConfigError, KubeSession
 from scheduler.policy import file as policy_file
+from scheduler.policy.rules import NO_POLICY, Policy
 
 # slurmrestd itself waits ten seconds for slurmctld before it says that it does not answer.
 _SECONDS: Final = 15.0
@@ -80,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def read(settings: Settings, *, seconds: float) -> Facts:
     """Ask both servers. No question takes longer than `seconds`, and none more than is needed."""
     progress = Progress(_say)
+    policy, fault = await _policy(settings)
     async with (
         progress.shown(),
         SlurmReader(settings, seconds=seconds, progress=progress) as slurm,
@@ -87,23 +89,29 @@ async def read(settings: Settings, *, seconds: float) -> Facts:
         try:
             kube = await KubeSession.open(settings.kubeconfig, user_agent=_agent())
         except KubeConfigError as error:
-            return Facts(
+            unread = Unread(str(error), "kubeconfig")
+            facts = Facts(
                 settings=settings,
                 now=time.time(),
                 slurm=await slurm.read(),
-                kube=KubeFacts(server="", version=Unread(str(error), "kubeconfig")),
-                slurm_seconds_off=slurm.seconds_off,
-                policy=await _policy_fault(settings),
-                running=await running(settings.health_probe_bind_address, progress=progress),
+                kube=KubeFacts(server="", version=unread),
             )
-        async with kube:
-            reader = KubeReader(settings, kube, seconds=seconds, progress=progress)
-            facts = await _both(settings, slurm, reader)
-            return replace(
-                facts,
-                policy=await _policy_fault(settings),
-                running=await running(settings.health_probe_bind_address, progress=progress),
-            )
+        else:
+            async with kube:
+                reader = KubeReader(
+                    settings,
+                    kube,
+                    reads_labels=policy.reads_labels,
+                    seconds=seconds,
+                    progress=progress,
+                )
+                facts = await _both(settings, slurm, reader)
+        return replace(
+            facts,
+            slurm_seconds_off=slurm.seconds_off,
+            policy=fault,
+            running=await running(settings.health_probe_bind_address, progress=progress),
+        )
 
 
 async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Facts:
@@ -126,19 +134,17 @@ async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Fac
         kube=of_kube,
         pairs=found,
         crowd=crowd,
-        slurm_seconds_off=slurm.seconds_off,
     )
 
 
-async def _policy_fault(settings: Settings) -> str:
-    """Why the policy file cannot be used; "" if it can, or if there is none."""
+async def _policy(settings: Settings) -> tuple[Policy, str]:
+    """The policy, and why its file cannot be used; "" if it can, or if there is none."""
     if settings.policy_file is None:
-        return ""
+        return NO_POLICY, ""
     try:
-        await asyncio.to_thread(policy_file.read, settings.policy_file)
+        return await asyncio.to_thread(policy_file.read, settings.policy_file), ""
     except policy_file.PolicyError as error:
-        return str(error)
-    return ""
+        return NO_POLICY, str(error)
 
 
 def _agent() -> str:

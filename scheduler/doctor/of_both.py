@@ -28,6 +28,8 @@ def mapping(facts: Facts) -> Iterator[Said]:
     if isinstance(pairs, Unread):
         if pairs.cause == "map_file":
             yield error(pairs.why, _MAPPING)
+        elif pairs.why:
+            yield warning(f"mappings could not be checked: {pairs.why}", _MAPPING)
         return
     kube_nodes = facts.kube.nodes
     if isinstance(kube_nodes, Unread):

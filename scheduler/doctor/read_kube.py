@@ -88,13 +88,20 @@ _bindings: Final = decoder(ItemList[_Binding])
 
 
 class KubeReader:
-    """Reads what `KubeFacts` holds, through an open session."""
+    """Reads what `KubeFacts` holds, through an open session. `reads_labels` is as for `rights`."""
 
     def __init__(
-        self, settings: Settings, kube: KubeSession, *, seconds: float, progress: Progress
+        self,
+        settings: Settings,
+        kube: KubeSession,
+        *,
+        reads_labels: bool,
+        seconds: float,
+        progress: Progress,
     ) -> None:
         self._settings = settings
         self._kube = kube
+        self._reads_labels = reads_labels
         self._seconds = seconds
         self._slots = asyncio.Semaphore(_AT_ONCE)
         where = f"the API server {kube.server}"
@@ -182,7 +189,7 @@ class KubeReader:
 
     async def _rights(self, own: str) -> Mapping[Right, bool]:
         settings = self._settings.model_copy(update={"watch_namespace": self._served})
-        wanted = rights(settings, own=own)
+        wanted = rights(settings, own=own, reads_labels=self._reads_labels)
         return dict(zip(wanted, await together(map(self._may, wanted)), strict=True))
 
     async def _may(self, right: Right) -> bool:

@@ -13,6 +13,7 @@ from scheduler.config.settings import Settings
 
 _SYSTEM: Final = "kube-system"
 _IDENTITY: Final = "to tell this cluster from others on the same Slurm"
+_LABELS: Final = "for the rules of the policy that select by labels"
 _VOLUMES: Final = "to serve pods with claims"
 
 
@@ -38,12 +39,15 @@ class Right:
         return f"{self.verb} {self.resource}{group}{name}{where}"
 
 
-def rights(settings: Settings, *, own: str) -> tuple[Right, ...]:
-    """All of them. `own` is the namespace that the scheduler runs in, "" if it is not known."""
+def rights(settings: Settings, *, own: str, reads_labels: bool = False) -> tuple[Right, ...]:
+    """All of them. `own` is the namespace that the scheduler runs in, "" if it is not known.
+    `reads_labels` says that rules of the policy select by the labels of Namespaces.
+    """
     served = settings.watch_namespace or ("",)
     return (
         *(right for namespace in served for right in _on_pods(settings, namespace)),
         *_on_the_cluster(settings),
+        *(_to_list("namespaces", "read", _LABELS) if reads_labels else ()),
         *_in_its_own_namespace(settings, own),
     )
 

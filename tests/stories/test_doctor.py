@@ -146,6 +146,8 @@ async def test_planted_faults_are_found_with_their_remedies(doctor: Doctor, tmp_
         await kube.create("pods", foreign_pod("node-02"), namespace="default")
         token = tmp_path / "token"
         token.write_text(sandbox.slurm_token("alice"))
+        policy = tmp_path / "policy.yaml"
+        policy.write_text("rules: 5\n")
         faults = (
             f"--slurm-auth-token-file={token}",
             "--slurm-kill-wait=90s",
@@ -153,9 +155,11 @@ async def test_planted_faults_are_found_with_their_remedies(doctor: Doctor, tmp_
             "--placeholder-mode=external",
             "--gpu-types=A100=a100",
         )
-        report = await doctor(sandbox, "-o", "json", *faults)
+        report = await doctor(sandbox, "-o", "json", *faults, f"--policy-file={policy}")
         strict = await doctor(sandbox, "--strict", *faults)
-    assert (report.status, strict.status) == (0, 1)
+    assert (report.status, strict.status) == (1, 1)
+    assert "\nerror: 0, warning: " in strict.out
+    assert report.only("policy-file")[0] == "error"
     assert report.only("node-mapping")[0] == "note"
     assert "node-00 maps to no Kubernetes Node" in report.only("node-mapping")[1]
     assert "node-01 (cordoned)" in report.only("node-readiness")[1]

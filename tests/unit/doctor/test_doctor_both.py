@@ -39,6 +39,13 @@ def test_map_file_that_cannot_be_read_is_an_error() -> None:
     assert told(facts, "node-mapping") == [("error", "--node-mapping: /map: No such file")]
 
 
+def test_mapping_that_could_not_be_checked_is_a_warning_that_says_why() -> None:
+    facts = replace(healthy(), pairs=Unread("no answer within 15 s", "timeout"))
+    (found,) = told(facts, "node-mapping")
+    assert found == ("warning", "mappings could not be checked: no answer within 15 s")
+    assert told(replace(healthy(), pairs=Unread("")), "node-mapping") == []
+
+
 def test_nodes_that_may_not_be_read_are_noted() -> None:
     assert only(with_kube(healthy(), nodes=Unread("403", "denied")), "node-mapping").remedy
 

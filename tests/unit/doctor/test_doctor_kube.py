@@ -16,7 +16,7 @@ MANIFESTS = Path(__file__).parents[3] / "deploy/manifests"
 OWN = "slurm-pod-scheduler"
 
 
-def granted(*names: str) -> set[tuple[str, str, str, str]]:
+def granted(*names: str | Path) -> set[tuple[str, str, str, str]]:
     """Verb, resource, group and object of each right in these files."""
     bodies = [it for name in names for it in yaml.safe_load_all((MANIFESTS / name).read_text())]
     rules = [rule for body in bodies for rule in body.get("rules", ())]
@@ -52,6 +52,14 @@ def test_rights_follow_the_settings() -> None:
     assert ("create", "pods/eviction", "", "") in wanted(eviction_policy="budget")
     assert not {it for it in wanted(cluster_id="here") if it[1] == "namespaces"}
     assert not {it for it in wanted(leader_elect=False) if it[1] == "leases"}
+
+
+def test_policy_that_selects_by_labels_needs_the_right_of_its_example() -> None:
+    settings = Settings.model_validate({})
+    more = set(rights(settings, own=OWN, reads_labels=True)) - set(rights(settings, own=OWN))
+    path = MANIFESTS.parent / "examples/rbac-namespaces.yaml"
+    assert {(it.verb, it.resource, it.group, it.name) for it in more} == granted(path)
+    assert all(it.needed for it in more)
 
 
 def test_api_server_without_an_answer_is_one_error() -> None:

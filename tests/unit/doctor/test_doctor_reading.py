@@ -57,7 +57,13 @@ class Stub:
 def reader(stub: Stub, *, seconds: float = 5.0, **settings: Any) -> KubeReader:
     given = Settings.model_validate({key.replace("_", "-"): it for key, it in settings.items()})
     session = cast("KubeSession", stub)
-    return KubeReader(given, session, seconds=seconds, progress=Progress(lambda _line: None))
+    return KubeReader(
+        given,
+        session,
+        reads_labels=False,
+        seconds=seconds,
+        progress=Progress(lambda _line: None),
+    )
 
 
 async def test_lists_without_an_end_are_left_after_a_number_of_pages() -> None:
