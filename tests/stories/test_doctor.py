@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,70 +16,16 @@ from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from tests.faults.calls import Server
 from tests.faults.cluster import ProxiedCluster
 from tests.stories.clusters import LIVE, told_on
-from tests.support import forked
-from tests.support.cluster import Cluster, Servers, release
+from tests.support.cluster import Cluster, release
+from tests.support.doctor import Doctor
 from tests.support.kube import Kube
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "doctor.md"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-PROGRESS: Final = "slurm-pod-scheduler doctor: waiting for "
-# It takes a second on an idle machine; only a call that hangs takes this long.
-ENDS_SECONDS: Final = 150.0
 
 # The doctor reads alone, so it needs no scheduler and no world.
 cluster = told_on("sandbox-26.05", "sandbox-24.11", *LIVE)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one call has printed, without its progress, and its exit status."""
-
-    status: int
-    out: str
-    progress: str
-
-    def of(self, check: str) -> list[tuple[str, str]]:
-        """Severity and text of each finding of the check, of a report in JSON."""
-        found: list[dict[str, Any]] = json.loads(self.out)["findings"]
-        return [(it["severity"], it["what"]) for it in found if it["check"] == check]
-
-    def only(self, check: str) -> tuple[str, str]:
-        """The only finding of the check."""
-        (found,) = self.of(check)
-        return found
-
-
-class Doctor:
-    """Calls it, with what it prints in `folder`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._calls = 0
-
-    async def __call__(self, servers: Servers, *words: str) -> Report:
-        """Call it with the settings of a scheduler of these servers. `words` override them."""
-        self._calls += 1
-        log = self._folder / f"doctor-{self._calls}.log"
-        arguments = (
-            "doctor",
-            f"--kubeconfig={servers.kubeconfig}",
-            f"--slurm-auth-token-file={servers.slurm_token_file}",
-            f"--slurm-api-base={servers.slurm_url}",
-            "--health-probe-bind-address=0",  # another scheduler may listen on this machine
-            *words,
-        )
-        process = forked.spawn(arguments, log=log)
-        try:
-            await asyncio.to_thread(process.join, ENDS_SECONDS)
-            assert process.exitcode is not None, "it has not ended"
-        finally:
-            process.kill()
-        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-        progress = [it for it in lines if it.startswith(PROGRESS)]
-        out = "".join(it for it in lines if it not in progress)
-        assert "Traceback" not in out
-        return Report(process.exitcode, out, "".join(progress))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import yaml
 from tests.stories.clusters import LIVE, told_on
 from tests.support import rights
 from tests.support.cluster import Cluster
+from tests.support.doctor import Doctor
 from tests.support.kube import Kube, Object
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
@@ -55,18 +56,27 @@ async def scheduler(
 
 
 async def test_rules_about_labels_come_into_force_with_the_right_to_read_them(
-    world: World, policy: Path
+    world: World, policy: Path, tmp_path: Path
 ) -> None:
+    async def rights_by_doctor() -> tuple[str, str]:
+        config = f"--kubeconfig={tmp_path / 'kubeconfig'}"
+        words = ("-o", "json", config, f"--policy-file={policy}")
+        return (await Doctor(tmp_path)(world.cluster, *words)).only("rights")
+
     label = {"metadata": {"labels": {"team": "lab"}}}
     await world.kube.patch("namespaces", world.namespace, label)
     _write(policy, LABELS)
     await world.until("the rules wait", lambda: _outdated(world))
+    severity, words = await rights_by_doctor()
+    assert severity == "error"
+    assert "2 rights are missing: list namespaces, watch namespaces" in words
     await world.create("before")
     assert "plain" in str((await world.placeholder(await world.running("before"))).raw["comment"])
 
     for body in _bodies(_EXTRA):
         await world.kube.apply(body)
     await world.until("the rules are in force", lambda: _in_force(world))
+    assert (await rights_by_doctor())[0] == "ok"
     await world.create("after")
     assert "lab" in str((await world.placeholder(await world.running("after"))).raw["comment"])
 
