@@ -95,7 +95,7 @@ class Sample:
         pod = () if self.stage is None else (self._pod(self.stage),)
         held = isinstance(self.job, Tracked) and self.job.state is _RUNNING
         return UnitFacts(
-            uids=frozenset({f"uid-{number}"}),
+            key=f"uid-{number}",
             owner=_OWNER,
             pods=pod,
             request=self.request,

@@ -327,7 +327,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
     """What `decide` says to the two together."""
     return decide(
         UnitFacts(
-            uids=frozenset({_UID}),
+            key=_UID,
             owner=_OWNER,
             pods=situation.pods,
             request=situation.request,

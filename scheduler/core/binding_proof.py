@@ -15,6 +15,6 @@ def proves_binding(record: TaggedJob, uid: str, *, owner: Owner, node: str) -> b
     Our own job proves it if it was submitted while the pod had no Node, because only a Binding can
     have given it one later. Our own job also proves it if Slurm has started it on that very node.
     """
-    if record.tag is None or not record.stands_for({uid}, owner=owner):
+    if record.tag is None or not record.seats(uid, owner=owner):
         return False
     return not record.tag.node or node in record.nodes

@@ -140,8 +140,8 @@ class UnitFacts:
     a node that is missing there, Slurm must be asked first.
     """
 
-    uids: frozenset[str]
-    """The uids of all its pods, also of those that are gone."""
+    key: str
+    """The unit's key; a single pod's key is its uid."""
     owner: Owner
     pods: tuple[PodFacts, ...]
     request: JobRequest | tuple[Problem, ...]
@@ -221,4 +221,4 @@ class UnitFacts:
 
     def owns(self, record: TaggedJob) -> bool:
         """Whether the job is the placeholder of this very unit (I8)."""
-        return record.stands_for(self.uids, owner=self.owner)
+        return record.is_of(self.key, owner=self.owner)

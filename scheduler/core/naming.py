@@ -6,7 +6,7 @@ placeholder is ours if its `admin_comment`, which only Slurm administrators can 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,13 @@ NODES = f"{OWN_PREFIX}nodes"
 ENDS_AT = f"{OWN_PREFIX}ends-at"
 
 VERSION = 1
+"""The version of a tag of a single pod."""
+SEVERAL: Final = 2
+"""The version of a tag of a unit of several pods. It is read, so that an older process knows what a
+newer one has written, and not written yet.
+"""
+MOST_RANKS: Final = 2**16
+"""Ranks are below this. It also bounds the pods of a tag, because each has a rank of its own."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -38,6 +45,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     pod's time is over, in Unix seconds. `grace` is how many seconds the pods have to stop. `asked`
     has a digest of each field of the job's last submit or update (`core.edits`). Tags of older
     versions have no `grace` and no `asked`.
+
+    A tag of several pods also has its unit's key, the `group` of Kubernetes whose pods they are,
+    and the `ranks` of its pods. Its `uids` and `ranks` are in the order of the job's slots.
     """
 
     v: int
@@ -54,6 +64,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     until: int = 0
     grace: int | None = None
     asked: dict[str, str] = msgspec.field(default_factory=dict)
+    unit_key: str = msgspec.field(default="", name="key")
+    group: str = ""
+    ranks: tuple[int, ...] = ()
 
     @property
     def owner(self) -> Owner:
@@ -63,7 +76,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def key(self) -> str:
         """The key of the unit that the job is for. A single pod's key is its uid."""
-        return self.uids[0]
+        return self.unit_key or self.uids[0]
 
     def encode(self, **changes: Any) -> str:
         """The tag as compact JSON, with these fields changed."""
@@ -74,16 +87,35 @@ _decoder = msgspec.json.Decoder(OwnerTag)
 
 
 def read_tag(admin_comment: str) -> OwnerTag | None:
-    """The tag; None if the text is not a tag of this version, or names no pod."""
+    """The tag; None if the text is not a tag of a version that we know, or contradicts itself. The
+    job of such a tag counts as a foreign one.
+    """
     try:
         tag = _decoder.decode(admin_comment)
     except msgspec.MsgspecError:
         return None
-    return tag if tag.v == VERSION and tag.uids else None
+    return tag if _is_of_one(tag) or _is_of_several(tag) else None
 
 
-def job_name(namespace: str, name: str, uid: str) -> str:
-    """A name that is readable in squeue and unique for a pod uid: `<namespace>.<name>.<first 8 of
-    uid>`.
+def _is_of_one(tag: OwnerTag) -> bool:
+    """Whether it is a tag of a single pod, which names that pod and no group."""
+    several = tag.unit_key or tag.group or tag.ranks
+    return tag.v == VERSION and len(tag.uids) == 1 and not several
+
+
+def _is_of_several(tag: OwnerTag) -> bool:
+    """Whether it is a tag of several pods. Each has a uid and a rank of its own, and the key is not
+    the one of a single pod among them.
     """
-    return f"{namespace}.{name}.{uid[:8]}"
+    if tag.v != SEVERAL or not tag.unit_key or not tag.group or tag.unit_key in tag.uids:
+        return False
+    ranks = set(tag.ranks)
+    alike = len(tag.uids) == len(tag.ranks) == len(set(tag.uids)) == len(ranks)
+    return alike and bool(ranks) and min(ranks) >= 0 and max(ranks) < MOST_RANKS
+
+
+def job_name(namespace: str, name: str, key: str) -> str:
+    """A name that is readable in squeue and unique for a unit's key: `<namespace>.<name>.<first 8
+    of key>`. A single pod's key is its uid.
+    """
+    return f"{namespace}.{name}.{key[:8]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from typing import Final, Self
 
@@ -19,7 +18,7 @@ class TaggedJob(Job):
     """
 
     tag: OwnerTag | None = field(init=False, compare=False, repr=False)
-    """None if the comment is not a tag of this version."""
+    """None if the comment is not a tag, or one that `read_tag` does not believe."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tag", read_tag(self.admin_comment))
@@ -29,11 +28,23 @@ class TaggedJob(Job):
         """A record that has just arrived, with its tag."""
         return cls(**{name: getattr(job, name) for name in _COPIED})
 
-    def stands_for(self, uids: AbstractSet[str], *, owner: Owner) -> bool:
-        """Whether the job is the owner's, for any of these pods (I8). `Unit.owns` and
-        `UnitFacts.owns` say whether it is a unit's own.
+    def is_of(self, key: str, *, owner: Owner) -> bool:
+        """Whether the job is the placeholder of the owner's unit with this key (I8): only then it
+        may be changed or cancelled for the unit.
         """
+        tag = self._tag_of(owner)
+        return tag is not None and tag.key == key
+
+    def seats(self, uid: str, *, owner: Owner) -> bool:
+        """Whether the job is the owner's and holds, or will hold, a place for this pod. It may be
+        the job of a unit of several pods that does not exist in this process.
+        """
+        tag = self._tag_of(owner)
+        return tag is not None and uid in tag.uids
+
+    def _tag_of(self, owner: Owner) -> OwnerTag | None:
+        """The tag if it is this owner's."""
         tag = self.tag
         if tag is None or (tag.cluster, tag.scheduler) != (owner.cluster, owner.scheduler):
-            return False
-        return not uids.isdisjoint(tag.uids)
+            return None
+        return tag

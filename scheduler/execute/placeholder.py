@@ -47,6 +47,7 @@ def submission(
     mode: Mode,
     namespace: str,
     name: str,
+    key: str,
     uids: Sequence[str],
     node: str = "",
     first: bool = False,
@@ -58,7 +59,7 @@ def submission(
     environment: Mapping[str, str] = MappingProxyType({}),
     sharing: Sharing | None = None,
 ) -> JobSubmission:
-    """The job for a unit of `len(uids)` pods, one node each.
+    """The job for the unit with this `key`, which has `len(uids)` pods, one node each.
 
     `node` pins the job to a node, for a pod that already runs there. `first` puts it ahead of all
     others in the queue. `excluded` are nodes to avoid; they are ignored with `node`, and where no
@@ -82,7 +83,7 @@ def submission(
         asked=dict(digests(request)),
     )
     job = JobSubmission(
-        name=job_name(namespace, name, uids[0]),
+        name=job_name(namespace, name, key),
         external=mode == "external",
         script=None if mode == "external" else SCRIPT,
         environment={**_ENVIRONMENT, **environment},

@@ -59,6 +59,7 @@ class Sender:
             mode=mode,
             namespace=unit.namespace,
             name=unit.name,
+            key=unit.key,
             uids=tuple(pod.uid for pod in unit.pods),
             node=action.node,
             first=action.first,

@@ -48,13 +48,15 @@ class Trial:
 
     async def _tried(self, unit: Unit, request: JobRequest) -> Job:
         choice = await self._modes.choose(request.partition, request.required_nodes)
+        key = f"trial-{secrets.token_hex(8)}"
         placeholder = submission(
             request,
             owner=self._owner,
             mode=choice.mode,
             namespace=unit.namespace,
             name=unit.name,
-            uids=(f"trial-{secrets.token_hex(8)}",),
+            key=key,
+            uids=(key,),
         )
         # Setting a priority would release the hold.
         held = replace(placeholder, held=True, priority=None, singleton=False)

@@ -63,7 +63,7 @@ class Gatherer:
         placing = self._places.of(unit, None if reading.bulky else pod)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
-            uids=unit.uids,
+            key=unit.key,
             owner=self._owner,
             pods=tuple(self._pod(it, unit) for it in pods),
             request=request,

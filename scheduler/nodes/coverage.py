@@ -150,7 +150,7 @@ class Coverage:
         record = job.record
         if record is None or node not in map(kube_node, record.nodes):
             return False
-        return record.stands_for({uid}, owner=self._owner)
+        return record.seats(uid, owner=self._owner)
 
     def _has_job(self, uid: str) -> bool:
         unit = self._units.of_pod(uid)

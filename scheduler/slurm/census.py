@@ -2,10 +2,11 @@
 
 One cheap request returns the ids and states of all jobs. Live ids that this process does not know
 are looked at one by one, newest first and a few at a time. A job with our owner tag is adopted by
-its unit, or cancelled as a duplicate or as an orphan. Any other job is foreign: its id is
-remembered as long as it lives and is not looked at again, so a later census costs one request, and
-one look for each new job. But ids can be reused. If many of the remembered ids are gone at once,
-the rest may belong to other jobs by now, and are looked at again.
+its unit, or cancelled as a duplicate or as an orphan. A job of several pods waits for its unit: its
+id is remembered until there is one. Any other job is foreign: its id is remembered as long as it
+lives and is not looked at again, so a later census costs one request, and one look for each new
+job. But ids can be reused. If many of the remembered ids are gone at once, the rest may belong to
+other jobs by now, and are looked at again.
 
 Among tens of thousands of foreign jobs the first census takes minutes. A pod does not wait for all
 of it: ids rise, so as soon as a job is reached that was submitted before the pod was created, no
@@ -24,14 +25,13 @@ from typing import Final, Protocol
 
 import structlog
 
-from scheduler.core.naming import Owner, OwnerTag
+from scheduler.core.naming import SEVERAL, Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look, read_job
-from scheduler.state.member import Member
 from scheduler.state.seen import Seen
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -115,6 +115,7 @@ class Census:
         self._metrics = metrics
         self._foreign: set[int] = set()
         self._unreadable: set[int] = set()
+        self._unitless: dict[int, str] = {}
         self._wanted = True
         self._asked = asyncio.Event()
         self._failures = 0
@@ -210,6 +211,7 @@ class Census:
         for unit, job_ids in given_back:
             unit.is_rid_of(job_ids.difference(live))  # they ended, perhaps by an unconfirmed cancel
         self._forget_all_but(set(live))
+        self._recall()
         known = self._foreign | self._unreadable
         unknown = [
             job_id
@@ -238,6 +240,12 @@ class Census:
         lost = 2 * len(left) <= len(self._foreign)
         self._foreign = set() if lost else left
         self._unreadable &= live
+
+    def _recall(self) -> None:
+        """Look again at jobs of several pods if the unit that their tag names exists by now."""
+        found = {it for it, key in self._unitless.items() if self._units.get(key) is not None}
+        self._foreign -= found
+        self._unitless = {it: key for it, key in self._unitless.items() if it in self._foreign}
 
     async def _pace(self) -> None:
         """Pause, unless somebody requests a census in the meantime."""
@@ -281,6 +289,8 @@ class Census:
         unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
+        elif unit is None and tag.v == SEVERAL:
+            self._without_unit(job.job_id, tag)
         elif unit is None and tag.given_back and self._any_known(tag.uids):
             self.ask()  # a pass will soon read its pod, which shows if it has released the job
         elif unit is None:
@@ -296,14 +306,19 @@ class Census:
         else:
             await self._duplicate(unit, unit.job, job, asked_at)
 
+    def _without_unit(self, job_id: int, tag: OwnerTag) -> None:
+        """Leave a job of several pods alone until its unit exists. The tag does not have the names
+        of its pods, so nobody could make sure that they are gone, as is done for an orphan.
+        """
+        self._foreign.add(job_id)
+        self._unitless[job_id] = tag.key
+
     def _orphan(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
-        """Make a unit for a job that has none: its pods vanished while no scheduler ran, or no pass
-        has looked at them yet.
+        """Make a unit for a job that has none: its pod vanished while no scheduler ran, or no pass
+        has looked at it yet.
         """
         seen = Seen(orphaned=not self._any_known(tag.uids))
-        # The tag has no names of pods. A single pod has the name of its unit.
-        pods = tuple(Member(uid, tag.unit) for uid in tag.uids)
-        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen, pods=pods)
+        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen)
         self._units.add(unit)
         if seen.orphaned:
             self._metrics.leftovers.labels("orphan").inc()

@@ -209,10 +209,8 @@ class Unit:
         raise KeyError(uid)
 
     def owns(self, record: TaggedJob, *, owner: Owner) -> bool:
-        """Whether the job is the owner's, for this very unit: its tag has the uid of any of the
-        unit's pods (I8).
-        """
-        return record.stands_for(self.uids, owner=owner)
+        """Whether the job is the owner's, for this very unit (I8)."""
+        return record.is_of(self.key, owner=owner)
 
     def names(self, job_id: int) -> bool:
         """Whether any of its pods names this job, as last written or first seen."""
@@ -316,9 +314,10 @@ class Units:
         return self._by_pod.get(uid)
 
     def of_tag(self, tag: OwnerTag) -> Unit | None:
-        """The unit of the first of the tag's pods that belongs to a unit; None if none does."""
-        found = (self._by_pod.get(uid) for uid in tag.uids)
-        return next((unit for unit in found if unit is not None), None)
+        """The unit that the tag names by its key; None if there is none. A pod of the tag may have
+        come to another unit since.
+        """
+        return self._units.get(tag.key)
 
     def key_of(self, uid: str) -> str:
         """The queue key of the pod with this uid: the key of its unit, or its own uid while it

@@ -81,8 +81,8 @@ class Process:
         self._settings = settings
         self._death = death
         self._began_at = asyncio.get_running_loop().time()
-        self._last: dict[frozenset[str], str] = {}
-        self._steps: set[tuple[frozenset[str], str, str]] = set()
+        self._last: dict[str, str] = {}
+        self._steps: set[tuple[str, str, str]] = set()
 
     async def run(self) -> None:
         """Until it dies, or is cancelled, which is a death too. Raises what the process raises."""
@@ -131,11 +131,11 @@ class Process:
     def decided(self, facts: UnitFacts, actions: Sequence[Action]) -> None:
         """A unit was looked at. A step from one decision to the next counts once for each unit."""
         now = f"{_situation(facts)}: {cell(actions)}"
-        before = self._last.get(facts.uids, "")
-        step = (facts.uids, before, now)
+        before = self._last.get(facts.key, "")
+        step = (facts.key, before, now)
         if self.host.dead or before == now:
             return
-        self._last[facts.uids] = now
+        self._last[facts.key] = now
         if step in self._steps:
             return
         self._steps.add(step)

@@ -78,7 +78,7 @@ def proven(unit: UnitFacts) -> TaggedJob | None:
     if not isinstance(unit.job, Tracked) or unit.job.record is None:
         return None
     found = read_tag(unit.job.record.admin_comment)
-    ours = found is not None and found.owner == OURS and not unit.uids.isdisjoint(found.uids)
+    ours = found is not None and found.owner == OURS and found.key == unit.key
     return unit.job.record if ours else None
 
 

@@ -34,19 +34,21 @@ def test_tag_follows_from_the_comment_when_that_is_changed():
     assert replace(read, admin_comment="a plugin's").tag is None
 
 
-def test_job_stands_for_its_owners_pod_only():
-    assert record().stands_for({KEY}, owner=OURS)
-    assert not record().stands_for({"another"}, owner=OURS)
+def test_job_of_a_pod_is_of_its_owners_unit_and_seats_that_pod_only():
     other = type(OURS)("cluster-2", OURS.scheduler)
-    assert not record().stands_for({KEY}, owner=other)
-    assert not record(admin_comment="").stands_for({KEY}, owner=OURS)
+    for asks in (TaggedJob.is_of, TaggedJob.seats):
+        assert asks(record(), KEY, owner=OURS)
+        assert not asks(record(), "another", owner=OURS)
+        assert not asks(record(), KEY, owner=other)
+        assert not asks(record(admin_comment=""), KEY, owner=OURS)
 
 
-def test_job_of_several_pods_stands_for_each_and_for_any_of_them():
-    job = record(admin_comment=tag(uids=("a", "b")))
-    assert all(job.stands_for(uids, owner=OURS) for uids in ({"a"}, {"b"}, {"b", "new"}))
-    assert not job.stands_for({"new", "ab"}, owner=OURS)
-    assert not job.stands_for(set(), owner=OURS)
+def test_job_of_several_pods_seats_each_and_is_of_their_unit_alone():
+    job = record(admin_comment=tag(uids=("a", "b"), key="gang"))
+    assert [job.seats(it, owner=OURS) for it in ("a", "b", "ab", "gang")] == [True, True] + 2 * [
+        False
+    ]
+    assert [job.is_of(it, owner=OURS) for it in ("a", "b", "gang")] == [False, False, True]
 
 
 def test_tag_is_decoded_in_one_place():

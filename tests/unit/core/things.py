@@ -20,7 +20,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.in_the_way import InWay
-from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.naming import SEVERAL, VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.tagged import TaggedJob
@@ -46,11 +46,14 @@ def tag(
     restarts: int = 0,
     given_back: bool = False,
     asked: JobRequest | None = None,
+    key: str = "",
 ) -> str:
-    """An admin_comment; ours, of a version without digests, unless told otherwise."""
+    """An admin_comment; ours, of a version without digests, unless told otherwise. With a `key` it
+    is of several pods, in the order of their ranks.
+    """
     digested = {} if asked is None else dict(digests(asked))
     return OwnerTag(
-        v=version,
+        v=SEVERAL if key else version,
         cluster=owner.cluster,
         scheduler=owner.scheduler,
         namespace="ns",
@@ -60,6 +63,9 @@ def tag(
         restarts=restarts,
         given_back=given_back,
         asked=digested,
+        unit_key=key,
+        group="group" if key else "",
+        ranks=tuple(range(len(uids))) if key else (),
     ).encode()
 
 
@@ -108,12 +114,11 @@ def places(*nodes: str, unfit: Unfit | None = None) -> dict[str, Place]:
 
 def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFacts:
     fields: dict[str, Any] = {
+        "key": KEY,
         "request": REQUEST,
         "nodes": places("n1", "n2"),
     }
-    return UnitFacts(
-        uids=frozenset({KEY}), owner=OURS, pods=pods, job=job or NoJob(), **(fields | more)
-    )
+    return UnitFacts(owner=OURS, pods=pods, job=job or NoJob(), **(fields | more))
 
 
 # --- all facts there may be -----------------------------------------------------------------------
@@ -127,7 +132,8 @@ TAGS: Final = (
     tag(owner=Owner("cluster-2", "slurm-scheduler")),
     tag(owner=Owner("cluster-1", "another-scheduler")),
     tag(uids=("uid-of-another-pod",)),
-    tag(version=VERSION + 1),
+    tag(version=SEVERAL + 1),
+    tag(uids=(KEY, "uid-1"), key="gang"),
     "",
     "{not json",
 )

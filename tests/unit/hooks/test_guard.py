@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.naming import SEVERAL, Owner, OwnerTag
 from scheduler.hooks.guard import HandoverAnswer
 from scheduler.state.member import Member
 from scheduler.state.units import Placeholder, Unit
@@ -35,7 +35,17 @@ async def test_pod_whose_job_holds_its_share_of_the_node_is_in_nobodys_way(scene
 
 
 async def test_each_pod_of_a_unit_is_held_by_the_job_of_the_unit(scene):
-    tag = OwnerTag(VERSION, OWNER.cluster, OWNER.scheduler, "ns", "train", ("a", "b"))
+    tag = OwnerTag(
+        SEVERAL,
+        OWNER.cluster,
+        OWNER.scheduler,
+        "ns",
+        "train",
+        ("a", "b"),
+        unit_key="gang",
+        group="group",
+        ranks=(0, 1),
+    )
     job_id = scene.slurm.add(admin_comment=tag.encode())
     scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"))
     pods = (Member("a", "train-0"), Member("b", "train-1"))

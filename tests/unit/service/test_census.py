@@ -11,6 +11,8 @@ import pytest
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
+from scheduler.state.member import Member
+from scheduler.state.units import Unit
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
@@ -118,15 +120,40 @@ async def test_job_without_a_pod_is_ended(slurm, kube, service):
     assert len(service.units) == 0
 
 
-async def test_job_of_several_pods_is_ended_only_if_none_of_them_is_there(slurm, kube, service):
-    gone = slurm.add(admin_comment=tag_of(owner=OWNER, uids=("gone-1", "gone-2")))
-    kept = slurm.add(admin_comment=tag_of(owner=OWNER, uids=("gone-3", UID)))
+@pytest.mark.parametrize("given_back", [False, True])
+async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(
+    slurm, kube, service, given_back
+):
+    """Its pods may be shown or not: here each is a single pod."""
+    comment = tag_of(owner=OWNER, uids=(UID, "gone"), key="gang", given_back=given_back)
+    job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n9",))
     kube.create(UID)
     await seen(kube)
     service.start()
     await asyncio.sleep(10)
-    assert (slurm.live(kept), slurm.live(gone)) == (True, False)
-    assert slurm.calls["submit"] == 0
+    searches = slurm.calls["all_states"]
+    await asyncio.sleep(_PERIOD_SECONDS / 2)
+    assert slurm.calls["all_states"] == searches
+    assert slurm.asked.count(("job", (job_id,))) == 1
+    assert slurm.live(job_id)
+    assert service.units.by_job(job_id) == ()
+
+
+async def test_job_of_several_pods_is_taken_up_once_its_unit_exists(slurm, kube, service):
+    """Here all its pods are gone, so it is ended then."""
+    comment = tag_of(owner=OWNER, uids=(UID, "uid-1"), key="gang")
+    job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n9",))
+    service.start()
+    await asyncio.sleep(10)
+    assert slurm.live(job_id)
+    gang = Unit(
+        "gang", "ns", "train", seen_at=0.0, pods=(Member(UID, "t-0"), Member("uid-1", "t-1"))
+    )
+    service.units.add(gang)
+    service.census.ask()
+    await asyncio.sleep(5)
+    assert not slurm.live(job_id)
+    assert slurm.calls["cancel"] == 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,14 @@ UIDS = ("01234567-89ab", "fedcba98-7654")
 
 def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], node: str = ""):
     return submission(
-        REQUEST, owner=OWNER, mode=mode, namespace="ns", name="train", uids=uids, node=node
+        REQUEST,
+        owner=OWNER,
+        mode=mode,
+        namespace="ns",
+        name="train",
+        key=uids[0],
+        uids=uids,
+        node=node,
     )
 
 
@@ -38,7 +45,9 @@ def test_script_job_has_the_script():
 )
 def test_script_has_memory_of_its_own(mode, asked, mebibytes):
     request = dataclasses.replace(REQUEST, memory_mib=asked)
-    job = submission(request, owner=OWNER, mode=mode, namespace="ns", name="train", uids=UIDS[:1])
+    job = submission(
+        request, owner=OWNER, mode=mode, namespace="ns", name="train", key=UIDS[0], uids=UIDS[:1]
+    )
     assert job.memory_mib == mebibytes
 
 
@@ -49,6 +58,7 @@ def test_script_finds_its_programs_and_what_it_is_told():
         mode="script",
         namespace="ns",
         name="train",
+        key=UIDS[0],
         uids=UIDS[:1],
         environment={"A": "b"},
     )
@@ -56,13 +66,19 @@ def test_script_finds_its_programs_and_what_it_is_told():
     assert "/usr/bin" in job.environment["PATH"]
 
 
-def test_job_belongs_to_all_pods_of_its_unit():
-    job = made(uids=UIDS)
-    assert job.nodes == 2
+def test_job_belongs_to_the_pod_of_its_unit():
+    job = made()
     tag = read_tag(job.admin_comment)
     assert tag is not None
-    assert (tag.owner, tag.uids, tag.namespace, tag.unit) == (OWNER, UIDS, "ns", "train")
-    assert job.name == "ns.train.01234567"
+    assert (tag.owner, tag.uids, tag.namespace, tag.unit) == (OWNER, UIDS[:1], "ns", "train")
+    assert (tag.key, job.name, job.nodes) == (UIDS[0], "ns.train.01234567", 1)
+
+
+def test_job_is_named_after_its_unit_and_has_a_node_for_each_pod():
+    job = submission(
+        REQUEST, owner=OWNER, mode="external", namespace="ns", name="train", key="gang", uids=UIDS
+    )
+    assert (job.name, job.nodes) == ("ns.train.gang", 2)
 
 
 def test_pinned_job_asks_for_its_node():
@@ -97,7 +113,14 @@ WISHES = dataclasses.replace(
 
 def asked(**more: Any) -> JobSubmission:
     return submission(
-        WISHES, owner=OWNER, mode="external", namespace="ns", name="train", uids=UIDS[:1], **more
+        WISHES,
+        owner=OWNER,
+        mode="external",
+        namespace="ns",
+        name="train",
+        key=UIDS[0],
+        uids=UIDS[:1],
+        **more,
     )
 
 
@@ -145,6 +168,12 @@ def test_node_is_never_required_and_excluded(ours, required, excluded):
 def test_every_way_to_share_is_one_that_slurm_knows(sharing):
     request = dataclasses.replace(REQUEST, exclusive=sharing)
     job = submission(
-        request, owner=OWNER, mode="external", namespace="ns", name="train", uids=UIDS[:1]
+        request,
+        owner=OWNER,
+        mode="external",
+        namespace="ns",
+        name="train",
+        key=UIDS[0],
+        uids=UIDS[:1],
     )
     assert encode(job, ApiVersion(45))

@@ -53,17 +53,25 @@ def test_each_pod_of_a_unit_leads_to_it():
 
 
 @pytest.mark.parametrize(
-    ("uids", "key"),
-    [(("a",), "group"), (("gone", "b"), "group"), (("c",), "c"), (("gone",), None)],
+    ("uids", "key", "found"),
+    [
+        (("c",), "", "c"),
+        (("gone",), "", None),
+        (("a",), "", None),
+        (("a", "b"), "group", "group"),
+        (("gone",), "group", "group"),
+        (("a", "b"), "another", None),
+        (("c", "d"), "another", None),
+    ],
 )
-def test_tag_leads_to_the_unit_of_any_of_its_pods(uids, key):
+def test_tag_leads_to_the_unit_with_its_key_whatever_pods_it_names(uids, key, found):
     units = Units()
     units.add(gang())
     units.add(unit("c"))
-    of_job = record(admin_comment=tag(uids=uids)).tag
+    of_job = record(admin_comment=tag(uids=uids, key=key)).tag
     assert of_job is not None
-    found = units.of_tag(of_job)
-    assert (None if found is None else found.key) == key
+    met = units.of_tag(of_job)
+    assert (None if met is None else met.key) == found
 
 
 def test_pods_of_a_removed_unit_lead_nowhere():
@@ -160,18 +168,19 @@ def test_what_was_seen_of_its_pods_adds_up():
 
 
 @pytest.mark.parametrize(
-    ("uids", "of_single", "of_gang"),
+    ("uids", "key", "of_single", "of_gang"),
     [
-        (("a",), True, True),
-        (("b",), False, True),
-        (("a", "b"), True, True),
-        (("b", "gone"), False, True),
-        (("other", "gone"), False, False),
-        (("group",), False, False),
+        (("a",), "", True, False),
+        (("b",), "", False, False),
+        (("a", "b"), "group", False, True),
+        (("b", "gone"), "group", False, True),
+        (("gone",), "group", False, True),
+        (("a", "b"), "another", False, False),
     ],
 )
-def test_unit_owns_the_jobs_whose_tag_names_any_of_its_pods(uids, of_single, of_gang):
-    job = record(admin_comment=tag(uids=uids))
+def test_unit_owns_the_jobs_whose_tag_names_its_key(uids, key, of_single, of_gang):
+    """A single pod's unit does not own the job of a group, which other pods use too."""
+    job = record(admin_comment=tag(uids=uids, key=key))
     assert unit("a").owns(job, owner=OURS) == of_single
     assert gang().owns(job, owner=OURS) == of_gang
 
