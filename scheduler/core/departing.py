@@ -42,7 +42,8 @@ def hurry(facts: UnitFacts) -> tuple[Action, ...]:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if hinted(job.state, record):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
-    lost = _node_lost(facts, job, record)
+    leaving = facts.seated(leaving, record)
+    lost = _node_lost(facts, job, record) if leaving else None
     if lost is None:
         return (Again(SOON_SECONDS if not job.settled else SLOW_LOOK_SECONDS),)
     return (*_shortened(facts, leaving, lost), Again(SLOW_LOOK_SECONDS))
@@ -67,8 +68,6 @@ def _may_be_taken(job: Tracked) -> bool:
 
 
 def _node_lost(facts: UnitFacts, job: Tracked, record: TaggedJob) -> _NodeLost | None:
-    if not facts.owns(record):
-        return None
     if record.state.ended:
         ending = ending_of(record.state)
         return _NodeLost(ending.reason, sentence(record, ending)) if job.settled else None

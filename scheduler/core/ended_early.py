@@ -17,24 +17,29 @@ from scheduler.core.actions import (
 )
 from scheduler.core.endings import ending_of, may_not_have_started, sentence
 from scheduler.core.event_reasons import Reason
-from scheduler.core.facts import PodFacts, Tracked
+from scheduler.core.facts import PodFacts, Tracked, UnitFacts
 from scheduler.core.intervals import SOON_SECONDS
 from scheduler.core.tagged import TaggedJob
 
 
-def ended_before_bind(pods: tuple[PodFacts, ...], job: Tracked) -> tuple[Action, ...]:
-    """Another job is submitted, or the pods are evicted because somebody has ended this one."""
+def ended_before_bind(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked
+) -> tuple[Action, ...]:
+    """Another job is submitted, or the pods are evicted because somebody has ended this one. A pod
+    that this job had no place for is not evicted.
+    """
     if job.record is None or not job.record.state.ended:
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
     ending = ending_of(job.record.state)
     message = sentence(job.record, ending)
-    if ending.again or _was_given_back(job.record):
+    seated = facts.seated(pods, job.record)
+    if ending.again or _was_given_back(job.record) or not seated:
         return (DropJob(job.job_id, message), Again(0.0))
     if job.record.batch and may_not_have_started(job.record):
         return _asked_for_elsewhere(pods, job.record)
-    return (*(Evict(pod, ending.reason, message) for pod in pods), Again(SOON_SECONDS))
+    return (*(Evict(pod, ending.reason, message) for pod in seated), Again(SOON_SECONDS))
 
 
 def _asked_for_elsewhere(pods: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Action, ...]:

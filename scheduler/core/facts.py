@@ -222,3 +222,8 @@ class UnitFacts:
     def owns(self, record: TaggedJob) -> bool:
         """Whether the job is the placeholder of this very unit (I8)."""
         return record.is_of(self.key, owner=self.owner)
+
+    def seated(self, pods: tuple[PodFacts, ...], record: TaggedJob) -> tuple[PodFacts, ...]:
+        """Those of these pods that the job has a place for: nobody else ends with it (I6)."""
+        uids = record.seated(owner=self.owner)
+        return tuple(pod for pod in pods if pod.uid in uids)

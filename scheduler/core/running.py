@@ -99,10 +99,20 @@ def _guard(
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     if hinted(job.state, record):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
+    seated = facts.seated(bound, record)
     if not facts.owns(record):
         # Slurm reuses an id only after losing its state.
         why = f"id {job.job_id} belongs to another job now"
         return regain(facts, bound, now, why=why, lost_by_slurm=not job.claimed)
+    if not seated:
+        return (Again(SLOW_LOOK_SECONDS),)  # its end would be the end of other pods
+    return _follow(facts, seated, job, record, now)
+
+
+def _follow(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], job: Tracked, record: TaggedJob, now: float
+) -> tuple[Action, ...]:
+    """The job has places for these pods: its end is theirs."""
     if record.state.ended and not job.settled:
         return (LookForTwins(), Again(SOON_SECONDS))
     if record.state.ended:

@@ -42,6 +42,11 @@ class TaggedJob(Job):
         tag = self._tag_of(owner)
         return tag is not None and uid in tag.uids
 
+    def seated(self, *, owner: Owner) -> frozenset[str]:
+        """All pods that it seats, by uid."""
+        tag = self._tag_of(owner)
+        return frozenset(() if tag is None else tag.uids)
+
     def _tag_of(self, owner: Owner) -> OwnerTag | None:
         """The tag if it is this owner's."""
         tag = self.tag

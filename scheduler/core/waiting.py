@@ -209,7 +209,7 @@ def _by_state(
             | BaseState.DEADLINE
             | BaseState.OUT_OF_MEMORY
         ):
-            return ended_before_bind(pods, job)
+            return ended_before_bind(facts, pods, job)
         case _:
             assert_never(state.base)
 

@@ -82,6 +82,15 @@ def proven(unit: UnitFacts) -> TaggedJob | None:
     return unit.job.record if ours else None
 
 
+def of_pod(unit: UnitFacts, uid: str) -> TaggedJob | None:
+    """The record of a job that has a place for this pod beyond doubt."""
+    if not isinstance(unit.job, Tracked) or unit.job.record is None:
+        return None
+    found = read_tag(unit.job.record.admin_comment)
+    seats = found is not None and found.owner == OURS and uid in found.uids
+    return unit.job.record if seats else None
+
+
 @given(unit_facts())
 @EXAMPLES
 def test_bind_rests_on_a_fresh_record_of_our_own_running_job(unit: UnitFacts) -> None:  # I2
@@ -143,7 +152,7 @@ def test_replaced_job_does_not_hold_the_node_of_the_pod(unit: UnitFacts) -> None
 @EXAMPLES
 def test_eviction_has_a_record_of_our_own_job_as_evidence(unit: UnitFacts) -> None:  # I6
     for evict in chosen(Evict, unit):
-        held = proven(unit)
+        held = of_pod(unit, evict.pod.uid) or proven(unit)
         if evict.evidence is Evidence.ABSENCE:
             gone = isinstance(unit.job, NoJob) or unit.job == Vanished(JOB, confirmed=True)
             foreign = isinstance(unit.job, Tracked) and unit.job.record is not None
@@ -174,7 +183,7 @@ def test_grace_is_only_ever_shortened_and_on_evidence(unit: UnitFacts, base: Bas
     leaving = tuple(replace(it, stage=PodStage.DEPARTING) for it in unit.pods)
     for case in (unit, replace(unit, pods=leaving, job=tracked(record(base)))):
         for hurried in chosen(Hurry, case):
-            held = proven(case)
+            held = of_pod(case, hurried.pod.uid) or proven(case)
             assert held is not None
             assert held.state.base is not BaseState.RUNNING or held.preempt_time is not None
             assert hurried.pod.stage is PodStage.DEPARTING

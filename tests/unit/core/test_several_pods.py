@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.actions import Again, Bind, Tell
+from scheduler.core.actions import Again, Bind, DropJob, Evict, Hurry, Tell
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Vanished
@@ -16,6 +16,7 @@ from scheduler.core.node_suitability import Unfit
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
+    GANG,
     IN_WAY,
     JOB,
     NOW,
@@ -23,6 +24,7 @@ from tests.unit.core.things import (
     places,
     pod,
     record,
+    tag,
     tracked,
 )
 
@@ -71,3 +73,42 @@ def test_pod_that_waits_beside_one_that_runs_says_what_its_job_does(job, first, 
     tells = [it for it in decide(facts(*pods, job=job), NOW) if isinstance(it, Tell)]
     assert [(it.pod, it.reason) for it in tells] == [(pods[1], Reason.SLURM_PENDING)]
     assert tells[0].message.startswith(words)
+
+
+TWO: Final = tag(uids=("uid-1", "uid-2"), key=GANG)
+ENDS: Final = {
+    "ended": record(BaseState.TIMEOUT, admin_comment=TWO),
+    "preempted soon": record(admin_comment=TWO, preempt_time=5000, end_time=5020),
+    "suspended": record(BaseState.SUSPENDED, admin_comment=TWO),
+    "requeued": record(BaseState.PENDING, admin_comment=TWO, restart_count=1),
+}
+
+
+@pytest.mark.parametrize("looked", ENDS.values(), ids=ENDS)
+def test_end_of_a_job_is_the_end_of_the_pods_that_its_tag_names_and_of_no_other(looked):
+    """A pod may come to the group, on a Node of its author's choice, and never get a place."""
+    pods = tuple(pod(PodStage.BOUND, uid=f"uid-{number}") for number in range(3))
+    actions = decide(facts(*pods, key=GANG, job=tracked(looked), epoch=5005.0), NOW)
+    assert [it.pod.uid for it in actions if isinstance(it, Evict)] == ["uid-1", "uid-2"]
+    alone = decide(facts(pods[0], key=GANG, job=tracked(looked), epoch=5005.0), NOW)
+    assert alone == (SLOW,)
+
+
+@pytest.mark.parametrize("looked", ENDS.values(), ids=ENDS)
+def test_pod_that_leaves_is_hurried_only_by_the_end_of_a_job_that_names_it(looked):
+    pods = tuple(
+        pod(PodStage.DEPARTING, uid=f"uid-{number}", deletion_grace_seconds=3600)
+        for number in range(3)
+    )
+    actions = decide(facts(*pods, key=GANG, job=tracked(looked), epoch=5005.0), NOW)
+    assert [it.pod.uid for it in actions if isinstance(it, Hurry)] == ["uid-1", "uid-2"]
+
+
+def test_pod_that_waits_is_not_evicted_for_a_job_that_had_no_place_for_it():
+    pods = tuple(pod(PodStage.WAITING, uid=f"uid-{number}") for number in range(3))
+    job = tracked(record(BaseState.CANCELLED, admin_comment=TWO))
+    evicted = decide(facts(*pods, key=GANG, job=job), NOW)
+    assert [it.pod.uid for it in evicted if isinstance(it, Evict)] == ["uid-1", "uid-2"]
+    drop, again = decide(facts(pods[0], key=GANG, job=job), NOW)
+    assert isinstance(drop, DropJob)
+    assert again == Again(0.0)

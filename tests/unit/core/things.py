@@ -30,6 +30,8 @@ from slurmapi.model import BaseState, JobState, SlurmNode
 NOW: Final = 1000.0
 JOB: Final = 4711
 KEY: Final = "uid-0"
+GANG: Final = "gang"
+"""The key of a unit of several pods."""
 OURS: Final = Owner("cluster-1", "slurm-scheduler")
 REQUEST: Final = JobRequest(cpus=4, memory_mib=1024)
 PROBLEMS: Final = (Problem("cpu", "", "a request"),)
@@ -133,7 +135,9 @@ TAGS: Final = (
     tag(owner=Owner("cluster-1", "another-scheduler")),
     tag(uids=("uid-of-another-pod",)),
     tag(version=SEVERAL + 1),
-    tag(uids=(KEY, "uid-1"), key="gang"),
+    tag(uids=(KEY, "uid-1"), key=GANG),
+    tag(uids=(KEY, "uid-1", "uid-2"), key=GANG),
+    tag(uids=("uid-1", "uid-2"), key=GANG),
     "",
     "{not json",
 )
@@ -241,6 +245,7 @@ def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
     )
     return facts(
         *pods,
+        key=draw(st.sampled_from([KEY, KEY, GANG])),
         job=draw(_jobs),
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
         refused=draw(st.sampled_from([(), (), PROBLEMS])),
