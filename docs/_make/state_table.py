@@ -49,7 +49,7 @@ from scheduler.core.facts import (
 from scheduler.core.in_the_way import InWay
 from scheduler.core.intervals import CANCEL_AGAIN_SECONDS, FRESH_SECONDS, UNFIT_SECONDS
 from scheduler.core.lost_job import PINNED_SECONDS
-from scheduler.core.naming import VERSION, Owner, OwnerTag
+from scheduler.core.naming import SEVERAL, VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.core.tagged import TaggedJob
@@ -178,6 +178,7 @@ def standings() -> tuple[Standing, ...]:
         ),
         Standing(name="id known, never seen", job=Tracked(job_id=_JOB)),
         Standing(name="the id is another's", job=_seen(_foreign())),
+        Standing(name="of a group of pods that is not known here", job=_seen(_of_group())),
         Standing(
             name="of our own submit, its tag taken away",
             job=replace(_seen(_untagged()), made_as=_untagged().name, submit_time=0),
@@ -195,6 +196,22 @@ def standings() -> tuple[Standing, ...]:
 
 def _foreign() -> TaggedJob:
     return _record(JobState(BaseState.RUNNING), owner=Owner("another", "scheduler"))
+
+
+def _of_group() -> TaggedJob:
+    """Of another version of the scheduler, or of one with other settings."""
+    tag = OwnerTag(
+        v=SEVERAL,
+        cluster=_OWNER.cluster,
+        scheduler=_OWNER.scheduler,
+        namespace="ns",
+        unit="pod",
+        uids=(_UID,),
+        unit_key="key",
+        group="group",
+        ranks=(0,),
+    )
+    return replace(_running_job(), admin_comment=tag.encode())
 
 
 def _untagged() -> TaggedJob:

@@ -35,6 +35,7 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
 )
 from scheduler.core.running import keep
+from scheduler.core.unknown_unit import leave_alone, of_unknown_unit
 from scheduler.core.untagged import give_up, untagged
 from scheduler.core.waiting import serve_waiting
 
@@ -47,6 +48,8 @@ def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return give_up(facts, facts.job, now)
     if not any(pod.stage in RUNS | _WANTS for pod in facts.pods):
         return _release(facts, now)
+    if isinstance(facts.job, Tracked) and of_unknown_unit(facts):
+        return leave_alone(facts, facts.job)
     if facts.any_runs:
         return keep(facts, now)
     return serve_waiting(facts, now)

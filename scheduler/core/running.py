@@ -100,7 +100,7 @@ def _guard(
     if hinted(job.state, record):
         return (Inspect(job.job_id), Again(SOON_SECONDS))
     seated = facts.seated(bound, record)
-    if not facts.owns(record):
+    if not facts.owns(record) and not seated:
         # Slurm reuses an id only after losing its state.
         why = f"id {job.job_id} belongs to another job now"
         return regain(facts, bound, now, why=why, lost_by_slurm=not job.claimed)

@@ -1,7 +1,8 @@
 """The job id in a pod's annotation is only a claim, because the pod's author can write it too.
 
 A claim costs its own unit one look. It has no effect until the look has shown our tag for this very
-unit. If Slurm refutes the claim, it counts as a missing annotation, and the census decides.
+unit, or for a group of pods that the pod belongs to. If Slurm refutes the claim, it counts as a
+missing annotation, and the census decides.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.core.naming import JOB_ID, Owner
+from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
 from scheduler.state.units import Unit, Units
 
@@ -37,6 +39,13 @@ def unweighed(unit: Unit) -> bool:
     return unit.job is not None and unit.job.claimed
 
 
+def _is_true(unit: Unit, record: TaggedJob, owner: Owner) -> bool:
+    """Whether the job is the unit's own, or that of a group (`core/unknown_unit.py`)."""
+    if unit.owns(record, owner=owner):
+        return True
+    return any(record.seats(uid, owner=owner) for uid in unit.uids)
+
+
 def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
     """Believe the unit's claim if a look has proven it, and drop it if a look has refuted it.
     `covered` says that an unrecorded job would have been found by now.
@@ -47,7 +56,7 @@ def weigh(unit: Unit, units: Units, *, owner: Owner, covered: bool) -> None:
     if job.record is None:
         refuted = job.refuted
     else:
-        refuted = not unit.owns(job.record, owner=owner)
+        refuted = not _is_true(unit, job.record, owner)
         if not refuted:
             job.believe()
     if refuted:

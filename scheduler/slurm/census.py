@@ -290,7 +290,7 @@ class Census:
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
         elif unit is None and tag.v == SEVERAL:
-            self._without_unit(job.job_id, tag)
+            self._without_unit(job, tag, asked_at)
         elif unit is None and tag.given_back and self._any_known(tag.uids):
             self.ask()  # a pass will soon read its pod, which shows if it has released the job
         elif unit is None:
@@ -306,12 +306,17 @@ class Census:
         else:
             await self._duplicate(unit, unit.job, job, asked_at)
 
-    def _without_unit(self, job_id: int, tag: OwnerTag) -> None:
+    def _without_unit(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
         """Leave a job of several pods alone until its unit exists. The tag does not have the names
-        of its pods, so nobody could make sure that they are gone, as is done for an orphan.
+        of its pods, so nobody could make sure that they are gone, as is done for an orphan. But
+        pods of it that name no job must not get jobs of their own (`core/unknown_unit.py`).
         """
-        self._foreign.add(job_id)
-        self._unitless[job_id] = tag.key
+        self._foreign.add(job.job_id)
+        self._unitless[job.job_id] = tag.key
+        for uid in () if tag.given_back else tag.uids:
+            unit = self._units.get(uid)
+            if unit is not None and unit.job is None and not unit.asked.submitting:
+                self._adopt(unit, job, asked_at)
 
     def _orphan(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
         """Make a unit for a job that has none: its pod vanished while no scheduler ran, or no pass

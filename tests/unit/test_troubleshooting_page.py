@@ -36,6 +36,7 @@ TELLERS = (
         "execute/update",
     ),
     *(
+        "core/unknown_unit",
         "core/untagged",
         "execute/untagged",
         "execute/avoid",

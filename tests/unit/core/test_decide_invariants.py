@@ -51,6 +51,7 @@ from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
 from slurmapi.model import BaseState
 from tests.unit.core.things import (
     JOB,
+    KEY,
     NOW,
     OURS,
     PROBLEMS,
@@ -203,6 +204,16 @@ def test_only_a_job_proven_to_be_ours_is_ended(unit: UnitFacts) -> None:  # I8
 
 @given(unit_facts())
 @EXAMPLES
+def test_live_job_of_other_pods_too_is_left_alone_by_a_single_one(unit: UnitFacts) -> None:  # I8
+    held = next((it for pod in unit.pods if (it := of_pod(unit, pod.uid))), None)
+    if held is None or held.state.ended or proven(unit) is not None:
+        return
+    allowed = Tell | Inspect | Again | Forget
+    assert all(isinstance(it, allowed) for it in decide(unit, NOW))
+
+
+@given(unit_facts())
+@EXAMPLES
 def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
     submits = chosen(Submit, unit)
     assert len(submits) <= 1
@@ -261,6 +272,8 @@ def test_new_job_is_written_on_its_pod_in_time(unit: UnitFacts, tell_at: float) 
     )
     if not isinstance(unit.job, Tracked) or unit.job.state is None or unit.job.state.ended:
         return
+    if of_pod(unit, KEY) and not proven(unit):
+        return  # the job of a group that is not known here
     actions = decide(unit, NOW)
     if any(isinstance(it, Bind | DropJob | Evict) for it in actions):
         return  # it does not wait for this job any longer

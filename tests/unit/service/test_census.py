@@ -124,7 +124,9 @@ async def test_job_without_a_pod_is_ended(slurm, kube, service):
 async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(
     slurm, kube, service, given_back
 ):
-    """Its pods may be shown or not: here each is a single pod."""
+    """Its pods may be shown or not: here one is, as a single pod. It gets no job of its own, unless
+    the group has released its job.
+    """
     comment = tag_of(owner=OWNER, uids=(UID, "gone"), key="gang", given_back=given_back)
     job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n9",))
     kube.create(UID)
@@ -136,7 +138,8 @@ async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(
     assert slurm.calls["all_states"] == searches
     assert slurm.asked.count(("job", (job_id,))) == 1
     assert slurm.live(job_id)
-    assert service.units.by_job(job_id) == ()
+    assert slurm.calls["submit"] == int(given_back)
+    assert kube.bindings == []
 
 
 async def test_job_of_several_pods_is_taken_up_once_its_unit_exists(slurm, kube, service):

@@ -391,3 +391,41 @@ async def test_namespace_that_names_jobs_without_end_costs_slurm_a_bounded_numbe
     jobs = {job_of(service, uid) for uid in uids}
     assert len(jobs) == len(uids)
     assert jobs <= slurm.jobs.keys()
+
+
+@pytest.mark.parametrize("node", ["", "n1"], ids=["waits", "runs"])
+async def test_job_of_a_group_is_left_alone_and_so_is_the_pod_that_names_it(
+    slurm, kube, service, node
+):
+    """This process knows single pods only. The end of the job counts for the pod that runs."""
+    job_id = group_job(slurm)
+    annotations = {JOB_ID: str(job_id)} | ({NODES: node} if node else {})
+    kube.create("uid-0", node=node, annotations=annotations)
+    await start(kube, service, seconds=300.0)
+    assert job_of(service, "uid-0") == job_id
+    assert slurm.live(job_id)
+    assert (slurm.calls["submit"], kube.bindings, kube.deleted) == (0, [], [])
+    told = kube.condition_of("uid-0")
+    assert node or (told is not None and "submitted for a group of pods" in told.message)
+    slurm.end(job_id, BaseState.TIMEOUT)
+    await asyncio.sleep(5)
+    assert kube.deleted == (["uid-0"] if node else [])
+    assert slurm.calls["submit"] == int(not node), "the pod that waits gets a job of its own"
+
+
+async def test_job_of_a_group_outlives_a_pod_of_it(slurm, kube, service):
+    job_id = group_job(slurm)
+    kube.create("uid-0", node="n1", annotations={JOB_ID: str(job_id), NODES: "n1"})
+    await start(kube, service)
+    kube.delete("uid-0")
+    kube.end_containers("uid-0")
+    await asyncio.sleep(120)
+    assert slurm.live(job_id)
+    assert slurm.calls["cancel"] == 0
+    assert service.units.get("uid-0") is None
+
+
+def group_job(slurm: TinySlurm) -> int:
+    """A running job of two pods, which another version of the scheduler has submitted."""
+    comment = tag_of(owner=OWNER, uids=("uid-0", "uid-1"), key="gang")
+    return slurm.add(name="ns.train.gang", admin_comment=comment, state=RUNNING, nodes=("n1", "n2"))
