@@ -55,6 +55,8 @@ class PodFacts:
     name: str
     stage: PodStage
     node: str = ""
+    rank: int = 0
+    """Its place among the pods of its unit. A single pod has rank 0."""
     placed_by_us: bool = True
     grace_seconds: int = 30
     ends_at: str = ""

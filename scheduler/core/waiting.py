@@ -26,7 +26,6 @@ from scheduler.core.actions import (
     Tell,
     Update,
 )
-from scheduler.core.assignment import node_of_each_pod
 from scheduler.core.edits import called, differences, edit_of
 from scheduler.core.ended_early import ended_before_bind
 from scheduler.core.endings import warned
@@ -52,6 +51,7 @@ from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import pending_text
 from scheduler.core.remaining import ends_at
+from scheduler.core.seating import seating
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.untold import first_words, recorded
 from slurmapi.model import BaseState, Job, JobState
@@ -292,15 +292,10 @@ def allocated(
             f"the pod was resized: it asks for {grown}; a new job follows, at the end of the queue"
         )
         return (*_give_back(job.job_id, why), Again(0.0))
-    node_of_pod = node_of_each_pod(facts.pods, record.nodes)
-    if node_of_pod is None:
-        why = f"it holds {len(record.nodes)} nodes for {len(facts.pods)} pods"
-        if facts.any_runs:
-            message = (
-                f"Slurm job {record.job_id} is kept because another of its pods runs, but {why}"
-            )
-            return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
-        return (*_give_back(job.job_id, why), Again(0.0))
+    node_of_pod = seating(facts, record)
+    if isinstance(node_of_pod, str):
+        return _not_dealt_out(facts, pods, record, node_of_pod)
+    pods = tuple(pod for pod in pods if pod.uid in node_of_pod)
     unlocated = tuple(node for node in node_of_pod.values() if node not in facts.nodes)
     if unlocated:
         return (Locate(unlocated), Again(0.0))
@@ -321,6 +316,16 @@ def allocated(
     if pause:
         return (Again(pause),)
     return (*_binds(pods, node_of_pod, places, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _not_dealt_out(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], record: Job, why: str
+) -> tuple[Action, ...]:
+    """The allocation has no slot for each pod: release it, unless another pod needs it."""
+    if not facts.any_runs:
+        return (*_give_back(record.job_id, why), Again(0.0))
+    message = f"Slurm job {record.job_id} is kept because another of its pods runs, but {why}"
+    return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
 
 
 def _pending(pods: tuple[PodFacts, ...], message: str) -> tuple[Action, ...]:

@@ -1,6 +1,6 @@
 """Binds a pod to the Node behind its job's Slurm node: once, and never twice (I3).
 
-`core/waiting.py` decides when; `core/assignment.py` gives each pod of a unit its node.
+`core/waiting.py` decides when; `core/seating.py` gives each pod of a unit its slot.
 """
 
 from __future__ import annotations

@@ -116,13 +116,15 @@ class Gatherer:
         return {} if record.tag is None else record.tag.asked
 
     def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
-        meta, ends_at = pod.metadata, unit.pod(pod.metadata.uid).said.ends_at
+        meta, member = pod.metadata, unit.pod(pod.metadata.uid)
+        ends_at = member.said.ends_at
         return PodFacts(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
             stage=stage_of(pod, bound=bool(unit.bindings.nodes.get(meta.uid))),
             node=self._whereabouts.node(pod, unit),
+            rank=member.rank,
             placed_by_us=_placed_by_us(pod, unit),
             grace_seconds=pod.spec.termination_grace_period_seconds,
             ends_at=meta.annotations.get(ENDS_AT, "") if ends_at is None else ends_at,

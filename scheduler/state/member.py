@@ -16,3 +16,5 @@ class Member:
     name: str
     seen: SeenOfPod = field(default_factory=SeenOfPod)
     said: SaidOnPod = field(default_factory=SaidOnPod)
+    rank: int = 0
+    """Its place among the pods of its unit."""

@@ -704,7 +704,8 @@ def test_suspended_job_evicts_its_pod_unless_the_site_keeps_it():
 
 
 def test_pods_are_bound_rank_by_rank():
-    pods = (pod(PodStage.WAITING, uid="uid-0"), pod(PodStage.WAITING, uid="uid-1"))
+    """In Slurm's order of the nodes, which may follow the network and not the names."""
+    pods = (pod(PodStage.WAITING, uid="b", rank=1), pod(PodStage.WAITING, uid="a", rank=3))
     actions = decide(facts(*pods, job=tracked(record(nodes=("n2", "n1")))), NOW)
     first, second = Bind(pods[0], "n2", JOB, "kube-n2"), Bind(pods[1], "n1", JOB, "kube-n1")
     assert actions == (first, second, SLOW)

@@ -110,6 +110,15 @@ def test_bind_rests_on_a_fresh_record_of_our_own_running_job(unit: UnitFacts) ->
 
 @given(unit_facts())
 @EXAMPLES
+def test_no_two_pods_of_a_unit_are_put_on_one_slot(unit: UnitFacts) -> None:  # I2
+    binds = [bind.node for bind in chosen(Bind, unit)]
+    running = {pod.node for pod in unit.pods if pod.stage in RUNS}
+    assert len(set(binds)) == len(binds)
+    assert running.isdisjoint(binds)
+
+
+@given(unit_facts())
+@EXAMPLES
 def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
     binds = chosen(Bind, unit)
     assert all(bind.pod.stage is PodStage.WAITING for bind in binds)

@@ -104,9 +104,13 @@ def warned() -> TaggedJob:
 
 
 def pod(stage: PodStage, *, node: str | None = None, uid: str = KEY, **more: Any) -> PodFacts:
+    """One of a unit's pods. Its rank is the digit at the end of its uid, unless told otherwise."""
     runs = stage in {PodStage.BOUND, PodStage.DEPARTING}
     where = ("n1" if runs else "") if node is None else node
-    return PodFacts(uid=uid, namespace="ns", name="train", stage=stage, node=where, **more)
+    fields: dict[str, Any] = {"rank": int(uid[-1]) if uid[-1].isdigit() else 0}
+    return PodFacts(
+        uid=uid, namespace="ns", name="train", stage=stage, node=where, **(fields | more)
+    )
 
 
 def places(*nodes: str, unfit: Unfit | None = None) -> dict[str, Place]:

@@ -1,0 +1,130 @@
+"""Every pod of a unit gets one slot of the allocation, and keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.seats import Sitter, seats, slots_of
+
+ROOMS = st.dictionaries(
+    st.sampled_from(["n1", "n2", "n10", "gpu-3", "x"]), st.integers(0, 3), min_size=1
+)
+
+
+@st.composite
+def units(draw: st.DrawFn) -> tuple[tuple[Sitter, ...], tuple[str, ...]]:
+    """Pods on no node yet, and at least as many slots. Ranks may have gaps."""
+    slots = slots_of(draw(ROOMS))
+    ranks = draw(st.sets(st.integers(0, 20), max_size=len(slots)))
+    names = draw(st.permutations([f"uid-{rank}" for rank in ranks]))
+    return tuple(Sitter(uid=uid, rank=rank) for uid, rank in zip(names, ranks, strict=True)), slots
+
+
+def ranks_by_slot(sitters: tuple[Sitter, ...], found: dict[str, int]) -> tuple[int, ...]:
+    """The table of ranks as the tag of the job has it."""
+    by_slot = sorted(sitters, key=lambda it: found[it.uid])
+    return tuple(it.rank for it in by_slot)
+
+
+def test_node_has_as_many_slots_as_it_has_room() -> None:
+    assert slots_of({"n10": 1, "n9": 2, "n3": 0}) == ("n10", "n9", "n9")
+
+
+@given(units())
+def test_ranks_follow_the_order_of_the_slots(
+    unit: tuple[tuple[Sitter, ...], tuple[str, ...]],
+) -> None:
+    sitters, slots = unit
+    found = seats(sitters, slots)
+    assert found is not None
+    ordered = sorted(sitters, key=lambda it: it.rank)
+    assert [found[it.uid] for it in ordered] == list(range(len(sitters)))
+
+
+@given(units(), st.data())
+def test_no_slot_is_shared_and_no_node_is_overfull(
+    unit: tuple[tuple[Sitter, ...], tuple[str, ...]], data: st.DataObject
+) -> None:
+    sitters, slots = unit
+    anywhere = st.sampled_from(["", "", *slots, "elsewhere"])
+    sitters = tuple(replace(it, node=data.draw(anywhere)) for it in sitters)
+    former = tuple(data.draw(st.permutations(range(21))))
+    found = seats(sitters, slots, former=former)
+    coming = [it for it in sitters if not it.node]
+    on_nodes = Counter(it.node for it in sitters if it.node)
+    used = sum(min(number, slots.count(node)) for node, number in on_nodes.items())
+    assert (found is None) == (used + len(coming) > len(slots))
+    if found is None:
+        return
+    assert len(set(found.values())) == len(found)
+    per_node = Counter(slots[slot] for slot in found.values())
+    assert all(number <= slots.count(node) for node, number in per_node.items())
+    assert {it.uid for it in coming} <= found.keys()
+    assert all(it.node in {"", slots[found[it.uid]]} for it in sitters if it.uid in found)
+
+
+@given(units(), st.data())
+def test_each_pod_keeps_its_slot_through_a_restart(
+    unit: tuple[tuple[Sitter, ...], tuple[str, ...]], data: st.DataObject
+) -> None:
+    """The next process sees the tag, and the Nodes of those that were bound by then."""
+    sitters, slots = unit
+    found = seats(sitters, slots)
+    assert found is not None
+    bound = [data.draw(st.booleans()) for _ in sitters]
+    again = tuple(
+        replace(it, node=slots[found[it.uid]] if is_bound else "")
+        for it, is_bound in zip(sitters, bound, strict=True)
+    )
+    shuffled = data.draw(st.permutations(again))
+    assert seats(shuffled, slots, former=ranks_by_slot(sitters, found)) == found
+
+
+@given(units(), st.data())
+def test_pod_that_comes_again_gets_the_slot_of_its_rank(
+    unit: tuple[tuple[Sitter, ...], tuple[str, ...]], data: st.DataObject
+) -> None:
+    """Those that stay keep theirs, and so do those that are missing: they sit on no known node."""
+    sitters, slots = unit
+    found = seats(sitters, slots)
+    assert found is not None
+    former = ranks_by_slot(sitters, found)
+    fates = [data.draw(st.sampled_from(["stays", "missing", "anew", "gone"])) for _ in sitters]
+    now = {
+        it.rank: replace(
+            it,
+            uid=f"{it.uid}-anew" if fate == "anew" else it.uid,
+            node=slots[found[it.uid]] if fate == "stays" else "",
+        )
+        for it, fate in zip(sitters, fates, strict=True)
+        if fate != "gone"
+    }
+    again = seats(now.values(), slots, former=former)
+    assert again is not None
+    assert {now[it.rank].uid: found[it.uid] for it in sitters if it.rank in now} == again
+
+
+@pytest.mark.parametrize(
+    ("slots", "former", "expected"),
+    [
+        (("n1", "n2"), (), {"b": 1, "c": 0}),
+        (("n1", "n2"), (7, 1), {"b": 1, "c": 0}),
+        (("n1", "n1", "n2"), (2, 7, 1), {"b": 2, "c": 0}),
+        (("n1",), (), None),
+        ((), (), None),
+    ],
+)
+def test_pod_that_waits_gets_a_slot_beside_the_one_that_runs(slots, former, expected) -> None:
+    runs, waits = Sitter(uid="b", rank=1, node="n2"), Sitter(uid="c", rank=2)
+    if len(slots) < 2:
+        runs = replace(runs, node="n1" if slots else "")
+    assert seats((waits, runs), slots, former=former) == expected
+
+
+def test_pod_on_a_node_that_the_job_does_not_hold_takes_no_slot_from_others() -> None:
+    assert seats((Sitter(uid="a", rank=0, node="n9"), Sitter(uid="b", rank=1)), ("n1",)) == {"b": 0}
