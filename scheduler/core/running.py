@@ -34,6 +34,7 @@ from scheduler.core.endings import (
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (
+    RUNS,
     InDoubt,
     NoJob,
     PodFacts,
@@ -163,16 +164,32 @@ def _running(
     if facts.unlisted and not all(pod.node for pod in bound):
         return (Locate(), Again(0.0))
     if any(pod.node and pod.node not in record.nodes for pod in bound):
-        if _requeued(record):
-            return _evict_requeued(bound, record)
-        why = f"Slurm has started job {record.job_id} elsewhere"
-        return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
+        return _elsewhere(facts, bound, record, now)
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
     if waiting:
         return allocated(facts, waiting, job, now)
     end = ends_at(record)
     notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
     return (*notes, *_resized(facts, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _elsewhere(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob, now: float
+) -> tuple[Action, ...]:
+    """The job does not hold the node of one of these pods."""
+    if _requeued(record):
+        return _evict_requeued(bound, record)
+    running = [pod for pod in facts.pods if pod.stage in RUNS]
+    if all(pod.node and pod.node not in record.nodes for pod in running):
+        why = f"Slurm has started job {record.job_id} elsewhere"
+        return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
+    # A new job for all would be submitted in place of one that another pod needs (I5).
+    astray = ", ".join(pod.name for pod in bound if pod.node and pod.node not in record.nodes)
+    message = (
+        f"Slurm job {record.job_id} is kept because another of its pods runs in it, but it does "
+        f"not hold the node of {astray}: delete that pod, so that it comes again in the job"
+    )
+    return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))
 
 
 def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:

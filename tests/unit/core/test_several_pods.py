@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.actions import Again, Bind, DropJob, Evict, Hurry, Tell
+from scheduler.core.actions import Again, Bind, DropJob, Evict, Hurry, Submit, Tell, Warn
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Vanished
@@ -112,3 +112,26 @@ def test_pod_that_waits_is_not_evicted_for_a_job_that_had_no_place_for_it():
     drop, again = decide(facts(pods[0], key=GANG, job=job), NOW)
     assert isinstance(drop, DropJob)
     assert again == Again(0.0)
+
+
+THREE: Final = tag(uids=("uid-0", "uid-1", "uid-2"), key=GANG)
+
+
+@pytest.mark.parametrize("stage", [PodStage.BOUND, PodStage.DEPARTING])
+@pytest.mark.parametrize("node", ["n2", ""], ids=["in the job", "unknown"])
+def test_job_is_not_replaced_for_one_pod_while_another_runs_in_it(stage, node):
+    """slurmctld has lost its state, and started the job again, on nodes of which one is right."""
+    pods = (pod(PodStage.BOUND, uid="uid-0", node="n9"), pod(stage, uid="uid-1", node=node))
+    job = tracked(record(nodes=("n1", "n2"), admin_comment=THREE))
+    warn, again = decide(facts(*pods, key=GANG, job=job), NOW)
+    assert isinstance(warn, Warn)
+    assert (warn.reason, again) == (Reason.PLACEHOLDER_LOST, SLOW)
+    assert "does not hold the node of train:" in warn.message
+
+
+def test_job_that_holds_the_node_of_no_pod_is_replaced():
+    pods = tuple(pod(PodStage.BOUND, uid=f"uid-{at}", node=f"n{at + 8}") for at in range(2))
+    job = tracked(record(nodes=("n1", "n2"), admin_comment=THREE))
+    submit = decide(facts(*pods, key=GANG, job=job), NOW)[0]
+    assert isinstance(submit, Submit)
+    assert submit.replaces == JOB

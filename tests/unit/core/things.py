@@ -233,9 +233,9 @@ TENURES: Final = st.builds(
 
 
 @st.composite
-def unit_facts(draw: st.DrawFn, *, most_pods: int = 3) -> UnitFacts:
+def unit_facts(draw: st.DrawFn) -> UnitFacts:
     """Any facts, as likely true as not; a pod that runs has a Node."""
-    stages = draw(st.lists(st.sampled_from(PodStage), max_size=most_pods))
+    stages = draw(st.lists(st.sampled_from(PodStage), max_size=3))
     pods = tuple(
         pod(
             stage,
