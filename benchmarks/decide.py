@@ -17,6 +17,7 @@ from scheduler.config.settings import Settings
 from scheduler.core.decide import decide
 from scheduler.core.facts import (
     JobFacts,
+    MissingPod,
     NoJob,
     PodFacts,
     PodStage,
@@ -98,6 +99,7 @@ class Sample:
             key=f"uid-{number}",
             owner=_OWNER,
             pods=pod,
+            missing=() if pod else (MissingPod(uid=f"uid-{number}", name="pod"),),
             request=self.request,
             job=self.job,
             nodes={_node(number): Place(_node(number))} if held else {},

@@ -39,6 +39,7 @@ from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
+    MissingPod,
     NoJob,
     PodFacts,
     PodStage,
@@ -347,6 +348,7 @@ def answer(situation: Situation, standing: Standing) -> tuple[Action, ...]:
             key=_UID,
             owner=_OWNER,
             pods=situation.pods,
+            missing=() if situation.pods else (MissingPod(uid=_UID, name="pod"),),
             request=situation.request,
             job=standing.job,
             nodes={n: Place(n, standing.unfit) for n in _PLACES} if standing.known else {},

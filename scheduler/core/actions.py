@@ -135,13 +135,13 @@ class Readmit:
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """Cancel the placeholder, after writing the pod's outcome into it if that is known. `unseen`
-    says that no list or watch shows the pod, which does not prove that it is gone.
+    are the uids of pods that no list or watch shows, which does not prove that they are gone.
     """
 
     job_id: int
     why: str
     outcome: str = ""
-    unseen: bool = False
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class TakeBack:
     job_id: int
     name: str
     submit_time: int
-    unseen: bool = False
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a waiting pod is told while another pod of its unit runs.
+"""What a waiting pod is told while another pod of its unit runs, or may run.
 
 Their job is kept for the pod that runs, whatever becomes of the one that waits (I5). So the pod
 that waits can be bound only once that job holds a node for it.
@@ -10,7 +10,9 @@ from typing import Final, assert_never
 
 from scheduler.core.actions import (
     Action,
+    Again,
     Bind,
+    Cancel,
     Inspect,
     Locate,
     Record,
@@ -21,8 +23,10 @@ from scheduler.core.actions import (
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked, UnitFacts, Vanished
+from scheduler.core.intervals import LINGER_LOOK_SECONDS
 
 _WHAT_FOR: Final = "and another of its pods runs: this pod is bound once it holds a node for it"
+_MOST_NAMES: Final = 3
 _NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Submit | Weigh
 
 
@@ -36,6 +40,32 @@ def words_beside(facts: UnitFacts, actions: tuple[Action, ...]) -> tuple[Tell, .
     silent = [pod for pod in facts.pods if pod.stage is PodStage.WAITING and pod.uid not in served]
     message = f"{_known(facts)}, {_WHAT_FOR}"
     return tuple(Tell(pod, Reason.SLURM_PENDING, message) for pod in silent)
+
+
+def kept_for_missing(
+    facts: UnitFacts, actions: tuple[Action, ...], now: float
+) -> tuple[Action, ...]:
+    """These actions for pods that wait, but the job is not cancelled while a pod that has vanished
+    may still run in it (I5).
+    """
+    if now >= facts.lingers_until or not any(isinstance(it, Cancel) for it in actions):
+        return actions
+    left = [it.name for it in facts.missing if now < it.lingers_until]
+    message = f"{_known(facts)}, and is kept because containers of {_some(left)} may still run"
+    rejects = tuple(it for it in actions if isinstance(it, Reject))
+    told: tuple[Action, ...] = rejects or tuple(
+        Tell(pod, Reason.SLURM_PENDING, message)
+        for pod in facts.pods
+        if pod.stage is PodStage.WAITING
+    )
+    return (*told, Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)))
+
+
+def _some(names: list[str]) -> str:
+    """The first few of these names, so that the text is short however many there are."""
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _known(facts: UnitFacts) -> str:

@@ -18,6 +18,7 @@ from scheduler.core.actions import (
     Inspect,
     LookForTwins,
 )
+from scheduler.core.beside import kept_for_missing
 from scheduler.core.facts import (
     RUNS,
     InDoubt,
@@ -52,7 +53,7 @@ def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
         return leave_alone(facts, facts.job)
     if facts.any_runs:
         return keep(facts, now)
-    return serve_waiting(facts, now)
+    return kept_for_missing(facts, serve_waiting(facts, now), now)
 
 
 def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -89,8 +90,7 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Again(SOON_SECONDS),)
     if now < facts.lingers_until:
         return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
-    unseen = not facts.pods
-    cancel = Cancel(job.job_id, _why_over(facts.pods), facts.outcome, unseen=unseen)
+    cancel = Cancel(job.job_id, _why_over(facts.pods), facts.outcome, unseen=facts.unseen)
     return (cancel, Again(SOON_SECONDS))
 
 

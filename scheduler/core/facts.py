@@ -65,6 +65,16 @@ class PodFacts:
     """The grace period of the deletion under way; None if there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPod:
+    """A pod of the unit that no list or watch shows. That does not prove that it is gone."""
+
+    uid: str
+    name: str
+    lingers_until: float = 0.0
+    """Until when its containers may still run; 0 if none may, as far as is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
     """A remark about a pod's request, shown to its owner once."""
@@ -146,6 +156,7 @@ class UnitFacts:
     """The unit's key; a single pod's key is its uid."""
     owner: Owner
     pods: tuple[PodFacts, ...]
+    missing: tuple[MissingPod, ...]
     request: JobRequest | tuple[Problem, ...]
     job: JobFacts
     nodes: Mapping[str, Place]
@@ -204,8 +215,6 @@ class UnitFacts:
     evict_suspended: bool = True
     """Whether a pod must go if Slurm suspends its job (a policy of the site)."""
     tenure: Tenure = field(default_factory=Tenure)
-    lingers_until: float = 0.0
-    """Until when containers of a pod that is gone may still run."""
     longest_grace: int | None = None
     """The longest grace period that ends before Slurm stops waiting for a job (KillWait). None if
     the handover guard waits for any grace period, or KillWait is not known.
@@ -215,6 +224,16 @@ class UnitFacts:
     def grace_seconds(self) -> int:
         """How many seconds all of its pods have to stop."""
         return max(pod.grace_seconds for pod in self.pods)
+
+    @property
+    def lingers_until(self) -> float:
+        """Until when containers of pods that are missing may still run."""
+        return max([it.lingers_until for it in self.missing], default=0.0)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The uids of the pods that nobody sees, and that must be read before their job ends."""
+        return tuple([it.uid for it in self.missing])
 
     @property
     def any_runs(self) -> bool:

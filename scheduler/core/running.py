@@ -180,13 +180,14 @@ def _elsewhere(
     if _requeued(record):
         return _evict_requeued(bound, record)
     running = [pod for pod in facts.pods if pod.stage in RUNS]
-    if all(pod.node and pod.node not in record.nodes for pod in running):
+    away = all(pod.node and pod.node not in record.nodes for pod in running)
+    if away and now >= facts.lingers_until:
         why = f"Slurm has started job {record.job_id} elsewhere"
         return regain(facts, bound, now, why=why, replaces=record.job_id, lost_by_slurm=True)
     # A new job for all would be submitted in place of one that another pod needs (I5).
     astray = ", ".join(pod.name for pod in bound if pod.node and pod.node not in record.nodes)
     message = (
-        f"Slurm job {record.job_id} is kept because another of its pods runs in it, but it does "
+        f"Slurm job {record.job_id} is kept because another of its pods may run in it, but it does "
         f"not hold the node of {astray}: delete that pod, so that it comes again in the job"
     )
     return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))

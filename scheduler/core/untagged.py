@@ -44,5 +44,5 @@ def give_up(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Warn(Reason.PLACEHOLDER_LOST, message), Again(SLOW_LOOK_SECONDS))
     if now < facts.lingers_until and holds:
         return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
-    unseen = not facts.pods
-    return (TakeBack(job.job_id, job.made_as, job.submit_time, unseen=unseen), Again(0.0))
+    taken = TakeBack(job.job_id, job.made_as, job.submit_time, unseen=facts.unseen)
+    return (taken, Again(0.0))

@@ -10,7 +10,7 @@ without their owner tag), `trial.py` and `slurm/token_rights.py` (their own tria
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -59,8 +59,7 @@ class Release:
         is gone, and the job's owner tag is read again. Raises SlurmError, and KubeError if the pod
         cannot be read or still exists.
         """
-        if action.unseen:
-            await self._make_sure(unit)
+        await self._make_sure(unit, action.unseen)
         job = unit.job
         if job is not None and job.job_id == action.job_id:
             own = await self._tools.read_anew(unit, job)
@@ -104,8 +103,7 @@ class Release:
         """Cancel a job that lost its owner tag. The pod may be bound although no watch has shown
         it, so that is checked first. Raises SlurmError and KubeError.
         """
-        if action.unseen:
-            await self._make_sure(unit)
+        await self._make_sure(unit, action.unseen)
         await self._settle_bindings(unit)
         self._units.forget_bindings(unit)
         await self._untagged.take_back(unit, action)
@@ -127,14 +125,14 @@ class Release:
         unit.leave(job_id)
         self._census.ask()
 
-    async def _make_sure(self, unit: Unit) -> None:
-        """Make sure that the pods do not exist. A list that lacks a pod may be wrong while its
+    async def _make_sure(self, unit: Unit, unseen: Iterable[str]) -> None:
+        """Make sure that these pods do not exist. A list that lacks a pod may be wrong while its
         containers run: only the API server's answer that there is no such pod is evidence (I5).
         Raises KubeInterrupted if a pod does exist.
         """
-        for member in unit.pods:
-            pod = await self._kube.get_pod(unit.namespace, member.name)
-            if pod is not None and pod.metadata.uid == member.uid and not pod.finished:
+        for uid in unseen:
+            pod = await self._kube.get_pod(unit.namespace, unit.pod(uid).name)
+            if pod is not None and pod.metadata.uid == uid and not pod.finished:
                 self._doubt_pods()
                 raise KubeInterrupted("the pod is there, though it is not listed")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.binding_proof import proves_binding
-from scheduler.core.facts import PodFacts, UnitFacts
+from scheduler.core.facts import MissingPod, PodFacts, UnitFacts
 from scheduler.core.naming import ENDS_AT, NODES, Owner
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
@@ -66,6 +66,7 @@ class Gatherer:
             key=unit.key,
             owner=self._owner,
             pods=tuple(self._pod(it, unit) for it in pods),
+            missing=self._missing(unit, pods),
             request=request,
             refused=reading.refused,
             accepted=self._accepted(unit) if reading.refused else {},
@@ -94,7 +95,6 @@ class Gatherer:
             epoch=time.time(),
             evict_suspended=self._evict_suspended,
             tenure=self._tenures.of(unit, pod, request),
-            lingers_until=self._tenures.lingers_until(unit) if pod is None else 0.0,
             longest_grace=self._reader.longest_grace,
         )
 
@@ -104,6 +104,18 @@ class Gatherer:
             self._partings.saw(pod)
         for uid in unit.uids.difference(it.metadata.uid for it in pods):
             self._reader.forget(uid)
+
+    def _missing(self, unit: Unit, pods: Sequence[Pod]) -> tuple[MissingPod, ...]:
+        if len(pods) == len(unit.pods):
+            return ()
+        shown = {it.metadata.uid for it in pods}
+        return tuple(
+            MissingPod(
+                uid=it.uid, name=it.name, lingers_until=self._tenures.lingers_until(unit, it)
+            )
+            for it in unit.pods
+            if it.uid not in shown
+        )
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, as last seen."""

@@ -23,5 +23,5 @@ class Partings:
         if unit is not None:
             seen = unit.pod(uid).seen
             seen.outcome = outcome_of(pod) or seen.outcome
-            seen.remains, unit.seen.orphaned = remains_of(pod), False
+            seen.remains, seen.orphaned = remains_of(pod), False
             self._successors.saw(unit, pod)

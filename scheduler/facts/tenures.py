@@ -42,14 +42,11 @@ class Tenures:
         young = job is not None and job.lost_within(self._slurmctld.min_job_age or LEAST_JOB_AGE)
         return replace(unit.seen.tenure, until=until, lost_young=young)
 
-    def lingers_until(self, unit: Unit) -> float:
-        """Until when containers of the unit's pods that are gone may still run; 0 if none may."""
-        return max(self._remains_until(unit, pod) for pod in unit.pods)
-
-    def _remains_until(self, unit: Unit, pod: Member) -> float:
+    def lingers_until(self, unit: Unit, pod: Member) -> float:
+        """Until when containers of this pod, which is gone, may still run; 0 if none may."""
         remains = pod.seen.remains
-        if remains is None and unit.seen.orphaned and unit.job is not None and unit.job.record:
-            remains = remains_by(unit.job.record, kube_node=self._nodes.kube_node)
+        if remains is None and pod.seen.orphaned and unit.job is not None and unit.job.record:
+            remains = remains_by(unit.job.record, pod.uid, kube_node=self._nodes.kube_node)
         if remains is None:
             return 0.0
         if remains.gone_at is None:

@@ -32,7 +32,8 @@ from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look, read_job
-from scheduler.state.seen import Seen
+from scheduler.state.member import Member
+from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -322,8 +323,9 @@ class Census:
         """Make a unit for a job that has none: its pod vanished while no scheduler ran, or no pass
         has looked at it yet.
         """
-        seen = Seen(orphaned=not self._any_known(tag.uids))
-        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), seen=seen)
+        seen = SeenOfPod(orphaned=not self._any_known(tag.uids))
+        pod = Member(tag.key, tag.unit, seen)
+        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), pods=(pod,))
         self._units.add(unit)
         if seen.orphaned:
             self._metrics.leftovers.labels("orphan").inc()

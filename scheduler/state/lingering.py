@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import NodeFacts
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
@@ -51,7 +52,7 @@ def remains_of(pod: Pod) -> Remains | None:
     return Remains(pod.spec.node_name, pod.spec.termination_grace_period_seconds)
 
 
-def remains_by(record: TaggedJob, *, kube_node: Callable[[str], str]) -> Remains | None:
+def remains_by(record: TaggedJob, uid: str, *, kube_node: Callable[[str], str]) -> Remains | None:
     """What a pod left that vanished unseen, from the record of our job for it. None if that job
     holds no node on which the pod could have been, or if a former process had already waited and
     was about to cancel the job. `kube_node` returns the Kubernetes Node behind a Slurm node.
@@ -61,7 +62,13 @@ def remains_by(record: TaggedJob, *, kube_node: Callable[[str], str]) -> Remains
     if tag is None or tag.outcome or not held or not record.nodes:
         return None
     grace = _DEFAULT_GRACE_SECONDS if tag.grace is None else tag.grace
-    return Remains(kube_node(record.nodes[0]), grace)
+    return Remains(kube_node(_node_of(record, tag, uid)), grace)
+
+
+def _node_of(record: TaggedJob, tag: OwnerTag, uid: str) -> str:
+    """The node of the pod's slot. If the job has lost nodes since, perhaps another."""
+    slot = tag.uids.index(uid) if uid in tag.uids else 0
+    return record.nodes[min(slot, len(record.nodes) - 1)]
 
 
 def is_dead(node: NodeFacts | None) -> bool:

@@ -12,7 +12,9 @@ from slurmapi.model import SlurmNode
 
 @dataclass(slots=True)
 class SeenOfPod:
-    """What concerns one pod. Written by `facts`, which reads the caches."""
+    """What concerns one pod. Written by `facts`, which reads the caches. `slurm` creates it for a
+    job without a pod.
+    """
 
     runs: bool = False
     """Whether the pod was on a Node already when it was first seen."""
@@ -24,20 +26,18 @@ class SeenOfPod:
     """How the pod ended, as last seen."""
     remains: Remains | None = None
     """What the pod left on its Node, if containers may still run there."""
+    orphaned: bool = False
+    """Whether its job was found after the pod had vanished unseen."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What concerns the unit as a whole. Written by `facts`, which reads the caches. `slurm`
-    creates it for a job without a pod.
-    """
+    """What concerns the unit as a whole. Written by `facts`, which reads the caches."""
 
     forerunner: Forerunner | None = None
     """The pod that ended too soon and that this unit's pod replaces; None if there is none."""
     tenure: Tenure = field(default_factory=Tenure)
     """The time that Slurm gave the pod, whichever job holds the node now."""
-    orphaned: bool = False
-    """Whether its job was found after its pod had vanished unseen."""
 
     def asked_anew(self, *, tries: int, now: float) -> None:
         """Note that `tries` jobs have been submitted to replace lost ones; the last one is pinned

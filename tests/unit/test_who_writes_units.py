@@ -150,8 +150,8 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
     ("room", "source"),
     [
         ("facts", "unit.pods[0].said.reason = ''"),
-        ("slurm", "unit.seen.orphaned = True"),
-        ("slurm", "seen = unit.seen; seen.orphaned = True"),
+        ("slurm", "unit.pods[0].seen.orphaned = True"),
+        ("slurm", "seen = unit.pods[0].seen; seen.orphaned = True"),
         ("execute", "unit.pods[0].seen.outcome = ''"),
         ("reconcile", "unit.pods = ()"),
         ("service", "unit.bindings.at = 0.0"),

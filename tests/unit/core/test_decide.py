@@ -45,6 +45,7 @@ from tests.unit.core.things import (
     ENDED,
     IN_WAY,
     JOB,
+    KEY,
     NOT_READY,
     NOW,
     PROBLEMS,
@@ -107,8 +108,9 @@ RELEASE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
 @pytest.mark.parametrize(("job", "done"), RELEASE.values(), ids=RELEASE.keys())
 def test_placeholder_without_a_pod_goes(why, pods, job, done):
     # A list that lacks the pod is no proof that it is gone.
+    unseen = () if pods else (KEY,)
     done = tuple(
-        dataclasses.replace(it, why=why, unseen=not pods) if isinstance(it, Cancel) else it
+        dataclasses.replace(it, why=why, unseen=unseen) if isinstance(it, Cancel) else it
         for it in done
     )
     assert decide(facts(*pods, job=job), NOW) == done

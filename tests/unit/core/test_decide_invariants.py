@@ -68,6 +68,7 @@ from tests.unit.core.things import (
 A = TypeVar("A")
 EXAMPLES = settings(max_examples=150)
 RUNS = {PodStage.BOUND, PodStage.DEPARTING}
+WANTS = {PodStage.GATED, PodStage.WAITING}
 
 
 def chosen(kind: type[A], unit: UnitFacts) -> list[A]:
@@ -133,6 +134,18 @@ def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
 def test_placeholder_is_not_cancelled_while_a_pod_runs_on_it(unit: UnitFacts) -> None:  # I5
     if chosen(Cancel, unit):
         assert not [pod for pod in unit.pods if pod.stage in RUNS]
+        assert all(it.lingers_until <= NOW for it in unit.missing)
+
+
+@given(unit_facts())
+@EXAMPLES
+def test_job_that_no_pod_needs_ends_only_after_those_that_nobody_sees_were_read(
+    unit: UnitFacts,
+) -> None:  # I5
+    if any(pod.stage in WANTS for pod in unit.pods):
+        return
+    for cancel in chosen(Cancel, unit):
+        assert cancel.unseen == tuple(it.uid for it in unit.missing)
 
 
 @given(unit_facts())
@@ -157,7 +170,8 @@ def test_replaced_job_does_not_hold_the_node_of_a_pod_that_may_run(unit: UnitFac
         if submit.replaces is not None:
             assert held is not None
             known = "" not in running and running.isdisjoint(held.nodes)
-            assert held.state.base is BaseState.PENDING or known
+            gone = all(it.lingers_until <= NOW for it in unit.missing)
+            assert held.state.base is BaseState.PENDING or (known and gone)
 
 
 @given(unit_facts())

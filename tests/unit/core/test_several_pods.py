@@ -7,11 +7,22 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.actions import Again, Bind, DropJob, Evict, Hurry, Submit, Tell, Warn
+from scheduler.core.actions import (
+    Again,
+    Bind,
+    Cancel,
+    DropJob,
+    Evict,
+    Hurry,
+    Reject,
+    Submit,
+    Tell,
+    Warn,
+)
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
-from scheduler.core.facts import InDoubt, NoJob, PodStage, Vanished
-from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.facts import InDoubt, MissingPod, NoJob, PodStage, Vanished
+from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.node_suitability import Unfit
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from slurmapi.model import BaseState
@@ -20,12 +31,15 @@ from tests.unit.core.things import (
     IN_WAY,
     JOB,
     NOW,
+    PROBLEMS,
+    TAINTED,
     facts,
     places,
     pod,
     record,
     tag,
     tracked,
+    warned,
 )
 
 SLOW: Final = Again(SLOW_LOOK_SECONDS)
@@ -135,3 +149,57 @@ def test_job_that_holds_the_node_of_no_pod_is_replaced():
     submit = decide(facts(*pods, key=GANG, job=job), NOW)[0]
     assert isinstance(submit, Submit)
     assert submit.replaces == JOB
+
+
+ENDLESS: Final = record(nodes=("n3", "n1", "n2"), admin_comment=THREE)
+LINGERS: Final = MissingPod(uid="uid-1", name="train-1", lingers_until=NOW + 5)
+
+
+@pytest.mark.parametrize("stage", [PodStage.FINISHED, PodStage.WITHDRAWN])
+def test_job_outlives_a_pod_that_has_vanished_though_another_has_ended(stage):
+    unit = facts(pod(stage), missing=(LINGERS,), key=GANG, job=tracked(ENDLESS))
+    assert decide(unit, NOW) == (Again(LINGER_LOOK_SECONDS),)
+    cancel, again = decide(unit, NOW + 5)
+    assert isinstance(cancel, Cancel)
+    assert (cancel.unseen, again) == (("uid-1",), SOON)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nodes": places("n1", "n2", unfit=TAINTED)},
+        {"refused_bind": RefusedBind(JOB, "a quota", since=NOW - 2 * KEPT_SECONDS, again_at=NOW)},
+    ],
+    ids=["unfit", "refused"],
+)
+def test_job_is_not_given_back_while_a_pod_that_has_vanished_may_run_in_it(more):
+    pods = (pod(PodStage.FINISHED), pod(PodStage.WAITING, uid="uid-2"))
+    unit = facts(*pods, missing=(LINGERS,), key=GANG, job=tracked(ENDLESS), **more)
+    tell, again = decide(unit, NOW)
+    assert isinstance(tell, Tell)
+    assert (tell.pod, again) == (pods[1], Again(LINGER_LOOK_SECONDS))
+    assert tell.message == (
+        "Slurm job 4711 is RUNNING, and is kept because containers of train-1 may still run"
+    )
+    assert any(isinstance(it, Cancel) for it in decide(replace(unit, missing=()), NOW))
+
+
+def test_pod_that_became_invalid_is_told_though_its_job_is_kept_for_one_that_has_vanished():
+    pods = (pod(PodStage.WAITING, uid="uid-2"),)
+    unit = facts(*pods, missing=(LINGERS,), key=GANG, job=tracked(ENDLESS), request=PROBLEMS)
+    assert decide(unit, NOW) == (Reject(pods[0], PROBLEMS), Again(LINGER_LOOK_SECONDS))
+
+
+def test_job_is_not_replaced_while_a_pod_that_has_vanished_may_run_in_it():
+    job = tracked(record(nodes=("n1", "n2"), admin_comment=THREE))
+    unit = facts(pod(PodStage.BOUND, uid="uid-0", node="n9"), missing=(LINGERS,), key=GANG, job=job)
+    assert isinstance(decide(unit, NOW)[0], Warn)
+    assert isinstance(decide(replace(unit, missing=()), NOW)[0], Submit)
+
+
+def test_text_about_many_pods_that_have_vanished_is_short():
+    many = tuple(replace(LINGERS, uid=f"gone-{at}", name=f"train-{at}") for at in range(500))
+    unit = facts(pod(PodStage.WAITING), missing=many, job=tracked(warned()))
+    tell = decide(unit, NOW)[0]
+    assert isinstance(tell, Tell)
+    assert "containers of train-0, train-1, train-2 and 497 more may" in tell.message

@@ -12,6 +12,7 @@ from scheduler.core.edits import digests
 from scheduler.core.facts import (
     InDoubt,
     JobFacts,
+    MissingPod,
     NoJob,
     PodFacts,
     PodStage,
@@ -121,6 +122,7 @@ def places(*nodes: str, unfit: Unfit | None = None) -> dict[str, Place]:
 def facts(*pods: PodFacts, job: JobFacts | None = None, **more: Any) -> UnitFacts:
     fields: dict[str, Any] = {
         "key": KEY,
+        "missing": () if pods else (MissingPod(uid=KEY, name="train"),),
         "request": REQUEST,
         "nodes": places("n1", "n2"),
     }
@@ -247,8 +249,14 @@ def unit_facts(draw: st.DrawFn) -> UnitFacts:
         )
         for index, stage in enumerate(stages)
     )
+    gone = draw(st.lists(st.sampled_from([0.0, NOW - 1, NOW, NOW + 5]), max_size=2))
+    missing = tuple(
+        MissingPod(uid=f"gone-{index}", name="gone", lingers_until=until)
+        for index, until in enumerate(gone if pods else [0.0, *gone])
+    )
     return facts(
         *pods,
+        missing=missing,
         key=draw(st.sampled_from([KEY, KEY, GANG])),
         job=draw(_jobs),
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),

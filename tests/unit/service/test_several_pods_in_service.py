@@ -1,0 +1,88 @@
+"""The service keeps the job of several pods for as long as any of them may run.
+
+Nothing submits such a job yet, so the tests make the unit and its job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from scheduler.state.member import Member
+from scheduler.state.units import Placeholder, Unit
+from slurmapi import BaseState, JobState
+from tests.unit.core.things import GANG
+from tests.unit.core.things import tag as tag_of
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import OWNER, Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+UIDS: Final = ("uid-0", "uid-1")
+KEPT_SECONDS: Final = 20 + 30
+"""The grace period of a pod, and what its kubelet may take beyond that."""
+
+
+@pytest.fixture
+async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
+    service = Service(slurm, kube)
+    yield service
+    service.unharmed()
+    await service.kill()
+
+
+async def running(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    """Two pods on the two nodes of their job."""
+    comment = tag_of(owner=OWNER, uids=UIDS, key=GANG)
+    job_id = slurm.add(
+        name="ns.train.gang",
+        admin_comment=comment,
+        state=JobState(BaseState.RUNNING),
+        nodes=("n1", "n2"),
+    )
+    service.start()
+    pods = tuple(Member(uid, f"train-{rank}", rank=rank) for rank, uid in enumerate(UIDS))
+    service.units.add(Unit(GANG, "ns", "train", 0.0, Placeholder(job_id), pods=pods))
+    for rank, uid in enumerate(UIDS):
+        kube.create(uid, name=f"train-{rank}", node=f"n{rank + 1}")
+    await asyncio.sleep(10)
+    return job_id
+
+
+async def test_job_outlives_a_pod_that_was_deleted_by_force_though_the_other_has_ended(
+    slurm, kube, service
+):
+    job_id = await running(slurm, kube, service)
+    kube.force_delete("uid-1")
+    kube.end_containers("uid-0")
+    await asyncio.sleep(KEPT_SECONDS - 5)
+    assert slurm.live(job_id)
+    await asyncio.sleep(15)
+    assert not slurm.live(job_id)
+
+
+async def test_job_outlives_a_pod_that_a_list_lacks_though_the_other_has_ended(
+    slurm, kube, service
+):
+    """Its containers run, whatever the list says; the API server still has it."""
+    job_id = await running(slurm, kube, service)
+    kube.lose("uid-1")
+    kube.end_containers("uid-0")
+    await asyncio.sleep(4 * KEPT_SECONDS)
+    assert slurm.live(job_id)
+    assert slurm.calls["submit"] == 0
+    assert kube.deleted == []
+
+
+async def test_job_ends_as_soon_as_all_its_pods_have_ended(slurm, kube, service):
+    job_id = await running(slurm, kube, service)
+    kube.end_containers("uid-1")
+    kube.delete("uid-1")
+    await asyncio.sleep(30)
+    assert slurm.live(job_id)
+    kube.end_containers("uid-0")
+    await asyncio.sleep(5)
+    assert not slurm.live(job_id)
