@@ -23,10 +23,10 @@ from scheduler.core.actions import (
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import InDoubt, NoJob, PodStage, Tracked, UnitFacts, Vanished
+from scheduler.core.incomplete import a_few
 from scheduler.core.intervals import LINGER_LOOK_SECONDS
 
 _WHAT_FOR: Final = "and another of its pods runs: this pod is bound once it holds a node for it"
-_MOST_NAMES: Final = 3
 _NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Submit | Weigh
 
 
@@ -50,8 +50,8 @@ def kept_for_missing(
     """
     if now >= facts.lingers_until or not any(isinstance(it, Cancel) for it in actions):
         return actions
-    left = [it.name for it in facts.missing if now < it.lingers_until]
-    message = f"{_known(facts)}, and is kept because containers of {_some(left)} may still run"
+    left = a_few([it.name for it in facts.missing if now < it.lingers_until])
+    message = f"{_known(facts)}, and is kept because containers of {left} may still run"
     rejects = tuple(it for it in actions if isinstance(it, Reject))
     told: tuple[Action, ...] = rejects or tuple(
         Tell(pod, Reason.SLURM_PENDING, message)
@@ -59,13 +59,6 @@ def kept_for_missing(
         if pod.stage is PodStage.WAITING
     )
     return (*told, Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)))
-
-
-def _some(names: list[str]) -> str:
-    """The first few of these names, so that the text is short however many there are."""
-    shown = ", ".join(names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _known(facts: UnitFacts) -> str:

@@ -73,6 +73,8 @@ class MissingPod:
     name: str
     lingers_until: float = 0.0
     """Until when its containers may still run; 0 if none may, as far as is known."""
+    placed: bool = False
+    """Whether it was ever seen on a Node."""
 
 
 @dataclass(frozen=True, slots=True)

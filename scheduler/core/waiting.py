@@ -40,6 +40,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
+from scheduler.core.incomplete import lacking
 from scheduler.core.intervals import (
     FRESH_SECONDS,
     MADE_READY_SECONDS,
@@ -92,6 +93,10 @@ def _begin(
 ) -> tuple[Action, ...]:
     if facts.unlisted:
         return _unlisted(facts, pods)
+    missing = lacking(facts)
+    if missing:
+        message = f"No Slurm job is submitted while another pod of the group is missing: {missing}"
+        return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
     if facts.uncompared_since is not None:
         return _uncompared(facts.uncompared_since, pods, now)
     if facts.nowhere:
@@ -295,6 +300,9 @@ def allocated(
     node_of_pod = seating(facts, record)
     if isinstance(node_of_pod, str):
         return _not_dealt_out(facts, pods, record, node_of_pod)
+    missing = lacking(facts)
+    if missing:
+        return _without(missing, pods, job, now)
     pods = tuple(pod for pod in pods if pod.uid in node_of_pod)
     unlocated = tuple(node for node in node_of_pod.values() if node not in facts.nodes)
     if unlocated:
@@ -326,6 +334,21 @@ def _not_dealt_out(
         return (*_give_back(record.job_id, why), Again(0.0))
     message = f"Slurm job {record.job_id} is kept because another of its pods runs, but {why}"
     return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
+
+
+def _without(
+    missing: str, pods: tuple[PodFacts, ...], job: Tracked, now: float
+) -> tuple[Action, ...]:
+    """No pod is bound without the others. The allocation is kept for a minute in case they come."""
+    if job.running_since and now - job.running_since >= UNFIT_SECONDS:
+        return (
+            *_give_back(job.job_id, f"another pod of the group is missing: {missing}"),
+            Again(0.0),
+        )
+    message = (
+        f"Slurm job {job.job_id} is allocated, but another pod of the group is missing: {missing}"
+    )
+    return (*_pending(pods, message), Again(SOON_SECONDS))
 
 
 def _pending(pods: tuple[PodFacts, ...], message: str) -> tuple[Action, ...]:

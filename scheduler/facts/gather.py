@@ -111,7 +111,10 @@ class Gatherer:
         shown = {it.metadata.uid for it in pods}
         return tuple(
             MissingPod(
-                uid=it.uid, name=it.name, lingers_until=self._tenures.lingers_until(unit, it)
+                uid=it.uid,
+                name=it.name,
+                lingers_until=self._tenures.lingers_until(unit, it),
+                placed=it.seen.placed or it.uid in unit.bindings.nodes,
             )
             for it in unit.pods
             if it.uid not in shown

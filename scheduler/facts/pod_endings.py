@@ -24,4 +24,5 @@ class Partings:
             seen = unit.pod(uid).seen
             seen.outcome = outcome_of(pod) or seen.outcome
             seen.remains, seen.orphaned = remains_of(pod), False
+            seen.placed = seen.placed or bool(pod.spec.node_name)
             self._successors.saw(unit, pod)

@@ -20,6 +20,8 @@ class SeenOfPod:
     """Whether the pod was on a Node already when it was first seen."""
     bound_by_us: bool = False
     """Whether a look at the job has ever proven that Slurm gave the pod its node."""
+    placed: bool = False
+    """Whether it was ever seen on a Node."""
     over: bool = False
     """Whether the end of the pod has been noticed."""
     outcome: str = ""

@@ -120,6 +120,15 @@ def test_no_two_pods_of_a_unit_are_put_on_one_slot(unit: UnitFacts) -> None:  # 
 
 @given(unit_facts())
 @EXAMPLES
+def test_no_pod_starts_before_all_are_there_unless_one_was_on_a_node(unit: UnitFacts) -> None:
+    begun = {pod.stage for pod in unit.pods} & {*RUNS, PodStage.FINISHED}
+    if not begun and unit.missing and not any(it.placed for it in unit.missing):
+        assert not chosen(Bind, unit)
+        assert not chosen(Submit, unit)
+
+
+@given(unit_facts())
+@EXAMPLES
 def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
     binds = chosen(Bind, unit)
     assert all(bind.pod.stage is PodStage.WAITING for bind in binds)

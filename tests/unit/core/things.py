@@ -251,7 +251,9 @@ def unit_facts(draw: st.DrawFn) -> UnitFacts:
     )
     gone = draw(st.lists(st.sampled_from([0.0, NOW - 1, NOW, NOW + 5]), max_size=2))
     missing = tuple(
-        MissingPod(uid=f"gone-{index}", name="gone", lingers_until=until)
+        MissingPod(
+            uid=f"gone-{index}", name="gone", lingers_until=until, placed=draw(st.booleans())
+        )
         for index, until in enumerate(gone if pods else [0.0, *gone])
     )
     return facts(
