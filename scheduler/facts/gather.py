@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.binding_proof import proves_binding
-from scheduler.core.facts import MissingPod, PodFacts, UnitFacts
+from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, NODES, Owner
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
@@ -60,7 +60,7 @@ class Gatherer:
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         # A pod that is refused will not be bound, so we do not check whether it would fit.
-        placing = self._places.of(unit, None if reading.bulky else pod)
+        placing = self._places.of(unit, None if reading.bulky else _to_place(unit, pods))
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
             key=unit.key,
@@ -72,7 +72,7 @@ class Gatherer:
             accepted=self._accepted(unit) if reading.refused else {},
             job=self._jobs.facts(unit),
             nodes=placing.nodes,
-            in_way=self._places.in_way(unit, pod, placing.nodes),
+            in_way=self._places.in_way(unit, pods, placing.nodes),
             submit_at=0.0 if corrected else refusals.submit.until,
             held_until=0.0 if forerunner is None else forerunner.until,
             held_why="" if forerunner is None else forerunner.message,
@@ -159,6 +159,19 @@ class Gatherer:
                 node = self._whereabouts.node(pod, unit)
                 seen.bound_by_us = proves_binding(record, uid, owner=self._owner, node=node)
         return unit.bound_by_us
+
+
+def _to_place(unit: Unit, pods: Sequence[Pod]) -> Pod | None:
+    """The pod for which Nodes are checked: the first that waits, or else the first of all. The pods
+    of a unit are alike.
+    """
+    bound = unit.bindings.nodes
+    waiting = (
+        it
+        for it in pods
+        if stage_of(it, bound=it.metadata.uid in bound) in {PodStage.WAITING, PodStage.GATED}
+    )
+    return next(waiting, pods[0] if pods else None)
 
 
 def _placed_by_us(pod: Pod, unit: Unit) -> bool:

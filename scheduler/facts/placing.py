@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -57,12 +57,15 @@ class Places:
             uncompared_since=uncompared,
         )
 
-    def in_way(self, unit: Unit, pod: Pod | None, places: Mapping[str, Place]) -> InWay | None:
-        """What prevents a bind of a waiting pod. For a pod on a Node, note its coverage instead."""
-        if pod is None:
-            return None
-        if pod.spec.node_name or unit.bindings.nodes:
+    def in_way(self, unit: Unit, pods: Sequence[Pod], places: Mapping[str, Place]) -> InWay | None:
+        """What prevents a bind of the unit's pods that wait. For those on a Node, note their
+        coverage.
+        """
+        bound = unit.bindings.nodes
+        on_nodes = [bool(it.spec.node_name) or it.metadata.uid in bound for it in pods]
+        if any(on_nodes):
             self._coverage.saw(unit)
+        if all(on_nodes):
             return None
         return self._coverage.in_way(unit, [it.target for it in places.values() if it.target])
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from scheduler.core.naming import JOB_ID, NODES
 from scheduler.state.member import Member
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState
@@ -34,8 +35,10 @@ async def service(slurm: TinySlurm, kube: TinyKube) -> AsyncIterator[Service]:
     await service.kill()
 
 
-async def running(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
-    """Two pods on the two nodes of their job."""
+async def running(
+    slurm: TinySlurm, kube: TinyKube, service: Service, *, nodes: tuple[str, ...] = ("n1", "n2")
+) -> int:
+    """Two pods, on the two nodes of their job unless told otherwise."""
     comment = tag_of(owner=OWNER, uids=UIDS, key=GANG)
     job_id = slurm.add(
         name="ns.train.gang",
@@ -47,7 +50,7 @@ async def running(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
     pods = tuple(Member(uid, f"train-{rank}", rank=rank) for rank, uid in enumerate(UIDS))
     service.units.add(Unit(GANG, "ns", "train", 0.0, Placeholder(job_id), pods=pods))
     for rank, uid in enumerate(UIDS):
-        kube.create(uid, name=f"train-{rank}", node=f"n{rank + 1}")
+        kube.create(uid, name=f"train-{rank}", node=nodes[rank])
     await asyncio.sleep(10)
     return job_id
 
@@ -86,3 +89,33 @@ async def test_job_ends_as_soon_as_all_its_pods_have_ended(slurm, kube, service)
     kube.end_containers("uid-0")
     await asyncio.sleep(5)
     assert not slurm.live(job_id)
+
+
+async def test_pod_is_not_bound_beside_one_that_no_job_covers_though_another_of_its_unit_runs(
+    slurm, kube, service
+):
+    kube.create("old", name="old", node="n2", annotations={JOB_ID: "999", NODES: "n2"})
+    kube.delete("old")
+    job_id = await running(slurm, kube, service, nodes=("n1", ""))
+    await asyncio.sleep(30)
+    assert kube.bindings == []
+    kube.end_containers("old")
+    await asyncio.sleep(5)
+    assert kube.bindings == [("uid-1", "n2")]
+    assert slurm.live(job_id)
+
+
+async def test_pod_is_not_bound_where_it_does_not_fit_though_another_of_its_unit_runs(
+    slurm, kube, service
+):
+    kube.set_node("n2", cpu="3")
+    job_id = await running(slurm, kube, service, nodes=("n1", ""))
+    await asyncio.sleep(120)
+    assert kube.bindings == []
+    told = kube.condition_of("uid-1")
+    assert told is not None
+    assert told.reason == "NodeUnavailable"
+    assert slurm.live(job_id)
+    kube.set_node("n2")
+    await asyncio.sleep(10)
+    assert kube.bindings == [("uid-1", "n2")]
