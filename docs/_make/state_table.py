@@ -379,8 +379,8 @@ def _shown(action: Action) -> str:
     match action:
         case Again():
             return ""
-        case Submit(node=node, replaces=replaces):
-            pinned = f"{name}(its node)" if node else name
+        case Submit(nodes=nodes, replaces=replaces):
+            pinned = f"{name}(its node)" if nodes else name
             return f"{pinned} and cancel this one" if replaces is not None else pinned
         case (
             Evict(reason=reason) | Hurry(reason=reason) | Tell(reason=reason) | Warn(reason=reason)

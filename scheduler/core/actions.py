@@ -13,14 +13,14 @@ from scheduler.core.facts import PodFacts
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit the placeholder. `node` pins it to the node where the pod already runs, and `why` says
-    what happened to the former job. `replaces` is our job that the new one replaces; it is
+    """Submit the placeholder. `nodes` pins it to the nodes where its pods already run, and `why`
+    says what happened to the former job. `replaces` is our job that the new one replaces; it is
     cancelled once the new one is recorded. `excluded` are Slurm nodes that the job must not get,
     with reasons. `first` puts it ahead of all others in the queue.
     """
 
     request: JobRequest
-    node: str = ""
+    nodes: tuple[str, ...] = ()
     first: bool = False
     why: str = field(default="", compare=False)  # only for messages
     replaces: int | None = None
@@ -33,6 +33,11 @@ class Submit:
     """How many jobs have been submitted in place of lost ones, including this one."""
     grace_seconds: int | None = None
     """How many seconds its pods have to stop."""
+
+    @property
+    def where(self) -> str:
+        """The nodes, for people."""
+        return ", ".join(self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

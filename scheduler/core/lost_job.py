@@ -12,7 +12,7 @@ from scheduler.core.actions import Action, Again, Evict, Inspect, Locate, Submit
 from scheduler.core.edits import asks_the_same
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
-from scheduler.core.facts import PodFacts, Tracked, UnitFacts
+from scheduler.core.facts import RUNS, PodFacts, Tracked, UnitFacts
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
@@ -42,7 +42,7 @@ def regain(
     lost_by_slurm: bool = False,
 ) -> tuple[Action, ...]:
     """The pod is healthy but has no job: submit one for the very node that it runs on, and for what
-    is left of its time.
+    is left of its time. If several pods run, the job is for the nodes of all.
     """
     if facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
@@ -54,17 +54,18 @@ def regain(
         return (Again(facts.submit_at - now),)
     if facts.unlisted:
         return (Locate(), Again(0.0))
-    if not bound[0].node:
+    nodes = _nodes_of(facts)
+    if not nodes:
         return (Again(SLOW_LOOK_SECONDS),)  # a job on another node would be of no use to it
     if facts.tenure.tries >= MOST_TRIES:
-        message = f"{why}, and {MOST_TRIES} new jobs for {bound[0].node} did not help"
+        message = f"{why}, and {MOST_TRIES} new jobs for {', '.join(nodes)} did not help"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     if facts.refused:
         refused = f"{_REFUSED_NOW} ({_texts(facts.refused)})"
         why = f"{why}. {refused}, and the new job asks for the same as before"
     submit = Submit(
         facts.request,
-        node=bound[0].node,
+        nodes=nodes,
         # Priority is only for pods that Slurm itself has placed and lost. Neither an author's
         # annotation nor a job that ended normally earns it.
         first=facts.bound_by_us and lost_by_slurm and facts.tenure.tries < FIRST_TRIES,
@@ -107,6 +108,13 @@ def still_waits(
         message = f"{where}, and Slurm has said for {waited:.0f} s that resources are missing there"
         return _gives_up(facts, bound, Reason.PLACEHOLDER_LOST, message)
     return (Again(PINNED_SECONDS),)
+
+
+def _nodes_of(facts: UnitFacts) -> tuple[str, ...]:
+    """The nodes of all pods that may run, by rank; () if one is not known."""
+    running = sorted((it for it in facts.pods if it.stage in RUNS), key=lambda it: it.rank)
+    nodes = tuple(dict.fromkeys(it.node for it in running))
+    return nodes if all(nodes) else ()
 
 
 def _gives_up(

@@ -22,6 +22,8 @@ SEVERAL: Final = 2
 """The version of a tag of a unit of several pods. It is read, so that an older process knows what a
 newer one has written, and not written yet.
 """
+PINNED_APART: Final = ","
+"""Stands between nodes in a tag. No name of a Slurm node has it."""
 MOST_RANKS: Final = 2**16
 """Ranks are below this. It also bounds the pods of a tag, because each has a rank of its own."""
 
@@ -36,7 +38,8 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a placeholder's `admin_comment`.
 
-    `node` is set if the job was pinned to that node for a pod that already ran there. `outcome` is
+    `node` is set if the job was pinned to that node for a pod that already ran there; to several
+    nodes, if they are written with commas between them. `outcome` is
     set when the pod has ended and the job is about to be cancelled. `restarts` is how often the job
     had been requeued when its pods were bound; a higher count shows that they have lost their
     nodes. (It is not kept on the pod, where its owner could write any number.) `given_back` is set
@@ -77,6 +80,11 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     def key(self) -> str:
         """The key of the unit that the job is for. A single pod's key is its uid."""
         return self.unit_key or self.uids[0]
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """The nodes to which the job was pinned."""
+        return tuple(self.node.split(PINNED_APART)) if self.node else ()
 
     def encode(self, **changes: Any) -> str:
         """The tag as compact JSON, with these fields changed."""

@@ -148,7 +148,7 @@ def _pending_again(
     if _requeued(record):
         return _evict_requeued(bound, record)
     tag = record.tag
-    if tag is not None and tag.node and tag.node == bound[0].node:
+    if tag is not None and tag.node and {pod.node for pod in bound} <= {*tag.pinned}:
         return still_waits(facts, bound, job, record, now)
     # After a crash slurmctld forgets that a job was started (measured), and would start it on any
     # node.

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
-from scheduler.core.naming import VERSION, Owner, OwnerTag, job_name
+from scheduler.core.naming import PINNED_APART, VERSION, Owner, OwnerTag, job_name
 from slurmapi import JobSubmission
 
 Mode = Literal["external", "script"]
@@ -49,7 +49,7 @@ def submission(
     name: str,
     key: str,
     uids: Sequence[str],
-    node: str = "",
+    nodes: Sequence[str] = (),
     first: bool = False,
     minutes: int | None = None,
     tries: int = 0,
@@ -61,8 +61,8 @@ def submission(
 ) -> JobSubmission:
     """The job for the unit with this `key`, which has `len(uids)` pods, one node each.
 
-    `node` pins the job to a node, for a pod that already runs there. `first` puts it ahead of all
-    others in the queue. `excluded` are nodes to avoid; they are ignored with `node`, and where no
+    `nodes` pins the job to the nodes on which pods already run. `first` puts it ahead of all others
+    in the queue. `excluded` are nodes to avoid; they are ignored with `nodes`, and where no
     required node would be left. `minutes` is its time limit, if it differs from the request's.
     `tries` says how many jobs have been submitted in place of lost ones, including this one, and
     `until` when the pod's time is over, in Unix seconds (0 if not known). The pods have
@@ -76,7 +76,7 @@ def submission(
         namespace=namespace,
         unit=name,
         uids=tuple(uids),
-        node=node,
+        node=PINNED_APART.join(nodes),
         tries=tries,
         until=until,
         grace=grace_seconds,
@@ -108,11 +108,11 @@ def submission(
         shared=_SHARED.get(request.exclusive or sharing),
         threads_per_core=request.threads_per_core,
         requeue=request.requeue,
-        required_nodes=(node,) if node else (),
+        required_nodes=tuple(nodes),
     )
     if request.working_directory is not None:
         job = replace(job, working_directory=request.working_directory)
-    return job if node else _with_start_conditions(job, request, excluded=excluded)
+    return job if nodes else _with_start_conditions(job, request, excluded=excluded)
 
 
 def _for_script(memory_mib: int) -> int:

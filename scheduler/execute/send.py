@@ -40,9 +40,9 @@ class Sender:
     async def send(self, unit: Unit, action: Submit) -> Submitted:
         """Submit one job for the unit. Raises SlurmError."""
         request = action.request
-        nodes = (action.node,) if action.node else request.required_nodes
+        nodes = action.nodes or request.required_nodes
         choice = await self._modes.choose(request.partition, nodes)
-        sharing = await self._gpu_sharing.of(request, node=action.node)
+        sharing = await self._gpu_sharing.of(request, nodes=action.nodes)
         try:
             return await self._slurm.submit(self._job(unit, action, choice.mode, sharing))
         except SlurmRefused as error:
@@ -61,7 +61,7 @@ class Sender:
             name=unit.name,
             key=unit.key,
             uids=tuple(pod.uid for pod in unit.pods),
-            node=action.node,
+            nodes=action.nodes,
             first=action.first,
             minutes=action.minutes,
             tries=action.tries,

@@ -87,7 +87,7 @@ class Submitter:
 
     async def _paced(self, unit: Unit, action: Submit) -> float:
         """Seconds until the unit may submit, because of its budgets."""
-        seconds = 0.0 if action.node else await self._submits.pause(unit)
+        seconds = 0.0 if action.nodes else await self._submits.pause(unit)
         # The pause after a refusal is not over, so only an edit can have brought the unit here.
         if seconds or self._clock() >= unit.refusals.submit.until:
             return seconds
@@ -130,7 +130,7 @@ class Submitter:
         unit.said.warned.clear()
         self._tools.units.set_job(unit, job)
         self._pulse.come_sooner()
-        if action.node:
+        if action.nodes:
             self._lost(unit, action)
         self._tools.count("submit", "ok")
         self._tools.metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
@@ -140,11 +140,11 @@ class Submitter:
             job_id=job.job_id,
             namespace=unit.namespace,
             pod=unit.name,
-            node=action.node or None,
+            node=action.where or None,
         )
-        if action.node or action.excluded or submitted.warnings:
+        if action.nodes or action.excluded or submitted.warnings:
             self._teller.announce(unit)  # nothing else will say this
-        if not action.node:
+        if not action.nodes:
             # Other pods are told only if they still wait then.
             return 0.0 if unit.is_told_at_once else UNTOLD_SECONDS
         try:
@@ -166,7 +166,7 @@ class Submitter:
         # A census that ran in the meantime has skipped this unit, though a job of a former process
         # may hold the node.
         self._census.ask()
-        text = f"The pod runs on {action.node} without a Slurm job: {action.why}"
+        text = f"The pod runs on {action.where} without a Slurm job: {action.why}"
         self._teller.event(unit, Reason.PLACEHOLDER_LOST, text)
 
     async def _refused(self, unit: Unit, action: Submit, error: SlurmRefused) -> Result:
@@ -207,7 +207,7 @@ class Submitter:
 
 
 def _submitted_text(submitted: Submitted, action: Submit) -> str:
-    where = f" for node {action.node}, where the pod runs" if action.node else ""
+    where = f" for node {action.where}, where the pod runs" if action.nodes else ""
     if action.excluded:
         where = f", {left_out(action)}"
     warnings = f" (Slurm warns: {'; '.join(submitted.warnings)})" if submitted.warnings else ""

@@ -24,12 +24,12 @@ class GpuSharing:
         self._sharing = _SHARING.get(setting)
         self._kinds = kinds
 
-    async def of(self, request: JobRequest, *, node: str = "") -> Sharing | None:
-        """The sharing that the job requests. An annotation of the pod wins, even `"false"`. Raises
-        SlurmError if Slurm must be asked about its nodes first and does not answer.
+    async def of(self, request: JobRequest, *, nodes: tuple[str, ...] = ()) -> Sharing | None:
+        """The sharing that the job requests. An annotation of the pod wins, even `"false"`. `nodes`
+        are those to which the job is pinned. Raises SlurmError if Slurm must be asked about its
+        nodes first and does not answer.
         """
         if "exclusive" in request.keys or not request.gpus or self._sharing is None:
             return request.exclusive
-        nodes = (node,) if node else request.required_nodes
-        kinds = await self._kinds.of(request.partition, nodes)
+        kinds = await self._kinds.of(request.partition, nodes or request.required_nodes)
         return self._sharing if kinds.with_slurmd else request.exclusive

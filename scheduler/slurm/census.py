@@ -409,8 +409,8 @@ class Census:
         so, the found job came late, from a process that submitted it before the pod was bound. Then
         the end of the job that the unit holds counts.
         """
-        asked = "" if found.tag is None else found.tag.node
-        return not self._pods.slurm_nodes(unit) <= {asked, *found.nodes}
+        asked = () if found.tag is None else found.tag.pinned
+        return not self._pods.slurm_nodes(unit) <= {*asked, *found.nodes}
 
     async def _end_given_back(self, unit: Unit, job_id: int) -> None:
         own = await mark_given_back(self._client, job_id, unit=unit, owner=self._owner)

@@ -484,12 +484,12 @@ def test_allocation_of_the_wrong_size_is_given_back(nodes):
 # --- a pod runs -----------------------------------------------------------------------------------
 
 KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
-    "no job": (NoJob(), (Submit(REQUEST, grace_seconds=30, node="n1", tries=1), SLOW)),
+    "no job": (NoJob(), (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1), SLOW)),
     "in doubt": (InDoubt(), (LookForTwins(), SOON)),
     "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
     "vanished for sure": (
         Vanished(JOB, confirmed=True),
-        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1), SLOW),
+        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1), SLOW),
     ),
     "never seen": (tracked(), (Inspect(JOB), SOON)),
     "never looked at": (tracked(state=state(BaseState.RUNNING)), (Inspect(JOB), SOON)),
@@ -499,17 +499,17 @@ KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     ),
     "another's": (
         tracked(record(BaseState.CANCELLED, admin_comment=FOREIGN)),
-        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1), SLOW),
+        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1), SLOW),
     ),
     "running here": (tracked(record(), at=NOW - 1000), (SLOW,)),
     "running elsewhere": (
         tracked(record(nodes=("n2",))),
-        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1, replaces=JOB), SLOW),
+        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
     ),
     "unknown": (tracked(record(BaseState.UNKNOWN)), (SLOW,)),
     "pending, its start forgotten": (
         tracked(record(BaseState.PENDING, nodes=())),
-        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1, replaces=JOB), SLOW),
+        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
     ),
     "pending, asked for on this node": (
         tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n1"))),
@@ -517,7 +517,7 @@ KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     ),
     "pending, asked for on another node": (
         tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n2"))),
-        (Submit(REQUEST, grace_seconds=30, node="n1", tries=1, replaces=JOB), SLOW),
+        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
     ),
 }
 
@@ -545,7 +545,7 @@ def test_bound_pod_goes_when_its_job_has_ended(base):
 def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
     ended = record(base, state_reason="NonZeroExitCode")
     submit, _ = decide(facts(BOUND, job=tracked(ended)), NOW)
-    assert submit == Submit(REQUEST, grace_seconds=30, node="n1", tries=1)
+    assert submit == Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1)
     assert isinstance(submit, Submit)
     assert f"Slurm job {JOB}" in submit.why
 

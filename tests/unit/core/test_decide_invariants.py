@@ -255,7 +255,7 @@ def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
         assert isinstance(unit.request, JobRequest)
         assert submit.request is unit.request
         assert unit.bound_by_us or not submit.first
-        assert submit.node or not submit.first
+        assert submit.nodes or not submit.first
         assert unit.submit_at <= NOW
         assert unit.held_until <= NOW or unit.any_runs  # what runs already is asked for anew
         match unit.job:
@@ -271,9 +271,18 @@ def test_job_is_submitted_only_where_none_can_be(unit: UnitFacts) -> None:  # I1
 
 @given(unit_facts())
 @EXAMPLES
+def test_job_for_pods_that_run_is_for_the_nodes_of_all_of_them(unit: UnitFacts) -> None:  # I12
+    running = {pod.node for pod in unit.pods if pod.stage in RUNS}
+    for submit in chosen(Submit, unit):
+        assert set(submit.nodes) == running
+        assert len(set(submit.nodes)) == len(submit.nodes)
+
+
+@given(unit_facts())
+@EXAMPLES
 def test_job_in_the_place_of_a_lost_one_gets_no_more_time_and_few_tries(unit: UnitFacts) -> None:
     for submit in chosen(Submit, unit):
-        if not submit.node:
+        if not submit.nodes:
             continue
         assert submit.tries <= MOST_TRIES
         assert not submit.first or (unit.bound_by_us and submit.tries <= FIRST_TRIES)

@@ -203,3 +203,28 @@ def test_text_about_many_pods_that_have_vanished_is_short():
     tell = decide(unit, NOW)[0]
     assert isinstance(tell, Tell)
     assert "containers of train-0, train-1, train-2 and 497 more may" in tell.message
+
+
+RUNNING: Final = tuple(pod(PodStage.BOUND, uid=f"uid-{at}", node=f"n{9 - at}") for at in range(2))
+
+
+def test_new_job_for_pods_that_run_is_pinned_to_the_nodes_of_all():
+    leaves = pod(PodStage.DEPARTING, uid="uid-2", node="n9")
+    submit = decide(facts(*RUNNING, leaves, key=GANG), NOW)[0]
+    assert isinstance(submit, Submit)
+    assert (submit.nodes, submit.where) == (("n9", "n8"), "n9, n8")
+
+
+def test_no_job_is_submitted_while_it_is_not_known_where_a_pod_runs():
+    lost = pod(PodStage.BOUND, uid="uid-2", node="")
+    assert decide(facts(*RUNNING, lost, key=GANG), NOW) == (SLOW,)
+
+
+@pytest.mark.parametrize(("pinned", "waits"), [("n9,n8", True), ("n9", False), ("", False)])
+def test_pending_job_is_waited_for_if_it_is_pinned_to_the_nodes_of_all(pinned, waits):
+    comment = tag(uids=("uid-0", "uid-1"), key=GANG, node=pinned)
+    job = tracked(record(BaseState.PENDING, nodes=(), admin_comment=comment))
+    submits = [
+        it for it in decide(facts(*RUNNING, key=GANG, job=job), NOW) if isinstance(it, Submit)
+    ]
+    assert [it.replaces for it in submits] == ([] if waits else [JOB])

@@ -98,7 +98,7 @@ async def test_submitted_job_is_named_tagged_and_shaped_for_its_pod(service, slu
 
 async def test_job_for_a_pod_that_runs_is_asked_for_on_its_node(service, slurm, kube, unit):
     unit.bindings.nodes[UID] = "n2"
-    await service.executor.do(unit, Submit(REQUEST, node="n2"))
+    await service.executor.do(unit, Submit(REQUEST, nodes=("n2",)))
     job = slurm.submissions[unit.job.job_id]
     assert job.required_nodes == ("n2",)
     assert '"node":"n2"' in job.admin_comment
@@ -111,7 +111,7 @@ async def test_replaced_job_ends_after_the_new_one_is_recorded(service, slurm, k
     service.units.set_job(unit, Placeholder(old))
     recorded: list[str] = []
     slurm.on_cancel = lambda _job: recorded.append(kube.pods[UID].metadata.annotations[JOB_ID])
-    await service.executor.do(unit, Submit(REQUEST, node="n1", replaces=old))
+    await service.executor.do(unit, Submit(REQUEST, nodes=("n1",), replaces=old))
     assert not slurm.live(old)
     assert recorded == [str(unit.job.job_id)]
 
@@ -131,7 +131,7 @@ async def test_job_of_others_that_got_the_id_is_not_ended_in_place_of_a_former_o
     other = slurm.add(admin_comment=comment)
     before = slurm.jobs[other]
     await service.executor.do(unit, Cancel(other, "it was given back"))
-    await service.executor.do(unit, Submit(REQUEST, node="n1", replaces=other))
+    await service.executor.do(unit, Submit(REQUEST, nodes=("n1",), replaces=other))
     assert slurm.jobs[other] == before
     assert slurm.calls["cancel"] == 0
 
@@ -204,7 +204,7 @@ async def test_setbacks_space_out_submits_up_to_a_bound(service, slurm, unit):
 async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, kube, unit):
     unit.bindings.nodes[UID] = "n1"
     slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
-    await service.executor.do(unit, Submit(REQUEST, node="n1"))
+    await service.executor.do(unit, Submit(REQUEST, nodes=("n1",)))
     assert kube.condition_of(UID) is None
 
 

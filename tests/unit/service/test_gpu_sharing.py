@@ -26,7 +26,7 @@ async def asked(slurm: TinySlurm, kube: TinyKube, request=GPUS, *, sharing="user
     kube.create(UID)
     service = Service(slurm, kube, gpu_sharing=sharing)
     unit = service.units.add(Unit(UID, "ns", "train", seen_at=0.0))
-    await service.executor.do(unit, Submit(request, node=node))
+    await service.executor.do(unit, Submit(request, nodes=(node,) if node else ()))
     assert unit.job is not None
     return slurm.submissions[unit.job.job_id]
 

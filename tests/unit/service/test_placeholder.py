@@ -16,7 +16,7 @@ OWNER = Owner("cluster-1", "slurm-scheduler")
 UIDS = ("01234567-89ab", "fedcba98-7654")
 
 
-def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], node: str = ""):
+def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], nodes: tuple[str, ...] = ()):
     return submission(
         REQUEST,
         owner=OWNER,
@@ -25,7 +25,7 @@ def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], node: str
         name="train",
         key=uids[0],
         uids=uids,
-        node=node,
+        nodes=nodes,
     )
 
 
@@ -82,8 +82,15 @@ def test_job_is_named_after_its_unit_and_has_a_node_for_each_pod():
 
 
 def test_pinned_job_asks_for_its_node():
-    assert made(node="n1").required_nodes == ("n1",)
+    assert made(nodes=("n1",)).required_nodes == ("n1",)
     assert made().required_nodes == ()
+
+
+@pytest.mark.parametrize(("nodes", "text"), [((), ""), (("n1",), "n1"), (("n2", "n1"), "n2,n1")])
+def test_tag_says_to_which_nodes_the_job_is_pinned(nodes, text):
+    tag = read_tag(made(nodes=nodes).admin_comment)
+    assert tag is not None
+    assert (tag.node, tag.pinned) == (text, nodes)
 
 
 def test_every_job_is_a_singleton_and_none_is_requeued():
@@ -136,7 +143,7 @@ def test_pods_wishes_become_the_jobs():
 
 
 def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
-    job = asked(node="n3", excluded=("n3",))
+    job = asked(nodes=("n3",), excluded=("n3",))
     assert (job.required_nodes, job.excluded_nodes) == (("n3",), ())
     assert (job.constraints, job.prefer, job.switches) == (None, None, None)
     assert (job.begin, job.dependency, job.held) == (None, None, False)
@@ -145,7 +152,7 @@ def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
 
 
 def test_job_for_a_pod_that_slurm_had_placed_comes_first():
-    job = asked(node="n3", first=True)
+    job = asked(nodes=("n3",), first=True)
     assert (job.priority, job.nice) == (FIRST, None)
 
 

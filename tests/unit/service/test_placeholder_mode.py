@@ -127,7 +127,7 @@ async def test_other_refusals_are_as_they_are(service, slurm, unit, with_slurmd,
 
 async def test_job_that_is_pinned_goes_by_its_node(service, slurm, unit):
     slurm.with_slurmd = {"n2"}
-    await service.executor.do(unit, Submit(replace(REQUEST, partition=None), node="n1"))
+    await service.executor.do(unit, Submit(replace(REQUEST, partition=None), nodes=("n1",)))
     assert slurm.submissions[unit.job.job_id].external
 
 
