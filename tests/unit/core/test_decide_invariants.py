@@ -57,6 +57,7 @@ from tests.unit.core.things import (
     PROBLEMS,
     REQUEST,
     TAGS,
+    allocated_units,
     facts,
     pod,
     record,
@@ -93,7 +94,7 @@ def of_pod(unit: UnitFacts, uid: str) -> TaggedJob | None:
     return unit.job.record if seats else None
 
 
-@given(unit_facts())
+@given(unit_facts() | allocated_units())
 @EXAMPLES
 def test_bind_rests_on_a_fresh_record_of_our_own_running_job(unit: UnitFacts) -> None:  # I2
     for bind in chosen(Bind, unit):
@@ -109,7 +110,7 @@ def test_bind_rests_on_a_fresh_record_of_our_own_running_job(unit: UnitFacts) ->
         assert bind.target
 
 
-@given(unit_facts())
+@given(unit_facts() | allocated_units())
 @EXAMPLES
 def test_no_two_pods_of_a_unit_are_put_on_one_slot(unit: UnitFacts) -> None:  # I2
     binds = [bind.node for bind in chosen(Bind, unit)]
@@ -118,7 +119,7 @@ def test_no_two_pods_of_a_unit_are_put_on_one_slot(unit: UnitFacts) -> None:  # 
     assert running.isdisjoint(binds)
 
 
-@given(unit_facts())
+@given(unit_facts() | allocated_units())
 @EXAMPLES
 def test_no_pod_starts_before_all_are_there_unless_one_was_on_a_node(unit: UnitFacts) -> None:
     begun = {pod.stage for pod in unit.pods} & {*RUNS, PodStage.FINISHED}
@@ -127,7 +128,7 @@ def test_no_pod_starts_before_all_are_there_unless_one_was_on_a_node(unit: UnitF
         assert not chosen(Submit, unit)
 
 
-@given(unit_facts())
+@given(unit_facts() | allocated_units())
 @EXAMPLES
 def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
     binds = chosen(Bind, unit)
@@ -138,7 +139,7 @@ def test_only_a_waiting_pod_is_bound_and_once(unit: UnitFacts) -> None:  # I3
         assert not chosen(DropJob, unit)
 
 
-@given(unit_facts())
+@given(unit_facts() | allocated_units())
 @EXAMPLES
 def test_placeholder_is_not_cancelled_while_a_pod_runs_on_it(unit: UnitFacts) -> None:  # I5
     if chosen(Cancel, unit):
@@ -157,7 +158,7 @@ def test_job_that_no_pod_needs_ends_only_after_those_that_nobody_sees_were_read(
         assert cancel.unseen == tuple(it.uid for it in unit.missing)
 
 
-@given(unit_facts())
+@given(unit_facts() | allocated_units())
 @EXAMPLES
 def test_pod_that_waits_beside_one_that_runs_says_why(unit: UnitFacts) -> None:  # I9
     if not unit.any_runs or unit.refused_bind is not None:

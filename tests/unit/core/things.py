@@ -183,7 +183,8 @@ _agreeing = st.builds(
 )
 # The case most decisions turn on: ours, allocated, just looked at.
 _holding = st.builds(
-    lambda nodes, at: tracked(record(nodes=nodes), at=at),
+    lambda comment, nodes, at: tracked(record(nodes=nodes, admin_comment=comment), at=at),
+    st.sampled_from([tag(), tag(uids=(KEY, "uid-1", "uid-2"), key=GANG)]),
     _node_lists,
     st.sampled_from([NOW, NOW - 1, NOW - 10]),
 )
@@ -256,11 +257,12 @@ def unit_facts(draw: st.DrawFn) -> UnitFacts:
         )
         for index, until in enumerate(gone if pods else [0.0, *gone])
     )
+    job = draw(_jobs)
     return facts(
         *pods,
         missing=missing,
-        key=draw(st.sampled_from([KEY, KEY, GANG])),
-        job=draw(_jobs),
+        key=draw(st.sampled_from([KEY, GANG, *_keys(job)])),
+        job=job,
         request=draw(st.sampled_from([REQUEST, REQUEST, PROBLEMS])),
         refused=draw(st.sampled_from([(), (), PROBLEMS])),
         accepted=draw(st.sampled_from([{}, dict(digests(REQUEST))])),
@@ -286,4 +288,39 @@ def unit_facts(draw: st.DrawFn) -> UnitFacts:
     )
 
 
+def _keys(job: JobFacts) -> list[str]:
+    """The key of the unit that the job is for, twice: mostly it is the unit's own."""
+    looked = job.record if isinstance(job, Tracked) else None
+    return [] if looked is None or looked.tag is None else 2 * [looked.tag.key]
+
+
 _RUNS: Final = frozenset({PodStage.BOUND, PodStage.DEPARTING})
+
+
+@st.composite
+def allocated_units(draw: st.DrawFn) -> UnitFacts:
+    """Units whose own job runs and was just looked at, so that most pods that wait can be bound."""
+    nodes = tuple(draw(st.permutations(["n1", "n2", "n3"])))[: draw(st.integers(1, 3))]
+    uids = tuple(f"uid-{rank}" for rank in range(len(nodes)))
+    stages = [draw(st.sampled_from([None, PodStage.WAITING, *PodStage])) for _ in nodes]
+    pods = [
+        pod(stage, uid=uid, node=node if stage in _RUNS else "")
+        for stage, uid, node in zip(stages, uids, nodes, strict=True)
+        if stage is not None
+    ]
+    gone = [uid for stage, uid in zip(stages, uids, strict=True) if stage is None]
+    key = KEY if len(nodes) == 1 else GANG
+    comment = tag(uids=uids, key="" if key == KEY else key)
+    job = tracked(
+        record(nodes=nodes, admin_comment=comment), running_since=draw(st.sampled_from([0.0, NOW]))
+    )
+    return facts(
+        *draw(st.permutations(pods)),
+        key=key,
+        missing=tuple(MissingPod(uid=uid, name="gone", placed=draw(st.booleans())) for uid in gone),
+        job=job,
+        nodes=draw(st.just(places("n1", "n2", "n3")) | _places),
+        in_way=draw(st.sampled_from([None, None, None, *INS_WAY])),
+        refused_bind=draw(st.sampled_from([None, None, None, *REFUSED_BINDS])),
+        unfit_since=draw(st.sampled_from([None, NOW - 100])),
+    )
