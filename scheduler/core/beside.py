@@ -48,7 +48,9 @@ def kept_for_missing(
     """These actions for pods that wait, but the job is not cancelled while a pod that has vanished
     may still run in it (I5).
     """
-    if now >= facts.lingers_until or not any(isinstance(it, Cancel) for it in actions):
+    if not facts.missing or now >= facts.lingers_until:
+        return actions
+    if not any(isinstance(it, Cancel) for it in actions):
         return actions
     left = a_few([it.name for it in facts.missing if now < it.lingers_until])
     message = f"{_known(facts)}, and is kept because containers of {left} may still run"

@@ -37,16 +37,18 @@ def sitters_of(pods: tuple[PodFacts, ...], tag: OwnerTag | None) -> tuple[Sitter
     """Who has a slot or needs one: every pod that may run, and one pod for each other rank. If a
     rank has no pod any more, its slot is kept for the pod that the tag names.
     """
-    running = [Sitter(uid=it.uid, rank=it.rank, node=it.node) for it in pods if it.stage in RUNS]
-    by_rank = {it.rank: it for it in running}
+    running: list[Sitter] = []
+    others: dict[int, Sitter] = {}
     for pod in sorted(pods, key=_comes_first):
-        if pod.stage not in RUNS and pod.rank not in by_rank:
-            by_rank[pod.rank] = Sitter(uid=pod.uid, rank=pod.rank)
-    named = () if tag is None else zip(tag.uids, tag.ranks, strict=False)
-    for uid, rank in named:
-        by_rank.setdefault(rank, Sitter(uid=uid, rank=rank))
-    ranks = {it.rank for it in running}
-    return (*running, *(it for rank, it in by_rank.items() if rank not in ranks))
+        if pod.stage in RUNS:
+            running.append(Sitter(uid=pod.uid, rank=pod.rank, node=pod.node))
+        else:
+            others.setdefault(pod.rank, Sitter(uid=pod.uid, rank=pod.rank))
+    for uid, rank in () if tag is None else zip(tag.uids, tag.ranks, strict=False):
+        others.setdefault(rank, Sitter(uid=uid, rank=rank))
+    for sitter in running:
+        others.pop(sitter.rank, None)
+    return (*running, *others.values())
 
 
 def _comes_first(pod: PodFacts) -> tuple[int, str]:

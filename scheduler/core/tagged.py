@@ -32,8 +32,10 @@ class TaggedJob(Job):
         """Whether the job is the placeholder of the owner's unit with this key (I8): only then it
         may be changed or cancelled for the unit.
         """
-        tag = self._tag_of(owner)
-        return tag is not None and tag.key == key
+        tag = self.tag
+        if tag is None or tag.key != key:
+            return False
+        return (tag.cluster, tag.scheduler) == (owner.cluster, owner.scheduler)
 
     def seats(self, uid: str, *, owner: Owner) -> bool:
         """Whether the job is the owner's and holds, or will hold, a place for this pod. It may be

@@ -60,13 +60,14 @@ class Gatherer:
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         # A pod that is refused will not be bound, so we do not check whether it would fit.
-        placing = self._places.of(unit, None if reading.bulky else _to_place(unit, pods))
+        to_place = _to_place(unit, pods) if len(pods) > 1 else pod
+        placing = self._places.of(unit, None if reading.bulky else to_place)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
             pods=tuple(self._pod(it, unit) for it in pods),
-            missing=self._missing(unit, pods),
+            missing=() if len(pods) == len(unit.pods) else self._missing(unit, pods),
             request=request,
             refused=reading.refused,
             accepted=self._accepted(unit) if reading.refused else {},
@@ -106,8 +107,6 @@ class Gatherer:
             self._reader.forget(uid)
 
     def _missing(self, unit: Unit, pods: Sequence[Pod]) -> tuple[MissingPod, ...]:
-        if len(pods) == len(unit.pods):
-            return ()
         shown = {it.metadata.uid for it in pods}
         return tuple(
             MissingPod(
@@ -161,7 +160,7 @@ class Gatherer:
         return unit.bound_by_us
 
 
-def _to_place(unit: Unit, pods: Sequence[Pod]) -> Pod | None:
+def _to_place(unit: Unit, pods: Sequence[Pod]) -> Pod:
     """The pod for which Nodes are checked: the first that waits, or else the first of all. The pods
     of a unit are alike.
     """
@@ -171,7 +170,7 @@ def _to_place(unit: Unit, pods: Sequence[Pod]) -> Pod | None:
         for it in pods
         if stage_of(it, bound=it.metadata.uid in bound) in {PodStage.WAITING, PodStage.GATED}
     )
-    return next(waiting, pods[0] if pods else None)
+    return next(waiting, pods[0])
 
 
 def _placed_by_us(pod: Pod, unit: Unit) -> bool:

@@ -61,11 +61,12 @@ class Places:
         """What prevents a bind of the unit's pods that wait. For those on a Node, note their
         coverage.
         """
-        bound = unit.bindings.nodes
-        on_nodes = [bool(it.spec.node_name) or it.metadata.uid in bound for it in pods]
-        if any(on_nodes):
+        on_nodes, bound = 0, unit.bindings.nodes
+        for pod in pods:
+            on_nodes += bool(pod.spec.node_name) or pod.metadata.uid in bound
+        if on_nodes:
             self._coverage.saw(unit)
-        if all(on_nodes):
+        if on_nodes == len(pods):
             return None
         return self._coverage.in_way(unit, [it.target for it in places.values() if it.target])
 
