@@ -90,12 +90,13 @@ class Pulse:
         self._on_change = on_change
         self._clock = clock
         self._pace = PulsePace(
-            units, leads=leads, fast_seconds=fast_seconds, idle_seconds=idle_seconds
+            units, leads=leads, clock=clock, fast_seconds=fast_seconds, idle_seconds=idle_seconds
         )
         self._metrics = metrics
         self._leads = leads
         self._on_pulse = on_pulse
         self._sooner = asyncio.Event()
+        self._hurry = False  # whether the next pulse shall come sooner than an idle one
         self._restarts = Restarts(client, clock=clock)
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
@@ -112,7 +113,9 @@ class Pulse:
 
     def come_sooner(self) -> None:
         """A unit has started to wait, so end an idle interval early."""
-        self._sooner.set()
+        if not self._hurry:
+            self._hurry = True
+            self._sooner.set()
 
     async def look_now(
         self, job_ids: list[int], *, cause: WakeCause = WakeCause.PULSE
@@ -127,6 +130,7 @@ class Pulse:
             claimed = {job_id for job_id in job_ids if self._claimed(job_id)}
             known = [job_id for job_id in job_ids if job_id not in claimed]
             asked = self._clock()
+            self._pace.spend(math.ceil(len(known) / CHUNK))
             states = await self._client.job_states(known) if known else {}
             # If there are several requests, the first answer may be outdated when the last one is
             # sent.
@@ -149,6 +153,7 @@ class Pulse:
             if not left:
                 return found
             asked, sent = left.pop(), self._clock()
+            self._pace.spend()
             try:
                 states = await self._client.job_states(asked)
             except SlurmRefused as error:
@@ -181,23 +186,22 @@ class Pulse:
             await self._rest(took)
 
     async def _rest(self, took: float) -> None:
-        seconds = self._pace.seconds(took, failures=self._failures)
-        self._due_at = self._clock() + seconds
-        self._metrics.tick_seconds.set(seconds)
-        self._sooner.clear()
-        waiting = self._pace.waits()
-        try:
-            async with asyncio.timeout(seconds):
-                if waiting:
-                    # `come_sooner` must not shorten a fast interval.
-                    await asyncio.sleep(seconds + 1.0)
-                await self._sooner.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(min(self._pace.fast_seconds, seconds))
+        """Wait until the next pulse is due. What happens meanwhile may make it due sooner."""
+        ended = self._clock()
+        while True:
+            seconds = self._pace.seconds(took, failures=self._failures, hurry=self._hurry)
+            left = max(ended + seconds - self._clock(), 0.0)
+            self._due_at = self._clock() + left
+            self._metrics.tick_seconds.set(seconds)
+            self._sooner.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._sooner.wait()
+            except TimeoutError:
+                return
 
     async def _pulse(self) -> float:
-        began = self._clock()
+        began, self._hurry = self._clock(), False
         ids = self._units.job_ids() if self._leads() else []
         try:
             only_claims = all(map(self._claimed, ids))

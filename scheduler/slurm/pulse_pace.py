@@ -2,26 +2,49 @@
 
 The settings `--poll-interval` and `--idle-poll-interval` (`config/settings.py`) say how often. The
 interval grows with the number of requests of a pulse, and with the time that Slurm needs.
+
+While there are few jobs, a pulse comes sooner than that if one of them is about to change: quickly.
+Requests that were not made are saved for that, so over any longer time there are no more than eight
+a second, whatever pods are created.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from scheduler.core.backoff import doubled
-from scheduler.state.units import Units
+from scheduler.state.units import Placeholder, Units
+from slurmapi import BaseState
 
 CHUNK: Final = 1000
 """For so many jobs one request is sent."""
 
-_REQUESTS_PER_SECOND: Final = 8.0
-# Above so many jobs an idle pulse comes more rarely, because each costs Slurm more.
+REQUESTS_PER_SECOND: Final = 8.0
+SAVED_REQUESTS: Final = 40
+"""So many requests that were not made may be made later, for quick pulses."""
+
+# Of the saved requests so many are kept for jobs that Slurm has allocated. Everybody can create
+# pods and so have young jobs, but not let Slurm start them.
+_KEPT_FOR_STARTS: Final = 20
+# Above so many jobs an idle pulse comes more rarely, and none comes quickly, because each costs
+# Slurm more.
 _FEW_JOBS: Final = 250
 _IDLE_SECONDS_OF_MANY: Final = 2.0
-# A slow Slurm is asked again only after this many times the duration of its last answer.
+# A slow Slurm is asked again only after this many times the duration of its last answer, and
+# quickly after this many times.
 _REST_FACTOR: Final = 2.0
+_QUICK_REST_FACTOR: Final = 4.0
 _LONGEST_SECONDS: Final = 30.0
+# If Slurm has room for a job, it starts it within this time after the submit: batch_sched_delay is
+# 3 s by default. The pulse comes so many times as often until then.
+YOUNG_SECONDS: Final = 4.0
+_OFTEN_WHILE_YOUNG: Final = 4
+# A job is CONFIGURING until PrologSlurmctld returns, mostly 17 to 43 ms after its question to us
+# (measured on 26.05.5), and the pod is bound then.
+_MADE_READY_SECONDS: Final = 0.4
+_OFTEN_WHILE_MADE_READY: Final = 16
 
 
 class PulsePace:
@@ -32,27 +55,71 @@ class PulsePace:
         units: Units,
         *,
         leads: Callable[[], bool],
+        clock: Callable[[], float],
         fast_seconds: float,
         idle_seconds: float,
     ) -> None:
         self._units = units
         self._leads = leads
-        self.fast_seconds = fast_seconds
+        self._clock = clock
+        self._fast = fast_seconds
         self._idle = idle_seconds
+        self._saved = 0.0
+        self._saved_at = -math.inf
 
-    def seconds(self, took: float, *, failures: int) -> float:
+    def spend(self, requests: int = 1) -> None:
+        """Note that Slurm is asked now, by so many requests."""
+        self._saved = max(self._savings() - requests, 0.0)
+        self._saved_at = self._clock()
+
+    def seconds(self, took: float, *, failures: int, hurry: bool) -> float:
         """The time from the end of a pulse, which took so long, to the next. `failures` is how many
-        in a row have failed.
+        in a row have failed. With `hurry` it is not idle, though no pod waits.
         """
         if failures:
             return doubled(self._idle, min(failures, 8), longest_seconds=_LONGEST_SECONDS)
         count = len(self._units.job_ids())
         idle = self._idle if count <= _FEW_JOBS else max(self._idle, _IDLE_SECONDS_OF_MANY)
-        wanted = self.fast_seconds if self.waits() else idle
+        wanted = self._fast if hurry or self._waits() else idle
         requests = 1 + count // CHUNK
-        slowest = max(wanted, requests / _REQUESTS_PER_SECOND, took * _REST_FACTOR)
-        return min(slowest, _LONGEST_SECONDS)
+        slowest = max(wanted, requests / REQUESTS_PER_SECOND, took * _REST_FACTOR)
+        quick = max(self._quick_seconds(count), took * _QUICK_REST_FACTOR)
+        return min(slowest, quick, _LONGEST_SECONDS)
 
-    def waits(self) -> bool:
-        """Whether news of any job matters soon."""
+    def _waits(self) -> bool:
         return self._leads() and any(it.waiting and it.job is not None for it in self._units)
+
+    def _quick_seconds(self, count: int) -> float:
+        """The interval of quick pulses; infinite if there is no reason for them."""
+        saved, now = self._savings(), self._clock()
+        if not self._leads() or count > _FEW_JOBS or saved < 1:
+            return math.inf
+        jobs = tuple(self._own_jobs())
+        if any(_is_made_ready(job, now) for job in jobs):
+            return self._fast / _OFTEN_WHILE_MADE_READY
+        if saved > _KEPT_FOR_STARTS and any(_is_young(job, now) for job in jobs):
+            return self._fast / _OFTEN_WHILE_YOUNG
+        return math.inf
+
+    def _own_jobs(self) -> Iterator[Placeholder]:
+        """The jobs that we have submitted, or found to be ours. Anybody may claim others."""
+        for job_id in self._units.job_ids():
+            for unit in self._units.by_job(job_id):
+                if unit.job is not None and not unit.job.claimed:
+                    yield unit.job
+
+    def _savings(self) -> float:
+        saved = (self._clock() - self._saved_at) * REQUESTS_PER_SECOND
+        return min(self._saved + saved, SAVED_REQUESTS)
+
+
+def _is_young(job: Placeholder, now: float) -> bool:
+    """Whether it was submitted a moment ago, and may start any time."""
+    waits = job.state is None or job.state.base is BaseState.PENDING
+    return waits and job.submitted_at > 0 and now < job.submitted_at + YOUNG_SECONDS
+
+
+def _is_made_ready(job: Placeholder, now: float) -> bool:
+    """Whether it was allocated a moment ago, and PrologSlurmctld still runs."""
+    waits = job.state is not None and job.state.configuring
+    return waits and now < job.allocated_at + _MADE_READY_SECONDS

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from scheduler.slurm.pulse_pace import YOUNG_SECONDS
 from tests.support import pods
 from tests.support.world import World
 
@@ -69,6 +70,7 @@ async def _create(world: World, indexes: range) -> None:
 async def _waiting_costs_little(world: World, *, count: int) -> None:
     """Once all have a job, check that the request rates do not depend on the number of pods."""
     await world.until(f"{count} pods wait", lambda: _all_have_jobs(world, count), seconds=120)
+    await asyncio.sleep(YOUNG_SECONDS)  # until then the pulse may come more often
     began, before = time.monotonic(), {it: _requests(world, it) for it in _RATES}
     await asyncio.sleep(_WINDOW_SECONDS)
     spent = {it: _requests(world, it) - before[it] for it in _RATES}

@@ -13,6 +13,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
 from scheduler.slurm.pulse import Pulse
+from scheduler.slurm.pulse_pace import REQUESTS_PER_SECOND, SAVED_REQUESTS
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
     BaseState,
@@ -53,9 +54,11 @@ class PulsedUnits:
         self.changed.append(key)
         self.causes.append(cause)
 
-    def add(self, *, waiting: bool = True) -> Unit:
+    def add(self, *, waiting: bool = True, claimed: bool = False, young: bool = False) -> Unit:
         job_id = self.slurm.add()
-        job = Placeholder(job_id, submitted_at=0.001)
+        now = asyncio.get_running_loop().time()
+        submitted_at = now + 0.001 if young else -60.0
+        job = Placeholder(job_id, submitted_at=submitted_at, claimed=claimed)
         unit = Unit(f"uid-{job_id}", "ns", f"p-{job_id}", seen_at=0.0, job=job)
         unit.waiting = waiting
         return self.units.add(unit)
@@ -128,6 +131,92 @@ async def test_idle_pulse_of_many_jobs_comes_more_rarely(slurm, count, seconds):
     async with pulsed.running():
         await asyncio.sleep(30)
     assert 30 / seconds - 2 <= slurm.calls["states"] <= 30 / seconds + 1
+
+
+async def states_within(pulsed: PulsedUnits, seconds: float) -> int:
+    before = pulsed.slurm.calls["states"]
+    await asyncio.sleep(seconds)
+    return pulsed.slurm.calls["states"] - before
+
+
+async def test_job_that_was_just_submitted_is_asked_for_often_until_it_starts(slurm, pulsed):
+    unit = pulsed.add(young=True)
+    async with pulsed.running():
+        assert await states_within(pulsed, 1) >= 15
+        slurm.start(unit.job.job_id)
+        await asyncio.sleep(FAST)
+        assert await states_within(pulsed, 1) <= 1 / FAST + 1
+
+
+async def test_job_that_does_not_start_is_asked_for_often_for_some_seconds_only(slurm, pulsed):
+    pulsed.add(young=True)
+    async with pulsed.running():
+        await asyncio.sleep(4.5)
+        assert await states_within(pulsed, 10) <= 10 / FAST + 1
+
+
+async def test_pulse_sees_within_some_milliseconds_that_a_job_is_made_ready(slurm, pulsed):
+    unit = pulsed.add()
+    async with pulsed.running():
+        await asyncio.sleep(1)
+        slurm.start(unit.job.job_id, "CONFIGURING")
+        await asyncio.sleep(FAST + 0.04)
+        slurm.change(unit.job.job_id, BaseState.RUNNING)
+        await asyncio.sleep(0.02)
+        assert unit.job.state == JobState(BaseState.RUNNING)
+
+
+async def test_job_that_is_made_ready_for_long_is_not_asked_for_often(slurm, pulsed):
+    unit = pulsed.add()
+    slurm.start(unit.job.job_id, "CONFIGURING")
+    async with pulsed.running():
+        await asyncio.sleep(1)
+        assert await states_within(pulsed, 10) <= 10 / FAST + 1
+
+
+@pytest.mark.parametrize(("count", "quick"), [(250, True), (251, False)])
+async def test_quick_pulses_are_for_few_jobs(slurm, pulsed, count, quick):
+    for _ in range(count):
+        pulsed.add(young=True)
+    async with pulsed.running():
+        assert (await states_within(pulsed, 1) > 1 / FAST + 1) == quick
+
+
+async def test_job_that_a_pod_only_claims_makes_no_pulse_quick(slurm, pulsed):
+    unit = pulsed.add(claimed=True, young=True)
+    slurm.start(unit.job.job_id, "CONFIGURING")
+    async with pulsed.running():
+        assert await states_within(pulsed, 2) <= 2 / FAST + 1
+
+
+async def test_quick_pulses_take_a_fifth_of_slurms_time(slurm, pulsed):
+    slurm.seconds["states"] = 0.04
+    pulsed.add(young=True)
+    async with pulsed.running():
+        assert await states_within(pulsed, 4) <= 4 / 0.2 + 1
+
+
+async def test_pods_that_come_and_go_without_end_cost_slurm_eight_requests_a_second(slurm, pulsed):
+    seconds = 600
+    async with pulsed.running():
+        for _ in range(4 * seconds):
+            unit = pulsed.add(young=True)
+            await asyncio.sleep(0.25)
+            pulsed.units.remove(unit.key)
+    assert 7 * seconds <= slurm.calls["states"] <= REQUESTS_PER_SECOND * seconds + SAVED_REQUESTS
+
+
+async def test_pods_that_come_and_go_delay_no_start_of_another(slurm, pulsed):
+    async with pulsed.running():
+        for _ in range(60):
+            passing, starting = pulsed.add(young=True), pulsed.add()
+            await asyncio.sleep(1)
+            slurm.start(starting.job.job_id, "CONFIGURING", node="n1")
+            await asyncio.sleep(FAST)
+            slurm.change(starting.job.job_id, BaseState.RUNNING)
+            await asyncio.sleep(0.05)
+            assert starting.job.state == JobState(BaseState.RUNNING)
+            pulsed.units.remove(passing.key)
 
 
 async def test_pulse_that_shall_come_sooner_ends_its_idle_pause(slurm, pulsed):
