@@ -128,9 +128,12 @@ class HooksApi:
         seconds = self._seconds(fields)
         self._beat()
         self._hinted(job_id)
-        return await self._waited(
-            request, "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
-        )
+        try:
+            return await self._waited(
+                request, "guard", lambda: self._guard.clear(job_id, nodes, seconds=seconds)
+            )
+        finally:
+            self._hinted(job_id)  # the hook returns now, and then the job is no longer CONFIGURING
 
     async def _ask_gone(self, request: web.Request) -> web.Response:
         unit = request.match_info["unit"]

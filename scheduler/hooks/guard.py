@@ -56,7 +56,9 @@ class HandoverVerdict:
 
 
 class Guard:
-    """Answers as soon as no pod is in the way, or when the time that the caller gave is over."""
+    """Answers as soon as no pod is in the way, or when the time that the caller gave is over.
+    `ask_sooner` has Slurm asked for all states a little sooner.
+    """
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Guard:
         units: Units,
         presence: Presence,
         fresh: FreshStates,
+        ask_sooner: Callable[[], None],
         owner: Owner,
         synced: Callable[[], Awaitable[None]],
         kube_node: Callable[[str], str],
@@ -75,6 +78,7 @@ class Guard:
         self._units = units
         self._presence = presence
         self._fresh = fresh
+        self._ask_sooner = ask_sooner
         self._owner = owner
         self._synced = synced
         self._kube_node = kube_node
@@ -113,22 +117,12 @@ class Guard:
         """Wait, for `seconds` at most, until no container of the pod can run."""
         unit = self._units.of_pod(uid)
         if unit is not None and unit.job is not None:
-            await self._look_now(unit.job.job_id)
+            self._ask_sooner()  # the job was signalled, so it has most likely ended
 
         async def in_way() -> frozenset[str]:
             return frozenset({uid} if self._presence.node_of(uid) else ())
 
         return await self._until_none(in_way, seconds=seconds)
-
-    async def _look_now(self, job_id: int) -> None:
-        """Ask Slurm for the state of a placeholder that was signalled, so that the scheduler learns
-        at once that the job has ended, and ends the pod.
-        """
-        try:
-            async with asyncio.timeout(_AGAIN_SECONDS):
-                await self._fresh.states((job_id,))
-        except (SlurmError, TimeoutError):
-            return  # the pulse will bring the news
 
     async def _until_none(
         self, in_way: Callable[[], Awaitable[frozenset[str]]], *, seconds: float

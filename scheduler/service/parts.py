@@ -207,6 +207,7 @@ class Parts:
             units=memory.units,
             presence=memory.presence,
             fresh=fresh,
+            ask_sooner=self.pulse.come_sooner,
             owner=outside.owner,
             synced=self._caches.mapped,
             kube_node=self._caches.nodes.kube_node,
@@ -217,17 +218,12 @@ class Parts:
             outside.settings,
             guard,
             fresh=fresh,
-            hinted=self._hinted,
+            hinted=self.pulse.hint,
             leads=outside.leads,
             prolog=lambda: self.slurmctld.prolog,
             metrics=outside.metrics,
             clock=outside.clock,
         )
-
-    def _hinted(self, job_id: int) -> None:
-        """Slurm's hooks say that this job has changed."""
-        if self._memory.units.by_job(job_id):
-            self.pulse.come_sooner()
 
     def _job_environment(self, unit: str) -> Mapping[str, str]:
         return self.hooks.job_environment(unit, kill_wait_seconds=self.kill_wait.seconds)

@@ -20,7 +20,7 @@ from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
-from scheduler.slurm.pulse_pace import CHUNK, PulsePace
+from scheduler.slurm.pulse_pace import CHUNK, Hurry, PulsePace
 from scheduler.slurm.restarts import Restarts
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -96,7 +96,7 @@ class Pulse:
         self._leads = leads
         self._on_pulse = on_pulse
         self._sooner = asyncio.Event()
-        self._hurry = False  # whether the next pulse shall come sooner than an idle one
+        self._hurry = Hurry.NONE
         self._restarts = Restarts(client, clock=clock)
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
@@ -112,9 +112,26 @@ class Pulse:
         """Why the Slurm that answers is not ours, in words for people; "" if nothing says so."""
 
     def come_sooner(self) -> None:
-        """A unit has started to wait, so end an idle interval early."""
-        if not self._hurry:
-            self._hurry = True
+        """A unit has started to wait, or a job may have ended, so end an idle interval early."""
+        self._hasten(Hurry.WAITS)
+
+    def hint(self, job_id: int) -> None:
+        """Slurm's hooks say that this job has changed, so have the next pulse come at once, within
+        its budget. Ignored if the job is not known to be ours: anybody may claim any number.
+        """
+        if not self._leads():
+            return
+        for unit in self._units.by_job(job_id):
+            if unit.job is not None and not unit.job.claimed:
+                unit.job.hinted_at = self._clock()
+                self._hasten(Hurry.HINTED)
+
+    def _hasten(self, hurry: Hurry) -> None:
+        """Have the next pulse come sooner. What adds nothing wakes nobody: when thousands of jobs
+        end at once, there is a hint for each.
+        """
+        if hurry > self._hurry:
+            self._hurry = hurry
             self._sooner.set()
 
     async def look_now(
@@ -201,7 +218,7 @@ class Pulse:
                 return
 
     async def _pulse(self) -> float:
-        began, self._hurry = self._clock(), False
+        began, self._hurry = self._clock(), Hurry.NONE
         ids = self._units.job_ids() if self._leads() else []
         try:
             only_claims = all(map(self._claimed, ids))

@@ -5,13 +5,14 @@ interval grows with the number of requests of a pulse, and with the time that Sl
 
 While there are few jobs, a pulse comes sooner than that if one of them is about to change: quickly.
 Requests that were not made are saved for that, so over any longer time there are no more than eight
-a second, whatever pods are created.
+a second, whatever pods are created and whatever hooks say.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Final
 
 from scheduler.core.backoff import doubled
@@ -41,10 +42,20 @@ _LONGEST_SECONDS: Final = 30.0
 # 3 s by default. The pulse comes so many times as often until then.
 YOUNG_SECONDS: Final = 4.0
 _OFTEN_WHILE_YOUNG: Final = 4
-# A job is CONFIGURING until PrologSlurmctld returns, mostly 17 to 43 ms after its question to us
+# A job is CONFIGURING until PrologSlurmctld returns, mostly 17 to 43 ms after it has asked us
 # (measured on 26.05.5), and the pod is bound then.
 _MADE_READY_SECONDS: Final = 0.4
-_OFTEN_WHILE_MADE_READY: Final = 16
+_MOST_OFTEN: Final = 16
+
+
+class Hurry(IntEnum):
+    """Why the next pulse comes sooner than an idle one; the greater, the sooner."""
+
+    NONE = 0
+    WAITS = 1
+    """A unit has started to wait, or a job may have ended."""
+    HINTED = 2
+    """Slurm's hooks say that one of our jobs has changed."""
 
 
 class PulsePace:
@@ -72,31 +83,31 @@ class PulsePace:
         self._saved = max(self._savings() - requests, 0.0)
         self._saved_at = self._clock()
 
-    def seconds(self, took: float, *, failures: int, hurry: bool) -> float:
+    def seconds(self, took: float, *, failures: int, hurry: Hurry) -> float:
         """The time from the end of a pulse, which took so long, to the next. `failures` is how many
-        in a row have failed. With `hurry` it is not idle, though no pod waits.
+        in a row have failed; after a failure nothing makes it come sooner.
         """
         if failures:
             return doubled(self._idle, min(failures, 8), longest_seconds=_LONGEST_SECONDS)
         count = len(self._units.job_ids())
         idle = self._idle if count <= _FEW_JOBS else max(self._idle, _IDLE_SECONDS_OF_MANY)
-        wanted = self._fast if hurry or self._waits() else idle
+        wanted = self._fast if hurry is not Hurry.NONE or self._waits() else idle
         requests = 1 + count // CHUNK
         slowest = max(wanted, requests / REQUESTS_PER_SECOND, took * _REST_FACTOR)
-        quick = max(self._quick_seconds(count), took * _QUICK_REST_FACTOR)
+        quick = max(self._quick_seconds(count, hurry), took * _QUICK_REST_FACTOR)
         return min(slowest, quick, _LONGEST_SECONDS)
 
     def _waits(self) -> bool:
         return self._leads() and any(it.waiting and it.job is not None for it in self._units)
 
-    def _quick_seconds(self, count: int) -> float:
+    def _quick_seconds(self, count: int, hurry: Hurry) -> float:
         """The interval of quick pulses; infinite if there is no reason for them."""
         saved, now = self._savings(), self._clock()
         if not self._leads() or count > _FEW_JOBS or saved < 1:
             return math.inf
         jobs = tuple(self._own_jobs())
-        if any(_is_made_ready(job, now) for job in jobs):
-            return self._fast / _OFTEN_WHILE_MADE_READY
+        if hurry is Hurry.HINTED or any(_is_made_ready(job, now) for job in jobs):
+            return self._fast / _MOST_OFTEN
         if saved > _KEPT_FOR_STARTS and any(_is_young(job, now) for job in jobs):
             return self._fast / _OFTEN_WHILE_YOUNG
         return math.inf
@@ -120,6 +131,8 @@ def _is_young(job: Placeholder, now: float) -> bool:
 
 
 def _is_made_ready(job: Placeholder, now: float) -> bool:
-    """Whether it was allocated a moment ago, and PrologSlurmctld still runs."""
+    """Whether PrologSlurmctld still runs, and will return soon: the job was allocated a moment ago,
+    or the hook was heard a moment ago.
+    """
     waits = job.state is not None and job.state.configuring
-    return waits and now < job.allocated_at + _MADE_READY_SECONDS
+    return waits and now < max(job.allocated_at, job.hinted_at) + _MADE_READY_SECONDS

@@ -80,6 +80,8 @@ class Placeholder:
     """When its record was last put in doubt. Answers to earlier requests prove nothing."""
     asked_at: float = float("-inf")
     """When the last request was sent whose answer showed its state."""
+    hinted_at: float = float("-inf")
+    """When Slurm's hooks last said that it has changed."""
     runs_from: float | None = None
     """Since when it is known to run. Earlier answers about other jobs may be outdated. If one
     answer shows both jobs, this is when its request was sent.

@@ -49,6 +49,7 @@ class Scene:
         client = cast("SlurmClient", self.slurm)
         clock = asyncio.get_running_loop().time
         self.changed: list[str] = []
+        self.hurries = 0
         self.pulse = Pulse(
             client,
             units=self.units,
@@ -69,12 +70,16 @@ class Scene:
             units=self.units,
             presence=self.presence,
             fresh=self.fresh,
+            ask_sooner=self._ask_sooner,
             owner=OWNER,
             synced=self._until_synced,
             kube_node=lambda node: self.behind.get(node, node),
             clock=asyncio.get_running_loop().time,
             keeps_suspended=keeps_suspended,
         )
+
+    def _ask_sooner(self) -> None:
+        self.hurries += 1
 
     async def _until_synced(self) -> None:
         await self.synced.wait()

@@ -105,7 +105,7 @@ async def served(scene, secrets, limits, stranger_seconds) -> AsyncIterator[Serv
 
 async def test_free_node(served):
     assert await served.post("/v1/guard", job=7, nodes="n[1-2],m3") == (200, "free\n")
-    assert served.hinted == [7]
+    assert served.hinted == [7, 7], "when the hook asks, and when it returns"
     assert len(served.beats) == 1
 
 

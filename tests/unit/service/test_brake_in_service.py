@@ -72,6 +72,38 @@ async def test_nodes_that_are_lost_one_after_the_other_are_held_together(slurm, 
     assert kube.deleted == []
 
 
+async def test_nodes_whose_loss_hooks_report_one_after_the_other_are_held(slurm, kube, service):
+    service.start()
+    for number in range(40):
+        kube.create(f"{number:08}-uid", name=f"train-{number}")
+    await asyncio.sleep(5)
+    for job_id in slurm.jobs:
+        slurm.start(job_id, node="n1")
+    await asyncio.sleep(5)
+    assert len(kube.bindings) == 40
+    asked = slurm.calls["states"]
+    for job_id in list(slurm.jobs):
+        slurm.end(job_id, BaseState.NODE_FAIL)
+        service.pulse.hint(job_id)
+        await asyncio.sleep(0.005)
+    assert slurm.calls["states"] - asked > 4, "one answer did not show all of them"
+    await asyncio.sleep(PAUSE - 5)
+    assert kube.deleted == []
+    assert service.brake.trouble == "the brake holds the ending of pods: 40 that run"
+
+
+async def test_hints_let_no_more_pods_end_after_a_boot_than_the_brake_allows(slurm, kube, service):
+    await fill(slurm, kube, service)
+    slurm.boot_time = 2000
+    await asyncio.sleep(60)  # slurmctld is asked each minute whether it has restarted
+    for job_id in list(slurm.jobs):
+        slurm.end(job_id, BaseState.CANCELLED)
+        service.pulse.hint(job_id)
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(PAUSE - 5)
+    assert len(kube.deleted) <= BrakeLimits().minimum
+
+
 async def test_later_look_that_confirms_it_ends_all(slurm, kube, service):
     await fill(slurm, kube, service)
     end_all(slurm)

@@ -37,7 +37,7 @@ IDLE = 2.0
 class PulsedUnits:
     """Units that were added by hand, and a pulse over them."""
 
-    def __init__(self, slurm: TinySlurm, *, idle_seconds: float = IDLE) -> None:
+    def __init__(self, slurm: TinySlurm, *, idle_seconds: float = IDLE, leads: bool = True) -> None:
         self.slurm, self.units, self.changed = slurm, Units(), list[str]()
         self.causes: list[WakeCause] = []
         self.pulse = Pulse(
@@ -48,6 +48,7 @@ class PulsedUnits:
             fast_seconds=FAST,
             idle_seconds=idle_seconds,
             metrics=Metrics(),
+            leads=lambda: leads,
         )
 
     def _changed(self, key: str, cause: WakeCause) -> None:
@@ -217,6 +218,145 @@ async def test_pods_that_come_and_go_delay_no_start_of_another(slurm, pulsed):
             await asyncio.sleep(0.05)
             assert starting.job.state == JobState(BaseState.RUNNING)
             pulsed.units.remove(passing.key)
+
+
+async def test_hint_has_slurm_asked_at_once(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
+    slurm.start(unit.job.job_id)
+    async with pulsed.running():
+        await asyncio.sleep(0.5)
+        slurm.end(unit.job.job_id, BaseState.CANCELLED)
+        pulsed.pulse.hint(unit.job.job_id)
+        await asyncio.sleep(0.01)
+        assert unit.job.state.ended
+
+
+async def test_hint_that_comes_while_an_answer_is_on_its_way_has_slurm_asked_again(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
+    slurm.start(unit.job.job_id)
+    slurm.seconds["states"] = 0.02
+    async with pulsed.running():
+        await asyncio.sleep(0.01)
+        pulsed.pulse.hint(unit.job.job_id)
+        await asyncio.sleep(0.2)
+        assert slurm.calls["states"] == 2
+
+
+async def test_hint_that_a_hook_returns_shows_when_a_node_is_ready(slurm, pulsed):
+    unit = pulsed.add()
+    slurm.start(unit.job.job_id, "CONFIGURING")
+    async with pulsed.running():
+        await asyncio.sleep(10)
+        pulsed.pulse.hint(unit.job.job_id)
+        await asyncio.sleep(0.03)
+        slurm.change(unit.job.job_id, BaseState.RUNNING)
+        await asyncio.sleep(0.02)
+        assert unit.job.state == JobState(BaseState.RUNNING)
+
+
+@pytest.mark.parametrize("claimed", [True, False], ids=["only claimed", "unknown"])
+async def test_hint_about_a_job_that_is_not_ours_is_ignored(slurm, pulsed, claimed):
+    pulsed.add(waiting=False)
+    unit = pulsed.add(waiting=False, claimed=True)
+    slurm.forget(unit.job.job_id)
+    async with pulsed.running():
+        await asyncio.sleep(0.5)
+        before = requests(slurm)
+        for _ in range(100):
+            pulsed.pulse.hint(unit.job.job_id if claimed else 4711)
+            await asyncio.sleep(0.01)
+        assert requests(slurm) == before
+
+
+async def test_hints_without_end_cost_slurm_eight_requests_a_second(slurm, pulsed):
+    unit, seconds = pulsed.add(waiting=False), 120
+    slurm.start(unit.job.job_id)
+    async with pulsed.running():
+        for _ in range(seconds * 100):
+            pulsed.pulse.hint(unit.job.job_id)
+            await asyncio.sleep(0.01)
+    assert slurm.calls["states"] <= REQUESTS_PER_SECOND * seconds + SAVED_REQUESTS
+
+
+async def test_hints_and_pods_that_come_and_go_have_one_budget(slurm, pulsed):
+    unit, seconds = pulsed.add(waiting=False), 120
+    slurm.start(unit.job.job_id)
+    async with pulsed.running():
+        for _ in range(seconds * 4):
+            passing = pulsed.add(young=True)
+            for _ in range(10):
+                pulsed.pulse.hint(unit.job.job_id)
+                await asyncio.sleep(0.025)
+            pulsed.units.remove(passing.key)
+    assert slurm.calls["states"] <= REQUESTS_PER_SECOND * seconds + SAVED_REQUESTS
+
+
+async def test_slow_slurm_is_asked_no_more_often_for_hints(slurm, pulsed):
+    unit = pulsed.add(waiting=False)
+    slurm.start(unit.job.job_id)
+    slurm.seconds["states"] = 2.0
+    async with pulsed.running():
+        for _ in range(6000):
+            pulsed.pulse.hint(unit.job.job_id)
+            await asyncio.sleep(0.01)
+    assert slurm.calls["states"] <= 60 / (2.0 + 2 * 2.0) + 1
+
+
+async def test_slurm_that_hangs_has_one_pulse_to_answer_whatever_hooks_say(slurm, pulsed):
+    unit = pulsed.add()
+    slurm.seconds["states"] = 1000.0
+    async with pulsed.running():
+        for _ in range(6000):
+            pulsed.pulse.hint(unit.job.job_id)
+            pulsed.pulse.come_sooner()
+            await asyncio.sleep(0.01)
+        assert slurm.calls["states"] == 1
+
+
+async def test_slurm_without_an_answer_in_time_is_asked_ever_less_often_whatever_hooks_say(
+    slurm, pulsed
+):
+    unit = pulsed.add(young=True)
+    slurm.seconds["states"] = 1.0
+    slurm.fail["states"].extend([SlurmBusy("no answer within 1 s")] * 100)
+    async with pulsed.running():
+        for _ in range(12_000):
+            pulsed.pulse.hint(unit.job.job_id)
+            await asyncio.sleep(0.01)
+    assert slurm.calls["states"] <= 8, "pauses of 4, 8, 16, 30, 30 ... s"
+
+
+async def test_hint_while_another_process_leads_costs_slurm_nothing(slurm):
+    pulsed = PulsedUnits(slurm, leads=False)
+    job = pulsed.add(waiting=False).job
+    assert job is not None
+    async with pulsed.running():
+        for _ in range(100):
+            pulsed.pulse.hint(job.job_id)
+            await asyncio.sleep(0.1)
+    assert set(slurm.calls) == {"ping"}
+    assert slurm.calls["ping"] <= 10 / IDLE + 1
+
+
+async def test_answer_about_some_jobs_says_nothing_of_the_others(slurm, pulsed):
+    asked, other = pulsed.add(), pulsed.add()
+    slurm.forget(other.job.job_id)
+    states = await pulsed.pulse.look_now([asked.job.job_id], cause=WakeCause.HOOK)
+    assert set(states) == {asked.job.job_id}
+    assert other.job == Placeholder(other.job.job_id, submitted_at=other.job.submitted_at)
+    assert pulsed.changed == [asked.key]
+
+
+async def test_hint_about_one_of_many_jobs_only_ends_an_idle_pause(slurm, pulsed):
+    for _ in range(251):
+        pulsed.add(waiting=False)
+    for job_id in slurm.jobs:
+        slurm.start(job_id, node="n1")
+    async with pulsed.running():
+        for _ in range(1000):
+            pulsed.pulse.hint(1)
+            await asyncio.sleep(0.01)
+    assert 10 / FAST / 2 <= slurm.calls["states"] <= 10 / FAST + 2
 
 
 async def test_pulse_that_shall_come_sooner_ends_its_idle_pause(slurm, pulsed):
