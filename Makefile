@@ -77,6 +77,7 @@ bench: $(STAMP) ## the benchmarks, full size, on the sandbox
 	$(BIN)/python -m benchmarks.decide
 	$(BIN)/python -m benchmarks.scrape
 	$(BIN)/python -m benchmarks.failover
+	$(BIN)/python -m benchmarks.one_pod
 	$(BIN)/python -m benchmarks.main_path --on sandbox --pods 1000
 
 bench-smoke: $(STAMP) ## a short run of each benchmark
