@@ -90,7 +90,10 @@ class KubeConfigError(Exception):
 
 
 class KubeSession:
-    """Sends requests to one API server. Made by `open`; closed by `async with` or `close`."""
+    """Sends requests to one API server. Made by `open`; closed by `async with` or `close`.
+
+    `namespace` is the one that the context of the kubeconfig names; "" if it names none.
+    """
 
     def __init__(
         self,
@@ -98,10 +101,12 @@ class KubeSession:
         credentials: Credentials,
         *,
         user_agent: str,
+        namespace: str = "",
         observe: Observe | None = None,
         permit: Permit | None = None,
         on_answer: OnAnswer | None = None,
     ) -> None:
+        self.namespace = namespace
         self._on_answer = on_answer
         self._client = client
         self._credentials = credentials
@@ -160,9 +165,9 @@ class KubeSession:
         files = str(kubeconfig or os.environ.get(KUBECONFIG) or DEFAULT_KUBECONFIG)
         with _config_errors("in-cluster configuration" if inside else f"kubeconfig {files}"):
             if inside:
-                credentials = await _load_in_cluster(configuration)
+                credentials, namespace = await _load_in_cluster(configuration), ""
             else:
-                credentials = await _load_kubeconfig(configuration, files, context)
+                credentials, namespace = await _load_kubeconfig(configuration, files, context)
             if URL(str(configuration.host)).user and await credentials.header() is not None:
                 raise ConfigException("both a user in the server's URL and a token: give one")
             client = ApiClient(configuration)
@@ -170,6 +175,7 @@ class KubeSession:
                 client,
                 credentials,
                 user_agent=user_agent,
+                namespace=namespace,
                 observe=observe,
                 permit=permit,
                 on_answer=on_answer,
@@ -457,7 +463,8 @@ async def _load_in_cluster(configuration: Configuration) -> Credentials:
 
 async def _load_kubeconfig(
     configuration: Configuration, files: str, context: str | None
-) -> Credentials:
+) -> tuple[Credentials, str]:
+    """The credentials, and the namespace of the context."""
     if not any(map(_is_file, files.split(os.pathsep))):
         raise ConfigException("no such file, and not running in a cluster")
     loader = KubeConfigLoader(
@@ -472,7 +479,9 @@ async def _load_kubeconfig(
             f"its credentials took over {PLUGIN_SECONDS:g} s{_plugin(loader)}"
         ) from None
     reload = _reloader(loader, configuration)
-    return Credentials(_authorization(configuration), reload, periodic=_changes(loader))
+    credentials = Credentials(_authorization(configuration), reload, periodic=_changes(loader))
+    chosen = vars(loader)["_current_context"]["context"]
+    return credentials, str(chosen.safe_get("namespace") or "")
 
 
 def _plugin(loader: KubeConfigLoader) -> str:

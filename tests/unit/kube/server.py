@@ -196,3 +196,10 @@ def write_kubeconfig(path: Path, server: str, user: Mapping[str, Any]) -> Path:
     }
     path.write_text(json.dumps(config))
     return path
+
+
+def set_namespace(kubeconfig: Path, namespace: str) -> None:
+    """Set the namespace of its context."""
+    content = json.loads(kubeconfig.read_text())
+    content["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig.write_text(json.dumps(content))

@@ -22,7 +22,7 @@ from scheduler.kube.session import KubeConfigError, KubeSession
 from tests.support.loop_time import pass_time
 from tests.support.names import lose_reserved_names
 from tests.unit.kube import server
-from tests.unit.kube.server import ApiStub, write_kubeconfig
+from tests.unit.kube.server import ApiStub, set_namespace, write_kubeconfig
 
 PODS = "/api/v1/pods"
 
@@ -39,6 +39,15 @@ async def test_request_carries_token_agent_query_and_body(
     assert seen.headers["Content-Type"] == "application/json"
     assert seen.query == {"f": "a=b"}
     assert seen.body == {"é": [1, 2]}
+
+
+async def test_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    config = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9", {})
+    async with await KubeSession.open(config, user_agent="test/1") as session:
+        assert session.namespace == ""
+    set_namespace(config, "research")
+    async with await KubeSession.open(config, user_agent="test/1") as session:
+        assert session.namespace == "research"
 
 
 @pytest.mark.parametrize(
