@@ -1,4 +1,4 @@
-"""The command line: `run` (the default), `doctor`, `migrate`, `sandbox`, `demo`."""
+"""The command line: `run` (the default), `queue`, `doctor`, `migrate`, `sandbox`, `demo`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from scheduler.migrate import command as migrate
 from scheduler.observe import logs
 from scheduler.observe.redacted import redacted
 from scheduler.service import startup
+from scheduler.view import queue
 
 # Nobody has to audit in the image what no cluster needs.
 _LEFT_OUT: Final = (
@@ -49,14 +50,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if not words or (words[0].startswith("-") and words[0] not in {"-h", "--help", "--version"}):
         words.insert(0, "run")  # SUNK's flags stand alone
-    arguments, unknown = parser().parse_known_args(words)
+    return _carried_out(parser(), words)
+
+
+def plugin() -> int:
+    """Run one command of `kubectl slurm`, which has those for people who look at pods; returns the
+    exit status. Without any word it shows the help.
+    """
+    root = Parser(prog="kubectl slurm", description="What Slurm decides about pods.")
+    root.add_argument("--version", action="version", version=scheduler.__version__)
+    _add_views(root.add_subparsers(required=True, metavar="COMMAND"))
+    return _carried_out(root, sys.argv[1:] or ["--help"])
+
+
+def _carried_out(root: Parser, words: list[str]) -> int:
+    arguments, unknown = root.parse_known_args(words)
     if unknown and arguments.command is not _left_out:
-        near = flags.near(unknown[0]) if arguments.command in {_run, _doctor} else ""
+        near = flags.near(unknown[0]) if arguments.command in {_run, doctor.run} else ""
         # What stands behind it may be a secret, such as the value of a flag that is misspelt.
         name = redacted(unknown[0].partition("=")[0])
         arguments.parser.error(f"there is no {name}{near}")
     try:
         status: int = arguments.command(arguments)
+    except settings.SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     return status
@@ -91,6 +109,7 @@ def parser() -> Parser:
     )
     flags.add_arguments(run)
     run.set_defaults(command=_run, parser=run)
+    _add_views(commands)
     examining = commands.add_parser(
         "doctor",
         usage="%(prog)s [-o text|json] [--strict] [--FLAG=VALUE ...]",
@@ -100,7 +119,7 @@ def parser() -> Parser:
         "status: 0 no error, 1 at least one error (with --strict: or warning), 2 wrong settings.",
     )
     doctor.add_arguments(examining)
-    examining.set_defaults(command=_doctor, parser=examining)
+    examining.set_defaults(command=doctor.run, parser=examining)
     moving = commands.add_parser(
         "migrate",
         help="what would change in manifests of SUNK or slurm-bridge",
@@ -109,7 +128,7 @@ def parser() -> Parser:
         "nothing to change, 1 something to change or to decide, 2 an error.",
     )
     migrate.add_arguments(moving)
-    moving.set_defaults(command=_migrate, parser=moving)
+    moving.set_defaults(command=migrate.run, parser=moving)
     if importlib.util.find_spec("scheduler.sandbox") is not None:
         _add_sandbox_and_demo(commands)
     else:
@@ -117,6 +136,18 @@ def parser() -> Parser:
             absent = commands.add_parser(name, help=_LEFT_OUT, description=_LEFT_OUT)
             absent.set_defaults(command=_left_out, parser=absent)
     return root
+
+
+def _add_views(commands: argparse._SubParsersAction[Parser]) -> None:
+    listing = commands.add_parser(
+        "queue",
+        help="the pods that wait, run and end, as squeue shows jobs",
+        description="List the pods of this scheduler's name, from the pods alone and with your own "
+        "rights in Kubernetes. - stands for what the pod does not show. Exit status: 0; 1 if the "
+        "cluster cannot be asked; 2 for wrong words; 130 after Ctrl-C.",
+    )
+    queue.add_arguments(listing)
+    listing.set_defaults(command=queue.run, parser=listing)
 
 
 def _add_sandbox_and_demo(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -146,9 +177,6 @@ def _run(arguments: argparse.Namespace) -> int:
         _settle_memory()
         descriptors.raise_limit()
         asyncio.run(startup.run(given))
-    except settings.SettingsError as error:
-        print(error, file=sys.stderr)
-        return 2
     except (KubeConfigError, ClusterIdError, LeaseLostError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1
@@ -157,22 +185,6 @@ def _run(arguments: argparse.Namespace) -> int:
             raise
         return 1  # the log says why
     return 0
-
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    try:
-        return doctor.run(arguments)
-    except settings.SettingsError as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-def _migrate(arguments: argparse.Namespace) -> int:
-    try:
-        return migrate.run(arguments)
-    except settings.SettingsError as error:
-        print(error, file=sys.stderr)
-        return 2
 
 
 def _settle_memory() -> None:

@@ -47,7 +47,8 @@ def test_image_runs_the_scheduler_as_an_unprivileged_user_by_number(image: Image
     assert config["Entrypoint"] == ["slurm-pod-scheduler"]
     assert not config["Cmd"]
     assert config["User"] == "65532:65532"
-    assert f"{HOME}/bin/slurm-pod-scheduler" in image.paths()
+    commands = {f"{HOME}/bin/slurm-pod-scheduler", f"{HOME}/bin/kubectl-slurm"}
+    assert commands <= image.paths()
     assert any(it.startswith(f"PATH={HOME}/bin:") for it in config["Env"])
 
 

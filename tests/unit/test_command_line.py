@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import scheduler
-from scheduler.__main__ import main
+from scheduler.__main__ import main, plugin
 
 ROOT = Path(__file__).parents[2]
 NOT_THERE = "--kubeconfig=/nowhere/kubeconfig"
@@ -167,6 +167,18 @@ def test_bare_call_away_from_a_terminal_runs(monkeypatch):
     assert "/nowhere/kubeconfig" in output
 
 
+@pytest.mark.parametrize("words", [[], ["--help"]], ids=str)
+def test_plugin_for_kubectl_shows_its_help_and_never_runs_the_scheduler(words, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/local/bin/kubectl-slurm", *words])
+    with pytest.raises(SystemExit) as ended:
+        plugin()
+    assert ended.value.code == 0
+    output = capsys.readouterr().out
+    assert output.startswith("usage: kubectl slurm ")
+    assert "queue" in output
+    assert "sandbox" not in output
+
+
 def test_version_is_told(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
@@ -197,7 +209,7 @@ async def test_sandbox_tells_where_it_is_and_ends_on_a_signal(number, tmp_path):
 
 _IN_THE_IMAGE = """
 import contextlib, io, json, sys
-from scheduler.__main__ import main
+from scheduler.__main__ import main, plugin
 for words in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -63,6 +63,14 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
     raise AssertionError("the command line has no subcommands")
 
 
+def plugin_lines() -> Iterator[list[str]]:
+    """The words behind `kubectl slurm` in all documents."""
+    for document in DOCUMENTS:
+        for words in command_lines(document, "kubectl"):
+            if words[0] == "slurm":
+                yield words[1:]
+
+
 def flags_of(command: str) -> set[str]:
     return set(subcommands()[command]._option_string_actions)
 
@@ -210,6 +218,12 @@ def test_command_line_that_is_shown_is_one(document, words):
         parser().parse_args(words)
 
 
+@pytest.mark.parametrize("words", list(plugin_lines()), ids=str)
+def test_line_of_the_kubectl_plugin_that_is_shown_is_one(words):
+    assert words[0] in subcommands()
+    parser().parse_args(words)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_make_target_that_is_named_exists(document):
     targets = set(_TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
@@ -232,7 +246,9 @@ def test_environment_variable_that_is_named_sets_something(document):
     assert set(re.findall(rf"{ENV_PREFIX}[A-Z_]+", document.read_text(encoding="utf-8"))) <= known
 
 
-@pytest.mark.parametrize("words", [[], ["run"], ["migrate"], ["sandbox"], ["demo"]], ids=str)
+@pytest.mark.parametrize(
+    "words", [[], ["run"], ["queue"], ["migrate"], ["sandbox"], ["demo"]], ids=str
+)
 def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as ended:

@@ -34,14 +34,20 @@ _VERSION: Final = re.compile(
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The files in it, built as `pip install` builds it."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The wheel, built as `pip install` builds it."""
     folder = tmp_path_factory.mktemp("wheel")
     command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
     subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, timeout=150)
     (built,) = folder.iterdir()
     with zipfile.ZipFile(built) as archive:
-        return set(archive.namelist())
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def wheel(archive: zipfile.ZipFile) -> set[str]:
+    """The files in it."""
+    return set(archive.namelist())
 
 
 def test_wheel_holds_the_packages_that_run_and_nothing_else(wheel: set[str]) -> None:
@@ -58,6 +64,13 @@ def test_wheel_holds_all_of_each_package(wheel: set[str]) -> None:
     }
     assert "scheduler/execute/placeholder.sh" in sources
     assert sources <= wheel
+
+
+def test_wheel_has_the_command_and_the_plugin_for_kubectl(archive: zipfile.ZipFile) -> None:
+    (name,) = (it for it in archive.namelist() if it.endswith(".dist-info/entry_points.txt"))
+    lines = archive.read(name).decode().splitlines()
+    assert "slurm-pod-scheduler = scheduler.__main__:main" in lines
+    assert "kubectl-slurm = scheduler.__main__:plugin" in lines
 
 
 def test_generators_of_pages_are_not_in_the_wheel(wheel: set[str]) -> None:

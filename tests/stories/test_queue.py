@@ -1,0 +1,73 @@
+"""`kubectl slurm queue` shows a user's pods as squeue shows jobs, from the pods alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support import pods
+from tests.support.world import World
+
+_ROOT: Final = Path(__file__).parents[2]
+_PAGE: Final = (_ROOT / "docs/queue.md").read_text(encoding="utf-8")
+_SECONDS: Final = 120.0
+# What is another one each time: ids of jobs, priorities of Slurm, ages, Nodes.
+_CHANGING: Final = re.compile(r"\d+[smhd]?|node-\d+")
+
+pytestmark = pytest.mark.live_on("26.05")
+
+
+async def _queue(world: World, *words: str) -> str:
+    """What the command prints; asserts that it succeeds and says nothing else."""
+    command = "from scheduler.__main__ import plugin; raise SystemExit(plugin())"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", command, "queue", f"--namespace={world.namespace}", *words),
+        cwd=_ROOT,
+        env=os.environ | {"KUBECONFIG": str(world.cluster.kubeconfig)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(_SECONDS):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    return out.decode()
+
+
+def _page_table() -> list[str]:
+    """The lines of the table on the page."""
+    (found,) = re.findall(r"^```\n(NAME .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+    return str(found).splitlines()
+
+
+def _lasting(line: str) -> list[str]:
+    return ["*" if _CHANGING.fullmatch(word) else word for word in line.split()]
+
+
+async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: World) -> None:
+    where = {"partition": world.cluster.partition}
+    gpus = min(1, world.cluster.gpus_per_node)
+    await world.create("first", cpus="4", memory="2Gi", gpus=gpus, slurm=where)
+    first = await world.running("first")
+    await world.fill(leave_cpus=4)
+    await world.create("second", cpus="8", slurm=where)
+    await world.message_with("is pending: Resources", name="second")
+
+    items: list[dict[str, Any]] = json.loads(await _queue(world, "-o", "json"))["items"]
+    second, running = items
+    assert (second["name"], second["state"], second["reason"]) == ("second", "PENDING", "Resources")
+    assert (running["name"], running["state"], running["reason"]) == ("first", "RUNNING", None)
+    assert running["jobId"] == int(pods.annotation(first, pods.JOB_ID) or 0)
+    assert (running["node"], second["node"]) == (pods.node_of(first), None)
+    assert second["partition"] == world.cluster.partition
+    assert second["priority"] is not None
+
+    lines = (await _queue(world)).replace(running["node"], "node-00").splitlines()
+    assert [_lasting(it) for it in lines] == [_lasting(it) for it in _page_table()]
