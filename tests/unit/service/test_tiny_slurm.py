@@ -46,7 +46,11 @@ UNTOLD_OF_JOBS: Final = {
     *("state_description", "dependency", "priority", "submit_time", "start_time", "end_time"),
     *("time_limit_minutes", "tres_allocated", "answered_at"),
 }
-UNTOLD_OF_CONFIGURATION: Final = {"kill_wait", "boot_time", "answered_at", "accounting_storage"}
+UNTOLD_OF_CONFIGURATION: Final = {
+    *("kill_wait", "boot_time", "answered_at", "accounting_storage"),
+    # only the doctor reads these, and it is tested with the sandbox
+    *("scheduler_parameters", "preempt_type", "preempt_modes", "gres_types", "slurm_user"),
+}
 UNTOLD_OF_NODES: Final = {"address", "memory_mib", "allocated_memory_mib"}
 
 

@@ -36,6 +36,7 @@ from slurmapi.errors import leaves_open, refusal
 NODES: Final = ("n1", "n2")
 WITHOUT_CONF: Final = KNOWN_VERSIONS[1]
 """The newest version of the API that tells nothing of slurm.conf."""
+_RELEASE: Final = "26.05.5"
 _NO_CONTROLLER: Final = "Unable to contact slurm controller (connect failure)"
 _PENDING_ONLY: Final = frozenset({"excluded_nodes", "partition", "reservation"})
 
@@ -90,7 +91,9 @@ class TinySlurm:
     async def ping(self) -> Ping:
         await self._call("ping")
         return Ping(
-            responding=self.responding, status="No error" if self.responding else _NO_CONTROLLER
+            responding=self.responding,
+            status="No error" if self.responding else _NO_CONTROLLER,
+            release=_RELEASE,
         )
 
     async def config(self) -> SlurmConfig | None:
