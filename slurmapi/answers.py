@@ -52,6 +52,25 @@ class SubmitAnswer(Answer, frozen=True):
         return integer(self.job_id) or integer(nested) or None
 
 
+class _Cpus(msgspec.Struct, frozen=True):
+    count: Number = None
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    name: str | None = None
+    cpus: _Cpus | None = None
+
+
+class _AllocatedNodes(msgspec.Struct, frozen=True):
+    allocation: list[_Allocation] | None = None
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    """What a job holds; v0.0.40 has a list of names in `nodes`, and tells no CPUs."""
+
+    nodes: _AllocatedNodes | str | list[str] | None = None
+
+
 class JobRecord(msgspec.Struct, frozen=True):
     """One job of `GET job/{id}`."""
 
@@ -81,6 +100,10 @@ class JobRecord(msgspec.Struct, frozen=True):
     time_limit: Number = None
     tres_per_node: str | None = None
     tres_alloc_str: str | None = None
+    tasks: Number = None
+    cpus_per_task: Number = None
+    tasks_per_node: Number = None
+    job_resources: _Resources | None = None
 
 
 class JobsAnswer(Answer, frozen=True):
@@ -340,7 +363,17 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
         time_limit_minutes=limit,
         gres=record.tres_per_node or "",
         tres_allocated=record.tres_alloc_str or "",
+        tasks=(tasks := max(integer(record.tasks) or 1, 1)),
+        cpus_per_task=max(integer(record.cpus_per_task) or 1, 1),
+        tasks_per_node=max(integer(record.tasks_per_node) or 0, 0),
+        cpus_by_node={} if tasks == 1 else _cpus_by_node(record.job_resources),
     )
+
+
+def _cpus_by_node(resources: _Resources | None) -> dict[str, int]:
+    nodes = resources.nodes if resources else None
+    listed = nodes.allocation or () if isinstance(nodes, _AllocatedNodes) else ()
+    return {it.name: integer(it.cpus.count) or 0 for it in listed if it.name and it.cpus}
 
 
 def _minutes_limit(value: Number) -> int | None:

@@ -7,7 +7,7 @@ no value, or a value that is known to be meaningless.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final
@@ -86,6 +86,11 @@ class Job:
     """One job record. `nodes` is expanded, in rank order; `excluded_nodes`, of which there may be
     many, stay a hostlist. `gres` is what was requested for each node, in the form of JobSubmission.
     `batch` says that the job has a script, which a slurmd must start.
+
+    `tasks` is the number that was asked for, and stays when the job loses nodes. `tasks_per_node`
+    is 0 if Slurm deals the tasks out. `cpus_by_node` has the allocated CPUs of each node in the
+    order of `nodes`; it is empty for a job of one task, and if Slurm does not tell.
+
     `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
     are compared.
@@ -117,7 +122,23 @@ class Job:
     time_limit_minutes: int | None = None
     gres: str = ""
     tres_allocated: str = ""
+    tasks: int = 1
+    cpus_per_task: int = 1
+    tasks_per_node: int = 0
+    cpus_by_node: Mapping[str, int] = field(default_factory=dict, hash=False)
     answered_at: int | None = field(default=None, compare=False)
+
+    @property
+    def tasks_by_node(self) -> dict[str, int]:
+        """How many tasks each node has, in the order of `nodes`. Empty before the job has nodes,
+        and if it cannot be told.
+
+        It follows from the CPUs where Slurm deals the tasks out. A job that takes whole nodes has
+        all their CPUs, so there it does not: ask for such a job with `tasks_per_node`.
+        """
+        if self.tasks_per_node or self.tasks == 1:
+            return dict.fromkeys(self.nodes, self.tasks_per_node or 1)
+        return {node: cpus // self.cpus_per_task for node, cpus in self.cpus_by_node.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,46 @@ def test_held_job_shows_in_its_priority_too() -> None:
     assert not job(job_state=["RUNNING"], priority=number(0)).held
 
 
+def allocated(**cpus: int) -> dict[str, Any]:
+    nodes = [{"name": name, "cpus": {"count": count}} for name, count in cpus.items()]
+    return {"nodes": {"count": len(nodes), "allocation": nodes}}
+
+
+def test_tasks_of_each_node_follow_from_its_cpus() -> None:
+    packed = job(
+        nodes="n[1-2]",
+        tasks=number(6),
+        cpus_per_task=number(8),
+        tasks_per_node=number(0),
+        job_resources=allocated(n1=32, n2=16),
+    )
+    assert (packed.tasks, packed.cpus_per_task, packed.tasks_per_node) == (6, 8, 0)
+    assert packed.cpus_by_node == {"n1": 32, "n2": 16}
+    assert list(packed.tasks_by_node.items()) == [("n1", 4), ("n2", 2)]
+
+
+def test_tasks_of_each_node_that_the_job_names_need_no_cpus() -> None:
+    asked = {"tasks": number(6), "cpus_per_task": number(8), "tasks_per_node": number(2)}
+    whole = job(nodes="n[1-3]", job_resources=allocated(n1=64, n2=64, n3=64), **asked)
+    assert whole.tasks_by_node == {"n1": 2, "n2": 2, "n3": 2}
+    # It has given the others back.
+    assert job(nodes="n2", **asked).tasks_by_node == {"n2": 2}
+
+
+def test_job_of_one_task_has_it_on_its_node() -> None:
+    plain = job(nodes="n1", tasks=number(1), cpus_per_task=number(4))
+    assert (plain.tasks_by_node, plain.cpus_per_task, plain.cpus_by_node) == ({"n1": 1}, 4, {})
+    assert job().tasks_by_node == {}
+
+
+@pytest.mark.parametrize(
+    "resources", [None, {}, {"nodes": None}, {"nodes": "n1"}, {"nodes": ["n1"]}, {"nodes": {}}]
+)
+def test_tasks_of_nodes_whose_cpus_are_not_told_are_unknown(resources: Any) -> None:
+    packed = job(nodes="n1", tasks=number(2), job_resources=resources)
+    assert packed.tasks_by_node == {}
+
+
 def test_node_list_that_is_no_hostlist_is_garbled() -> None:
     with pytest.raises(SlurmGarbled, match="hostlist"):
         job(nodes="n[1-")
@@ -194,7 +234,8 @@ JSON = st.recursive(
     | st.dictionaries(
         st.sampled_from(
             ["jobs", "job_id", "state", "errors", "error_number", "status", "error", "code",
-             "nodes", "pings", "set", "number", "results", "name", "warnings", "slurm_conf"]
+             "nodes", "job_resources", "allocation", "cpus", "count", "tasks",
+             "pings", "set", "number", "results", "name", "warnings", "slurm_conf"]
         ) | st.text(max_size=5),
         inner,
         max_size=4,
