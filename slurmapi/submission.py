@@ -41,16 +41,23 @@ _NOWHERE: Final = "/dev/null"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmission:
-    """One placeholder: on each of `nodes` nodes `tasks_per_node` tasks of `cpus` CPUs, `memory_mib`
-    and `gres`.
+    """One placeholder: on each of `nodes` nodes `tasks_per_node` tasks, each of `cpus` CPUs,
+    `memory_mib` and `gres`.
+
+    With `tasks` instead of `nodes` Slurm packs so many of them on as few or as many nodes as it
+    likes. Their memory then counts by CPU, rounded up, because Slurm knows no memory of a task.
+    Pack tasks with `gres` only where every node has a slurmd: on EXTERNAL nodes slurmctld does not
+    take it back until it is restarted (measured on 26.05.5).
 
     `external` jobs have no script and need data_parser v0.0.43. Other jobs need a `script` and an
     `environment`. A numeric `user_id` or `group_id` needs an operator's token. Slurm may requeue
     the job only if `requeue` is set.
 
     `shared` is one of Slurm's own words: "none" means exclusive. `begin` and `deadline` are Unix
-    seconds or a time in sbatch's syntax. `switch_wait_seconds` needs `switches`. A `priority` makes
-    Slurm ignore `held`. `dependency` has the terms that must hold in addition to `singleton`.
+    seconds or a time in sbatch's syntax. `switch_wait_seconds` needs `switches`. `contiguous` wants
+    nodes that are neighbours in Slurm's order, `segment_size` groups of so many nodes that are near
+    each other, where the topology has blocks (from v0.0.41 on). A `priority` makes Slurm ignore
+    `held`. `dependency` has the terms that must hold in addition to `singleton`.
     """
 
     name: str
@@ -59,8 +66,9 @@ class JobSubmission:
     admin_comment: str
     cpus: int
     memory_mib: int
-    nodes: int = 1
+    nodes: int | None = 1
     tasks_per_node: int = 1
+    tasks: int | None = None
     gres: str | None = None
     partition: str | None = None
     account: str | None = None
@@ -91,6 +99,24 @@ class JobSubmission:
     switches: int | None = None
     switch_wait_seconds: int | None = None
     threads_per_core: int | None = None
+    contiguous: bool = False
+    segment_size: int | None = None
+
+    @property
+    def memory_per_cpu(self) -> int:
+        """MiB for each CPU, so that a task has at least its memory."""
+        return -(-self.memory_mib // self.cpus)
+
+    @property
+    def gres_per_node(self) -> str | None:
+        """The gres of all tasks of a node."""
+        return times(self.gres, self.tasks_per_node) if self.gres else None
+
+
+def times(gres: str, count: int) -> str:
+    """The gres of so many tasks: "gres/gpu:h100:2" for four of them is "gres/gpu:h100:8"."""
+    split = (part.rpartition(":") for part in gres.split(","))
+    return ",".join(f"{kind}:{int(number) * count}" for kind, _, number in split)
 
 
 def encode(job: JobSubmission, version: ApiVersion) -> bytes:
@@ -107,25 +133,40 @@ def encode(job: JobSubmission, version: ApiVersion) -> bytes:
 
 
 def _shape(job: JobSubmission) -> dict[str, Any]:
-    """The job as slurmrestd takes it. Without nodes, tasks and cpus_per_task, a job spreads over
-    nodes (verified on 26.05.5).
-    """
-    tasks = job.nodes * job.tasks_per_node
+    """The job as slurmrestd takes it."""
     shape: dict[str, Any] = {
         "name": job.name,
         "admin_comment": job.admin_comment,
         "current_working_directory": job.working_directory,
         "environment": [f"{name}={value}" for name, value in job.environment.items()],
-        "nodes": str(job.nodes),
-        "tasks": tasks,
         "cpus_per_task": job.cpus,
-        "minimum_cpus": job.cpus * tasks,
-        "memory_per_node": {"set": True, "number": job.memory_mib},
         "requeue": job.requeue,
         "kill_on_node_fail": job.kill_on_node_fail,
     }
-    optional = dict(_optional(job)) | dict(_wishes(job))
+    layout = _packed(job) if job.nodes is None else _dealt(job, job.nodes)
+    optional = dict(_optional(job)) | dict(layout) | dict(_wishes(job))
     return shape | {key: value for key, value in optional.items() if value}
+
+
+def _dealt(job: JobSubmission, nodes: int) -> Iterator[tuple[str, Any]]:
+    """So many tasks on so many nodes. Without nodes, tasks and cpus_per_task, a job spreads over
+    nodes (verified on 26.05.5). A job of several nodes names the tasks of each, so that its record
+    tells them.
+    """
+    tasks = nodes * job.tasks_per_node
+    yield "nodes", str(nodes)
+    yield "tasks", tasks
+    yield "tasks_per_node", job.tasks_per_node if tasks > 1 else None
+    yield "minimum_cpus", job.cpus * tasks
+    yield "memory_per_node", number(job.memory_mib * job.tasks_per_node)
+    yield "tres_per_node", job.gres_per_node
+
+
+def _packed(job: JobSubmission) -> Iterator[tuple[str, Any]]:
+    """Tasks for which Slurm finds the nodes."""
+    yield "tasks", job.tasks
+    yield "memory_per_cpu", number(job.memory_per_cpu)
+    yield "tres_per_task", job.gres
 
 
 def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
@@ -133,8 +174,6 @@ def _optional(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     yield "script", job.script
     yield "standard_output", None if job.external else _NOWHERE
     yield "standard_error", None if job.external else _NOWHERE
-    yield "tasks_per_node", job.tasks_per_node if job.tasks_per_node > 1 else None
-    yield "tres_per_node", job.gres
     yield "partition", job.partition
     yield "account", job.account
     yield "qos", job.qos
@@ -164,6 +203,8 @@ def _wishes(job: JobSubmission) -> Iterator[tuple[str, Any]]:
     yield "required_switches", number(job.switches)
     yield "wait_for_switch", job.switch_wait_seconds
     yield "threads_per_core", job.threads_per_core
+    yield "contiguous", job.contiguous
+    yield "segment_size", number(job.segment_size)
 
 
 def number(value: int | None) -> dict[str, Any] | None:
@@ -190,6 +231,10 @@ def _problems(job: JobSubmission) -> Iterator[str]:
         if found is not None:
             yield found
     yield from _script_problems(job)
+    if (job.tasks is None) == (job.nodes is None):
+        yield f"tasks is {job.tasks!r:.60}, expected a number of tasks or of nodes, and not both"
+    if job.tasks is not None and job.tasks_per_node != 1:
+        yield f"tasks_per_node is {job.tasks_per_node!r:.60}, but Slurm is to pack the tasks"
 
 
 def _script_problems(job: JobSubmission) -> Iterator[str]:
@@ -274,7 +319,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "admin_comment": (lambda value: isinstance(value, str) and "\0" not in value, "text"),
         "cpus": (_is_integer(1), "an integer of at least 1"),
         "memory_mib": (_is_integer(1), "an integer of at least 1 (0 would take the whole node)"),
-        "nodes": (_is_integer(1), "an integer of at least 1"),
+        "nodes": (_or_none(_is_integer(1)), "an integer of at least 1"),
+        "tasks": (_or_none(_is_integer(1)), "an integer of at least 1"),
         # Slurm keeps it in 16 bits, of which the two largest numbers have special meanings.
         "tasks_per_node": (_is_integer(1, 2**16 - 3), "an integer from 1 to 65533"),
         "gres": (_or_none(_gres), "'gres/NAME:COUNT' or 'gres/NAME:TYPE:COUNT'"),
@@ -313,5 +359,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "switches": (_or_none(_is_integer(1)), "an integer of at least 1"),
         "switch_wait_seconds": (_or_none(_is_integer(1)), "an integer of at least 1"),
         "threads_per_core": (_or_none(_is_integer(1, 2**16 - 3)), "an integer from 1 to 65533"),
+        "contiguous": _FLAG_RULE,
+        "segment_size": (_or_none(_is_integer(1, 2**16 - 3)), "an integer from 1 to 65533"),
     }
 )

@@ -227,12 +227,16 @@ async def test_pending_job_takes_another_number_of_nodes(
 
 
 async def test_each_node_has_room_for_its_tasks(gangs: Gangs) -> None:
-    job = await gangs.gang(tasks_per_node=2)
+    gpus = gangs.peer.gpus_per_node // 2
+    job = await gangs.gang(tasks_per_node=2, gres=f"gres/gpu:{gpus}")
     first, second = gangs.pair
-    assert await gangs.layout(job) == [(first, 4, 512), (second, 4, 512)]
-    record = await gangs.raw(job)
-    assert (record["tasks"], record["tasks_per_node"]) == (4, 2)
-    assert "cpu=8,mem=1G,node=2" in job.tres_allocated
+    assert await gangs.layout(job) == [(first, 4, 1024), (second, 4, 1024)]
+    assert "cpu=8,mem=2G,node=2" in job.tres_allocated
+    assert job.gres == gangs.all_gpus
+    assert (job.tasks, job.cpus_per_task, job.tasks_per_node) == (4, 2, 2)
+    assert job.cpus_by_node == {first: 4, second: 4}
+    assert list(job.tasks_by_node.items()) == [(first, 2), (second, 2)]
+    await gangs.jobs.reasoned(await gangs.next_on(second), {"Resources", "Priority"})
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def test_wishes_are_written_in_slurms_types(placeholder: JobSubmission) -> None:
         switches=1,
         switch_wait_seconds=60,
         threads_per_core=1,
+        contiguous=True,
+        segment_size=2,
         requeue=True,
     )
     plain, fields = shape(placeholder), shape(job)
@@ -113,6 +115,8 @@ def test_wishes_are_written_in_slurms_types(placeholder: JobSubmission) -> None:
         "required_switches": {"set": True, "number": 1},
         "wait_for_switch": 60,
         "threads_per_core": 1,
+        "contiguous": True,
+        "segment_size": {"set": True, "number": 2},
         "requeue": True,
     }
     assert shape(replace(placeholder, begin="tomorrow"))["begin_time"] == "tomorrow"
@@ -124,16 +128,43 @@ def test_shared_is_not_sent_unless_asked_for(placeholder: JobSubmission) -> None
 
 def test_several_nodes_get_one_task_each(placeholder: JobSubmission) -> None:
     fields = shape(replace(placeholder, nodes=3))
-    assert (fields["nodes"], fields["tasks"]) == ("3", 3)
+    assert (fields["nodes"], fields["tasks"], fields["tasks_per_node"]) == ("3", 3, 1)
     assert (fields["cpus_per_task"], fields["minimum_cpus"]) == (4, 12)
-    assert "tasks_per_node" not in fields
+    assert fields["memory_per_node"] == {"set": True, "number": 2048}
+    assert fields["tres_per_node"] == "gres/gpu:2"
 
 
-def test_several_tasks_on_each_node_are_counted(placeholder: JobSubmission) -> None:
-    fields = shape(replace(placeholder, nodes=3, tasks_per_node=2))
+def test_node_has_memory_and_gres_of_all_its_tasks(placeholder: JobSubmission) -> None:
+    job = replace(placeholder, nodes=3, tasks_per_node=2, gres="gres/gpu:h100:2,gres/nic:1")
+    fields = shape(job)
     assert (fields["nodes"], fields["tasks"], fields["tasks_per_node"]) == ("3", 6, 2)
     assert (fields["cpus_per_task"], fields["minimum_cpus"]) == (4, 24)
-    assert fields["memory_per_node"] == {"set": True, "number": 2048}
+    assert fields["memory_per_node"] == {"set": True, "number": 4096}
+    assert fields["tres_per_node"] == job.gres_per_node == "gres/gpu:h100:4,gres/nic:2"
+
+
+def test_packed_tasks_have_memory_by_cpu_and_gres_by_task(placeholder: JobSubmission) -> None:
+    fields = shape(replace(placeholder, nodes=None, tasks=6, cpus=3, memory_mib=1000))
+    assert (fields["tasks"], fields["cpus_per_task"]) == (6, 3)
+    assert fields["memory_per_cpu"] == {"set": True, "number": 334}
+    assert fields["tres_per_task"] == "gres/gpu:2"
+    absent = {"nodes", "tasks_per_node", "minimum_cpus", "memory_per_node", "tres_per_node"}
+    assert absent.isdisjoint(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"tasks": 4}, "tasks is 4"),
+        ({"nodes": None}, "tasks is None"),
+        ({"nodes": None, "tasks": 4, "tasks_per_node": 2}, "tasks_per_node is 2"),
+    ],
+)
+def test_tasks_are_dealt_out_by_one_of_both(
+    placeholder: JobSubmission, fields: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(SlurmInvalid, match=name):
+        encode(replace(placeholder, **fields), NEW)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +231,11 @@ def test_several_tasks_on_each_node_are_counted(placeholder: JobSubmission) -> N
         ("switches", 0),
         ("switch_wait_seconds", "1"),
         ("threads_per_core", 0),
+        ("tasks", 0),
+        ("tasks", "4"),
+        ("contiguous", 1),
+        ("segment_size", 0),
+        ("segment_size", 2**16 - 2),
         ("script", SCRIPT),
     ],
 )
