@@ -1,0 +1,202 @@
+"""How many pods a gang has, and in which order they come: from the object behind it. Pure.
+
+The allocation is asked for by this shape, not by the pods that exist. Some groups make their later
+pods only when the first ones are Ready, so a scheduler that waits for all pods would wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from annotations.problems import Problem
+from scheduler.core.gang_objects import (
+    BatchJob,
+    GroupCondition,
+    GroupMeta,
+    GroupObject,
+    JobSet,
+    JobSetSpec,
+    JobSpec,
+    LeaderWorkerSet,
+    PluginsPodGroup,
+    PodGroup,
+    ReplicatedJob,
+)
+from scheduler.core.gang_sources import Membership, Source
+from scheduler.core.naming import MOST_RANKS
+
+_IN_ORDER: Final = "InOrder"
+_COMPLETE: Final = "Complete"
+_LEADER_READY: Final = "LeaderReady"
+# A batch Job has one of the first two when it ends its pods, and one of the others afterwards.
+_JOB_ENDS: Final = frozenset({"SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"})
+_JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """`size` pods get one allocation. `minimum` of them come by themselves, and the others when
+    those are Ready. `over` says that no pod is expected any more.
+    """
+
+    size: int
+    minimum: int
+    over: bool = False
+    blocks: tuple[tuple[int, int], ...] = ()
+    """Of a JobSet, for each replicated Job in order: how many Jobs, with how many pods each."""
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether some pods come only when others are Ready."""
+        return self.minimum < self.size
+
+
+@dataclass(frozen=True, slots=True)
+class NoGang:
+    """The pods of this object are no gang, and why. They may be ones by the sources `instead`."""
+
+    why: str
+    instead: tuple[Source, ...] = ()
+
+
+def shape_of(member: Membership, group: GroupObject) -> Shape | NoGang | Problem:
+    """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
+    found = _shape(member, group)
+    if isinstance(found, Shape) and found.size > MOST_RANKS:
+        expected = f"at most {MOST_RANKS} pods in one gang; annotation gang: none has them singly"
+        return Problem(f"number of pods of {member.group}", str(found.size), expected)
+    return found
+
+
+def _shape(member: Membership, group: GroupObject) -> Shape | NoGang:
+    match group:
+        case BatchJob():
+            return _of_job(group)
+        case JobSet():
+            return _of_jobset(group)
+        case LeaderWorkerSet():
+            return _of_lws(member, group)
+        case PodGroup():
+            policy = group.spec.scheduling_policy.gang
+            least = 0 if policy is None else policy.min_count
+            return _of_pod_group(group.metadata, least, "spec.schedulingPolicy.gang.minCount")
+        case PluginsPodGroup():
+            return _of_pod_group(group.metadata, group.spec.min_member or 0, "spec.minMember")
+
+
+def rank_of(member: Membership, shape: Shape) -> int | None:
+    """The rank of a pod; None if neither it nor the shape tells it. In a JobSet the Jobs follow
+    each other in the order of the set.
+    """
+    if member.place is None:
+        return member.rank
+    job, own = member.place
+    before = 0
+    for jobs, pods in shape.blocks:
+        if job < jobs:
+            return before + job * pods + own if own < pods else None
+        before += jobs * pods
+        job -= jobs
+    return None
+
+
+def _of_job(job: BatchJob) -> Shape | NoGang:
+    pods = _pods(job.spec)
+    if pods is None:
+        return NoGang(f"batch Job {job.metadata.name!r} is a work queue: {_queue_text(job.spec)}")
+    if pods < 2:
+        return NoGang(f"batch Job {job.metadata.name!r} has one pod at a time")
+    over = _is_over(job.metadata, job.spec.suspend, job.status.conditions, ends=_JOB_ENDS)
+    return Shape(size=pods, minimum=pods, over=over)
+
+
+def _of_jobset(group: JobSet) -> Shape | NoGang:
+    refusal = _each_job_for_itself(group)
+    if refusal is not None:
+        return NoGang(refusal, (Source.JOB,))
+    blocks = tuple(map(_block, group.spec.replicated_jobs))
+    size = sum(jobs * pods for jobs, pods in blocks)
+    if size < 2:
+        return NoGang(f"JobSet {group.metadata.name!r} has one pod at a time")
+    over = _is_over(group.metadata, group.spec.suspend, group.status.conditions, ends=_JOBSET_ENDS)
+    minimum = max(1, _first_step(group.spec, blocks))
+    return Shape(size=size, minimum=minimum, over=over, blocks=blocks)
+
+
+def _each_job_for_itself(group: JobSet) -> str | None:
+    """Why the Jobs of the set are not one gang; None if they are."""
+    name = group.metadata.name
+    for part in group.spec.replicated_jobs:
+        if any(it.status == _COMPLETE for it in part.depends_on):
+            return (
+                f"{part.name!r} of JobSet {name!r} waits until other Jobs of it are complete, so "
+                "they never run together; each Job is a gang of its own"
+            )
+        if _pods(part.template.spec) is None:
+            queue = _queue_text(part.template.spec)
+            return f"{part.name!r} of JobSet {name!r} is a work queue: {queue}"
+    return None
+
+
+def _block(part: ReplicatedJob) -> tuple[int, int]:
+    jobs = 1 if part.replicas is None else max(0, part.replicas)
+    return jobs, _pods(part.template.spec) or 0
+
+
+def _first_step(spec: JobSetSpec, blocks: tuple[tuple[int, int], ...]) -> int:
+    """How many pods are made before any pod is Ready."""
+    parts = list(zip(spec.replicated_jobs, blocks, strict=True))
+    if spec.startup_policy is not None and spec.startup_policy.startup_policy_order == _IN_ORDER:
+        # A part without pods counts as started at once.
+        parts = [it for it in parts if it[1][0] * it[1][1]][:1]
+    return sum(jobs * pods for part, (jobs, pods) in parts if not part.depends_on)
+
+
+def _of_lws(member: Membership, group: LeaderWorkerSet) -> Shape | NoGang:
+    """The size is the one that the pod names: its group may be older than the set's template."""
+    size = member.size or group.spec.leader_worker_template.size or 1
+    if size < 2:
+        return NoGang(f"the groups of LeaderWorkerSet {group.metadata.name!r} have one pod each")
+    minimum = 1 if group.spec.startup_policy == _LEADER_READY else size
+    return Shape(size=size, minimum=minimum, over=_is_deleted(group.metadata))
+
+
+def _of_pod_group(meta: GroupMeta, least: int, field: str) -> Shape | NoGang:
+    """A PodGroup says how many pods must start together, not how many there are. The others are
+    served one by one.
+    """
+    if least < 2:
+        return NoGang(f"PodGroup {meta.name!r} lets its pods start singly ({field} is below 2)")
+    return Shape(size=least, minimum=least, over=_is_deleted(meta))
+
+
+def _pods(spec: JobSpec) -> int | None:
+    """How many pods the Job has at a time; None if it is a work queue, in which pods come one after
+    the other. If fewer pods must succeed than may run at a time, there are only so many.
+    """
+    together = 1 if spec.parallelism is None else max(0, spec.parallelism)
+    if spec.completions is None or spec.completions == together:
+        return together
+    return None if spec.completions > together else max(0, spec.completions)
+
+
+def _queue_text(spec: JobSpec) -> str:
+    together = 1 if spec.parallelism is None else spec.parallelism
+    return f"{spec.completions} completions, of which {together} at a time (parallelism)"
+
+
+def _is_over(
+    meta: GroupMeta,
+    suspended: bool | None,
+    conditions: Iterable[GroupCondition],
+    *,
+    ends: frozenset[str],
+) -> bool:
+    ended = any(it.type in ends and it.status == "True" for it in conditions)
+    return ended or bool(suspended) or _is_deleted(meta)
+
+
+def _is_deleted(meta: GroupMeta) -> bool:
+    return meta.deletion_timestamp is not None

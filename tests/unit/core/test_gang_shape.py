@@ -1,0 +1,323 @@
+"""How many pods a gang has, as its object says, and in which order they come."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotations.problems import Problem
+from scheduler.core.gang_objects import GroupObject
+from scheduler.core.gang_shape import NoGang, Shape, rank_of, shape_of
+from scheduler.core.gang_sources import Membership, ObjectRef, Source
+from scheduler.core.naming import MOST_RANKS
+from scheduler.kube.errors import KubeGarbled
+from scheduler.kube.group_wire import decode_group
+
+JOB: Final = ObjectRef("batch/v1", "jobs", "ml", "x")
+JOBSET: Final = ObjectRef("jobset.x-k8s.io/v1alpha2", "jobsets", "ml", "x")
+LWS: Final = ObjectRef("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "ml", "x")
+PODGROUP: Final = ObjectRef("scheduling.k8s.io/v1alpha2", "podgroups", "ml", "x")
+PLUGINS: Final = ObjectRef("scheduling.x-k8s.io/v1alpha1", "podgroups", "ml", "x")
+REFS: Final = (JOB, JOBSET, LWS, PODGROUP, PLUGINS)
+DELETED: Final = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+
+
+def group(ref: ObjectRef, spec: Any, *, status: Any = None, **meta: Any) -> GroupObject:
+    """The object, as the API server would send it."""
+    sent = {"metadata": {"name": ref.name, "uid": "u", **meta}, "spec": spec}
+    return decode_group(ref, msgspec.json.encode({**sent, "status": status or {}}))
+
+
+def member(ref: ObjectRef = JOB, **fields: Any) -> Membership:
+    return Membership(
+        source=Source.JOB, namespace="ml", name="x", identity="u", object=ref, **fields
+    )
+
+
+def shape(ref: ObjectRef, spec: Any, **rest: Any) -> Shape | NoGang | Problem:
+    return shape_of(member(ref), group(ref, spec, **rest))
+
+
+def part(name: str, jobs: int | None, pods: int, **fields: Any) -> dict[str, Any]:
+    template = {"spec": {"parallelism": pods, "completions": pods}}
+    return {"name": name, "replicas": jobs, "template": template, **fields}
+
+
+def after(name: str, status: str) -> list[dict[str, str]]:
+    return [{"name": name, "status": status}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "size"),
+    [
+        ({"parallelism": 4}, 4),
+        ({"parallelism": 4, "completions": None}, 4),
+        ({"parallelism": 4, "completions": 4}, 4),
+        ({"parallelism": 4, "completions": 2}, 2),
+        ({"parallelism": 4, "completions": 5}, None),
+        ({"parallelism": 4, "completions": 1}, None),
+        ({"parallelism": 1, "completions": 1}, None),
+        ({"parallelism": 1, "completions": 8}, None),
+        ({"parallelism": 0}, None),
+        ({"parallelism": -3}, None),
+        ({"completions": 2}, None),
+        ({}, None),
+    ],
+)
+def test_batch_job_of_fixed_size_is_a_gang(spec: dict[str, Any], size: int | None) -> None:
+    found = shape(JOB, spec)
+    if size is None:
+        assert isinstance(found, NoGang)
+        assert "'x'" in found.why
+        assert not found.instead
+    else:
+        assert found == Shape(size=size, minimum=size)
+
+
+def test_work_queue_says_its_numbers() -> None:
+    found = shape(JOB, {"parallelism": 4, "completions": 100})
+    assert isinstance(found, NoGang)
+    assert "100 completions" in found.why
+    assert "4 at a time" in found.why
+
+
+@pytest.mark.parametrize(
+    ("rest", "over"),
+    [
+        ({}, False),
+        ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, True),
+        ({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}, True),
+        ({"status": {"conditions": [{"type": "FailureTarget", "status": "True"}]}}, True),
+        ({"status": {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}}, True),
+        ({"status": {"conditions": [{"type": "Complete", "status": "False"}]}}, False),
+        ({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}, False),
+        (DELETED, True),
+    ],
+)
+def test_job_that_has_ended_expects_no_pods(rest: dict[str, Any], over: bool) -> None:
+    found = shape(JOB, {"parallelism": 2}, **rest)
+    assert found == Shape(size=2, minimum=2, over=over)
+
+
+@pytest.mark.parametrize(
+    ("ref", "spec"),
+    [
+        (JOB, {"parallelism": 2}),
+        (JOBSET, {"replicatedJobs": [part("a", 1, 2)]}),
+    ],
+)
+def test_suspended_object_expects_no_pods(ref: ObjectRef, spec: dict[str, Any]) -> None:
+    for suspended in (True, False, None):
+        found = shape(ref, {**spec, "suspend": suspended})
+        assert isinstance(found, Shape)
+        assert found.over == bool(suspended)
+
+
+@pytest.mark.parametrize(
+    ("spec", "size", "minimum"),
+    [
+        ({"replicatedJobs": [part("a", 2, 3)]}, 6, 6),
+        ({"replicatedJobs": [part("a", None, 3)]}, 3, 3),
+        ({"replicatedJobs": [part("a", 1, 1), part("b", 2, 4)]}, 9, 9),
+        (
+            {
+                "replicatedJobs": [part("a", 1, 1), part("b", 2, 4)],
+                "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+            },
+            9,
+            9,
+        ),
+        (
+            {
+                "replicatedJobs": [part("a", 1, 1), part("b", 2, 4)],
+                "startupPolicy": {"startupPolicyOrder": "InOrder"},
+            },
+            9,
+            1,
+        ),
+        (
+            {
+                "replicatedJobs": [part("a", 0, 5), part("b", 2, 4), part("c", 1, 1)],
+                "startupPolicy": {"startupPolicyOrder": "InOrder"},
+            },
+            9,
+            8,
+        ),
+        (
+            {
+                "replicatedJobs": [
+                    part("a", 1, 2),
+                    part("b", 1, 3),
+                    part("c", 1, 4, dependsOn=after("a", "Ready")),
+                ]
+            },
+            9,
+            5,
+        ),
+    ],
+)
+def test_jobset_has_the_pods_of_all_its_jobs(spec: dict[str, Any], size: int, minimum: int) -> None:
+    found = shape(JOBSET, spec)
+    assert isinstance(found, Shape)
+    assert (found.size, found.minimum) == (size, minimum)
+    assert found.in_steps == (minimum < size)
+    assert not found.over
+
+
+@pytest.mark.parametrize(
+    ("rest", "over"),
+    [
+        ({"status": {"conditions": [{"type": "Completed", "status": "True"}]}}, True),
+        ({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}, True),
+        (
+            {"status": {"conditions": [{"type": "StartupPolicyCompleted", "status": "True"}]}},
+            False,
+        ),
+        (DELETED, True),
+    ],
+)
+def test_jobset_that_has_ended_expects_no_pods(rest: dict[str, Any], over: bool) -> None:
+    found = shape(JOBSET, {"replicatedJobs": [part("a", 1, 2)]}, **rest)
+    assert isinstance(found, Shape)
+    assert found.over == over
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [part("a", 1, 2), part("b", 1, 2, dependsOn=after("a", "Complete"))],
+        [
+            part("a", 1, 2),
+            {"name": "b", "template": {"spec": {"parallelism": 2, "completions": 9}}},
+        ],
+    ],
+    ids=["complete", "queue"],
+)
+def test_jobs_of_a_set_that_do_not_run_together_are_gangs_of_their_own(
+    parts: list[dict[str, Any]],
+) -> None:
+    found = shape(JOBSET, {"replicatedJobs": parts})
+    assert isinstance(found, NoGang)
+    assert found.instead == (Source.JOB,)
+    assert "'b'" in found.why
+
+
+@pytest.mark.parametrize("parts", [[], [part("a", 1, 1)], [part("a", 5, 0)], [part("a", -1, 5)]])
+def test_jobset_of_one_pod_is_no_gang(parts: list[dict[str, Any]]) -> None:
+    found = shape(JOBSET, {"replicatedJobs": parts})
+    assert isinstance(found, NoGang)
+    assert not found.instead
+
+
+@pytest.mark.parametrize(("policy", "minimum"), [("LeaderReady", 1), ("LeaderCreated", 4), ("", 4)])
+def test_workers_may_come_when_their_leader_is_ready(policy: str, minimum: int) -> None:
+    spec = {"leaderWorkerTemplate": {"size": 7}, "startupPolicy": policy}
+    found = shape_of(member(LWS, size=4), group(LWS, spec))
+    assert found == Shape(size=4, minimum=minimum)
+    assert shape_of(member(LWS, size=4), group(LWS, spec, **DELETED)) == Shape(
+        size=4, minimum=minimum, over=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("ref", "spec", "size"),
+    [
+        (PODGROUP, {"schedulingPolicy": {"gang": {"minCount": 3}}}, 3),
+        (PODGROUP, {"schedulingPolicy": {"gang": {"minCount": 1}}}, None),
+        (PODGROUP, {"schedulingPolicy": {"basic": {}}}, None),
+        (PODGROUP, {}, None),
+        (PLUGINS, {"minMember": 3, "scheduleTimeoutSeconds": 10}, 3),
+        (PLUGINS, {"minMember": 1}, None),
+        (PLUGINS, {}, None),
+    ],
+)
+def test_pod_group_says_how_many_start_together(
+    ref: ObjectRef, spec: dict[str, Any], size: int | None
+) -> None:
+    found = shape(ref, spec)
+    if size is None:
+        assert isinstance(found, NoGang)
+        assert not found.instead
+    else:
+        assert found == Shape(size=size, minimum=size)
+        assert shape(ref, spec, **DELETED) == Shape(size=size, minimum=size, over=True)
+
+
+_HUGE: Final = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("ref", "spec"),
+    [
+        (JOB, {"parallelism": MOST_RANKS + 1}),
+        (JOB, {"parallelism": _HUGE}),
+        (JOBSET, {"replicatedJobs": [part("a", _HUGE, _HUGE)] * 1000}),
+        (PODGROUP, {"schedulingPolicy": {"gang": {"minCount": _HUGE}}}),
+        (PLUGINS, {"minMember": _HUGE}),
+    ],
+)
+def test_gang_that_is_too_large_is_a_problem(ref: ObjectRef, spec: dict[str, Any]) -> None:
+    found = shape(ref, spec)
+    assert isinstance(found, Problem)
+    assert str(MOST_RANKS) in found.expected
+    assert "gang: none" in found.expected
+
+
+_BLOCKS: Final = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=5)
+
+
+@given(_BLOCKS)
+def test_ranks_of_a_jobset_count_from_zero_without_a_gap(blocks: list[tuple[int, int]]) -> None:
+    spec = {"replicatedJobs": [part(f"p{i}", *it) for i, it in enumerate(blocks)]}
+    found = shape(JOBSET, spec)
+    places = [
+        (sum(jobs for jobs, _ in blocks[:i]) + job, own)
+        for i, (jobs, pods) in enumerate(blocks)
+        for job in range(jobs)
+        for own in range(pods)
+    ]
+    assert all(before < then for before, then in pairwise(places))
+    if isinstance(found, NoGang):
+        assert len(places) < 2
+        return
+    assert isinstance(found, Shape)
+    ranks = [rank_of(member(JOBSET, place=it), found) for it in places]
+    assert ranks == list(range(found.size))
+
+
+@given(_BLOCKS, st.tuples(st.integers(0, MOST_RANKS), st.integers(0, MOST_RANKS)))
+def test_rank_is_below_the_size_or_unknown(
+    blocks: list[tuple[int, int]], place: tuple[int, int]
+) -> None:
+    size = sum(jobs * pods for jobs, pods in blocks)
+    found = Shape(size=size, minimum=size, blocks=tuple(blocks))
+    rank = rank_of(member(JOBSET, place=place), found)
+    assert rank is None or 0 <= rank < size
+
+
+def test_rank_that_a_pod_says_is_its_rank() -> None:
+    assert rank_of(member(rank=3), Shape(size=4, minimum=4)) == 3
+    assert rank_of(member(), Shape(size=4, minimum=4)) is None
+
+
+@pytest.mark.parametrize("ref", REFS, ids=lambda it: it.api_version)
+def test_answer_about_something_else_is_garbled(ref: ObjectRef) -> None:
+    for sent in (
+        b"{}",
+        b"[]",
+        b'{"metadata": {}}',
+        b'{"metadata": {"name": "y", "uid": "u"}}',
+        b"",
+    ):
+        with pytest.raises(KubeGarbled):
+            decode_group(ref, sent)
+
+
+@pytest.mark.parametrize("ref", REFS, ids=lambda it: it.api_version)
+def test_object_without_fields_is_no_gang(ref: ObjectRef) -> None:
+    assert isinstance(shape(ref, {}), NoGang)
