@@ -72,6 +72,11 @@ ROWS: Final = (
         becomes="no job is submitted before all of them are removed",
     ),
     Row(
+        part="`schedulingGroup`",
+        reads=("scheduling_group",),
+        becomes="names the pod's PodGroup; if that has a gang policy, its pods share one job",
+    ),
+    Row(
         part="`nodeName`",
         reads=("node_name",),
         becomes="set by the scheduler's binding; a pod that somebody else has bound gets no job",

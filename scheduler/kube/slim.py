@@ -1,8 +1,9 @@
 """Reduces a pod to the fields that we read, and limits their size in bytes.
 
 A pod may take 1.5 MiB in etcd, and its author decides which parts are large. Annotations that are
-not ours are dropped. If the other parts exceed the limit, they are dropped too, and the pod is
-marked (`Pod.oversize`). The scheduler then refuses it with a message.
+not ours are dropped, except for those that say to which gang the pod belongs. If the other parts
+exceed the limit, they are dropped too, and the pod is marked (`Pod.oversize`). The scheduler then
+refuses it with a message.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scheduler.core.annotation_size import crowded
+from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import (
@@ -47,6 +49,7 @@ _SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
 _RECORDS: Final = (JOB_ID, NODES, ENDS_AT)
+_CLIPPED: Final = (*_RECORDS, *OTHERS_ANNOTATIONS)
 # A byte of JSON becomes a few bytes of Python objects. JSON that is shorter than this is surely
 # within the limit.
 _SURELY_SMALL: Final = MOST_BYTES // 16
@@ -153,12 +156,12 @@ def _too_large(sizes: dict[str, int]) -> Oversize:
 
 
 def _annotations(meta: ObjectMeta, prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Annotations with our prefixes, and our own records. A forged record may be long, so records
-    are clipped.
+    """Annotations with our prefixes, those of controllers that form gangs, and our own records. The
+    last two are short unless somebody forges them, so they are clipped.
     """
     found = {k: v for k, v in meta.annotations.items() if k.startswith(prefixes)}
-    records = {k: clipped(meta.annotations[k]) for k in _RECORDS if k in meta.annotations}
-    return {**found, **records}
+    short = {k: clipped(meta.annotations[k]) for k in _CLIPPED if k in meta.annotations}
+    return {**found, **short}
 
 
 def _count_texts(value: Any) -> int:

@@ -174,6 +174,12 @@ class PodResourceClaim(Wire, frozen=True, gc=False):
     name: str = ""
 
 
+class SchedulingGroup(Wire, frozen=True, gc=False):
+    """The PodGroup that the pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Wire, frozen=True, gc=False):
     """What a pod asks for, and the Node that it is bound to."""
 
@@ -196,6 +202,7 @@ class PodSpec(Wire, frozen=True, gc=False):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
 
     @property
     def wishes(self) -> Wishes:

@@ -9,13 +9,14 @@ import pytest
 
 from annotations import Rules
 from annotations.keys import DEFINITIONS
+from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
 from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
 from scheduler.kube import slim
 from scheduler.kube.clip import MOST_BYTES as MOST_TEXT
 from scheduler.kube.clip import clipped
 from scheduler.kube.slim import edited, slimmed
 from scheduler.kube.store import Store
-from scheduler.kube.wire import PODS, Added, ObjectMeta, Pod
+from scheduler.kube.wire import PODS, Added, ObjectMeta, Pod, SchedulingGroup
 from tests.support.costs import measured
 
 PREFIX = Rules().prefixes[0]
@@ -63,6 +64,7 @@ HOSTILE: dict[str, Body] = {
     "foreign annotations": {"metadata": {"annotations": {"evil/a": "x" * 250_000}}},
     "own annotations": {"metadata": own(200, 1_200)},
     "many own annotations": {"metadata": own(6_000, 1)},
+    "forged sizes": {"metadata": {"annotations": dict.fromkeys(OTHERS_ANNOTATIONS, "1" * 60_000)}},
     "forged records": {"metadata": {"annotations": {JOB_ID: "1" * 250_000}}},
     "under our own prefix": {"metadata": {"annotations": {f"{JOB_ID}-x": "1" * 250_000}}},
     "labels": {"metadata": {"labels": {f"l{n}": "v" * 63 for n in range(8_000)}}},
@@ -142,6 +144,15 @@ def test_ordinary_pod_costs_little_and_keeps_all_that_is_read() -> None:
     assert pod.oversize is None
     assert pod.metadata.annotations == {PREFIX + "partition": "gpu"}
     assert len(pod.spec.containers) == 3
+
+
+def test_what_says_to_which_gang_a_pod_belongs_is_kept() -> None:
+    annotations = dict.fromkeys(OTHERS_ANNOTATIONS, "4")
+    given = {"annotations": {**annotations, "other/a": "b"}, "labels": {"l": "v"}}
+    pod = decoded(body(metadata=given, spec={"schedulingGroup": {"podGroupName": "ring"}}))
+    assert pod.metadata.annotations == annotations
+    assert pod.metadata.labels == {"l": "v"}
+    assert pod.spec.scheduling_group == SchedulingGroup("ring")
 
 
 def test_pod_of_sixty_containers_with_all_annotations_is_no_attack() -> None:
