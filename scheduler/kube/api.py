@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from groundwork.retry import RetryPolicy, once
+from scheduler.core.gang_objects import GroupObject
+from scheduler.core.gang_sources import ObjectRef
 from scheduler.kube import errors
 from scheduler.kube.clip import clipped
 from scheduler.kube.errors import (
@@ -26,6 +28,7 @@ from scheduler.kube.errors import (
     NotFound,
     TooMany,
 )
+from scheduler.kube.group_wire import decode_group
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified, decode_pod
 
@@ -96,7 +99,9 @@ class Refused:
 
 
 class KubeApi:
-    """Operations on pods, namespaces and Events. All raise KubeError for unexpected answers."""
+    """Operations on pods, groups of pods, namespaces and Events. All raise KubeError for unexpected
+    answers.
+    """
 
     def __init__(self, session: KubeSession, *, policy: RetryPolicy = once) -> None:
         self._session = session
@@ -252,6 +257,18 @@ class KubeApi:
         if not pod.metadata.uid or pod.metadata.name != name:
             raise KubeGarbled("an answer about a pod does not hold it")
         return pod
+
+    async def get_group(self, ref: ObjectRef) -> GroupObject | None:
+        """The object behind a gang; None if there is none, or only another of the same name. Raises
+        Forbidden.
+        """
+        path = f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
+        try:
+            body = await self._read(path, operation="get_group")
+        except NotFound:
+            return None
+        found = decode_group(ref, body)
+        return None if ref.uid and found.metadata.uid != ref.uid else found
 
     async def get_namespace_uid(self, name: str) -> str | None:
         """The namespace's uid; None if it does not exist or may not be read."""

@@ -66,6 +66,9 @@ _PODS: Final = "/api/v1(?:/namespaces/[^/]+)?/pods"
 _POD: Final = "/api/v1/namespaces/[^/]+/pods/[^/]+"
 _CLAIMS: Final = "/api/v1(?:/namespaces/[^/]+)?/persistentvolumeclaims"
 _VOLUMES: Final = "/api/v1/persistentvolumes"
+_GROUP: Final = (
+    "/apis/[^/]+/[^/]+/namespaces/[^/]+/(?:jobs|jobsets|leaderworkersets|podgroups)/[^/]+"
+)
 _EVENTS: Final = "/api/v1/namespaces/[^/]+/events"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases"
 _SLURM_CALLS: Final = (
@@ -95,6 +98,7 @@ _KUBE_CALLS: Final = (
     _kube("watch_volumes", "GET", _VOLUMES, Reads.WATCH),
     _kube("get_namespace", "GET", "/api/v1/namespaces/[^/]+", Reads.ONE),
     _kube("get_pod", "GET", _POD, Reads.ONE),
+    _kube("get_group", "GET", _GROUP, Reads.ONE),
     _kube("bind", "POST", f"{_POD}/binding"),
     _kube("patch_pod_status", "PATCH", f"{_POD}/status"),
     _kube("delete_pod", "DELETE", _POD),

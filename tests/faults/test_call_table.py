@@ -95,6 +95,13 @@ def test_every_row_is_an_operation_of_the_clients() -> None:
         (Server.KUBE, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3D", "list_neighbours"),
         (Server.KUBE, "GET", "/api/v1/namespaces/a/persistentvolumeclaims", "list_claims"),
         (Server.KUBE, "GET", "/api/v1/namespaces/a/pods/b", "get_pod"),
+        (Server.KUBE, "GET", "/apis/batch/v1/namespaces/a/jobs/b", "get_group"),
+        (
+            Server.KUBE,
+            "GET",
+            "/apis/scheduling.k8s.io/v1alpha2/namespaces/a/podgroups/b",
+            "get_group",
+        ),
         (Server.KUBE, "POST", "/api/v1/namespaces/a/pods/b/binding", "bind"),
     ],
 )

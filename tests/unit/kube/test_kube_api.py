@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from groundwork.retry import retry_policy
+from scheduler.core.gang_objects import BatchJob
+from scheduler.core.gang_sources import ObjectRef
 from scheduler.kube import errors
 from scheduler.kube.api import (
     AlreadyBound,
@@ -285,6 +288,36 @@ async def test_garbled_pod_is_garbled(stub: ApiStub, api: KubeApi) -> None:
     stub.answer("GET", POD, raw(b'{"metadata": []}'))
     with pytest.raises(errors.KubeGarbled):
         await api.get_pod("ns", "p")
+
+
+JOB = ObjectRef("batch/v1", "jobs", "ns", "train", "u1")
+JOB_PATH = "/apis/batch/v1/namespaces/ns/jobs/train"
+JOB_BODY = {"metadata": {"name": "train", "uid": "u1"}, "spec": {"parallelism": 4}}
+
+
+async def test_object_of_a_gang_is_read(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("GET", JOB_PATH, status(500), ok(JOB_BODY))
+    found = await api.get_group(JOB)
+    assert isinstance(found, BatchJob)
+    assert found.spec.parallelism == 4
+
+
+async def test_object_of_a_gang_that_is_gone_or_replaced_is_none(
+    stub: ApiStub, api: KubeApi
+) -> None:
+    stub.answer("GET", JOB_PATH, status(404))
+    assert await api.get_group(JOB) is None
+    stub.answer("GET", JOB_PATH, ok(JOB_BODY))
+    assert await api.get_group(replace(JOB, uid="u2")) is None
+    assert await api.get_group(replace(JOB, uid="")) is not None
+
+
+async def test_object_of_a_gang_that_may_not_be_read_is_forbidden(
+    stub: ApiStub, api: KubeApi
+) -> None:
+    stub.answer("GET", JOB_PATH, status(403))
+    with pytest.raises(errors.Forbidden):
+        await api.get_group(JOB)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.gang_sources import ObjectRef
 from scheduler.core.lease import LeaseRecord
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeGarbled
@@ -40,6 +41,7 @@ each_body = pytest.mark.parametrize("body", NONE_OF_ITS.values(), ids=NONE_OF_IT
 
 POD = "/api/v1/namespaces/ns/pods/p"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+GROUP = ObjectRef("batch/v1", "jobs", "ns", "j")
 RECORD = LeaseRecord(holder="me", seconds=15.0, transitions=0)
 
 
@@ -49,6 +51,7 @@ def leases(session: KubeSession) -> Leases:
 
 CALLS: dict[tuple[str, str], Callable[[KubeSession], Awaitable[object]]] = {
     ("GET", POD): lambda it: KubeApi(it).get_pod("ns", "p"),
+    ("GET", "/apis/batch/v1/namespaces/ns/jobs/j"): lambda it: KubeApi(it).get_group(GROUP),
     ("GET", "/api/v1/namespaces/ns"): lambda it: KubeApi(it).get_namespace_uid("ns"),
     ("DELETE", POD): lambda it: KubeApi(it).delete_pod("ns", "p", "u"),
     ("POST", f"{POD}/eviction"): lambda it: KubeApi(it).evict_pod("ns", "p", "u"),
