@@ -33,6 +33,7 @@ settings.register_profile("search", settings.get_profile("gate"), derandomize=Fa
 settings.load_profile("gate")
 
 pytest_plugins = [
+    "tests.contract.gangs",
     "tests.rigs.fixtures",
     "tests.rigs.slurm_fixtures",
     "tests.support.cluster_fixtures",
