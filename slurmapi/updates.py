@@ -28,8 +28,9 @@ class JobUpdate:
 
     An empty text removes a comment or a reservation; an account, a QoS or a partition can only be
     replaced. An empty `excluded_nodes` excludes no node. `priority_reset` lets Slurm compute the
-    priority again. Only a pending job takes `nodes` and `tasks`, which belong together.
-    `required_nodes` of a running job are the nodes that it keeps: Slurm frees the others at once.
+    priority again. Only a pending job takes `tasks` with their `total_cpus`, and `nodes` with them
+    unless Slurm packs the tasks; how many a node gets stays as it is. `required_nodes` of a running
+    job are the nodes that it keeps: Slurm frees the others at once.
 
     Measured: Slurm accepts `nice` but ignores it if the priority was set. It refuses a priority for
     a held job (error 2042), even if the same update releases the job. A hold by an operator shows
@@ -49,6 +50,7 @@ class JobUpdate:
     held: bool | None = None
     nodes: int | None = None
     tasks: int | None = None
+    total_cpus: int | None = None
     required_nodes: tuple[str, ...] | None = None
     excluded_nodes: tuple[str, ...] | None = None
 
@@ -69,6 +71,7 @@ class Changes(TypedDict, total=False):
     held: bool | None
     nodes: int | None
     tasks: int | None
+    total_cpus: int | None
     required_nodes: tuple[str, ...] | None
     excluded_nodes: tuple[str, ...] | None
 
@@ -104,6 +107,7 @@ def _shape(update: JobUpdate) -> Iterator[tuple[str, Any]]:
     yield "hold", update.held
     yield "nodes", None if update.nodes is None else str(update.nodes)
     yield "tasks", update.tasks
+    yield "minimum_cpus", update.total_cpus
     yield "required_nodes", _names(update.required_nodes)
     yield "excluded_nodes", _names(update.excluded_nodes)
 
@@ -129,15 +133,18 @@ def _problems(update: JobUpdate) -> Iterator[str]:
         yield "priority_reset: there is a priority to set"
     # Measured: Slurm would give no CPU to a node without a task, and `nodes` alone would take nodes
     # from a job that runs.
-    if (update.nodes is None) != (update.tasks is None) or (update.nodes or 0) > (
-        update.tasks or 0
-    ):
+    if (update.nodes or 0) > (update.tasks or 0):
         yield f"tasks is {update.tasks}, expected at least one for each node"
+    # Measured: Slurm would count one CPU for each task, and never start the job.
+    if (update.tasks or 0) > (update.total_cpus or 0):
+        yield f"total_cpus is {update.total_cpus}, expected at least one for each task"
+    if update.tasks is None and update.total_cpus is not None:
+        yield "total_cpus: there are no tasks to change"
 
 
 _RANGES: Final = {"priority": (0, _MOST_PRIORITY), "nice": (-_MOST_NICE, _MOST_NICE)}
 # Fields that are checked by the rule of another name.
-_SUBMITTED: Final = {"priority_reset": "held", "tasks": "nodes"}
+_SUBMITTED: Final = {"priority_reset": "held", "tasks": "nodes", "total_cpus": "cpus"}
 
 
 def _range_problem(name: str, value: object) -> str | None:

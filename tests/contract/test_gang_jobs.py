@@ -94,7 +94,7 @@ async def test_pending_job_takes_another_number_of_nodes(
 ) -> None:
     await gangs.free(*gangs.peer.nodes)
     job_id = await gangs.submit(nodes=before, held=True)
-    await gangs.client.update_job(job_id, nodes=after, tasks=after)
+    await gangs.client.update_job(job_id, nodes=after, tasks=after, total_cpus=2 * after)
     record = await gangs.raw(job_id)
     assert (record["node_count"], record["tasks"]) == (after, after)
     await gangs.client.update_job(job_id, held=False)
@@ -204,20 +204,26 @@ async def test_running_job_gets_no_nodes(gangs: Gangs) -> None:
     job = await gangs.gang()
     for names in ((), ("nowhere",), (*gangs.pair, gangs.peer.nodes[-1]))[: len(gangs.peer.nodes)]:
         assert await _refused(gangs, job, required_nodes=names) == 2018
-    assert await _refused(gangs, job, nodes=3, tasks=3) == 2073
+    assert await _refused(gangs, job, nodes=3, tasks=3, total_cpus=6) == 2073
     kept, left = ((name,) for name in gangs.pair)
     assert await _refused(gangs, job, required_nodes=kept, excluded_nodes=left) == 2073
     assert (await gangs.client.job(job.job_id)).nodes == gangs.pair
 
 
-async def test_number_of_nodes_alone_takes_nodes_from_a_running_job(gangs: Gangs) -> None:
-    """With another number of tasks beside it, it is refused as it should be."""
+async def test_number_of_nodes_takes_none_from_a_job_that_names_the_tasks_of_each(
+    gangs: Gangs,
+) -> None:
+    """Of any other job it does, unless there is another number of tasks beside it."""
     job = await gangs.gang()
-    assert await _refused(gangs, job, nodes=1, tasks=1) == 2073
+    assert await _refused(gangs, job, nodes=1, tasks=1, total_cpus=2) == 2073
+    with pytest.raises(AssertionError, match="2073"):
+        await gangs.operator.update(job.job_id, nodes="1")
     assert (await gangs.client.job(job.job_id)).nodes == gangs.pair
+    await gangs.end(job)
+    job = await gangs.shaped(nodes="2", tasks=2, memory_per_node={"set": True, "number": 100})
     await gangs.operator.update(job.job_id, nodes="1")
-    job = await gangs.on(job, gangs.pair[0])
-    assert (await gangs.raw(job))["tasks"] == 1
+    job = await gangs.on(job, job.nodes[0])
+    assert job.tasks == 1
 
 
 @pytest.mark.parametrize("gang_peer", WITH_TIERS, indirect=True)

@@ -61,16 +61,17 @@ def update_job(
 def _kept(job: Job, fields: Mapping[str, Any]) -> Sequence[str] | None:
     """Return the nodes that a running job is to keep; None if it keeps all.
 
-    ``nodes`` is the number of the first nodes to keep, unless ``tasks`` is to change too. Raises
-    SlurmError 2073 if the job cannot be changed like this. Raises 2018 if the job does not have one
-    of the required nodes, or if its script's node is not among them.
+    ``nodes`` is the number of the first nodes to keep, unless the number of tasks is to change too,
+    or follows from the tasks per node. Raises SlurmError 2073 if the job cannot be changed like
+    this. Raises 2018 if the job does not have one of the required nodes, or if its script's node is
+    not among them.
     """
     held = [share.node for share in job.shares]
     if fields.get("tasks", job.asked.tasks) != job.asked.tasks:
         raise SlurmError(2073)
     if "nodes" in fields:
         count = int(str(fields["nodes"]).partition("-")[0])
-        if count > len(held):
+        if count > len(held) or (count < len(held) and job.asked.tasks_per_node):
             raise SlurmError(2073)
         return held[:count] if count < len(held) else None
     if "required_nodes" not in fields:

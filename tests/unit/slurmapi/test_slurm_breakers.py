@@ -603,11 +603,13 @@ async def test_update_of_nodes_sends_them_as_slurm_takes_them(
     server: Server, client: SlurmClient
 ) -> None:
     server.on("POST job/5", ok({"results": []}))
-    await client.update_job(5, nodes=2, tasks=4)
+    await client.update_job(5, nodes=2, tasks=4, total_cpus=8)
+    await client.update_job(5, tasks=3, total_cpus=6)
     await client.update_job(5, required_nodes=("n1",))
     await client.update_job(5, required_nodes=(), excluded_nodes=())
     assert [seen.json for seen in server.calls("POST job/5")] == [
-        {"nodes": "2", "tasks": 4},
+        {"nodes": "2", "tasks": 4, "minimum_cpus": 8},
+        {"tasks": 3, "minimum_cpus": 6},
         {"required_nodes": ["n1"]},
         {"required_nodes": [""], "excluded_nodes": [""]},
     ]
@@ -636,9 +638,12 @@ async def test_update_that_would_not_do_is_not_sent(server: Server, client: Slur
         assert f"{name} is " in str(refused.value)
     with pytest.raises(SlurmInvalid, match="priority_reset"):
         await client.update_job(5, priority=3, priority_reset=True)
-    for nodes, tasks in ((2, None), (None, 2), (3, 2)):
+    for nodes, tasks in ((2, None), (3, 2)):
         with pytest.raises(SlurmInvalid, match="tasks is "):
-            await client.update_job(5, nodes=nodes, tasks=tasks)
+            await client.update_job(5, nodes=nodes, tasks=tasks, total_cpus=9)
+    for tasks, cpus in ((2, None), (2, 1), (None, 4)):
+        with pytest.raises(SlurmInvalid, match="total_cpus"):
+            await client.update_job(5, tasks=tasks, total_cpus=cpus)
     assert not server.calls("POST job/5")
 
 
