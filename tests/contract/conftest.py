@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -94,6 +95,7 @@ class SlurmPeer:
     token: Callable[[str], str]
     script_runs: Callable[[int], bool]
     runs_with: Callable[..., bool]
+    restart: Callable[[], Awaitable[None]]
 
     @property
     def special_node(self) -> str:
@@ -153,6 +155,7 @@ def live_peer(rig: SlurmRig) -> SlurmPeer:
         token=rig.token,
         script_runs=rig.script_runs if rig.shape.pods_on_slurmd else _has_no_script,
         runs_with=rig.runs_with,
+        restart=partial(asyncio.to_thread, _restarted, rig),
     )
 
 
@@ -200,11 +203,22 @@ async def model_peer(
             token=lambda user: mint_token(model.key, user),
             script_runs=_has_no_script,
             runs_with=_has_no_process,
+            restart=partial(_restarted_model, model),
         )
         yield peer, model
     finally:
         await server.stop()
         model.detach()
+
+
+def _restarted(rig: SlurmRig) -> None:
+    rig.stop("slurmctld")
+    rig.start("slurmctld")
+
+
+async def _restarted_model(model: SlurmModel) -> None:
+    model.stop_controller()
+    model.start_controller()
 
 
 def _has_no_script(_job_id: int) -> bool:

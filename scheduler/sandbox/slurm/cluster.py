@@ -209,11 +209,12 @@ def _accounts(config: SlurmConfig) -> dict[str, AccountConfig] | None:
 
 
 def _nodes(config: SlurmConfig) -> Iterator[Node]:
-    for node in sorted(config.nodes, key=lambda node: (node.weight, order(node.name))):
+    table = sorted(config.nodes, key=lambda node: (node.weight, order(node.name)))
+    for position, node in enumerate(table):
         partitions = tuple(
             p.name for p in config.partitions if p.nodes is None or node.name in p.nodes
         )
-        yield Node.of(node, partitions)
+        yield Node.of(node, partitions, position)
 
 
 def _operator_settings(node: Node, saved: Node) -> None:

@@ -5,13 +5,13 @@ resources are those of a node as it is now, or of a ``Room``: the node as it wou
 of its jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from . import constraints
 from .config import NodeConfig
-from .records import GresPool, Node, Request, Share
+from .records import GresPool, GresRequest, Node, Request, Share
 
 
 class Space(Protocol):
@@ -24,6 +24,10 @@ class Space(Protocol):
     @property
     def pools(self) -> tuple[GresPool, ...]:
         """The node's devices."""
+
+    @property
+    def position(self) -> int:
+        """The node's place in the node table."""
 
     @property
     def cores_used(self) -> int:
@@ -44,6 +48,7 @@ class Room:
 
     config: NodeConfig
     pools: tuple[GresPool, ...]
+    position: int
     cores_used: int
     memory_used: int
     gres_used: tuple[int, ...]
@@ -51,7 +56,7 @@ class Room:
     @classmethod
     def empty(cls, node: Node) -> "Room":
         """Return the node as it would be without any job."""
-        return cls(node.config, node.pools, 0, 0, (0,) * len(node.pools))
+        return cls(node.config, node.pools, node.position, 0, 0, (0,) * len(node.pools))
 
     @classmethod
     def without(cls, node: Space, shares: Iterable[Share]) -> "Room":
@@ -60,9 +65,9 @@ class Room:
         for share in shares:
             cores &= ~share.cores
             memory -= share.memory_mib
-            for index, bits in share.devices:
+            for index, bits in share.devices if not share.leaky else ():
                 gres[index] &= ~bits
-        return cls(node.config, node.pools, cores, memory, tuple(gres))
+        return cls(node.config, node.pools, node.position, cores, memory, tuple(gres))
 
 
 def eligible(node: Node, request: Request) -> bool:
@@ -77,6 +82,20 @@ def eligible(node: Node, request: Request) -> bool:
 
 def place(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None:
     """Return the shares that the job would get of these nodes, None if it does not fit."""
+    if not request.contiguous:
+        return _place(request, spaces)
+    positions = {space.config.name: space.position for space in spaces}
+    for first in range(len(spaces)):
+        shares = _place(request, spaces[first:])
+        if shares is None:
+            return None
+        found = [positions[share.node] for share in shares]
+        if max(found) - min(found) < len(found):
+            return shares
+    return None
+
+
+def _place(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | None:
     if request.required:
         spaces = _required_first(request, spaces)
     if request.max_nodes is None and not request.most_per_node:
@@ -118,6 +137,9 @@ def _free_cpus(request: Request, space: Space) -> int:
     free = cores * (request.threads_per_core or config.threads_per_core)
     if request.memory_per_cpu:
         free = min(free, (config.memory_mib - space.memory_used) // request.memory_per_cpu)
+    for wanted in request.task_gres:
+        devices = sum(count for _, count in _free_devices(wanted, space, space.gres_used))
+        free = min(free, devices // wanted.count * request.task_cpus)
     return free - free % request.task_cpus
 
 
@@ -133,13 +155,15 @@ def share_of(request: Request, space: Space, cpus: int) -> Share | None:
         return None
     if memory > config.memory_mib - space.memory_used:
         return None
-    devices = _all_devices(space) if request.exclusive else _devices(request, space)
+    tasks = cpus // request.task_cpus
+    devices = _all_devices(space) if request.exclusive else _devices(request, space, tasks)
     if devices is None:
         return None
     cpus = cores * config.threads_per_core
+    leaky = config.external and bool(request.task_gres)
     sole_user = request.user_id if request.sole_user else None
     bits = _lowest(cores, space.cores_used)
-    return Share(config.name, cpus, bits, memory, devices, sole_user)
+    return Share(config.name, cpus, bits, memory, devices, sole_user, leaky)
 
 
 def _required_first(request: Request, spaces: Sequence[Space]) -> Sequence[Space]:
@@ -171,23 +195,31 @@ def _spread(request: Request, spaces: Sequence[Space]) -> tuple[Share, ...] | No
     return None
 
 
-def _devices(request: Request, space: Space) -> tuple[tuple[int, int], ...] | None:
+def _devices(request: Request, space: Space, tasks: int) -> tuple[tuple[int, int], ...] | None:
     """Return the lowest free devices as (pool index, bit set) pairs, None if too few are free."""
-    if not request.gres:
+    if not request.gres and not request.task_gres:
         return ()
     used = list(space.gres_used)
-    for wanted in request.gres:
-        missing = wanted.count
-        for index, pool in enumerate(space.pools):
-            if pool.name != wanted.name or wanted.type not in ("", pool.type):
-                continue
-            got = _lowest(min(missing, pool.count - used[index].bit_count()), used[index])
+    by_task = ((gres, gres.count * tasks) for gres in request.task_gres)
+    for wanted, count in (*((gres, gres.count) for gres in request.gres), *by_task):
+        missing = count
+        for index, free in _free_devices(wanted, space, used):
+            got = _lowest(min(missing, free), used[index])
             used[index] |= got
             missing -= got.bit_count()
         if missing:
             return None
     taken = (bits & ~before for bits, before in zip(used, space.gres_used, strict=True))
     return tuple((index, bits) for index, bits in enumerate(taken) if bits)
+
+
+def _free_devices(
+    wanted: GresRequest, space: Space, used: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield index and number of free devices of each of the node's pools that will do."""
+    for index, pool in enumerate(space.pools):
+        if pool.name == wanted.name and wanted.type in ("", pool.type):
+            yield index, pool.count - used[index].bit_count()
 
 
 def _all_devices(space: Space) -> tuple[tuple[int, int], ...]:

@@ -42,7 +42,7 @@ SUCCESS: Final = Exit()
 
 @dataclass(frozen=True, slots=True)
 class GresRequest:
-    """One entry of ``tres_per_node``; an empty ``type`` accepts any type."""
+    """One entry of ``tres_per_node`` or ``tres_per_task``; an empty ``type`` accepts any type."""
 
     name: str
     type: str
@@ -56,7 +56,8 @@ class Request:
     ``cpus`` is the total, in units of ``task_cpus`` that one node must have, of which a node gets
     at most ``most_per_node`` (0: any number). With ``max_nodes`` None the job may spread over any
     number of nodes. ``memory_mib`` is for each node; 0 means all its memory, unless there is a
-    ``memory_per_cpu``. ``constraint`` has the syntax that
+    ``memory_per_cpu``. A node has ``gres`` for the job, and ``task_gres`` for each of its tasks.
+    ``contiguous`` nodes follow one another in the node table. ``constraint`` has the syntax that
     ``constraints`` reads. With ``sole_user`` the job shares its nodes only with jobs of the same
     ``user_id``. The job uses ``threads_per_core`` threads of each core, by default all.
     """
@@ -71,6 +72,8 @@ class Request:
     memory_mib: int = 0
     memory_per_cpu: int = 0
     gres: tuple[GresRequest, ...] = ()
+    task_gres: tuple[GresRequest, ...] = ()
+    contiguous: bool = False
     constraint: str = ""
     required: tuple[str, ...] = ()
     excluded: frozenset[str] = frozenset()
@@ -95,6 +98,7 @@ class Submission:
     account: str = ""
     qos: str = ""
     tres_per_node: str = ""
+    tres_per_task: str = ""
     dependency: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     tasks: int = 1
@@ -122,6 +126,7 @@ class Submission:
     deadline: float = 0.0
     switches: int = 0
     switch_wait: int = 0
+    segment_size: int = 0
     described: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -130,7 +135,8 @@ class Share:
     """What one job holds on one node.
 
     ``cores`` is a bit set, ``devices`` holds (index of the node's pool, bit set) pairs.
-    ``sole_user`` is the only user who may share the node, None if anybody may.
+    ``sole_user`` is the only user who may share the node, None if anybody may. The devices of a
+    ``leaky`` share are not in the node's record, and the node does not get them back.
     """
 
     node: str
@@ -139,6 +145,7 @@ class Share:
     memory_mib: int
     devices: tuple[tuple[int, int], ...] = ()
     sole_user: int | None = None
+    leaky: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,7 +247,9 @@ class GresPool:
 class Node:
     """One node record: its configuration, the resources held on it, and operators' settings.
 
-    ``cores_used`` and the entries of ``gres_used``, one for each pool, are bit sets.
+    ``position`` is the node's place in the node table. ``cores_used`` and the entries of
+    ``gres_used`` and ``gres_unseen``, one for each pool, are bit sets. slurmctld does not report
+    the unseen ones, and a restart frees those that no job has.
     ``sole_users`` maps the id of a job to the only user that it shares the node with.
     ``cpus_counted`` and ``memory_counted`` are the values at the last request for all nodes, and
     node records show only these (measured on 26.05.5 and 24.11.5).
@@ -252,7 +261,9 @@ class Node:
     features: tuple[str, ...] = ()
     cores_used: int = 0
     memory_used: int = 0
+    position: int = 0
     gres_used: list[int] = field(default_factory=list)
+    gres_unseen: list[int] = field(default_factory=list)
     jobs: set[int] = field(default_factory=set)
     sole_users: dict[int, int] = field(default_factory=dict)
     down: bool = False
@@ -271,13 +282,15 @@ class Node:
     memory_counted: int = 0
 
     @classmethod
-    def of(cls, config: NodeConfig, partitions: tuple[str, ...]) -> "Node":
+    def of(cls, config: NodeConfig, partitions: tuple[str, ...], position: int) -> "Node":
         """Return the record of a node that no job has used yet."""
         pools, first = [], 0
         for gres in config.gres:
             pools.append(GresPool(gres.name, gres.type, first, gres.count))
             first += gres.count
-        return cls(config, tuple(pools), partitions, config.features, gres_used=[0] * len(pools))
+        node = cls(config, tuple(pools), partitions, config.features, position=position)
+        node.gres_used, node.gres_unseen = [0] * len(pools), [0] * len(pools)
+        return node
 
     @property
     def available(self) -> bool:
@@ -302,6 +315,7 @@ class Node:
         self.memory_used += share.memory_mib
         for index, bits in share.devices:
             self.gres_used[index] |= bits
+            self.gres_unseen[index] |= bits if share.leaky else 0
 
     def release(self, job_id: int, share: Share, *, now: float) -> None:
         """Take the share back; do nothing if the job no longer holds anything here."""
@@ -311,7 +325,7 @@ class Node:
         self.sole_users.pop(job_id, None)
         self.cores_used &= ~share.cores
         self.memory_used -= share.memory_mib
-        for index, bits in share.devices:
+        for index, bits in share.devices if not share.leaky else ():
             self.gres_used[index] &= ~bits
         self.last_busy = now
 

@@ -60,7 +60,8 @@ def _gres(name: str, kind: str, count: int) -> str:
 
 def _gres_used(node: Node) -> str:
     parts = []
-    for pool, bits in zip(node.pools, node.gres_used, strict=True):
+    for pool, used, unseen in zip(node.pools, node.gres_used, node.gres_unseen, strict=True):
+        bits = used & ~unseen
         shown = _gres(pool.name, pool.type, bits.bit_count())
         where = "" if node.config.external else f"({indices(bits << pool.first)})"
         parts.append(shown + where)

@@ -29,6 +29,8 @@ def job_record(cluster: Cluster, job: Job, shape: Shape) -> Wire:
     """Return a whole job record; ``shape`` decides which fields it has."""
     record = {**shape.job, **_identity(cluster, job), **_times(job), **_wants(cluster, job)}
     record.update(_holds(cluster, job, shape))
+    if "segment_size" in shape.job:
+        record["segment_size"] = job.asked.segment_size
     if "step_id" in shape.job:
         record["step_id"] = {
             "sluid": job.sluid,
@@ -147,6 +149,7 @@ def _wants(cluster: Cluster, job: Job) -> Wire:
     total_memory = per_cpu * request.cpus or request.memory_mib * request.min_nodes
     return {
         "cpus": number(sum(share.cpus for share in job.shares) or request.cpus),
+        "contiguous": request.contiguous,
         "cpus_per_task": number(asked.cpus_per_task),
         "excluded_nodes": fold(sorted(request.excluded)),
         "features": asked.prefer if job.preferred else request.constraint,
@@ -165,6 +168,7 @@ def _wants(cluster: Cluster, job: Job) -> Wire:
         "tasks": number(asked.tasks),
         "tasks_per_node": number(asked.tasks_per_node),
         "tres_per_node": asked.tres_per_node,
+        "tres_per_task": asked.tres_per_task,
         "tres_req_str": tres(request.cpus, total_memory, request.min_nodes),
     }
 
@@ -205,8 +209,10 @@ def exit_code(ended: Exit) -> Wire:
     }
 
 
-def _gres_details(cluster: Cluster, job: Job) -> list[str]:
+def _gres_details(cluster: Cluster, job: Job) -> list[str | None]:
     """Return each node's devices; their indices are known only for nodes with a slurmd."""
+    if any(share.leaky for share in job.shares):
+        return [None] * len(job.shares)
     details = (_gres_detail(cluster.nodes[share.node], share) for share in job.shares)
     return [detail for detail in details if detail]
 

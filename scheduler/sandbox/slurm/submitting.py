@@ -70,6 +70,7 @@ def submission(
         license_text=fields.get("licenses", ""),
         switches=fields.get("required_switches") or 0,
         switch_wait=fields.get("wait_for_switch", _SWITCH_WAIT_SECONDS),
+        segment_size=fields.get("segment_size") or 0,
         described={**fields, "user_id": str(user_id)},
         held=bool(fields.get("hold")) and fields.get("priority") is None,
         time_limit_minutes=time_limit,
@@ -80,6 +81,7 @@ def submission(
 _TEXTS: Final = (
     "name",
     "tres_per_node",
+    "tres_per_task",
     "dependency",
     "admin_comment",
     "comment",
@@ -239,6 +241,8 @@ def _request(
         memory_mib=int(fields.get("memory_per_node") or 0),
         memory_per_cpu=int(fields.get("memory_per_cpu") or 0),
         gres=_gres(cluster, fields.get("tres_per_node", "")),
+        task_gres=_gres(cluster, fields.get("tres_per_task", "")),
+        contiguous=bool(fields.get("contiguous")),
         constraint=_constraint(cluster, fields),
         required=tuple(sorted(required)),
         excluded=frozenset(excluded),
@@ -291,7 +295,10 @@ def _tasks(fields: Mapping[str, Any], *, nodes: int) -> int:
 
 
 def _gres(cluster: Cluster, text: str) -> tuple[GresRequest, ...]:
-    """Read tres_per_node; 26.05 accepts a text with ``;;`` in it and allocates no device."""
+    """Read tres_per_node or tres_per_task.
+
+    26.05 accepts a text with ``;;`` in it and allocates no device.
+    """
     if not text or ";;" in text:
         return ()
     wanted: list[GresRequest] = []
