@@ -1,7 +1,7 @@
 """The table of annotations, which parsing, documentation and tests all use.
 
 A row alone is not enough: the field it names is in `model.py`, and must be passed on to Slurm's
-job. CONTRIBUTING.md, "Adding an annotation", has all the steps.
+job (unless the row is not `of_job`). CONTRIBUTING.md, "Adding an annotation", has all the steps.
 
 `make docs` rewrites the generated part of docs/annotations.md.
 """
@@ -14,14 +14,19 @@ from annotations.value_kinds import (
     CONSTRAINTS,
     DEPENDENCY,
     FEATURES,
+    GANG,
+    GANG_RANK,
+    GANG_SIZE,
     GRES,
     ID,
     LICENSES,
     NICE,
     NODES,
     PATH,
+    PER_NODE,
     PRIORITY,
     SECONDS,
+    SEGMENT,
     SHARING,
     SWITCHES,
     TEXT,
@@ -36,7 +41,9 @@ from annotations.value_kinds import (
 class Definition:
     """One annotation: how it is read, which JobRequest field it fills, and how it is documented.
 
-    `sunk` says that SUNK has the same annotation.
+    `sunk` says that SUNK has the same annotation. One that is not `of_job` fills no field: it says
+    which pods share a job, and the scheduler reads it by itself (`core/membership.py`). It is
+    checked like all others, and its `field` is its name in the site's policy.
     """
 
     key: str
@@ -46,6 +53,7 @@ class Definition:
     description: str
     example: str
     sunk: bool = False
+    of_job: bool = True
 
 
 DEFINITIONS: tuple[Definition, ...] = (
@@ -201,6 +209,14 @@ DEFINITIONS: tuple[Definition, ...] = (
         "2030-01-31T08:00:00Z",
     ),
     Definition(
+        "contiguous",
+        BOOLEAN,
+        "contiguous",
+        "--contiguous",
+        "Whether the nodes of a gang must be neighbours in Slurm's order.",
+        "true",
+    ),
+    Definition(
         "deadline",
         TIME,
         "deadline",
@@ -225,6 +241,35 @@ DEFINITIONS: tuple[Definition, ...] = (
         "--constraint",
         "Features the node must have, all of them: short for `constraints` with `&`.",
         "h100,nvlink",
+    ),
+    Definition(
+        "gang",
+        GANG,
+        "gang",
+        "",
+        "The pods of a namespace with the same name here are a gang: they get one job, and start "
+        "together. With `none`, the pod belongs to no gang, whatever its labels say.",
+        "trainer",
+        of_job=False,
+    ),
+    Definition(
+        "gang-rank",
+        GANG_RANK,
+        "gang_rank",
+        "",
+        "The pod's place in its gang, from 0 on. Without it: its index in its batch Job, or the "
+        "number at the end of its name. Gangs whose controller numbers the pods do not need it.",
+        "3",
+        of_job=False,
+    ),
+    Definition(
+        "gang-size",
+        GANG_SIZE,
+        "gang_size",
+        "",
+        "How many pods the gang has; required beside `gang`.",
+        "8",
+        of_job=False,
     ),
     Definition(
         "gres",
@@ -261,6 +306,23 @@ DEFINITIONS: tuple[Definition, ...] = (
         "100",
     ),
     Definition(
+        "no-kill",
+        BOOLEAN,
+        "no_kill",
+        "--no-kill",
+        "Whether the pods of a gang go on that are on other nodes when one node fails.",
+        "true",
+    ),
+    Definition(
+        "pods-per-node",
+        PER_NODE,
+        "pods_per_node",
+        "--ntasks-per-node",
+        "At most so many pods of a gang on one node. Without it: as many as the site has set, "
+        "which is one unless it says otherwise.",
+        "4",
+    ),
+    Definition(
         "requeue",
         BOOLEAN,
         "requeue",
@@ -269,6 +331,15 @@ DEFINITIONS: tuple[Definition, ...] = (
         "the pod is bound does that help it, and only in script mode: external jobs cannot be"
         " requeued.",
         "true",
+    ),
+    Definition(
+        "segment",
+        SEGMENT,
+        "segment",
+        "--segment",
+        "The nodes of a gang come in groups of so many that are near each other. Without a block "
+        "topology in Slurm it has no effect.",
+        "8",
     ),
     Definition(
         "switches",

@@ -114,7 +114,8 @@ class JobRequest:
     None, an empty tuple and False mean Slurm's default. `gres` has the form of `tres_per_node`:
     "gres/gpu:2", several joined by commas. `begin` and `deadline` are Unix seconds, or a text that
     Slurm interprets by its own clock. `dependency` never contains Slurm's "?", so more terms can be
-    added to it. `keys` are the annotations that the fields were read from, for messages only.
+    added to it. `pods_per_node`, `contiguous`, `segment` and `no_kill` are about jobs of several
+    pods. `keys` are the annotations that the fields were read from, for messages only.
     """
 
     cpus: int
@@ -146,4 +147,8 @@ class JobRequest:
     hold: bool = False
     requeue: bool = False
     threads_per_core: int | None = None
+    pods_per_node: int | None = None
+    contiguous: bool = False
+    segment: int | None = None
+    no_kill: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, compare=False)

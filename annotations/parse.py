@@ -67,9 +67,12 @@ def _read_one(asked: _Asked, pod: PodView, *, key: str, name: str) -> None:
         _refuse(asked, pod, key, f"only one of this and {other}")
         return
     try:
-        asked.fields[definition.field] = definition.kind.read(pod.annotations[key])
+        value = definition.kind.read(pod.annotations[key])
     except NotAcceptableError as refusal:
         _refuse(asked, pod, key, str(refusal))
+    else:
+        if definition.of_job:
+            asked.fields[definition.field] = value
 
 
 def _refuse(asked: _Asked, pod: PodView, key: str, expected: str) -> None:

@@ -17,6 +17,8 @@ from annotations.value_patterns import LONGEST_BYTES, ValuePattern, joined
 # Control characters, surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _INTEGER = re.compile(value_patterns.INTEGER)
+_SHORT_NUMBER = re.compile(value_patterns.SHORT_NUMBER)
+_OBJECT_NAME = re.compile(value_patterns.OBJECT_NAME)
 # Kubernetes' own limit for users and groups. Slurm 24.11.5 reads larger ids as negative.
 _LARGEST_ID = 2**31 - 1
 # The two largest 32-bit numbers have special meanings in Slurm (slurm.h). A priority of these, or
@@ -25,6 +27,9 @@ _LARGEST_32_BIT = 2**32 - 3
 _LARGEST_16_BIT = 2**16 - 3
 # "Nice value not within +/- 2147483645" (26.05.5 and 24.11.5).
 _LARGEST_NICE = 2**31 - 3
+
+# The scheduler tells the pods of a gang apart by 16 bits.
+MOST_IN_GANG = 2**16
 
 _LICENSE = re.compile(r"[A-Za-z][\w.-]*(@[\w.-]+)?(:[1-9][0-9]{0,8})?", re.ASCII)
 _DEPENDENCY = re.compile(
@@ -41,6 +46,7 @@ _PATH = "an absolute path without .., such as /home/alice"
 _WITHOUT_BLANKS = "a value without blanks"
 _SECONDS = "a whole number of seconds above 0, such as 3600"
 _TRUE_OR_FALSE = "true or false"
+_NAME_OF_GANG = "a name of at most 63 lower-case letters, digits, - and ., such as trainer; or none"
 _WHO_ELSE = (
     "none (or whole-node: no other job on the node), user (or same-user: only jobs of the "
     "same user), mcs, topo, or ok (or shared: CPUs may be shared where the partition "
@@ -203,6 +209,28 @@ def read_features(value: str) -> str:
     return "&".join(names)
 
 
+def read_gang(value: str) -> str:
+    """The name of a gang, in the form of a Kubernetes name, so that the name of its job is one."""
+    if not _OBJECT_NAME.fullmatch(value):
+        raise NotAcceptableError(_NAME_OF_GANG)
+    return value
+
+
+def _short_number_kind(low: int, high: int, example: int) -> Kind:
+    """A number that no controller would write with a sign."""
+    expected = f"a whole number from {low} to {high}, such as {example}"
+
+    def read(value: str) -> int:
+        if not _SHORT_NUMBER.fullmatch(value) or not low <= int(value) <= high:
+            raise NotAcceptableError(expected)
+        return int(value)
+
+    pattern = ValuePattern(
+        pattern=value_patterns.SHORT_NUMBER, low=low, high=high, expected=expected
+    )
+    return Kind("integer", read, pattern)
+
+
 def _integer_kind(low: int, high: int, example: int) -> Kind:
     expected = f"a whole number from {low} to {high}, such as {example}"
 
@@ -244,6 +272,15 @@ PRIORITY = _integer_kind(0, _LARGEST_32_BIT, 1000)
 NICE = _integer_kind(-_LARGEST_NICE, _LARGEST_NICE, 100)
 ID = _integer_kind(0, _LARGEST_ID, 1001)
 THREADS = _integer_kind(1, _LARGEST_16_BIT, 1)
+PER_NODE = _integer_kind(1, _LARGEST_16_BIT, 4)
+SEGMENT = _integer_kind(1, _LARGEST_16_BIT, 8)
+GANG_SIZE = _short_number_kind(1, MOST_IN_GANG, 8)
+GANG_RANK = _short_number_kind(0, MOST_IN_GANG - 1, 3)
+GANG = Kind(
+    "name, or `none`",
+    read_gang,
+    ValuePattern(pattern=value_patterns.OBJECT_NAME, expected=_NAME_OF_GANG),
+)
 BOOLEAN = Kind(
     _TRUE_OR_FALSE, read_switch, ValuePattern(pattern=_any_case(_BOOLEANS), expected=_TRUE_OR_FALSE)
 )

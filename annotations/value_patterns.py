@@ -22,6 +22,8 @@ LINE = f"{_EDGE}(?:{_CHARACTER}*{_EDGE})?"
 WORD = f"{_EDGE}+"
 PATH = f"/(?:{_CHARACTER}*{_EDGE})?"
 INTEGER = "[+-]?[0-9]{1,18}"
+SHORT_NUMBER = "[0-9]{1,5}"
+OBJECT_NAME = "[a-z0-9](?:[-.a-z0-9]{0,61}[a-z0-9])?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

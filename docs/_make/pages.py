@@ -110,7 +110,7 @@ def annotations_table() -> str:
             f"`{it.key}`",
             "yes" if it.sunk else "",
             it.kind.name,
-            ", ".join(f"`{option}`" for option in it.slurm_option.split(", ")),
+            ", ".join(f"`{option}`" for option in it.slurm_option.split(", ") if option),
             _cell(it.description),
             f"`{it.example}`",
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from annotations.problems import NOT_SET, Problem
+from annotations.value_patterns import OBJECT_NAME, SHORT_NUMBER
 from scheduler.core.gang_sources import (
     ALONE,
     COMPLETION_INDEX,
@@ -44,10 +45,10 @@ from scheduler.core.gang_sources import (
 )
 from scheduler.core.naming import MOST_RANKS
 
-_NUMBER: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
+_NUMBER: Final = re.compile(SHORT_NUMBER)
 # A name that an API server generates ends in five letters or digits, so five digits may be chance.
 _ORDINAL: Final = re.compile(r"-(0|[1-9][0-9]{0,3})\Z", re.ASCII)
-_GANG_NAME: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,61}[a-z0-9])?")
+_GANG_NAME: Final = re.compile(OBJECT_NAME)
 
 _JOB: Final = ("batch/v1", "Job")
 _STATEFUL_SET: Final = ("apps/v1", "StatefulSet")

@@ -108,6 +108,7 @@ def submission(
         shared=_SHARED.get(request.exclusive or sharing),
         threads_per_core=request.threads_per_core,
         requeue=request.requeue,
+        kill_on_node_fail=not request.no_kill,
         required_nodes=tuple(nodes),
     )
     if request.working_directory is not None:
@@ -140,6 +141,8 @@ def _with_start_conditions(
         begin=request.begin,
         dependency=request.dependency,
         switches=None if switches is None else switches.count,
+        contiguous=request.contiguous,
+        segment_size=request.segment,
         switch_wait_seconds=None if switches is None else _wait_seconds(switches),
         held=request.hold,
     )

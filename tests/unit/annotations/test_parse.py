@@ -75,6 +75,37 @@ def test_timeout_beyond_slurms_counting_is_refused():
     assert f"at most {longest} seconds" in the_problem(pod({"timeout": str(longest + 1)})).text
 
 
+@pytest.mark.parametrize(
+    ("key", "low", "high"),
+    [
+        ("gang-size", 1, 65536),
+        ("gang-rank", 0, 65535),
+        ("pods-per-node", 1, 65533),
+        ("segment", 1, 65533),
+    ],
+)
+def test_number_of_a_gang_is_between_its_bounds(key, low, high):
+    for value in (low, high):
+        accepted(pod({key: str(value)}))
+    for text in (str(low - 1), str(high + 1), "", "x", "1.5", " 1", "9" * 100):
+        problem = the_problem(pod({key: text}))
+        assert (problem.field, problem.value) == (PREFIX + key, text)
+        assert f"from {low} to {high}" in problem.expected
+
+
+@pytest.mark.parametrize("value", ["", "A", "a_b", "-a", "a-", "a b", "x" * 64, "ä", "a/b"])
+def test_name_of_a_gang_is_like_that_of_an_object(value):
+    problem = the_problem(pod({"gang": value}))
+    assert (problem.field, problem.value) == (PREFIX + "gang", value)
+    assert "none" in problem.expected
+
+
+@pytest.mark.parametrize("value", ["none", "a", "my-gang.0", "x" * 63])
+def test_which_gang_a_pod_belongs_to_changes_nothing_of_its_request(value):
+    request = accepted(pod({"gang": value, "gang-size": "8", "gang-rank": "7"}))
+    assert request == accepted(pod())
+
+
 @pytest.mark.parametrize("key", TEXTS)
 @pytest.mark.parametrize(
     ("value", "remedy"),

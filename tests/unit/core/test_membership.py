@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annotations.keys import DEFINITIONS
 from annotations.problems import NOT_SET, Problem
+from annotations.value_kinds import MOST_IN_GANG
 from scheduler.core import gang_sources as keys
 from scheduler.core.gang_sources import (
     ALL_SOURCES,
@@ -408,6 +410,12 @@ def test_restarted_set_is_the_same_gang() -> None:
     labels = {**OF_JOBSET.labels, keys.JOB_UID: "uid-of-next-child"}
     again = replace(OF_JOBSET, labels=labels, controller=replace(CHILD, uid="uid-of-next-child"))
     assert found(again).key == found(OF_JOBSET).key
+
+
+def test_annotations_that_are_read_here_are_those_that_fill_no_field_of_the_job() -> None:
+    read = {keys.GANG, keys.GANG_SIZE, keys.GANG_RANK}
+    assert read == {it.key for it in DEFINITIONS if not it.of_job}
+    assert MOST_IN_GANG == MOST_RANKS
 
 
 _TEXTS: Final = st.sampled_from(["", "0", "1", "7", "9" * 9, "x", "none", "vllm", "set", "uid"])

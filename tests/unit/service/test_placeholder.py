@@ -115,6 +115,9 @@ WISHES = dataclasses.replace(
     group_id=8,
     priority=0,
     working_directory="/home/alice",
+    contiguous=True,
+    segment=2,
+    no_kill=True,
 )
 
 
@@ -137,6 +140,7 @@ def test_pods_wishes_become_the_jobs():
     assert (job.constraints, job.prefer, job.shared) == ("h100", "nvlink", "oversubscribe")
     assert (job.begin, job.dependency, job.held) == ("now+1hour", "afterok:1", True)
     assert (job.switches, job.switch_wait_seconds) == (1, 300)
+    assert (job.contiguous, job.segment_size, job.kill_on_node_fail) == (True, 2, False)
     assert (job.user_id, job.group_id, job.priority) == (7, 8, 0)
     assert job.working_directory == "/home/alice"
     assert job.singleton
@@ -147,6 +151,7 @@ def test_job_for_a_pod_that_runs_already_wishes_for_its_node_alone():
     assert (job.required_nodes, job.excluded_nodes) == (("n3",), ())
     assert (job.constraints, job.prefer, job.switches) == (None, None, None)
     assert (job.begin, job.dependency, job.held) == (None, None, False)
+    assert (job.contiguous, job.segment_size, job.kill_on_node_fail) == (False, None, False)
     assert (job.shared, job.user_id) == ("oversubscribe", 7)
     assert (job.priority, job.nice) == (0, asked().nice)
 
