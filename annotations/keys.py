@@ -318,8 +318,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         PER_NODE,
         "pods_per_node",
         "--ntasks-per-node",
-        "At most so many pods of a gang on one node. Without it: as many as the site has set, "
-        "which is one unless it says otherwise.",
+        "At most so many pods of a gang on one node. Without it: the site's `--pods-per-node`.",
         "4",
     ),
     Definition(

@@ -23,6 +23,7 @@ from pydantic import (
 
 from annotations import GPU_TYPE_KEYS
 from scheduler.config.values import GresMap, Prefix, TypeMap
+from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.core.ignorable import IGNORABLE, Ignorable
 from scheduler.core.lease import JITTER_FACTOR
 from scheduler.core.node_mapping import Strategy
@@ -182,6 +183,25 @@ class Settings(BaseModel):
         "strict",
         description="guarded: any grace period is accepted, because Slurm's handover guard keeps "
         "the node for the pod; see docs/annotations.md",
+    )
+    gangs: Annotated[tuple[Source, ...], Metavar("SOURCES")] = Field(
+        ALL_SOURCES,
+        description="which pods form gangs, and get one job together, comma-separated; the first "
+        "of these sources that knows a pod decides. The default has all sources; empty: no gangs",
+    )
+    gang_linger: Seconds = Field(
+        60.0,
+        ge=0,
+        le=86_400,
+        description="how long a gang keeps its job when no pod of it is left, for pods that its "
+        "controller may make in their place",
+    )
+    pods_per_node: int = Field(
+        1,
+        ge=1,
+        le=2**16 - 3,
+        description="at most so many pods of a gang on one node, unless the annotation "
+        "pods-per-node says otherwise",
     )
     device_resources: Annotated[GresMap, Metavar("RESOURCE=GRES")] = Field(
         {"nvidia.com/gpu": "gpu"},
@@ -354,6 +374,13 @@ class Settings(BaseModel):
             raise ValueError("expected at least one mapping, and each of them once")
         return value
 
+    @field_validator("gangs")
+    @classmethod
+    def _sources(cls, value: tuple[Source, ...]) -> tuple[Source, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("expected each source once")
+        return value
+
     @field_validator("watch_namespace")
     @classmethod
     def _namespaces(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -364,7 +391,7 @@ class Settings(BaseModel):
 
     @field_validator(
         *("watch_namespace", "node_mapping", "components", "gpu_type_keys"),
-        "ignored_requirements",
+        *("ignored_requirements", "gangs"),
         mode="before",
     )
     @classmethod

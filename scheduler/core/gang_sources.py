@@ -37,6 +37,15 @@ class Source(StrEnum):
 # PodGroup have none. A batch Job is last, because others make one for a part of their pods.
 ALL_SOURCES: Final = tuple(Source)
 
+OBJECTS: Final[Mapping[Source, tuple[str, str]]] = {
+    Source.LWS: ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+    Source.JOBSET: ("jobset.x-k8s.io/v1alpha2", "jobsets"),
+    Source.POD_GROUP: ("scheduling.k8s.io/v1alpha2", "podgroups"),
+    Source.SCHEDULER_PLUGINS: ("scheduling.x-k8s.io/v1alpha1", "podgroups"),
+    Source.JOB: ("batch/v1", "jobs"),
+}
+"""API version and plural of the objects that are read for a source."""
+
 GANG: Final = "gang"
 GANG_SIZE: Final = "gang-size"
 GANG_RANK: Final = "gang-rank"
@@ -120,6 +129,11 @@ class ObjectRef:
     namespace: str
     name: str
     uid: str = ""
+
+    @classmethod
+    def of(cls, source: Source, pod: GroupView, name: str, *, uid: str = "") -> ObjectRef:
+        """The object of that name in the pod's namespace."""
+        return cls(*OBJECTS[source], pod.namespace, name, uid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,7 @@ def _by_lws(pod: GroupView) -> _Found:
         identity="/".join((name, str(group_index), *parts)),
         size=size,
         rank=_number(LWS_WORKER_INDEX, worker, high=size - 1),
-        object=ObjectRef("leaderworkerset.x-k8s.io/v1", "leaderworkersets", pod.namespace, name),
+        object=ObjectRef.of(Source.LWS, pod, name),
     )
 
 
@@ -154,7 +154,7 @@ def _by_jobset(pod: GroupView) -> _Found:
         name=name,
         identity=uid or name,
         place=_place(pod),
-        object=ObjectRef("jobset.x-k8s.io/v1alpha2", "jobsets", pod.namespace, name, uid),
+        object=ObjectRef.of(Source.JOBSET, pod, name, uid=uid),
     )
 
 
@@ -165,16 +165,14 @@ def _place(pod: GroupView) -> tuple[int, int] | None:
 
 
 def _by_pod_group(pod: GroupView) -> _Found:
-    name = pod.scheduling_group
-    return _of_pod_group(pod, Source.POD_GROUP, name, "scheduling.k8s.io/v1alpha2")
+    return _of_pod_group(pod, Source.POD_GROUP, pod.scheduling_group)
 
 
 def _by_scheduler_plugins(pod: GroupView) -> _Found:
-    name = pod.labels.get(PLUGINS_GROUP, "")
-    return _of_pod_group(pod, Source.SCHEDULER_PLUGINS, name, "scheduling.x-k8s.io/v1alpha1")
+    return _of_pod_group(pod, Source.SCHEDULER_PLUGINS, pod.labels.get(PLUGINS_GROUP, ""))
 
 
-def _of_pod_group(pod: GroupView, source: Source, name: str, api_version: str) -> _Found:
+def _of_pod_group(pod: GroupView, source: Source, name: str) -> _Found:
     """Anybody's pods may be in a PodGroup, so there is no controller to compare with."""
     if not name:
         return None
@@ -184,7 +182,7 @@ def _of_pod_group(pod: GroupView, source: Source, name: str, api_version: str) -
         name=name,
         identity=name,
         rank=_given_rank(pod, MOST_RANKS),
-        object=ObjectRef(api_version, "podgroups", pod.namespace, name),
+        object=ObjectRef.of(source, pod, name),
     )
 
 
@@ -218,7 +216,7 @@ def _by_job(pod: GroupView) -> _Found:
         name=name,
         identity=uid,
         rank=_optional(COMPLETION_INDEX, pod.annotations),
-        object=ObjectRef("batch/v1", "jobs", pod.namespace, name, uid),
+        object=ObjectRef.of(Source.JOB, pod, name, uid=uid),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.config.settings import Settings
+from scheduler.core.gang_sources import OBJECTS
 
 _SYSTEM: Final = "kube-system"
 _IDENTITY: Final = "to tell this cluster from others on the same Slurm"
@@ -62,6 +63,11 @@ def _on_pods(settings: Settings, namespace: str) -> Iterator[Right]:
         purpose = "for --eviction-policy=budget"
         yield Right("create", "pods/eviction", purpose, namespace=namespace)
     yield from _on_events(namespace)
+    for source in settings.gangs:
+        if source in OBJECTS:
+            api_version, plural = OBJECTS[source]
+            group = api_version.partition("/")[0]
+            yield Right("get", plural, f"for gangs of {source}", group=group, namespace=namespace)
 
 
 def _on_events(namespace: str) -> Iterator[Right]:

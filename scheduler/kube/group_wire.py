@@ -13,16 +13,16 @@ from scheduler.core.gang_objects import (
     PluginsPodGroup,
     PodGroup,
 )
-from scheduler.core.gang_sources import ObjectRef
+from scheduler.core.gang_sources import OBJECTS, ObjectRef, Source
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.wire import decoder
 
 _DECODERS: Final[Mapping[tuple[str, str], Callable[[bytes], GroupObject]]] = {
-    ("batch/v1", "jobs"): decoder(BatchJob),
-    ("jobset.x-k8s.io/v1alpha2", "jobsets"): decoder(JobSet),
-    ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"): decoder(LeaderWorkerSet),
-    ("scheduling.k8s.io/v1alpha2", "podgroups"): decoder(PodGroup),
-    ("scheduling.x-k8s.io/v1alpha1", "podgroups"): decoder(PluginsPodGroup),
+    OBJECTS[Source.JOB]: decoder(BatchJob),
+    OBJECTS[Source.JOBSET]: decoder(JobSet),
+    OBJECTS[Source.LWS]: decoder(LeaderWorkerSet),
+    OBJECTS[Source.POD_GROUP]: decoder(PodGroup),
+    OBJECTS[Source.SCHEDULER_PLUGINS]: decoder(PluginsPodGroup),
 }
 
 

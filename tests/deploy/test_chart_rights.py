@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from scheduler.core.gang_sources import OBJECTS, ObjectRef
 from scheduler.kube.api import KubeApi, Refused
 from scheduler.kube.errors import Conflict, Forbidden, NotFound
 from scheduler.kube.leases import Leases
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.live
 
-# Where the right holds ("" is the cluster), resource, verb.
+# Where the right holds ("" is the cluster), resource with its group, verb.
 Right = tuple[str, str, str]
 _NAME: Final = "slurm-pod-scheduler"
 _SECONDS: Final = 60.0
@@ -60,9 +61,17 @@ class Calls:
             ("events", "patch"): lambda at: self._none_is_fine(
                 self._api.patch_event(at, "no-such-event", {})
             ),
-            ("leases", "create"): lambda at: self._lease(at, "another"),
-            ("leases", "get"): lambda at: self._none_is_fine(self._leases(at).read()),
-            ("leases", "update"): lambda at: self._lease(at, _NAME, version="1"),
+            **{
+                (f"{plural}.{version.partition('/')[0]}", "get"): self._group(version, plural)
+                for version, plural in OBJECTS.values()
+            },
+            ("leases.coordination.k8s.io", "create"): lambda at: self._lease(at, "another"),
+            ("leases.coordination.k8s.io", "get"): lambda at: self._none_is_fine(
+                self._leases(at).read()
+            ),
+            ("leases.coordination.k8s.io", "update"): lambda at: self._lease(
+                at, _NAME, version="1"
+            ),
             ("namespaces", "get"): self._api.get_namespace_uid,
             ("namespaces", "list"): lambda _: self._list("/api/v1/namespaces"),
             ("namespaces", "watch"): lambda _: self._watch("/api/v1/namespaces"),
@@ -78,6 +87,13 @@ class Calls:
         except Forbidden:
             return False
         return answer is not None and not isinstance(answer, Refused)
+
+    def _group(self, api_version: str, plural: str) -> Callable[[str], Awaitable[Any]]:
+        def get(namespace: str) -> Awaitable[Any]:
+            ref = ObjectRef(api_version, plural, namespace, "no-such-group")
+            return self._none_is_fine(self._api.get_group(ref))
+
+        return get
 
     async def _list(self, path: str) -> bytes:
         return await self._session.request("GET", path, query={"limit": 1})
@@ -204,16 +220,21 @@ def _rights(role: Object) -> list[Right]:
     return [
         (where, resource, verb)
         for rule in role["rules"]
-        for resource in rule["resources"]
+        for resource in _resources(rule)
         for verb in rule["verbs"]
     ]
+
+
+def _resources(rule: Object) -> list[str]:
+    (group,) = rule["apiGroups"]
+    return [f"{it}.{group}" if group else it for it in rule["resources"]]
 
 
 def _without(role: Object, right: Right) -> list[Object]:
     _, resource, verb = right
     rules = [
         rule | {"verbs": [it for it in rule["verbs"] if it != verb]}
-        if resource in rule["resources"]
+        if resource in _resources(rule)
         else rule
         for rule in role["rules"]
     ]

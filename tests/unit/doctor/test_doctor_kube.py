@@ -14,6 +14,7 @@ from tests.unit.doctor.facts import healthy, only, told, with_kube
 
 MANIFESTS = Path(__file__).parents[3] / "deploy/manifests"
 OWN = "slurm-pod-scheduler"
+LWS = "leaderworkerset.x-k8s.io"
 
 
 def granted(*names: str | Path) -> set[tuple[str, str, str, str]]:
@@ -52,6 +53,24 @@ def test_rights_follow_the_settings() -> None:
     assert ("create", "pods/eviction", "", "") in wanted(eviction_policy="budget")
     assert not {it for it in wanted(cluster_id="here") if it[1] == "namespaces"}
     assert not {it for it in wanted(leader_elect=False) if it[1] == "leases"}
+
+
+@pytest.mark.parametrize(
+    ("sources", "read"),
+    [
+        ("", set()),
+        ("annotations,kueue", set()),
+        ("job", {("jobs", "batch")}),
+        ("lws,jobset", {("leaderworkersets", LWS), ("jobsets", "jobset.x-k8s.io")}),
+        ("pod-group", {("podgroups", "scheduling.k8s.io")}),
+        ("scheduler-plugins", {("podgroups", "scheduling.x-k8s.io")}),
+    ],
+)
+def test_object_of_a_gang_is_read_where_its_source_is_on(
+    sources: str, read: set[tuple[str, str]]
+) -> None:
+    more = wanted(gangs=sources) - wanted(gangs="")
+    assert more == {("get", plural, group, "") for plural, group in read}
 
 
 def test_policy_that_selects_by_labels_needs_the_right_of_its_example() -> None:

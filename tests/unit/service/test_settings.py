@@ -12,6 +12,7 @@ from scheduler.config.annotation_rules import rules_of
 from scheduler.config.flags import add_arguments, describe, load
 from scheduler.config.groups import GROUPS
 from scheduler.config.settings import Address, Settings, SettingsError
+from scheduler.core.gang_sources import ALL_SOURCES, Source
 
 DEFAULTS = Settings.model_validate({})
 
@@ -252,6 +253,29 @@ def test_variable_with_a_wrong_value_is_named():
 )
 def test_service_variables_that_kubernetes_sets_are_no_settings(name):
     assert parsed(environ={name: "tcp://10.0.0.1:8080"}) == DEFAULTS
+
+
+def test_sources_of_gangs_are_tried_in_the_order_given():
+    assert parsed().gangs == ALL_SOURCES
+    assert parsed("--gangs=job, lws").gangs == (Source.JOB, Source.LWS)
+    assert parsed("--gangs=").gangs == ()
+
+
+@pytest.mark.parametrize(
+    ("flag", "accepted"),
+    [
+        ("--gangs=jobs", "'annotations', 'lws', 'jobset'"),
+        ("--gangs=job,lws,job", "each source once"),
+        ("--gang-linger=-1s", "a duration"),
+        ("--gang-linger=2d", "a duration"),
+        ("--pods-per-node=0", "at least 1"),
+        ("--pods-per-node=65534", "at most 65533"),
+    ],
+)
+def test_setting_of_gangs_that_is_wrong_names_what_is_accepted(flag, accepted):
+    message = refused(flag)
+    assert flag.partition("=")[0] in message
+    assert accepted in message
 
 
 def test_variables_of_others_are_ignored():

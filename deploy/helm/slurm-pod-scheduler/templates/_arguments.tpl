@@ -22,6 +22,8 @@
 {{- with $values.ignoredRequirements -}}
   {{- $arguments = append $arguments (printf "--ignored-requirements=%s" (join "," .)) -}}
 {{- end -}}
+{{- $gangs := include "slurm-pod-scheduler.list" $values.config.scheduler.gangs | fromJsonArray -}}
+{{- $arguments = append $arguments (printf "--gangs=%s" (join "," $gangs)) -}}
 
 {{- $mapping := include "slurm-pod-scheduler.list" $values.nodeMapping | fromJsonArray -}}
 {{- if include "slurm-pod-scheduler.hasNodeMap" . -}}

@@ -18,6 +18,27 @@
   resources: [pods/status]
   verbs: [patch]
 {{ include "slurm-pod-scheduler.eventRules" . }}
+{{- include "slurm-pod-scheduler.gangRules" . }}
+{{- end -}}
+
+{{/* How many pods a gang has is in the object behind it, for the sources that are on. */}}
+{{- define "slurm-pod-scheduler.gangRules" -}}
+{{- $on := include "slurm-pod-scheduler.list" .Values.scheduler.config.scheduler.gangs | fromJsonArray -}}
+{{- $objects := list
+  (dict "source" "lws" "group" "leaderworkerset.x-k8s.io" "plural" "leaderworkersets")
+  (dict "source" "jobset" "group" "jobset.x-k8s.io" "plural" "jobsets")
+  (dict "source" "pod-group" "group" "scheduling.k8s.io" "plural" "podgroups")
+  (dict "source" "scheduler-plugins" "group" "scheduling.x-k8s.io" "plural" "podgroups")
+  (dict "source" "job" "group" "batch" "plural" "jobs")
+-}}
+{{- range $objects }}
+{{- if has .source $on }}
+# how many pods a gang of {{ .source }} has
+- apiGroups: [{{ .group }}]
+  resources: [{{ .plural }}]
+  verbs: [get]
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "slurm-pod-scheduler.eventRules" -}}
