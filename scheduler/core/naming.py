@@ -15,13 +15,17 @@ OWN_PREFIX = "slurm-pod-scheduler/"
 JOB_ID = f"{OWN_PREFIX}job-id"
 NODES = f"{OWN_PREFIX}nodes"
 ENDS_AT = f"{OWN_PREFIX}ends-at"
+GANG = f"{OWN_PREFIX}gang"
+"""The key of the gang's unit, on a pod that names its job."""
+GANG_RANK = f"{OWN_PREFIX}gang-rank"
+GANG_SIZE = f"{OWN_PREFIX}gang-size"
+GANG_FIRST_NODE = f"{OWN_PREFIX}gang-first-node"
+"""The Kubernetes Node of the gang's first slot."""
 
 VERSION = 1
 """The version of a tag of a single pod."""
 SEVERAL: Final = 2
-"""The version of a tag of a unit of several pods. It is read, so that an older process knows what a
-newer one has written, and not written yet.
-"""
+"""The version of a tag of a gang."""
 PINNED_APART: Final = ","
 """Stands between nodes in a tag. No name of a Slurm node has it."""
 MOST_RANKS: Final = 2**16
@@ -49,8 +53,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     has a digest of each field of the job's last submit or update (`core.edits`). Tags of older
     versions have no `grace` and no `asked`.
 
-    A tag of several pods also has its unit's key, the `group` of Kubernetes whose pods they are,
-    and the `ranks` of its pods. Its `uids` and `ranks` are in the order of the job's slots.
+    A tag of a gang also has its unit's key, the `group` of Kubernetes whose pods they are, and how
+    many slots each node has (`per_node`). Its `ranks` and `uids` are in the order of the job's
+    slots. A slot whose pod does not exist has a rank, and "" as uid.
     """
 
     v: int
@@ -70,6 +75,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     unit_key: str = msgspec.field(default="", name="key")
     group: str = ""
     ranks: tuple[int, ...] = ()
+    per_node: int = 1
 
     @property
     def owner(self) -> Owner:
@@ -107,19 +113,19 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
 
 def _is_of_one(tag: OwnerTag) -> bool:
     """Whether it is a tag of a single pod, which names that pod and no group."""
-    several = tag.unit_key or tag.group or tag.ranks
+    several = tag.unit_key or tag.group or tag.ranks or tag.per_node != 1
     return tag.v == VERSION and len(tag.uids) == 1 and not several
 
 
 def _is_of_several(tag: OwnerTag) -> bool:
-    """Whether it is a tag of several pods. Each has a uid and a rank of its own, and the key is not
-    the one of a single pod among them.
+    """Whether it is a tag of a gang. Each slot has a rank of its own, each pod a uid of its own,
+    and the key is not the one of a single pod among them.
     """
     if tag.v != SEVERAL or not tag.unit_key or not tag.group or tag.unit_key in tag.uids:
         return False
-    ranks = set(tag.ranks)
-    alike = len(tag.uids) == len(tag.ranks) == len(set(tag.uids)) == len(ranks)
-    return alike and bool(ranks) and min(ranks) >= 0 and max(ranks) < MOST_RANKS
+    ranks, uids = set(tag.ranks), [uid for uid in tag.uids if uid]
+    alike = len(tag.uids) == len(tag.ranks) == len(ranks) and len(uids) == len(set(uids)) > 0
+    return alike and min(ranks) >= 0 and max(ranks) < MOST_RANKS and 0 < tag.per_node <= MOST_RANKS
 
 
 def job_name(namespace: str, name: str, key: str) -> str:

@@ -32,7 +32,7 @@ from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look, read_job
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -325,7 +325,11 @@ class Census:
         """
         seen = SeenOfPod(orphaned=not self._any_known(tag.uids))
         pod = Member(tag.key, tag.unit, seen)
-        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), pods=(pod,))
+        former = self._units.of_pod(tag.key)
+        if former is not None:
+            # A former process submitted this job for the pod alone.
+            self._units.part(former, tag.key)
+        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), members=by_uid([pod]))
         self._units.add(unit)
         if seen.orphaned:
             self._metrics.leftovers.labels("orphan").inc()

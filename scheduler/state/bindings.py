@@ -24,3 +24,7 @@ class Bindings:
         """
         at, self.at = self.at, 0.0
         return at or None
+
+    def forget(self, uid: str) -> None:
+        """Forget the pod, which is gone."""
+        self.nodes.pop(uid, None)

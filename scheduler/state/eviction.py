@@ -15,3 +15,8 @@ class Eviction:
     """When the grace period of each departing pod was last shortened, by uid."""
     held_since: dict[str, float] = field(default_factory=dict)
     """Since when the Eviction API has been tried for each pod, by uid."""
+
+    def forget(self, uid: str) -> None:
+        """Forget the pod, which is gone."""
+        for times in (self.sent_at, self.hurried_at, self.held_since):
+            times.pop(uid, None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from scheduler.core.gang_sources import Membership
 from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
 
@@ -16,5 +18,10 @@ class Member:
     name: str
     seen: SeenOfPod = field(default_factory=SeenOfPod)
     said: SaidOnPod = field(default_factory=SaidOnPod)
-    rank: int = 0
-    """Its place among the pods of its unit."""
+    membership: Membership | None = None
+    """To which gang it belongs; None for a single pod."""
+
+
+def by_uid(members: Iterable[Member]) -> dict[str, Member]:
+    """These pods by uid, as a unit keeps them."""
+    return {member.uid: member for member in members}

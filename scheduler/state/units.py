@@ -7,7 +7,7 @@ method; `tests/unit/test_who_writes_units.py` checks that. Only `Units.set_job` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from scheduler.core.tagged import TaggedJob
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction
+from scheduler.state.gang import Gang
 from scheduler.state.member import Member
 from scheduler.state.refusals import Refusals
 from scheduler.state.said import Said
@@ -169,7 +170,8 @@ class Placeholder:
 @dataclass(slots=True)
 class Unit:
     """One unit, identified by its key. For a single pod the key is the pod's uid, and the name is
-    the pod's. Each part is written by one room, as its docstring says.
+    the pod's; for a gang they are the gang's. Each part is written by one room, as its docstring
+    says.
     """
 
     key: str
@@ -194,21 +196,26 @@ class Unit:
     refusals: Refusals = field(default_factory=Refusals)
     bindings: Bindings = field(default_factory=Bindings)
     eviction: Eviction = field(default_factory=Eviction)
-    pods: tuple[Member, ...] = ()
-    """Its pods, in the order of their ranks. A unit that is made without any is a single pod."""
-    uids: frozenset[str] = field(init=False)
+    gang: Gang | None = None
+    """Set if its pods are a gang; None for a single pod."""
+    members: dict[str, Member] = field(default_factory=dict)
+    """Its pods by uid. Only `Units.join` and `Units.part` change it, because they keep the index. A
+    unit that is made without any is a single pod.
+    """
+
+    pods: tuple[Member, ...] = field(init=False)
+    """Its pods, in the order in which they came."""
+    uids: Set[str] = field(init=False)
     """The uids of its pods."""
 
     def __post_init__(self) -> None:
-        self.pods = self.pods or (Member(self.key, self.name),)
-        self.uids = frozenset(pod.uid for pod in self.pods)
+        self.members = self.members or {self.key: Member(self.key, self.name)}
+        self.uids = self.members.keys()
+        self.pods = tuple(self.members.values())
 
     def pod(self, uid: str) -> Member:
         """The unit's pod with this uid. Raises KeyError if it has none."""
-        for pod in self.pods:
-            if pod.uid == uid:
-                return pod
-        raise KeyError(uid)
+        return self.members[uid]
 
     def owns(self, record: TaggedJob, *, owner: Owner) -> bool:
         """Whether the job is the owner's, for this very unit (I8)."""
@@ -220,8 +227,8 @@ class Unit:
 
     @property
     def reason(self) -> str:
-        """Our own reason why the first of its pods, by rank, waits. If this process has written
-        none, the reason in its condition; empty if no pod has one.
+        """Our own reason why the first of its pods waits. If this process has written none, the
+        reason in its condition; empty if no pod has one.
         """
         reasons = (pod.said.reason or pod.said.condition[0] for pod in self.pods)
         return next(filter(None, reasons), "")
@@ -245,7 +252,7 @@ class Unit:
 
     @property
     def outcome(self) -> str:
-        """The outcome of the first of its pods, by rank, that has one; empty if none has."""
+        """The outcome of the first of its pods that has one; empty if none has."""
         return next((pod.seen.outcome for pod in self.pods if pod.seen.outcome), "")
 
     def suspect_unrecorded_job(self, since: float) -> None:
@@ -321,13 +328,6 @@ class Units:
         """
         return self._units.get(tag.key)
 
-    def key_of(self, uid: str) -> str:
-        """The queue key of the pod with this uid: the key of its unit, or its own uid while it
-        belongs to none.
-        """
-        unit = self._by_pod.get(uid)
-        return uid if unit is None else unit.key
-
     def believed_since(self, now: float) -> float | None:
         """Records older than this are not believed; None if all proven ones are."""
         return now - FRESH_SECONDS if self.silent else None
@@ -335,10 +335,25 @@ class Units:
     def add(self, unit: Unit) -> Unit:
         """Add a unit."""
         self._units[unit.key] = unit
-        self._by_pod |= {pod.uid: unit for pod in unit.pods}
+        self._by_pod |= dict.fromkeys(unit.members, unit)
         if unit.job is not None:
             self._hold(unit.job.job_id, unit.key)
         return unit
+
+    def join(self, unit: Unit, pod: Member) -> None:
+        """Add a pod to a gang."""
+        unit.members[pod.uid] = pod
+        unit.pods = (*unit.pods, pod)
+        self._by_pod[pod.uid] = unit
+
+    def part(self, unit: Unit, uid: str) -> None:
+        """Forget a pod of a gang that goes on without it."""
+        del unit.members[uid]
+        unit.pods = tuple(unit.members.values())
+        self._by_pod.pop(uid, None)
+        self.binding.pop(uid, None)
+        unit.bindings.forget(uid)
+        unit.eviction.forget(uid)
 
     def remove(self, key: str) -> None:
         """Forget a unit and its job."""

@@ -76,7 +76,7 @@ def test_tag_of_several_pods_has_the_key_of_its_unit_and_a_rank_for_each():
 def test_tag_of_several_pods_is_read_as_it_was_written(pods, key, group):
     text = of_several(uids=list(pods), ranks=list(pods.values()), key=key, group=group)
     tag = read_tag(text)
-    assert (tag is not None) == (key not in pods)
+    assert (tag is not None) == (key not in pods and any(pods))
     if tag is not None:
         assert dict(zip(tag.uids, tag.ranks, strict=True)) == pods
         assert read_tag(tag.encode()) == tag

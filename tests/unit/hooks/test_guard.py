@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.core.naming import SEVERAL, Owner, OwnerTag
 from scheduler.hooks.guard import HandoverAnswer
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, SlurmUnreachable
 from tests.unit.hooks.conftest import OWNER, Scene, pod_on
@@ -49,7 +49,7 @@ async def test_each_pod_of_a_unit_is_held_by_the_job_of_the_unit(scene):
     job_id = scene.slurm.add(admin_comment=tag.encode())
     scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"))
     pods = (Member("a", "train-0"), Member("b", "train-1"))
-    scene.units.add(Unit("group", "ns", "train", 0.0, Placeholder(job_id), pods=pods))
+    scene.units.add(Unit("group", "ns", "train", 0.0, Placeholder(job_id), members=by_uid(pods)))
     scene.presence.changed(None, pod_on("n1", uid="a"))
     scene.presence.changed(None, pod_on("n2", uid="b"))
     assert (await cleared(scene, nodes=("n1", "n2"))).answer is HandoverAnswer.FREE

@@ -11,7 +11,7 @@ import pytest
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Unit
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of
@@ -150,7 +150,11 @@ async def test_job_of_several_pods_is_taken_up_once_its_unit_exists(slurm, kube,
     await asyncio.sleep(10)
     assert slurm.live(job_id)
     gang = Unit(
-        "gang", "ns", "train", seen_at=0.0, pods=(Member(UID, "t-0"), Member("uid-1", "t-1"))
+        "gang",
+        "ns",
+        "train",
+        seen_at=0.0,
+        members=by_uid([Member(UID, "t-0"), Member("uid-1", "t-1")]),
     )
     service.units.add(gang)
     service.census.ask()

@@ -20,7 +20,7 @@ from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges, observe_start
 from scheduler.service.unit_counts import UnitCounts
 from scheduler.state.lingering import Remains
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
@@ -181,7 +181,7 @@ async def test_jobs_of_pods_that_come_and_go_are_no_leftovers(scene: Scene) -> N
 async def test_job_is_no_leftover_while_containers_of_its_pod_may_run(scene: Scene) -> None:
     remains = Remains("node", grace_seconds=30, gone_at=NOW)
     pod = Member("u", "gone", SeenOfPod(remains=remains))
-    scene.units.add(Unit("u", "ns", "gone", seen_at=0.0, job=Placeholder(5), pods=(pod,)))
+    scene.units.add(Unit("u", "ns", "gone", seen_at=0.0, job=Placeholder(5), members=by_uid([pod])))
     await scene.counts.count()
     await scene.counts.count()
     assert scene.value("placeholders_without_pod") == 0

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from scheduler.core.naming import JOB_ID, NODES
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState
 from tests.unit.core.things import GANG
@@ -47,8 +47,8 @@ async def running(
         nodes=("n1", "n2"),
     )
     service.start()
-    pods = tuple(Member(uid, f"train-{rank}", rank=rank) for rank, uid in enumerate(UIDS))
-    service.units.add(Unit(GANG, "ns", "train", 0.0, Placeholder(job_id), pods=pods))
+    pods = tuple(Member(uid, f"train-{rank}") for rank, uid in enumerate(UIDS))
+    service.units.add(Unit(GANG, "ns", "train", 0.0, Placeholder(job_id), members=by_uid(pods)))
     for rank, uid in enumerate(UIDS):
         kube.create(uid, name=f"train-{rank}", node=nodes[rank])
     await asyncio.sleep(10)

@@ -10,7 +10,7 @@ from annotations import Problem
 from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodStage
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
 from tests.unit.core.things import PROBLEMS, pod
 from tests.unit.service.tiny_kube import TinyKube
@@ -35,7 +35,7 @@ def gang_of(service: Service, kube: TinyKube) -> Unit:
     kube.create("a", name="train-0")
     kube.create("b", name="train-1")
     pods = (Member("a", "train-0"), Member("b", "train-1"))
-    unit = Unit("group", "ns", "train", seen_at=0.0, job=Placeholder(7), pods=pods)
+    unit = Unit("group", "ns", "train", seen_at=0.0, job=Placeholder(7), members=by_uid(pods))
     return service.units.add(unit)
 
 

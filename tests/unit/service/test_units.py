@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.core.facts import InDoubt, NoJob, Tracked, Vanished
 from scheduler.core.naming import Owner
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
 from tests.unit.core.things import KEY, OURS, record, tag
 
@@ -16,7 +16,7 @@ def unit(key: str, job_id: int | None = None) -> Unit:
 
 def gang() -> Unit:
     pods = (Member("a", "t-0"), Member("b", "t-1"))
-    return Unit("group", "ns", "train", seen_at=0.0, pods=pods)
+    return Unit("group", "ns", "train", seen_at=0.0, members=by_uid(pods))
 
 
 def test_unit_is_found_by_key_and_by_job():
@@ -41,7 +41,6 @@ def test_unit_of_a_single_pod_is_found_by_its_uid():
     added = units.add(unit("a"))
     assert added.pods == (Member("a", "train"),)
     assert units.of_pod("a") is added
-    assert units.key_of("a") == "a"
 
 
 def test_each_pod_of_a_unit_leads_to_it():
@@ -49,7 +48,7 @@ def test_each_pod_of_a_unit_leads_to_it():
     both = units.add(gang())
     units.add(unit("c"))
     assert [units.of_pod(uid) for uid in ("a", "b", "group")] == [both, both, None]
-    assert [units.key_of(uid) for uid in ("a", "b", "c", "d")] == ["group", "group", "c", "d"]
+    assert [units.of_pod(uid) for uid in ("c", "d")] == [units.get("c"), None]
 
 
 @pytest.mark.parametrize(

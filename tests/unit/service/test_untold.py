@@ -12,7 +12,7 @@ import pytest
 from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
 from scheduler.core.naming import JOB_ID
 from scheduler.facts.unit_jobs import UnitJobs
-from scheduler.state.member import Member
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, JobSubmission, SlurmUnreachable
 from tests.unit.service.bursts import burst
@@ -103,7 +103,9 @@ async def test_job_that_follows_another_is_told_at_once_when_it_waits(
 def untold_unit(**job: Any) -> Unit:
     """A unit whose job was submitted at 10.0, and of which nothing was told yet."""
     placeholder = Placeholder(7, submitted_at=10.0, **job)
-    return Unit("a", "ns", "train", seen_at=0.0, job=placeholder, pods=(Member("a", "train"),))
+    return Unit(
+        "a", "ns", "train", seen_at=0.0, job=placeholder, members=by_uid([Member("a", "train")])
+    )
 
 
 def test_pod_is_told_of_a_start_that_a_look_saw_before_the_states_did() -> None:
