@@ -24,9 +24,12 @@ from scheduler.core.actions import (
     Locate,
     LookForTwins,
     NoteEnd,
+    PartWith,
+    ReadGang,
     Readmit,
     Record,
     Reject,
+    Reseat,
     Submit,
     TakeBack,
     Tell,
@@ -402,6 +405,9 @@ def _shown(action: Action) -> str:
             | Readmit()
             | Reject()
             | Forget()
+            | ReadGang()
+            | Reseat()
+            | PartWith()
         ):
             return name
         case _:

@@ -8,18 +8,22 @@ from dataclasses import dataclass, field
 from annotations import JobRequest, Problem
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
-from scheduler.core.facts import PodFacts
+from scheduler.core.facts import MissingPod, PodFacts
+from scheduler.core.seats import Seat
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit the placeholder. `nodes` pins it to the nodes where its pods already run, and `why`
-    says what happened to the former job. `replaces` is our job that the new one replaces; it is
-    cancelled once the new one is recorded. `excluded` are Slurm nodes that the job must not get,
-    with reasons. `first` puts it ahead of all others in the queue.
+    """Submit the placeholder with these slots, `per_node` on each node. `nodes` pins it to the
+    nodes where its pods already run, and `why` says what happened to the former job. `replaces` is
+    our job that the new one replaces; it is cancelled once the new one is recorded. `excluded` are
+    Slurm nodes that the job must not get, with reasons. `first` puts it ahead of all others in the
+    queue.
     """
 
     request: JobRequest
+    seats: tuple[Seat, ...]
+    per_node: int = 1
     nodes: tuple[str, ...] = ()
     first: bool = False
     why: str = field(default="", compare=False)  # only for messages
@@ -38,6 +42,29 @@ class Submit:
     def where(self) -> str:
         """The nodes, for people."""
         return ", ".join(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGang:
+    """Read the object that says how many pods the gang has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reseat:
+    """Write on the job which pod has which slot, and how often the job has been requeued so far,
+    before any of these pods can run.
+    """
+
+    job_id: int
+    seats: tuple[Seat, ...]
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartWith:
+    """Forget these pods of a gang, after the API server has said that they are gone."""
+
+    pods: tuple[MissingPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +120,18 @@ class Locate:
 class Bind:
     """Bind the pod to `target`, the Kubernetes Node behind the Slurm node that its placeholder
     holds.
-
-    `restarts` is how often the job has been requeued so far, which is noted on the job before the
-    pod can run.
     """
 
     pod: PodFacts
     node: str
     job_id: int
     target: str
-    restarts: int = 0
     ends_at: str = ""
     """When the job reaches its time limit, in RFC 3339; "" if it has none."""
+    first_node: str = ""
+    """The Kubernetes Node of a gang's first slot."""
+    gang_size: int = 0
+    """How many pods the gang has; 0 for a single pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +267,9 @@ class Forget:
 
 Action = (
     Submit
+    | ReadGang
+    | Reseat
+    | PartWith
     | Weigh
     | Update
     | Inspect

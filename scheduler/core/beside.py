@@ -17,6 +17,7 @@ from scheduler.core.actions import (
     Locate,
     Record,
     Reject,
+    Reseat,
     Submit,
     Tell,
     Weigh,
@@ -27,7 +28,7 @@ from scheduler.core.incomplete import a_few
 from scheduler.core.intervals import LINGER_LOOK_SECONDS
 
 _WHAT_FOR: Final = "and another of its pods runs: this pod is bound once it holds a node for it"
-_NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Submit | Weigh
+_NEXT_PASS_KNOWS_MORE: Final = Inspect | Locate | Record | Reseat | Submit | Weigh
 
 
 def words_beside(facts: UnitFacts, actions: tuple[Action, ...]) -> tuple[Tell, ...]:

@@ -29,6 +29,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.gang import expected_back, gone_for_good
 from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
     LINGER_LOOK_SECONDS,
@@ -52,8 +53,10 @@ def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     if isinstance(facts.job, Tracked) and of_unknown_unit(facts):
         return leave_alone(facts, facts.job)
     if facts.any_runs:
-        return keep(facts, now)
-    return kept_for_missing(facts, serve_waiting(facts, now), now)
+        actions = keep(facts, now)
+    else:
+        actions = kept_for_missing(facts, serve_waiting(facts, now), now)
+    return actions if facts.gang is None else (*gone_for_good(facts, now), *actions)
 
 
 def _release(facts: UnitFacts, now: float) -> tuple[Action, ...]:
@@ -90,6 +93,9 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Again(SOON_SECONDS),)
     if now < facts.lingers_until:
         return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
+    kept = expected_back(facts, job, now)
+    if kept:
+        return kept
     cancel = Cancel(job.job_id, _why_over(facts.pods), facts.outcome, unseen=facts.unseen)
     return (cancel, Again(SOON_SECONDS))
 

@@ -34,6 +34,8 @@ class Reason(StrEnum):
     BIND_REFUSED = "BindRefused"
     STATUS_REFUSED = "StatusRefused"
     CONTROLLER_BACK_OFF = "ControllerBackOff"
+    GANG_INCOMPLETE = "GangIncomplete"
+    NOT_IN_GANG = "NotInGang"
     PLACEHOLDER_LOST = "PlaceholderLost"
     RESIZED_BEYOND_JOB = "ResizedBeyondJob"
     POLICY_APPLIED = "PolicyApplied"
@@ -231,6 +233,23 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "minutes. The message says when, and how the last pod ended.",
         "Find out what ends the pods: see the message and the Events of the last one. After a"
         " change of the template, or after this pod is deleted, the next pod does not wait.",
+    ),
+    Reason.GANG_INCOMPLETE: Meaning(
+        "Normal",
+        "PodScheduled",
+        "The pod belongs to a [gang](gangs.md), whose pods share one Slurm job and start "
+        "together. The message says how many of them exist, and for which one the gang waits.",
+        "Wait until the controller has created all pods. If it creates fewer, correct the size "
+        "of the gang, or have its pods served one by one with the annotation `gang: none`.",
+    ),
+    Reason.NOT_IN_GANG: Meaning(
+        "Warning",
+        "",
+        "The pod has the labels of a group's pods, but the group's controller did not create it, "
+        "so it is served alone and not as a part of that [gang](gangs.md). The message names the "
+        "group and the controller that was expected.",
+        "If the pod belongs to the group, let the group's controller create it. Otherwise remove "
+        "the labels.",
     ),
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",

@@ -1,6 +1,6 @@
 """What is known of one unit, and of the Slurm job that stands for it, at one moment.
 
-A unit is what gets ONE Slurm job: one pod, or later the pods of one gang in rank order. All times
+A unit is what gets ONE Slurm job: one pod, or the pods of one gang in rank order. All times
 are seconds of one monotonic clock.
 """
 
@@ -57,6 +57,8 @@ class PodFacts:
     node: str = ""
     rank: int = 0
     """Its place among the pods of its unit. A single pod has rank 0."""
+    succeeded: bool = False
+    """Whether all its containers have ended without an error."""
     placed_by_us: bool = True
     grace_seconds: int = 30
     ends_at: str = ""
@@ -71,10 +73,42 @@ class MissingPod:
 
     uid: str
     name: str
+    rank: int = 0
     lingers_until: float = 0.0
     """Until when its containers may still run; 0 if none may, as far as is known."""
     placed: bool = False
     """Whether it was ever seen on a Node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangFacts:
+    """The gang whose pods the unit has. `name` is for people, and `group` for the owner tag, such
+    as "job/trainer". `ranked` says that the pods themselves say their ranks.
+    """
+
+    name: str
+    group: str
+    size: int | None
+    """How many pods it has; None until the object that says so has been read."""
+    minimum: int = 0
+    """How many pods must exist before any starts: fewer than `size` if the later ones are created
+    only when the earlier ones run. 0 while the size is not known.
+    """
+    ranked: bool = True
+    over: bool = False
+    """Whether the object says that no pod will come again, or is gone."""
+    has_object: bool = False
+    """Whether there is an object that may say how many pods there are."""
+    read_at: float | None = None
+    """When the object was last read."""
+    per_node: int = 1
+    """How many of its pods a node gets at most."""
+    quiet_since: float | None = None
+    """Since when none of its pods can run; None while one can."""
+    linger_seconds: float = 60.0
+    """How long its allocation is kept without a pod."""
+    culprit: str = ""
+    """The pod whose request is at fault, if the unit's request is a list of problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +196,8 @@ class UnitFacts:
     request: JobRequest | tuple[Problem, ...]
     job: JobFacts
     nodes: Mapping[str, Place]
+    gang: GangFacts | None = None
+    """The gang that the unit is; None for a single pod."""
     refused: tuple[Problem, ...] = ()
     """For a running pod: why the site's policy would refuse its request now."""
     accepted: Mapping[str, str] = field(default_factory=dict)

@@ -16,8 +16,10 @@ _MOST_NAMES: Final = 3
 
 
 def lacking(facts: UnitFacts) -> str:
-    """The names of the pods without which no other may start; "" if there are none."""
-    if not facts.missing:
+    """The names of the pods without which no other may start; "" if there are none. Of a gang
+    whose size is known, `gang.py` knows more.
+    """
+    if not facts.missing or facts.gang is not None:
         return ""
     begun = any(pod.stage in _STARTED for pod in facts.pods)
     if begun or any(it.placed for it in facts.missing):

@@ -13,6 +13,7 @@ from scheduler.core.edits import asks_the_same
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import RUNS, PodFacts, Tracked, UnitFacts
+from scheduler.core.gang import most_on_one_node, seats_running
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
@@ -65,6 +66,8 @@ def regain(
         why = f"{why}. {refused}, and the new job asks for the same as before"
     submit = Submit(
         facts.request,
+        seats_running(facts),
+        per_node=most_on_one_node(facts),
         nodes=nodes,
         # Priority is only for pods that Slurm itself has placed and lost. Neither an author's
         # annotation nor a job that ended normally earns it.

@@ -18,11 +18,13 @@ _ROUNDING: Final = 1.01
 _RESIZED: Final = ("cpus", "memory_mib")
 
 
-def outgrown(record: TaggedJob, request: JobRequest, *, pods: int) -> str:
-    """What the pod requests beyond what its job holds; "" if nothing.
+def outgrown(record: TaggedJob, request: JobRequest) -> str:
+    """What each pod requests beyond what its job holds for it; "" if nothing.
 
     A job that got less than it was submitted with does not count: the tag says what was requested.
     """
+    tag = record.tag
+    pods = 1 if tag is None else len(tag.ranks) or 1
     held = _tres(record.tres_allocated)
     cpus, memory = held.get("cpu"), held.get("mem")
     grown_by = []

@@ -196,7 +196,7 @@ def _elsewhere(
 def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:
     if not isinstance(facts.request, JobRequest):
         return ()
-    grown = outgrown(record, facts.request, pods=len(facts.pods))
+    grown = outgrown(record, facts.request)
     message = f"The pod was resized while it ran: it asks for {grown}"
     return (Warn(Reason.RESIZED_BEYOND_JOB, message),) if grown else ()
 

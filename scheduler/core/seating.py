@@ -1,4 +1,4 @@
-"""Where the waiting pods of a unit go in the allocation that its job holds now.
+"""Where the pods of a unit are, or go, in the allocation that its job holds now.
 
 `seats.py` gives the slots to ranks. Here each rank gets its pod: if several pods have one rank, the
 one that may run keeps the slot, and the newer one waits until it has stopped.
@@ -6,46 +6,69 @@ one that may run keeps the slot, and the newer one waits until it has stopped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import OwnerTag
-from scheduler.core.seats import Sitter, seats, slots_of
+from scheduler.core.seats import Seat, Sitter, seats, slots_of
 from scheduler.core.tagged import TaggedJob
 
 # A pod that has finished, or will never start, keeps its slot until another of its rank comes.
 _WANTS_SLOT: Final = (PodStage.WAITING, PodStage.GATED, PodStage.FINISHED, PodStage.WITHDRAWN)
+_IS_OVER: Final = frozenset({PodStage.FINISHED, PodStage.WITHDRAWN})
 
 
-def seating(facts: UnitFacts, record: TaggedJob) -> dict[str, str] | str:
-    """The node of each waiting pod that can have its slot now, by uid. Or why the allocation cannot
-    be dealt out, which applies to all of them.
+@dataclass(frozen=True, slots=True)
+class Seating:
+    """The node of each slot, and the slot of each pod that has one, by uid."""
+
+    slots: tuple[str, ...]
+    taken: dict[str, int]
+
+    def nodes_of(self, pods: Sequence[PodFacts]) -> dict[str, str]:
+        """The node of each of these pods that has a slot, by uid."""
+        return {it.uid: self.slots[self.taken[it.uid]] for it in pods if it.uid in self.taken}
+
+
+def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
+    """The slots of the unit's pods. Or why the allocation cannot be dealt out, which applies to all
+    of them. A slot in which a pod may still run that nobody sees is not given to another.
     """
     if any(pod.stage in RUNS and not pod.node for pod in facts.pods):
         return "it is not known which of its nodes the pods that run are on"
-    sitters = sitters_of(facts.pods, record.tag)
-    slots = slots_of(dict.fromkeys(record.nodes, 1))
-    former = () if record.tag is None else record.tag.ranks
-    taken = None if len(slots) > len(sitters) else seats(sitters, slots, former=former)
+    tag = record.tag
+    per_node = 1 if tag is None else tag.per_node
+    sitters = sitters_of(facts.pods, tag)
+    slots = slots_of(dict.fromkeys(record.nodes, per_node))
+    former = () if tag is None else tag.ranks
+    needed = max(len(sitters), len(former))
+    taken = None if len(slots) >= needed + per_node else seats(sitters, slots, former=former)
     if taken is None:
-        return f"it holds {len(slots)} nodes for {len(sitters)} pods"
-    waiting = {pod.uid for pod in facts.pods if pod.stage is PodStage.WAITING}
-    return {uid: slots[slot] for uid, slot in taken.items() if uid in waiting}
+        return f"it holds {len(record.nodes)} nodes for {needed} pods"
+    haunted = {it.rank for it in facts.missing if now < it.lingers_until}
+    waits = {it.uid for it in facts.pods if it.stage is PodStage.WAITING and it.rank in haunted}
+    return Seating(slots, {uid: slot for uid, slot in taken.items() if uid not in waits})
 
 
 def sitters_of(pods: tuple[PodFacts, ...], tag: OwnerTag | None) -> tuple[Sitter, ...]:
     """Who has a slot or needs one: every pod that may run, and one pod for each other rank. If a
-    rank has no pod any more, its slot is kept for the pod that the tag names.
+    rank has no pod any more, its slot is kept for the pod that the tag names. A pod that is over
+    has a slot only if the job was submitted or changed for it.
     """
+    named = frozenset(() if tag is None else tag.uids)
     running: list[Sitter] = []
     others: dict[int, Sitter] = {}
     for pod in sorted(pods, key=_comes_first):
         if pod.stage in RUNS:
             running.append(Sitter(uid=pod.uid, rank=pod.rank, node=pod.node))
-        else:
+        elif pod.stage not in _IS_OVER or pod.uid in named:
             others.setdefault(pod.rank, Sitter(uid=pod.uid, rank=pod.rank))
     for uid, rank in () if tag is None else zip(tag.uids, tag.ranks, strict=False):
-        others.setdefault(rank, Sitter(uid=uid, rank=rank))
+        if uid:
+            others.setdefault(rank, Sitter(uid=uid, rank=rank))
     for sitter in running:
         others.pop(sitter.rank, None)
     return (*running, *others.values())
@@ -54,3 +77,35 @@ def sitters_of(pods: tuple[PodFacts, ...], tag: OwnerTag | None) -> tuple[Sitter
 def _comes_first(pod: PodFacts) -> tuple[int, str]:
     order = _WANTS_SLOT.index(pod.stage) if pod.stage in _WANTS_SLOT else len(_WANTS_SLOT)
     return order, pod.uid
+
+
+def reseated(
+    facts: UnitFacts, record: TaggedJob, found: Seating, pods: Sequence[PodFacts]
+) -> Reseat | None:
+    """How the job's tag must be changed before these pods are bound, so that it names each of them
+    in its slot, and the present number of restarts. None if it does already.
+    """
+    tag = record.tag
+    if tag is None:
+        return None
+    seated = tuple(map(Seat, tag.ranks, tag.uids))
+    if tag.ranks:
+        by_uid = {seat.uid: slot for slot, seat in enumerate(seated) if seat.uid}
+        if any(by_uid.get(pod.uid) != found.taken[pod.uid] for pod in pods):
+            seated = _seats(facts, found, former=tag.ranks)
+    if tuple(map(Seat, tag.ranks, tag.uids)) == seated and tag.restarts == record.restart_count:
+        return None
+    return Reseat(record.job_id, seated, record.restart_count)
+
+
+def _seats(facts: UnitFacts, found: Seating, *, former: Sequence[int]) -> tuple[Seat, ...]:
+    """The seats by slot. A slot that no pod has keeps a rank that is free, for a pod to come."""
+    ranks = {pod.uid: pod.rank for pod in facts.pods}
+    named = {slot: Seat(ranks[uid], uid) for uid, slot in found.taken.items() if uid in ranks}
+    held = {seat.rank for seat in named.values()}
+    free = [rank for rank in former if rank not in held]
+    return tuple(
+        named[slot] if slot in named else Seat(free.pop(0))
+        for slot in range(len(found.slots))
+        if slot in named or free
+    )

@@ -12,6 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A slot's rank, and the uid of the pod that has it; "" while there is none."""
+
+    rank: int
+    uid: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitter:
     """A pod that has a slot or needs one. `node` is the Slurm node on which it may run; "" if it is

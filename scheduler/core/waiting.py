@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from annotations import JobRequest
+from annotations import JobRequest, Problem
 from scheduler.core.actions import (
     Action,
     Again,
@@ -39,6 +39,7 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
+from scheduler.core.gang import before_submit, missing_of, resized, seats_asked
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
 from scheduler.core.incomplete import lacking
 from scheduler.core.intervals import (
@@ -52,7 +53,7 @@ from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import pending_text
 from scheduler.core.remaining import ends_at
-from scheduler.core.seating import seating
+from scheduler.core.seating import Seating, reseated, seating
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.untold import first_words, recorded
 from slurmapi.model import BaseState, Job, JobState
@@ -72,7 +73,7 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     if not pods or facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
     if not isinstance(facts.request, JobRequest):
-        return (*(Reject(pod, facts.request) for pod in pods), *_take_back(facts))
+        return (*_refuse(facts, facts.request, pods), *_take_back(facts))
     match facts.job:
         case NoJob():
             return _begin(facts, facts.request, pods, now)
@@ -88,6 +89,25 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             assert_never(facts.job)
 
 
+def _refuse(
+    facts: UnitFacts, problems: tuple[Problem, ...], pods: tuple[PodFacts, ...]
+) -> tuple[Action, ...]:
+    """Tell the pod that is at fault its problems; the others of its gang wait for it."""
+    gang = facts.gang
+    if gang is None or not gang.culprit:
+        return tuple(Reject(pod, problems) for pod in pods)
+    message = (
+        f"Gang {gang.name} waits because its pod {gang.culprit} cannot be served: the condition of "
+        "that pod says why"
+    )
+    return tuple(
+        Reject(pod, problems)
+        if pod.name == gang.culprit
+        else Tell(pod, Reason.GANG_INCOMPLETE, message)
+        for pod in pods
+    )
+
+
 def _begin(
     facts: UnitFacts, request: JobRequest, pods: tuple[PodFacts, ...], now: float
 ) -> tuple[Action, ...]:
@@ -97,6 +117,9 @@ def _begin(
     if missing:
         message = f"No Slurm job is submitted while another pod of the group is missing: {missing}"
         return (*_pending(pods, message), Again(SLOW_LOOK_SECONDS))
+    not_yet = before_submit(facts, pods, now)
+    if not_yet:
+        return not_yet
     if facts.uncompared_since is not None:
         return _uncompared(facts.uncompared_since, pods, now)
     if facts.nowhere:
@@ -106,7 +129,13 @@ def _begin(
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
     excluded = tuple(facts.excluded.items())
-    submit = Submit(request, excluded=excluded, grace_seconds=facts.grace_seconds)
+    submit = Submit(
+        request,
+        seats_asked(facts),
+        per_node=1 if facts.gang is None else facts.gang.per_node,
+        excluded=excluded,
+        grace_seconds=facts.grace_seconds,
+    )
     return (submit, Again(SLOW_LOOK_SECONDS))
 
 
@@ -225,6 +254,10 @@ def _wait(
     record, request = job.record, facts.request
     if record is None or facts.unlisted or not isinstance(request, JobRequest):
         return _tell_pending(facts, pods, job)
+    misfit = resized(facts, record)
+    if misfit:
+        why = f"{misfit}: a new job follows, at the end of the queue"
+        return (*_give_back(job.job_id, why), Again(0.0))
     edit = edit_of(record, request)
     if edit.anew:
         what = ", ".join(called(name, request) for name in edit.anew)
@@ -297,14 +330,27 @@ def allocated(
             f"the pod was resized: it asks for {grown}; a new job follows, at the end of the queue"
         )
         return (*_give_back(job.job_id, why), Again(0.0))
-    node_of_pod = seating(facts, record)
-    if isinstance(node_of_pod, str):
-        return _not_dealt_out(facts, pods, record, node_of_pod)
-    missing = lacking(facts)
+    seated = seating(facts, record, now)
+    if isinstance(seated, str):
+        return _not_dealt_out(facts, pods, record, seated)
+    missing = lacking(facts) or ("" if facts.gang is None else missing_of(facts, facts.gang))
     if missing:
         return _without(missing, pods, job, now)
-    pods = tuple(pod for pod in pods if pod.uid in node_of_pod)
-    unlocated = tuple(node for node in node_of_pod.values() if node not in facts.nodes)
+    pods = tuple(pod for pod in pods if pod.uid in seated.taken)
+    return _start(facts, pods, job, seated, now)
+
+
+def _start(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], job: Tracked, seated: Seating, now: float
+) -> tuple[Action, ...]:
+    """Bind these pods, which have slots, or say what prevents it."""
+    record = job.record
+    assert record is not None  # noqa: S101 - `allocated` has just read it
+    node_of_pod = seated.nodes_of(pods)
+    wanted = {*node_of_pod.values()}
+    if facts.gang is not None and pods:
+        wanted.add(seated.slots[0])  # its Node is written on each pod
+    unlocated = tuple(node for node in record.nodes if node in wanted - facts.nodes.keys())
     if unlocated:
         return (Locate(unlocated), Again(0.0))
     if facts.uncompared_since is not None:
@@ -323,7 +369,10 @@ def allocated(
     pause = 0.0 if refused is None else refused.wait(record.job_id, now, kept=kept)
     if pause:
         return (Again(pause),)
-    return (*_binds(pods, node_of_pod, places, record), Again(SLOW_LOOK_SECONDS))
+    reseat = reseated(facts, record, seated, pods)
+    if reseat is not None:
+        return (reseat, Again(0.0))
+    return (*_binds(facts, pods, seated, record), Again(SLOW_LOOK_SECONDS))
 
 
 def _not_dealt_out(
@@ -341,13 +390,8 @@ def _without(
 ) -> tuple[Action, ...]:
     """No pod is bound without the others. The allocation is kept for a minute in case they come."""
     if job.running_since and now - job.running_since >= UNFIT_SECONDS:
-        return (
-            *_give_back(job.job_id, f"another pod of the group is missing: {missing}"),
-            Again(0.0),
-        )
-    message = (
-        f"Slurm job {job.job_id} is allocated, but another pod of the group is missing: {missing}"
-    )
+        return (*_give_back(job.job_id, f"pods are missing: {missing}"), Again(0.0))
+    message = f"Slurm job {job.job_id} is allocated, but pods are missing: {missing}"
     return (*_pending(pods, message), Again(SOON_SECONDS))
 
 
@@ -357,9 +401,7 @@ def _pending(pods: tuple[PodFacts, ...], message: str) -> tuple[Action, ...]:
 
 def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
     request = facts.request
-    return (
-        outgrown(record, request, pods=len(facts.pods)) if isinstance(request, JobRequest) else ""
-    )
+    return outgrown(record, request) if isinstance(request, JobRequest) else ""
 
 
 def _another_in_the_way(
@@ -417,19 +459,22 @@ def _held_up(facts: UnitFacts, job: Tracked, now: float) -> str:
 
 
 def _binds(
-    pods: tuple[PodFacts, ...], node_of_pod: dict[str, str], places: dict[str, Place], record: Job
+    facts: UnitFacts, pods: tuple[PodFacts, ...], seated: Seating, record: Job
 ) -> tuple[Action, ...]:
+    gang, nodes = facts.gang, seated.nodes_of(pods)
+    first_node = "" if gang is None or not pods else facts.nodes[seated.slots[0]].target
     return tuple(
         Bind(
             pod,
             node,
             record.job_id,
-            places[node].target,
-            restarts=record.restart_count,
+            facts.nodes[node].target,
             ends_at=ends_at(record),
+            first_node=first_node,
+            gang_size=0 if gang is None else gang.size or 0,
         )
         for pod in pods
-        for node in (node_of_pod[pod.uid],)
+        for node in (nodes[pod.uid],)
     )
 
 

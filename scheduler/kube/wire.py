@@ -308,6 +308,11 @@ class Pod(Wire, frozen=True, gc=False):
         """Whether its containers have stopped for good."""
         return self.status.phase in _FINISHED
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether all its containers have ended without an error."""
+        return self.status.phase == "Succeeded"
+
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of this type; None if the pod has none."""
         for condition in self.status.conditions:

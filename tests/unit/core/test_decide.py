@@ -20,6 +20,7 @@ from scheduler.core.actions import (
     Locate,
     LookForTwins,
     Readmit,
+    Reseat,
     Submit,
     Tell,
     Warn,
@@ -50,6 +51,7 @@ from tests.unit.core.things import (
     NOW,
     PROBLEMS,
     REQUEST,
+    SEATS,
     TAINTED,
     facts,
     places,
@@ -143,7 +145,7 @@ def test_pod_that_cannot_be_served_is_rejected_and_its_job_given_back(job, then)
 
 
 PLACE: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
-    "no job": (NoJob(), (Submit(REQUEST, grace_seconds=30), SLOW)),
+    "no job": (NoJob(), (Submit(REQUEST, SEATS, grace_seconds=30), SLOW)),
     "in doubt": (InDoubt(), (LookForTwins(tell=True), SOON)),
     "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
     "vanished for sure": (
@@ -315,7 +317,7 @@ def test_node_that_maps_to_nothing_is_given_back_at_once():
 
 def test_excluded_nodes_are_not_asked_for():
     (submit, _) = decide(facts(WAITING, excluded={"n1": "why"}), NOW)
-    assert submit == Submit(REQUEST, grace_seconds=30, excluded=(("n1", "why"),))
+    assert submit == Submit(REQUEST, SEATS, grace_seconds=30, excluded=(("n1", "why"),))
 
 
 def test_pod_that_no_node_can_take_gets_no_job():
@@ -484,12 +486,12 @@ def test_allocation_of_the_wrong_size_is_given_back(nodes):
 # --- a pod runs -----------------------------------------------------------------------------------
 
 KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
-    "no job": (NoJob(), (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1), SLOW)),
+    "no job": (NoJob(), (Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1), SLOW)),
     "in doubt": (InDoubt(), (LookForTwins(), SOON)),
     "vanished": (Vanished(JOB, confirmed=False), (Inspect(JOB), SOON)),
     "vanished for sure": (
         Vanished(JOB, confirmed=True),
-        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1), SLOW),
+        (Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1), SLOW),
     ),
     "never seen": (tracked(), (Inspect(JOB), SOON)),
     "never looked at": (tracked(state=state(BaseState.RUNNING)), (Inspect(JOB), SOON)),
@@ -499,17 +501,17 @@ KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     ),
     "another's": (
         tracked(record(BaseState.CANCELLED, admin_comment=FOREIGN)),
-        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1), SLOW),
+        (Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1), SLOW),
     ),
     "running here": (tracked(record(), at=NOW - 1000), (SLOW,)),
     "running elsewhere": (
         tracked(record(nodes=("n2",))),
-        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
+        (Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
     ),
     "unknown": (tracked(record(BaseState.UNKNOWN)), (SLOW,)),
     "pending, its start forgotten": (
         tracked(record(BaseState.PENDING, nodes=())),
-        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
+        (Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
     ),
     "pending, asked for on this node": (
         tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n1"))),
@@ -517,7 +519,7 @@ KEEP: Final[dict[str, tuple[JobFacts, tuple[Action, ...]]]] = {
     ),
     "pending, asked for on another node": (
         tracked(record(BaseState.PENDING, nodes=(), admin_comment=tag(node="n2"))),
-        (Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
+        (Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1, replaces=JOB), SLOW),
     ),
 }
 
@@ -545,7 +547,7 @@ def test_bound_pod_goes_when_its_job_has_ended(base):
 def test_bound_pod_stays_when_only_the_process_of_its_job_has_died(base):
     ended = record(base, state_reason="NonZeroExitCode")
     submit, _ = decide(facts(BOUND, job=tracked(ended)), NOW)
-    assert submit == Submit(REQUEST, grace_seconds=30, nodes=("n1",), tries=1)
+    assert submit == Submit(REQUEST, SEATS, grace_seconds=30, nodes=("n1",), tries=1)
     assert isinstance(submit, Submit)
     assert f"Slurm job {JOB}" in submit.why
 
@@ -691,7 +693,9 @@ def test_job_requeued_and_started_elsewhere_has_left_its_pod():
 
 def test_bind_remembers_how_often_the_job_had_been_requeued():
     actions = decide(facts(WAITING, job=tracked(record(restart_count=3))), NOW)
-    assert actions == (Bind(WAITING, "n1", JOB, "kube-n1", 3), SLOW)
+    assert actions == (Reseat(JOB, (), 3), Again(0.0))
+    noted = tracked(record(restart_count=3, admin_comment=tag(restarts=3)))
+    assert decide(facts(WAITING, job=noted), NOW) == (Bind(WAITING, "n1", JOB, "kube-n1"), SLOW)
 
 
 def test_suspended_job_evicts_its_pod_unless_the_site_keeps_it():

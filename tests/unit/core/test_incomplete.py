@@ -29,9 +29,7 @@ def test_allocation_is_kept_for_a_minute_for_a_pod_that_is_missing():
     assert isinstance(second, Tell)
     assert (first.pod, second.pod, again) == (*PODS, Again(SOON_SECONDS))
     assert first.reason is Reason.SLURM_PENDING
-    assert first.message == (
-        "Slurm job 4711 is allocated, but another pod of the group is missing: train-2"
-    )
+    assert first.message == ("Slurm job 4711 is allocated, but pods are missing: train-2")
     late = replace(HELD, record_at=NOW + 1)
     drop, cancel, again = decide(replace(unit, job=late), NOW + 1)
     assert isinstance(drop, DropJob)

@@ -39,8 +39,8 @@ def running(tres: str = HELD) -> TaggedJob:
     ],
 )
 def test_what_the_job_does_not_hold_is_named(request_now, tres, told):
-    assert told in outgrown(running(tres), request_now, pods=1)
-    assert bool(told) == bool(outgrown(running(tres), request_now, pods=1))
+    assert told in outgrown(running(tres), request_now)
+    assert bool(told) == bool(outgrown(running(tres), request_now))
 
 
 def test_job_that_is_too_small_by_now_is_given_back_and_not_bound():

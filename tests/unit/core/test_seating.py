@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.actions import Again, Bind, Tell
+from scheduler.core.actions import Again, Bind, Reseat, Tell
 from scheduler.core.decide import decide
 from scheduler.core.facts import RUNS, PodFacts, PodStage
 from scheduler.core.intervals import SLOW_LOOK_SECONDS
 from scheduler.core.seating import seating, sitters_of
+from scheduler.core.seats import Seat
 from tests.unit.core.things import GANG, JOB, NOW, facts, places, pod, record, tag, tracked
 
 SLOW: Final = Again(SLOW_LOOK_SECONDS)
@@ -23,7 +24,11 @@ HELD: Final = record(nodes=NODES, admin_comment=tag(uids=("uid-0", "uid-1", "uid
 
 
 def seated(*pods: PodFacts) -> dict[str, str] | str:
-    return seating(facts(*pods, key=GANG, job=tracked(HELD)), HELD)
+    unit = facts(*pods, key=GANG, job=tracked(HELD))
+    found = seating(unit, HELD, NOW)
+    if isinstance(found, str):
+        return found
+    return found.nodes_of([it for it in pods if it.stage is PodStage.WAITING])
 
 
 @st.composite
@@ -88,7 +93,11 @@ def test_pod_that_comes_again_takes_the_slot_of_its_rank(former):
         pod(PodStage.FINISHED, uid="uid-2"),
     )
     unit = facts(*pods, key=GANG, job=tracked(HELD), nodes=places(*NODES))
-    assert decide(unit, NOW) == (Bind(pods[2], "n1", JOB, "kube-n1"), SLOW)
+    seats = (Seat(0, "uid-0"), Seat(1, "anew"), Seat(2, "uid-2"))
+    assert decide(unit, NOW) == (Reseat(JOB, seats), Again(0.0))
+    noted = replace(HELD, admin_comment=tag(uids=("uid-0", "anew", "uid-2"), key=GANG))
+    then = replace(unit, job=tracked(noted))
+    assert decide(then, NOW) == (Bind(pods[2], "n1", JOB, "kube-n1"), SLOW)
 
 
 def test_pod_waits_until_the_one_of_its_rank_has_left():
@@ -114,4 +123,4 @@ def test_slots_are_not_dealt_out_while_it_is_not_known_where_a_pod_runs():
 def test_job_with_another_number_of_nodes_has_no_slots(nodes, held):
     looked = replace(HELD, nodes=nodes)
     unit = facts(pod(PodStage.WAITING, uid="uid-0"), key=GANG, job=tracked(looked))
-    assert seating(unit, looked) == f"it holds {held} nodes for 3 pods"
+    assert seating(unit, looked, NOW) == f"it holds {held} nodes for 3 pods"

@@ -24,6 +24,7 @@ from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import SEVERAL, VERSION, Owner, OwnerTag
 from scheduler.core.node_suitability import Place, Unfit
 from scheduler.core.refused_bind import RefusedBind
+from scheduler.core.seats import Seat
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import MOST_TRIES, Tenure
 from slurmapi.model import BaseState, JobState, SlurmNode
@@ -35,6 +36,7 @@ GANG: Final = "gang"
 """The key of a unit of several pods."""
 OURS: Final = Owner("cluster-1", "slurm-scheduler")
 REQUEST: Final = JobRequest(cpus=4, memory_mib=1024)
+SEATS: Final = (Seat(0, KEY),)
 PROBLEMS: Final = (Problem("cpu", "", "a request"),)
 ENDED: Final = tuple(state for state in BaseState if JobState(state).ended)
 LIVE: Final = tuple(state for state in BaseState if not JobState(state).ended)
@@ -108,10 +110,9 @@ def pod(stage: PodStage, *, node: str | None = None, uid: str = KEY, **more: Any
     """One of a unit's pods. Its rank is the digit at the end of its uid, unless told otherwise."""
     runs = stage in {PodStage.BOUND, PodStage.DEPARTING}
     where = ("n1" if runs else "") if node is None else node
-    fields: dict[str, Any] = {"rank": int(uid[-1]) if uid[-1].isdigit() else 0}
-    return PodFacts(
-        uid=uid, namespace="ns", name="train", stage=stage, node=where, **(fields | more)
-    )
+    rank = int(uid[-1]) if uid[-1].isdigit() else 0
+    fields: dict[str, Any] = {"name": "train", "rank": rank}
+    return PodFacts(uid=uid, namespace="ns", stage=stage, node=where, **(fields | more))
 
 
 def places(*nodes: str, unfit: Unfit | None = None) -> dict[str, Place]:

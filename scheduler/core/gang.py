@@ -1,0 +1,142 @@
+"""A gang: the pods of one group of Kubernetes, which share one job and start together.
+
+Which pods belong to a gang: `membership.py`. How many there must be: `gang_shape.py`. Here is what
+the decisions ask: is a pod still missing, which slots does the job need, is a pod expected back?
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import Final
+
+from scheduler.core.actions import Action, Again, PartWith, ReadGang, Tell
+from scheduler.core.event_reasons import Reason
+from scheduler.core.facts import RUNS, GangFacts, PodFacts, PodStage, Tracked, UnitFacts
+from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.seats import Seat
+from scheduler.core.tagged import TaggedJob
+from slurmapi.model import BaseState
+
+REREAD_SECONDS: Final = 30.0
+"""While pods are missing, the object that says how many there are is read this often at most: it
+may have been scaled.
+"""
+_MOST_NAMES: Final = 3
+
+
+def serves(pod: PodFacts) -> bool:
+    """Whether the gang need not wait for this pod: it can be started, runs, or has succeeded."""
+    return pod.stage in RUNS or pod.stage is PodStage.WAITING or pod.succeeded
+
+
+def missing_of(facts: UnitFacts, gang: GangFacts) -> str:
+    """Which pods must come before any starts; "" if none must. Once a pod runs, each lives by
+    itself. A gang whose pods come in steps starts with those that exist.
+    """
+    if gang.size is None or facts.any_runs:
+        return ""
+    there = {pod.rank for pod in facts.pods if serves(pod) and pod.rank < gang.size}
+    if len(there) >= gang.minimum:
+        return ""
+    away = [rank for rank in range(gang.size) if rank not in there]
+    needed = away[: gang.minimum - len(there)]
+    return (
+        f"gang {gang.name} ({len(there)} of {gang.size} pods exist): waiting for "
+        f"{_named(gang, needed)}"
+    )
+
+
+def _named(gang: GangFacts, away: list[int]) -> str:
+    if not gang.ranked:
+        return "1 more pod" if len(away) == 1 else f"{len(away)} more pods"
+    shown = ", ".join(f"{gang.name}-{rank}" for rank in islice(away, _MOST_NAMES))
+    more = len(away) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> tuple[Action, ...]:
+    """What to do while no job can be submitted for a gang, because its size is not known or pods
+    are missing; () if nothing prevents it, and for a single pod.
+    """
+    gang = facts.gang
+    if gang is None:
+        return ()
+    if gang.size is None or (gang.has_object and gang.read_at is None):
+        return (ReadGang(), Again(SOON_SECONDS))
+    missing = missing_of(facts, gang)
+    if not missing:
+        return ()
+    message = f"{missing[:1].upper()}{missing[1:]}. One Slurm job is submitted for all of them"
+    tell = (Tell(pod, Reason.GANG_INCOMPLETE, message) for pod in pods)
+    return (*tell, *_read_again(gang, now))
+
+
+def _read_again(gang: GangFacts, now: float) -> tuple[Action, ...]:
+    """The object may say by now that fewer pods are to come."""
+    if gang.read_at is None:
+        return (Again(SLOW_LOOK_SECONDS),)  # the pods themselves say how many there are
+    due = gang.read_at + REREAD_SECONDS
+    return (ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)
+
+
+def seats_asked(facts: UnitFacts) -> tuple[Seat, ...]:
+    """The slots of a job for the unit's waiting pods, in the order of their ranks. A pod that has
+    succeeded needs none. A pod that is still to come has one without a uid.
+    """
+    waiting = {pod.rank: pod.uid for pod in facts.pods if pod.stage is PodStage.WAITING}
+    gang = facts.gang
+    if gang is None or gang.size is None:
+        return tuple([Seat(rank, uid) for rank, uid in sorted(waiting.items())])
+    done = {pod.rank for pod in facts.pods if pod.succeeded} - waiting.keys()
+    return tuple(Seat(rank, waiting.get(rank, "")) for rank in range(gang.size) if rank not in done)
+
+
+def seats_running(facts: UnitFacts) -> tuple[Seat, ...]:
+    """The slots of a job for the pods that run already."""
+    running = sorted((it.rank, it.uid) for it in facts.pods if it.stage in RUNS)
+    return tuple(Seat(rank, uid) for rank, uid in dict(running).items())
+
+
+def most_on_one_node(facts: UnitFacts) -> int:
+    """How many of the pods that run share a node at most."""
+    return max(Counter(it.node for it in facts.pods if it.stage in RUNS).values(), default=1)
+
+
+def resized(facts: UnitFacts, record: TaggedJob) -> str:
+    """Why the pending job no longer fits the gang: it was scaled, or other pods are to come. Empty
+    if it fits.
+    """
+    gang, tag = facts.gang, record.tag
+    if gang is None or gang.size is None or tag is None or missing_of(facts, gang):
+        return ""
+    wanted, asked = len(seats_asked(facts)), len(tag.ranks)
+    if {it.rank for it in seats_asked(facts)} == set(tag.ranks):
+        return ""
+    return f"gang {gang.name} has {wanted} pods to start now, and its Slurm job is for {asked}"
+
+
+def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
+    """What to do while the allocation is kept for pods that are expected again: a controller
+    replaces pods that fail. () if none is expected.
+    """
+    gang, record = facts.gang, job.record
+    if gang is None or record is None or record.tag is None or gang.over:
+        return ()
+    if record.state.base is not BaseState.RUNNING or gang.quiet_since is None:
+        return ()
+    done = {pod.rank for pod in facts.pods if pod.succeeded}
+    until = gang.quiet_since + gang.linger_seconds
+    if now >= until or done.issuperset(record.tag.ranks):
+        return ()
+    if gang.has_object and (gang.read_at is None or gang.read_at < gang.quiet_since):
+        return (ReadGang(), Again(SOON_SECONDS))
+    return (Again(until - now),)
+
+
+def gone_for_good(facts: UnitFacts, now: float) -> tuple[PartWith, ...]:
+    """Forget the pods of a gang that no watch shows and that cannot run any more. The job of a unit
+    without any other pod is cancelled instead, which makes sure of the same.
+    """
+    gone = tuple(it for it in facts.missing if now >= it.lingers_until)
+    return (PartWith(gone),) if gone else ()

@@ -1,0 +1,32 @@
+"""What is remembered of a gang as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from annotations import Problem
+from scheduler.core.gang_shape import Shape
+from scheduler.core.gang_sources import Membership
+
+
+@dataclass(slots=True)
+class Gang:
+    """`member` is the membership of the pod that was seen first: it has the gang's name and source.
+    Written by `execute`, which reads the object; `facts` follows whether any pod can run.
+    """
+
+    member: Membership
+    shape: Shape | None = None
+    """What the object says; None until it has been read."""
+    problem: Problem | None = None
+    """Why the gang cannot be served, by its object."""
+    read_at: float | None = None
+    quiet_since: float | None = None
+    """Since when none of its pods can run; None while one can."""
+
+    def follow(self, *, lives: bool, now: float) -> None:
+        """Note whether any of its pods can run now, or may be started."""
+        if lives:
+            self.quiet_since = None
+        elif self.quiet_since is None:
+            self.quiet_since = now
