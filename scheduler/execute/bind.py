@@ -5,21 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import assert_never
+from asyncio import gather
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never
 
 import structlog
 
 from scheduler.core.actions import Bind
 from scheduler.core.event_reasons import Reason
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
+from scheduler.core.intervals import FRESH_SECONDS
+from scheduler.core.naming import (
+    ENDS_AT,
+    GANG,
+    GANG_FIRST_NODE,
+    GANG_RANK,
+    GANG_SIZE,
+    JOB_ID,
+    NODES,
+)
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
 from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
+
+# So many bindings of a gang are under way at once.
+_AT_ONCE: Final = 16
 
 
 class Binder:
@@ -33,14 +45,68 @@ class Binder:
         self._clock = tools.clock
         self._claim = claim
 
-    async def bind(self, unit: Unit, action: Bind) -> Result:
-        """Bind the pod. Raises KubeError and SlurmError; the binding may have been made
-        nevertheless.
+    async def bind(self, unit: Unit, actions: Sequence[Bind]) -> Result:
+        """Bind all these pods, or none if there is no place for one of them any more. Raises
+        KubeError; bindings may have been made nevertheless.
         """
-        pod = action.pod
-        outcome = await self._bound_before(action) or await self._send_binding(unit, action)
-        if outcome is None:
+        results, unsent = list[Result](), list[Bind]()
+        for action in actions:
+            outcome = await self._bound_before(action)
+            if outcome is None:
+                unsent.append(action)
+            else:
+                results.append(await self._note(unit, action, outcome))
+        if not self._claim_all(unsent):
             return 0.0
+        for start in range(0, len(unsent), _AT_ONCE):
+            if start and self._is_too_old(unit):
+                self._withdraw(unsent[start:])
+                return 0.0
+            results += await self._send_all(unit, unsent[start : start + _AT_ONCE])
+        return min((it for it in results if it is not None), default=None)
+
+    def _claim_all(self, actions: Sequence[Bind]) -> bool:
+        """Reserve all places. From now on the pods may run there, even if an answer gets lost: the
+        watch will show it.
+        """
+        for number, action in enumerate(actions):
+            if not self._claim(action.pod.uid, action.target):
+                self._withdraw(actions[:number])
+                return False
+            self._units.binding[action.pod.uid] = action.target
+        return True
+
+    def _withdraw(self, actions: Sequence[Bind]) -> None:
+        """These bindings are not sent."""
+        for action in actions:
+            self._units.binding.pop(action.pod.uid, None)
+
+    def _is_too_old(self, unit: Unit) -> bool:
+        """Whether the look at the job is too old for a bind (I2): there were many before."""
+        return unit.job is None or self._clock() - unit.job.record_at > FRESH_SECONDS
+
+    async def _send_all(self, unit: Unit, actions: Sequence[Bind]) -> list[Result]:
+        if len(actions) == 1:
+            return [await self._send(unit, actions[0])]
+        sent = await gather(*(self._send(unit, it) for it in actions), return_exceptions=True)
+        return [_checked(it) for it in sent]
+
+    async def _send(self, unit: Unit, action: Bind) -> Result:
+        pod = action.pod
+        outcome = await self._kube.bind(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            node=action.target,
+            annotations=_bound_with(unit, action),
+        )
+        return await self._note(unit, action, outcome)
+
+    async def _note(
+        self, unit: Unit, action: Bind, outcome: Bound | AlreadyBound | Refused | Gone
+    ) -> Result:
+        """Note what became of a binding."""
+        pod = action.pod
         self._tools.count("bind", type(outcome).__name__.lower())
         match outcome:
             case Bound():
@@ -58,27 +124,6 @@ class Binder:
                 assert_never(outcome)
         return None
 
-    async def _send_binding(
-        self, unit: Unit, action: Bind
-    ) -> Bound | AlreadyBound | Refused | Gone | None:
-        """Send the Binding. Returns None if it was not sent: the job no longer belongs to the unit,
-        or another pod has taken the place since the look.
-        """
-        if not await self._note_restarts(unit, action):
-            return None
-        pod = action.pod
-        if not self._claim(pod.uid, action.target):
-            return None
-        # From now on the pod may run there, even if the answer gets lost. The watch will show it.
-        self._units.binding[pod.uid] = action.target
-        return await self._kube.bind(
-            pod.namespace,
-            pod.name,
-            pod.uid,
-            node=action.target,
-            annotations=_bound_with(action),
-        )
-
     async def _bind_refused(self, unit: Unit, action: Bind, why: str) -> Result:
         """Show at once that the bind was refused; `decide` knows when it is tried again, and for
         how long. The unit keeps its note of the binding that was sent, so that the pod is read
@@ -95,7 +140,7 @@ class Binder:
         log.warning(
             "binding refused",
             namespace=unit.namespace,
-            pod=unit.name,
+            pod=action.pod.name,
             job_id=action.job_id,
             why=why,
         )
@@ -118,23 +163,6 @@ class Binder:
             return None
         return Bound() if node == action.target else AlreadyBound(node)
 
-    async def _note_restarts(self, unit: Unit, action: Bind) -> bool:
-        """Note the job's restart count in its tag before the pod can run, to distinguish a later
-        requeue from an earlier one. False if the job no longer belongs to the unit.
-        """
-        record = None if unit.job is None else unit.job.record
-        tag = None if record is None else record.tag
-        if unit.job is None or record is None or tag is None or tag.restarts == action.restarts:
-            return True
-        own = await self._tools.read_anew(unit, unit.job)
-        tag = None if own is None else own.job.tag
-        if own is None or tag is None:
-            return False
-        noted = tag.encode(restarts=action.restarts)
-        await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
-        unit.job.wrote(replace(own.job, admin_comment=noted))
-        return True
-
     def _note_bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target
         # If the job has no end, none was written, so an annotation that the pod was created with
@@ -151,14 +179,21 @@ class Binder:
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
             f"({_job_text(action)})"
         )
-        self._teller.event(unit, Reason.SCHEDULED, text)
+        self._teller.event_on(unit, action.pod.uid, Reason.SCHEDULED, text)
         log.info(
             "pod bound",
             namespace=unit.namespace,
-            pod=unit.name,
+            pod=action.pod.name,
             node=action.target,
             job_id=action.job_id,
         )
+
+
+def _checked(result: Result | BaseException) -> Result:
+    """The result of one binding. Raises what that has raised."""
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def _what_follows(unit: Unit, job_id: int) -> str:
@@ -168,9 +203,18 @@ def _what_follows(unit: Unit, job_id: int) -> str:
     return f"cancels Slurm job {job_id} after {KEPT_SECONDS:.0f} s"
 
 
-def _bound_with(action: Bind) -> dict[str, str]:
+def _bound_with(unit: Unit, action: Bind) -> dict[str, str]:
     annotations = {JOB_ID: str(action.job_id), NODES: action.node}
-    return annotations | ({ENDS_AT: action.ends_at} if action.ends_at else {})
+    if action.ends_at:
+        annotations[ENDS_AT] = action.ends_at
+    if unit.gang is None:
+        return annotations
+    return annotations | {
+        GANG: unit.key,
+        GANG_RANK: str(action.pod.rank),
+        GANG_SIZE: str(action.gang_size),
+        GANG_FIRST_NODE: action.first_node,
+    }
 
 
 def _job_text(action: Bind) -> str:

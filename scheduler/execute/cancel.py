@@ -87,7 +87,7 @@ class Release:
         await self._settle_bindings(unit)
         # If the API server refuses this, `given_back` in the job's tag still says that the unit has
         # released it.
-        await self._teller.patch(unit, annotations={JOB_ID: None})
+        await self._teller.patch(unit, annotations={JOB_ID: None}, pods=unit.pods)
         for pod in unit.pods:
             pod.said.recorded = None
         self._units.set_job(unit, None)

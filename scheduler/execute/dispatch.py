@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from scheduler.core.actions import (
@@ -18,9 +19,12 @@ from scheduler.core.actions import (
     Locate,
     LookForTwins,
     NoteEnd,
+    PartWith,
+    ReadGang,
     Readmit,
     Record,
     Reject,
+    Reseat,
     Submit,
     TakeBack,
     Tell,
@@ -32,6 +36,7 @@ from scheduler.execute.avoid import Avoidance
 from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
 from scheduler.execute.evict import Evictor
+from scheduler.execute.gang import GangHand
 from scheduler.execute.learn import Learner
 from scheduler.execute.submit import Submitter
 from scheduler.execute.tools import Result, Tools
@@ -52,6 +57,7 @@ class Executor:
         release: Release,
         learner: Learner,
         evictor: Evictor,
+        gang_hand: GangHand,
     ) -> None:
         self._units = tools.units
         self._teller = tools.teller
@@ -61,6 +67,7 @@ class Executor:
         self._release = release
         self._learner = learner
         self._evictor = evictor
+        self._gang_hand = gang_hand
         self._avoidance = Avoidance(
             tools.slurm,
             owner=tools.owner,
@@ -68,6 +75,10 @@ class Executor:
             metrics=tools.metrics,
             clock=tools.clock,
         )
+
+    async def bind(self, unit: Unit, actions: Sequence[Bind]) -> Result:
+        """Bind all these pods of a unit, or none. Raises KubeError for unexpected answers."""
+        return await self._binder.bind(unit, actions)
 
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
@@ -80,6 +91,12 @@ class Executor:
                 return await self._updater.update(unit, action)
             case NoteEnd():
                 await self._teller.note_end(unit, action)
+            case ReadGang():
+                return await self._gang_hand.read(unit)
+            case Reseat():
+                return await self._gang_hand.reseat(unit, action)
+            case PartWith():
+                await self._gang_hand.part_with(unit, action)
             case Inspect(job_id=job_id):
                 return await self._learner.inspect(unit, job_id)
             case LookForTwins(tell=tell):
@@ -91,7 +108,7 @@ class Executor:
             case Record(job_id=job_id):
                 await self._submitter.record(unit, job_id)
             case Bind():
-                return await self._binder.bind(unit, action)
+                return await self.bind(unit, [action])
             case Cancel():
                 return await self._release.cancel(unit, action)
             case TakeBack():

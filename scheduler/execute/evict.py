@@ -30,7 +30,7 @@ _ASK_SECONDS: Final = 2.0
 
 class Evictor:
     """`budget_seconds` is how long a PodDisruptionBudget may hold a pod. With 0 the Eviction API is
-    not used.
+    not used. `tell` records an Event on the pod with this uid.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Evictor:
         *,
         brake: EndingBrake,
         budget_seconds: float,
-        tell: Callable[[Unit, Reason, str], None],
+        tell: Callable[[Unit, str, Reason, str], None],
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
@@ -88,7 +88,7 @@ class Evictor:
         message = (
             f"{action.message}; the pod being deleted has {action.grace_seconds} s left to stop"
         )
-        self._tell(unit, action.reason, message)
+        self._tell(unit, action.pod.uid, action.reason, message)
         log.warning(
             "pod hurried",
             namespace=pod.namespace,
@@ -126,7 +126,7 @@ class Evictor:
             message = (
                 f"{action.message}; a PodDisruptionBudget holds the pod, for {left:.0f} s at most"
             )
-            self._tell(unit, action.reason, message)
+            self._tell(unit, action.pod.uid, action.reason, message)
 
     async def _delete(self, unit: Unit, action: Evict, *, asked: bool) -> None:
         """Delete the pod. If the Eviction API has just done that (`asked`), only put our condition
@@ -142,7 +142,7 @@ class Evictor:
             gone = not isinstance(deleted, DeletionAccepted)
         if asked or not gone:
             self._metrics.evictions.labels(action.reason).inc()
-        self._tell(unit, action.reason, f"{action.message}; the pod is deleted")
+        self._tell(unit, pod.uid, action.reason, f"{action.message}; the pod is deleted")
         log.warning(
             "pod evicted",
             namespace=pod.namespace,

@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
-from scheduler.core.naming import PINNED_APART, VERSION, Owner, OwnerTag, job_name
+from scheduler.core.naming import PINNED_APART, SEVERAL, VERSION, Owner, OwnerTag, job_name
+from scheduler.core.seats import Seat
 from slurmapi import JobSubmission
 
 Mode = Literal["external", "script"]
@@ -48,7 +49,9 @@ def submission(
     namespace: str,
     name: str,
     key: str,
-    uids: Sequence[str],
+    seats: Sequence[Seat],
+    group: str = "",
+    per_node: int = 1,
     nodes: Sequence[str] = (),
     first: bool = False,
     minutes: int | None = None,
@@ -59,7 +62,8 @@ def submission(
     environment: Mapping[str, str] = MappingProxyType({}),
     sharing: Sharing | None = None,
 ) -> JobSubmission:
-    """The job for the unit with this `key`, which has `len(uids)` pods, one node each.
+    """The job for the unit with this `key`, with a slot for each of these `seats`, `per_node` on
+    each node. The unit is a gang if it has a `group`, and a single pod otherwise.
 
     `nodes` pins the job to the nodes on which pods already run. `first` puts it ahead of all others
     in the queue. `excluded` are nodes to avoid; they are ignored with `nodes`, and where no
@@ -70,17 +74,21 @@ def submission(
     says who else may use the node; it applies only if the request does not say.
     """
     tag = OwnerTag(
-        v=VERSION,
+        v=SEVERAL if group else VERSION,
         cluster=owner.cluster,
         scheduler=owner.scheduler,
         namespace=namespace,
         unit=name,
-        uids=tuple(uids),
+        uids=tuple(seat.uid for seat in seats),
         node=PINNED_APART.join(nodes),
         tries=tries,
         until=until,
         grace=grace_seconds,
         asked=dict(digests(request)),
+        unit_key=key if group else "",
+        group=group,
+        ranks=tuple(seat.rank for seat in seats) if group else (),
+        per_node=per_node,
     )
     job = JobSubmission(
         name=job_name(namespace, name, key),
@@ -90,7 +98,8 @@ def submission(
         admin_comment=tag.encode(),
         cpus=request.cpus,
         memory_mib=request.memory_mib if mode == "external" else _for_script(request.memory_mib),
-        nodes=len(uids),
+        nodes=-(-len(seats) // per_node),
+        tasks_per_node=per_node,
         gres=request.gres,
         partition=request.partition,
         account=request.account,

@@ -11,7 +11,7 @@ import structlog
 from scheduler.core.actions import Submit
 from scheduler.core.event_reasons import Reason
 from scheduler.core.intervals import UNTOLD_SECONDS
-from scheduler.core.naming import JOB_ID, job_name
+from scheduler.core.naming import job_name
 from scheduler.core.refusal_texts import refusal_text
 from scheduler.execute.avoid import left_out
 from scheduler.execute.cancel import Release
@@ -20,6 +20,7 @@ from scheduler.execute.gate import Gate
 from scheduler.execute.send import Sender
 from scheduler.execute.setback import REFUSALS, SETBACKS, set_back
 from scheduler.execute.submit_pace import SubmitPace
+from scheduler.execute.tell import job_annotations
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import KubeError
 from scheduler.slurm.census import Census
@@ -74,9 +75,13 @@ class Submitter:
             self._census.ask()  # it may end a twin that was kept because the pod named it
 
     async def _write_id(self, unit: Unit, job_id: int) -> bool:
-        written = await self._teller.patch(unit, annotations={JOB_ID: str(job_id)})
+        """Write the id on each pod that does not name the job yet."""
+        pods = [pod for pod in unit.pods if pod.said.recorded != job_id]
+        written = await self._teller.patch(
+            unit, annotations=job_annotations(unit, job_id), pods=pods
+        )
         if written:
-            for pod in unit.pods:
+            for pod in pods:
                 pod.said.recorded = job_id
         return written
 

@@ -18,7 +18,7 @@ from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.budgets import Budgets
 from scheduler.core.event_reasons import MEANINGS, NO_ANSWER_YET, Reason
 from scheduler.core.facts import Remark
-from scheduler.core.naming import ENDS_AT, JOB_ID
+from scheduler.core.naming import ENDS_AT, GANG, JOB_ID
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.kube.api import Condition, KubeApi, Refused, condition
 from scheduler.kube.clip import clipped
@@ -70,6 +70,10 @@ class Teller:
         """Record an Event on each pod. It is written later, or not at all if there are too many."""
         for pod in unit.pods:
             self._event_on(unit, pod, reason, message)
+
+    def event_on(self, unit: Unit, uid: str, reason: Reason, message: str) -> None:
+        """Record an Event on one pod of the unit."""
+        self._event_on(unit, unit.pod(uid), reason, message)
 
     def _event_on(self, unit: Unit, pod: Member, reason: Reason, message: str) -> None:
         kind = MEANINGS[reason].kind
@@ -170,16 +174,13 @@ class Teller:
         self,
         unit: Unit,
         *,
-        conditions: tuple[Condition, ...] = (),
         annotations: Mapping[str, str | None],
+        pods: Sequence[Member],
     ) -> bool:
-        """Write conditions and annotations on each pod. False if the API server has refused any of
-        these writes. Raises KubeError.
+        """Write annotations on each of these pods. False if the API server has refused any of these
+        writes. Raises KubeError.
         """
-        written = [
-            await self._patch_pod(unit, pod, conditions=conditions, annotations=annotations)
-            for pod in unit.pods
-        ]
+        written = [await self._patch_pod(unit, pod, annotations=annotations) for pod in pods]
         return all(written)
 
     async def _patch_pod(
@@ -230,7 +231,7 @@ class Teller:
         self.announce(unit)
         anew = _names_no_job_yet(unit, pod)
         job_id = None if unit.job is None else unit.job.job_id
-        annotations = {} if job_id is None else {JOB_ID: str(job_id)}
+        annotations = {} if job_id is None else job_annotations(unit, job_id)
         if not await self._patch_pod(unit, pod, conditions=(condition,), annotations=annotations):
             return max(0.0, unit.refusals.write.until - now)
         pod.said.recorded = job_id or pod.said.recorded
@@ -255,6 +256,12 @@ class Teller:
         if pod.said.reason == reason and not _names_no_job_yet(unit, pod):
             until = max(until, pod.said.at + self._condition_seconds)
         return until - self._clock()
+
+
+def job_annotations(unit: Unit, job_id: int) -> dict[str, str | None]:
+    """What stands on a pod whose unit has this job."""
+    gang: dict[str, str | None] = {} if unit.gang is None else {GANG: unit.key}
+    return {JOB_ID: str(job_id), **gang}
 
 
 def _names_no_job_yet(unit: Unit, pod: Member) -> bool:

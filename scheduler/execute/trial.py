@@ -17,6 +17,7 @@ import structlog
 
 from annotations import JobRequest
 from scheduler.core.naming import Owner
+from scheduler.core.seats import Seat
 from scheduler.execute.placeholder import submission
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.slurm.ownership import soon
@@ -56,7 +57,7 @@ class Trial:
             namespace=unit.namespace,
             name=unit.name,
             key=key,
-            uids=(key,),
+            seats=(Seat(0, key),),
         )
         # Setting a priority would release the hold.
         held = replace(placeholder, held=True, priority=None, singleton=False)

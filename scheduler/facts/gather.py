@@ -10,9 +10,10 @@ from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, NODES, Owner
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
+from scheduler.facts.gang_facts import GangReader
 from scheduler.facts.placing import Places
 from scheduler.facts.pod_endings import Partings
-from scheduler.facts.reader import NOTHING, RequestReader
+from scheduler.facts.reader import RequestReader
 from scheduler.facts.stage import stage_of
 from scheduler.facts.tenures import Tenures
 from scheduler.facts.unit_jobs import UnitJobs
@@ -29,6 +30,7 @@ class Gatherer:
         caches: Caches,
         *,
         reader: RequestReader,
+        gangs: GangReader,
         places: Places,
         tenures: Tenures,
         jobs: UnitJobs,
@@ -41,6 +43,7 @@ class Gatherer:
         self._nodes = caches.nodes
         self._rulebook = caches.rulebook
         self._reader = reader
+        self._gangs = gangs
         self._places = places
         self._tenures = tenures
         self._jobs = jobs
@@ -53,10 +56,12 @@ class Gatherer:
         """Everything that is known of the unit now."""
         pods = self._whereabouts.pods(unit)
         self._follow(unit, pods)
-        pod = pods[0] if pods else None  # the unit's request is read from its first pod
+        pod = pods[0] if pods else None
         self._jobs.weigh(unit, pods)
-        reading = NOTHING if pod is None else self._reader.read(pod, unit)
+        reading, culprit = self._gangs.read(unit, pods)
         request = reading.request
+        alone = unit.gang is None and len(unit.members) == 1
+        ranks = {} if alone else self._gangs.ranks(unit, pods)
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         # A pod that is refused will not be bound, so we do not check whether it would fit.
@@ -66,9 +71,10 @@ class Gatherer:
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
-            pods=tuple(self._pod(it, unit) for it in pods),
-            missing=() if len(pods) == len(unit.pods) else self._missing(unit, pods),
+            pods=tuple([self._pod(it, unit, ranks) for it in pods]),
+            missing=() if len(pods) == len(unit.members) else self._missing(unit, pods, ranks),
             request=request,
+            gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
             refused=reading.refused,
             accepted=self._accepted(unit) if reading.refused else {},
             job=self._jobs.facts(unit),
@@ -103,15 +109,21 @@ class Gatherer:
         """Note how the pods end, and forget the readings of those that are gone."""
         for pod in pods:
             self._partings.saw(pod)
-        for uid in unit.uids.difference(it.metadata.uid for it in pods):
-            self._reader.forget(uid)
+        if len(pods) < len(unit.members):
+            for uid in unit.uids - {it.metadata.uid for it in pods}:
+                self._reader.forget(uid)
+        if unit.gang is not None:
+            self._gangs.follow(unit.gang, unit, pods)
 
-    def _missing(self, unit: Unit, pods: Sequence[Pod]) -> tuple[MissingPod, ...]:
+    def _missing(
+        self, unit: Unit, pods: Sequence[Pod], ranks: Mapping[str, int]
+    ) -> tuple[MissingPod, ...]:
         shown = {it.metadata.uid for it in pods}
         return tuple(
             MissingPod(
                 uid=it.uid,
                 name=it.name,
+                rank=ranks.get(it.uid, 0),
                 lingers_until=self._tenures.lingers_until(unit, it),
                 placed=it.seen.placed or it.uid in unit.bindings.nodes,
             )
@@ -129,7 +141,7 @@ class Gatherer:
             return {}
         return {} if record.tag is None else record.tag.asked
 
-    def _pod(self, pod: Pod, unit: Unit) -> PodFacts:
+    def _pod(self, pod: Pod, unit: Unit, ranks: Mapping[str, int]) -> PodFacts:
         meta, member = pod.metadata, unit.pod(pod.metadata.uid)
         ends_at = member.said.ends_at
         return PodFacts(
@@ -138,7 +150,8 @@ class Gatherer:
             name=meta.name,
             stage=stage_of(pod, bound=bool(unit.bindings.nodes.get(meta.uid))),
             node=self._whereabouts.node(pod, unit),
-            rank=member.rank,
+            rank=ranks.get(meta.uid, 0),
+            succeeded=pod.status.phase == "Succeeded",
             placed_by_us=_placed_by_us(pod, unit),
             grace_seconds=pod.spec.termination_grace_period_seconds,
             ends_at=meta.annotations.get(ENDS_AT, "") if ends_at is None else ends_at,

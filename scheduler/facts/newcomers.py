@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from scheduler.core.facts import PodStage
@@ -10,9 +10,12 @@ from scheduler.facts.caches import Caches
 from scheduler.facts.claims import BEFORE_US, recorded_job
 from scheduler.facts.stage import stage_of
 from scheduler.facts.successors import Successors
+from scheduler.facts.whereabouts import oldest
 from scheduler.kube.wire import Pod
 from scheduler.slurm.census import Census
-from scheduler.state.member import Member
+from scheduler.state.gang import Gang
+from scheduler.state.gangs import Gangs
+from scheduler.state.member import Member, by_uid
 from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
@@ -21,13 +24,14 @@ _NEW: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
 
 class Newcomers:
-    """Finds the unit of a pod, or makes it from what the pod says."""
+    """Finds the unit of a key, or makes it from what its pods say."""
 
     def __init__(
         self,
         caches: Caches,
         *,
         units: Units,
+        gangs: Gangs,
         census: Census,
         successors: Successors,
         clock: Callable[[], float],
@@ -35,37 +39,80 @@ class Newcomers:
         self._pods = caches.pods
         self._rulebook = caches.rulebook
         self._units = units
+        self._gangs = gangs
         self._census = census
         self._successors = successors
         self._clock = clock
 
     def unit(self, key: str) -> Unit | None:
-        """The unit with this key. If it is not known yet, it is made from its pod. None if there is
-        no pod.
+        """The unit with this key. If it is not known yet, it is made from its pod, or from the pods
+        of its gang. None if there is no pod.
         """
         unit = self._units.get(key)
-        pod = self._pods.get(key)
-        if unit is not None or pod is None:
+        if unit is not None:
+            if unit.gang is not None:
+                self._join(unit)
             return unit
-        meta = pod.metadata
-        if not self._rulebook.knows(meta.namespace):
+        pods = self._new_pods(key)
+        if not pods or not self._rulebook.knows(pods[0].metadata.namespace):
             return None  # the watch of Namespaces wakes this key again
-        job_id, runs = recorded_job(pod), bool(pod.spec.node_name) and not pod.finished
-        said = SaidOnPod(condition=_last_condition(pod), recorded=job_id)
+        return self._units.add(self._made(key, pods))
+
+    def _new_pods(self, key: str) -> list[Pod]:
+        """The pods of a unit that does not exist yet."""
+        pod = self._pods.get(key)
+        if pod is not None:
+            return [pod] if self._gangs.of(key) is None else []
+        return [pod for uid in self._gangs.pods(key) if (pod := self._free(uid)) is not None]
+
+    def _free(self, uid: str) -> Pod | None:
+        """The pod, unless it belongs to a unit."""
+        return None if self._units.of_pod(uid) is not None else self._pods.get(uid)
+
+    def _made(self, key: str, pods: list[Pod]) -> Unit:
+        first = pods[0].metadata
+        member = self._gangs.of(first.uid)
         unit = Unit(
             key,
-            meta.namespace,
-            meta.name,
+            first.namespace,
+            first.name if member is None else member.name,
             seen_at=self._clock(),
-            job=None if job_id is None else Placeholder(job_id, claimed=True),
-            pods=(Member(key, meta.name, SeenOfPod(runs=runs), said),),
+            job=_claimed(pods),
+            gang=None if member is None else Gang(member),
+            members=by_uid(map(self._member, pods)),
         )
-        if stage_of(pod, bound=False) in _NEW:
-            unit.seen.forerunner = self._successors.take(pod)
-        found = pod.finished or self._census.covers(meta.creation_timestamp, runs=runs)
-        if job_id is None and not found:
+        if member is None and stage_of(pods[0], bound=False) in _NEW:
+            unit.seen.forerunner = self._successors.take(pods[0])
+        runs = unit.came_running
+        found = all(pod.finished for pod in pods) or self._census.covers(oldest(pods), runs=runs)
+        if unit.job is None and not found:
             unit.suspect_unrecorded_job(BEFORE_US)
-        return self._units.add(unit)
+        return unit
+
+    def _join(self, unit: Unit) -> None:
+        """Add the pods of a gang that have come since."""
+        for uid in set(self._gangs.pods(unit.key)) - unit.uids:
+            pod = self._free(uid)
+            if pod is not None:
+                self._units.join(unit, self._member(pod))
+
+    def _member(self, pod: Pod) -> Member:
+        meta = pod.metadata
+        return Member(
+            meta.uid,
+            meta.name,
+            SeenOfPod(runs=bool(pod.spec.node_name) and not pod.finished),
+            SaidOnPod(condition=_last_condition(pod), recorded=recorded_job(pod)),
+            self._gangs.of(meta.uid),
+        )
+
+
+def _claimed(pods: Iterable[Pod]) -> Placeholder | None:
+    """The job that the pods name. If those of a gang name several, the last one that a pod names
+    which has not finished: others are of former lives of the gang.
+    """
+    named = [(not it.finished, job_id) for it in pods if (job_id := recorded_job(it)) is not None]
+    return Placeholder(max(named)[1], claimed=True) if named else None
 
 
 def _last_condition(pod: Pod) -> tuple[str, str]:

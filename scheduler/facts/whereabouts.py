@@ -38,7 +38,7 @@ class Whereabouts:
         return self._nodes.node_of(target, among=among) or ""
 
     def pods(self, unit: Unit) -> tuple[Pod, ...]:
-        """The unit's pods that the watch shows, in the order of their ranks."""
+        """The unit's pods that the watch shows, in the order in which they came."""
         found = [self._pods.get(it.uid) for it in unit.pods]
         return tuple([pod for pod in found if pod is not None])
 

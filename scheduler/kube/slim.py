@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from scheduler.core.annotation_size import crowded
 from scheduler.core.gang_sources import OTHERS_ANNOTATIONS
-from scheduler.core.naming import ENDS_AT, JOB_ID, NODES
+from scheduler.core.naming import ENDS_AT, GANG, JOB_ID, NODES
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import (
     Added,
@@ -48,7 +48,7 @@ MOST_WORDS: Final = 512
 _SURELY_FEW_WORDS: Final = 3 * MOST_WORDS
 _MOST_STATUSES: Final = 128
 _CONDITIONS: Final = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending"})
-_RECORDS: Final = (JOB_ID, NODES, ENDS_AT)
+_RECORDS: Final = (JOB_ID, NODES, ENDS_AT, GANG)
 _CLIPPED: Final = (*_RECORDS, *OTHERS_ANNOTATIONS)
 # A byte of JSON becomes a few bytes of Python objects. JSON that is shorter than this is surely
 # within the limit.

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Final
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from scheduler.core.actions import Action
+from scheduler.core.actions import Action, Bind
 from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
 from scheduler.execute.tell import Teller
+from scheduler.execute.tools import Result
 from scheduler.facts.gather import Gatherer
 from scheduler.facts.newcomers import Newcomers
 from scheduler.kube.errors import KubeError
@@ -127,10 +129,18 @@ class Controller:
         return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
-        """Execute all actions in order. Returns after how many seconds the unit needs another pass:
-        the least that any action asks for, or None if no action asks.
+        """Execute all actions in order, and bindings that follow each other at once. Returns after
+        how many seconds the unit needs another pass: the least that any action asks for, or None if
+        no action asks.
         """
-        wishes = [await self._executor.do(unit, action) for action in actions]
+        wishes: list[Result] = []
+        for kind, group in groupby(actions, type):
+            if kind is Bind:
+                binds = [action for action in group if isinstance(action, Bind)]
+                wishes.append(await self._executor.bind(unit, binds))
+            else:
+                for action in group:
+                    wishes.append(await self._executor.do(unit, action))  # noqa: PERF401
         given = [seconds for seconds in wishes if seconds is not None]
         return min(given, default=None)
 

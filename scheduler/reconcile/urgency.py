@@ -11,10 +11,10 @@ know how urgent it is.
 from __future__ import annotations
 
 from enum import IntEnum, unique
-from typing import Protocol
 
 from scheduler.core.endings import warned
 from scheduler.kube.wire import Pod
+from scheduler.state.gangs import Gangs, Pods
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 
@@ -30,19 +30,12 @@ class Level(IntEnum):
     REST = 4
 
 
-class Pods(Protocol):
-    """The pods as last seen."""
-
-    def get(self, uid: str, /) -> Pod | None:
-        """The pod with this uid; None if there is none."""
-        ...
-
-
 class Urgency:
     """Computes the level at which a unit waits for a worker."""
 
-    def __init__(self, units: Units, pods: Pods) -> None:
+    def __init__(self, units: Units, gangs: Gangs, pods: Pods) -> None:
         self._units = units
+        self._gangs = gangs
         self._pods = pods
 
     def tenant(self, key: str) -> str:
@@ -52,7 +45,7 @@ class Urgency:
         unit = self._units.get(key)
         if unit is not None:
             return unit.namespace
-        pod = self._pods.get(key)
+        pod = next(iter(self._pods_of(key, None)), None)
         return "" if pod is None else pod.metadata.namespace
 
     def __call__(self, key: str) -> Level:
@@ -63,11 +56,12 @@ class Urgency:
             return Level.REST if unit is None else Level.RELEASE
         if all(pod.finished for pod in pods):
             return Level.REST if unit is None or unit.job is None else Level.RELEASE
-        placed = any(pod.spec.node_name for pod in pods)
         if unit is None:
             # A pod that already runs needs one pass before we can follow its job.
+            placed = any(pod.spec.node_name for pod in pods)
             return Level.URGENT if placed else Level.NEW
-        bound = placed or bool(unit.bindings.nodes)
+        # While a pod of a gang still waits, a job that runs is news for it.
+        bound = not any(_waits(pod, unit) for pod in pods)
         level = Level.NEW if unit.job is None else _of_job(unit.job, bound=bound)
         if level is Level.REST and not bound and _untold(unit):
             level = Level.WORDS
@@ -75,9 +69,17 @@ class Urgency:
         return min(level, Level.RELEASE) if going else level
 
     def _pods_of(self, key: str, unit: Unit | None) -> list[Pod]:
-        """The pods of the unit that still exist. Until there is a unit, the key is a pod's uid."""
-        uids = (key,) if unit is None else unit.uids
+        """The pods of the unit that still exist. Until there is a unit, the key is a pod's uid or
+        that of a gang.
+        """
+        uids = (self._gangs.pods(key) or (key,)) if unit is None else unit.uids
         return [pod for uid in uids if (pod := self._pods.get(uid)) is not None]
+
+
+def _waits(pod: Pod, unit: Unit) -> bool:
+    if pod.spec.node_name or pod.finished:
+        return False
+    return pod.metadata.uid not in unit.bindings.nodes
 
 
 def _untold(unit: Unit) -> bool:

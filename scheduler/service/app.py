@@ -254,7 +254,7 @@ class App:
         self._parts.coverage.begin()
         self._begun.set()
         for pod in self._memory.pods:
-            self._memory.queue.add(pod.metadata.uid, WakeCause.START)
+            self._memory.news.wake_unit_of(pod, WakeCause.START)
             self._memory.owner_hints.see(pod)
         self._parts.pulse.come_sooner()
         if event := self._election.leader_event():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from scheduler.config.annotation_rules import rules_of
 from scheduler.execute.owner_hints import OwnerHints
+from scheduler.facts.memberships import Memberships
 from scheduler.facts.pod_endings import Partings
 from scheduler.facts.successors import Successors
 from scheduler.kube.store import Joined
@@ -15,6 +16,7 @@ from scheduler.reconcile.urgency import Level, Urgency
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.news import News
 from scheduler.service.outside import Outside
+from scheduler.state.gangs import Gangs
 from scheduler.state.units import Units
 
 
@@ -25,7 +27,9 @@ class Memory:
         self.pods = pods
         self.rules = rules_of(outside.settings)
         self.units = Units()
-        urgency = Urgency(self.units, pods)
+        read = Memberships(outside.settings.gangs, prefixes=self.rules.prefixes)
+        self.gangs = Gangs(read, pods)
+        urgency = Urgency(self.units, self.gangs, pods)
         self.queue = WorkQueue[str](
             metrics=outside.metrics,
             first_seconds=0.05,
@@ -42,6 +46,7 @@ class Memory:
         self.news = News(
             outside,
             units=self.units,
+            gangs=self.gangs,
             pods=pods,
             queue=self.queue,
             presence=self.presence,

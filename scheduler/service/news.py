@@ -15,6 +15,7 @@ from scheduler.reconcile.standby import Standby
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import observe_start
 from scheduler.service.outside import Outside
+from scheduler.state.gangs import Gangs
 from scheduler.state.units import Units
 
 
@@ -29,6 +30,7 @@ class News:
         outside: Outside,
         *,
         units: Units,
+        gangs: Gangs,
         pods: Joined[Pod],
         queue: WorkQueue[str],
         presence: Presence,
@@ -39,6 +41,7 @@ class News:
         self._metrics = outside.metrics
         self._clock = outside.clock
         self._units = units
+        self._gangs = gangs
         self._pods = pods
         self._queue = queue
         self._presence = presence
@@ -58,12 +61,19 @@ class News:
         elif self._standby is not None:
             self._standby.follow(key)
 
-    def _wake_unit_of(self, pod: Pod, cause: WakeCause) -> None:
-        self.wake(self._units.key_of(pod.metadata.uid), cause)
+    def wake_unit_of(self, pod: Pod, cause: WakeCause) -> None:
+        """Something about this pod has changed, or may have."""
+        self.wake(self._key_of(pod.metadata.uid), cause)
+
+    def _key_of(self, uid: str) -> str:
+        unit = self._units.of_pod(uid)
+        return self._gangs.key_of(uid) if unit is None else unit.key
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """One of our pods was added, changed or deleted."""
         self._presence.changed(old, new)
+        if old is None and new is not None:
+            self._gangs.came(new)
         pod = new or old
         observe_start(self._metrics, self._units, old=old, new=new, now=self._clock())
         if pod is not None:
@@ -71,10 +81,12 @@ class News:
             if old is None and self._leads():
                 self._owner_hints.see(pod)
             if old is None or new is None:
-                self._wake_unit_of(pod, WakeCause.WATCH)
+                self.wake_unit_of(pod, WakeCause.WATCH)
             elif not decides_nothing(old, new):
                 edit = edited(old, new)
-                self._wake_unit_of(pod, WakeCause.EDIT if edit else WakeCause.WATCH)
+                self.wake_unit_of(pod, WakeCause.EDIT if edit else WakeCause.WATCH)
+        if old is not None and new is None:
+            self._gangs.went(old.metadata.uid)
 
     def nodes_changed(self, gpu_types: frozenset[str] | None) -> None:
         """Nodes have changed, so a pod that fitted no Node may fit one now. If the types of GPUs
@@ -88,7 +100,7 @@ class News:
 
     def compared(self, uid: str) -> None:
         """A pod that waited to be compared with the Nodes has been compared."""
-        self._queue.add(self._units.key_of(uid), WakeCause.NODES)
+        self._queue.add(self._key_of(uid), WakeCause.NODES)
 
     def counted(self, key: str) -> None:
         """The census has found something out about this unit's job."""
@@ -106,7 +118,7 @@ class News:
         """Volumes or claims have changed, so pods that wait for a claim to be bound may go on."""
         for pod in self._pods:
             if not pod.spec.node_name and claims_of(pod):
-                self._wake_unit_of(pod, WakeCause.NODES)
+                self.wake_unit_of(pod, WakeCause.NODES)
 
     def namespace_changed(self, _old: Identified | None, new: Identified | None) -> None:
         """A namespace's labels have changed or have become known; the policy may decide
@@ -115,13 +127,13 @@ class News:
         if new is not None:
             for pod in self._pods:
                 if pod.metadata.namespace == new.metadata.name and not pod.finished:
-                    self._wake_unit_of(pod, WakeCause.POLICY)
+                    self.wake_unit_of(pod, WakeCause.POLICY)
 
     def policy_changed(self) -> None:
         """Pods that were refused may be allowed now, and others may be refused."""
         for pod in self._pods:
             if not pod.finished:
-                self._wake_unit_of(pod, WakeCause.POLICY)
+                self.wake_unit_of(pod, WakeCause.POLICY)
 
     def kill_wait_changed(self) -> None:
         """KillWait has changed, and with it the longest grace period that a pod may have."""

@@ -14,6 +14,7 @@ from scheduler.execute.dispatch import Executor
 from scheduler.execute.edit_pace import EditPace
 from scheduler.execute.ending_brake import EndingBrake
 from scheduler.execute.evict import Evictor
+from scheduler.execute.gang import GangHand
 from scheduler.execute.learn import Learner
 from scheduler.execute.partition_move import PartitionMove
 from scheduler.execute.placeholder_mode import Modes
@@ -25,6 +26,7 @@ from scheduler.execute.tools import Tools
 from scheduler.execute.trial import Trial
 from scheduler.execute.update import Updater
 from scheduler.facts.caches import Caches
+from scheduler.facts.gang_facts import GangReader
 from scheduler.facts.gather import Gatherer
 from scheduler.facts.newcomers import Newcomers
 from scheduler.facts.placing import Places
@@ -75,6 +77,7 @@ class Parts:
         self.newcomers = Newcomers(
             caches,
             units=memory.units,
+            gangs=memory.gangs,
             census=self.census,
             successors=memory.successors,
             clock=outside.clock,
@@ -178,6 +181,14 @@ class Parts:
         outside, memory, caches = self._outside, self._memory, self._caches
         return Gatherer(
             caches,
+            gangs=GangReader(
+                self.reader,
+                memory.gangs,
+                owner=outside.owner,
+                per_node=outside.settings.pods_per_node,
+                linger_seconds=outside.settings.gang_linger,
+                clock=outside.clock,
+            ),
             reader=self.reader,
             places=self.places,
             tenures=Tenures(
@@ -282,6 +293,12 @@ class Parts:
                 tools, nodes=caches.nodes, census=self.census, allocations=self.allocations
             ),
             evictor=self._evictor(),
+            gang_hand=GangHand(
+                tools,
+                self._memory.gangs,
+                wake=lambda uid: self._memory.news.wake(uid, WakeCause.WATCH),
+                doubt_pods=caches.doubt_pods,
+            ),
         )
 
     def _submitter(
@@ -311,7 +328,7 @@ class Parts:
             outside.kube,
             brake=self.brake,
             budget_seconds=settings.eviction_budget_timeout if asks_budgets else 0.0,
-            tell=self.teller.event,
+            tell=self.teller.event_on,
             metrics=outside.metrics,
             clock=outside.clock,
         )

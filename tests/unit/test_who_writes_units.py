@@ -13,6 +13,7 @@ import pytest
 from scheduler.state.asked import Asked
 from scheduler.state.bindings import Bindings
 from scheduler.state.eviction import Eviction
+from scheduler.state.gang import Gang
 from scheduler.state.refusals import Refusals
 from scheduler.state.said import Said, SaidOnPod
 from scheduler.state.seen import Seen, SeenOfPod
@@ -31,6 +32,7 @@ _OWNER: Final[dict[type[Any], str]] = {
     Refusals: "execute",
     Bindings: "execute",
     Eviction: "execute",
+    Gang: "execute",
 }
 _OWNER_OF_FIELD: Final = {"waiting": "reconcile", "silent": "slurm", "binding": "execute"}
 """Of those that stand beside the parts. The others of a unit only its methods write."""
@@ -52,6 +54,11 @@ _CALLERS: Final = {
     "Unit.leave": {"execute"},
     "Unit.is_rid_of": {"slurm"},
     "Units.add": {"facts", "slurm"},
+    "Units.join": {"facts"},
+    "Gang.follow": {"facts"},
+    "Gangs.went": {"service"},
+    "Gangs.dissolve": {"execute"},
+    "Units.part": {"execute", "slurm"},
     "Units.remove": {"execute", "reconcile"},
     "Units.clear": {"service"},
     "Units.set_job": {"slurm", "execute"},
@@ -68,6 +75,8 @@ _CALLED: Final = {
     "Units": {"units", "_units"},
     "Seen": {"seen"},
     "Bindings": {"bindings"},
+    "Gang": {"gang"},
+    "Gangs": {"gangs", "_gangs"},
 }
 
 
@@ -153,7 +162,10 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
         ("slurm", "unit.pods[0].seen.orphaned = True"),
         ("slurm", "seen = unit.pods[0].seen; seen.orphaned = True"),
         ("execute", "unit.pods[0].seen.outcome = ''"),
-        ("reconcile", "unit.pods = ()"),
+        ("reconcile", "unit.members = {}"),
+        ("facts", "gang.shape = None"),
+        ("execute", "gang.follow(lives=True, now=0.0)"),
+        ("slurm", "self._units.join(unit, pod)"),
         ("service", "unit.bindings.at = 0.0"),
         ("execute", "unit.job = None"),
         ("execute", "unit.doubt_since = None"),
@@ -223,4 +235,4 @@ def test_each_part_of_a_unit_has_an_owner() -> None:
     parts = {type(getattr(unit, field.name)) for field in fields(unit)}
     parts |= {type(getattr(pod, field.name)) for field in fields(pod)}
     ours = {it for it in parts if it.__module__.startswith("scheduler.state")}
-    assert ours | {Placeholder} == set(_OWNER)
+    assert ours | {Placeholder, Gang} == set(_OWNER)

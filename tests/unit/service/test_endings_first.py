@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from scheduler.facts.memberships import Memberships
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.reconcile.controller import shifts
 from scheduler.reconcile.urgency import Level, Urgency
-from scheduler.state.member import Member
+from scheduler.state.gangs import Gangs
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, JobState
 from tests.unit.service.tiny_kube import TinyKube
@@ -142,16 +144,18 @@ def test_some_workers_are_kept_for_what_is_urgent(count: int) -> None:
 
 def test_unit_is_as_urgent_as_its_pods_together() -> None:
     units, pods = Units(), dict[str, Pod]()
-    urgency = Urgency(units, pods)
+    urgency = Urgency(units, Gangs(Memberships((), prefixes=()), pods), pods)
     members = (Member("a", "train-0"), Member("b", "train-1"))
     job = Placeholder(7, state=JobState(BaseState.RUNNING))
-    units.add(Unit("group", "ns", "train", seen_at=0.0, job=job, pods=members))
+    units.add(Unit("group", "ns", "train", seen_at=0.0, job=job, members=by_uid(members)))
     assert urgency("group") is Level.RELEASE  # no pod is left
     pods |= {uid: Pod(ObjectMeta(uid=uid, namespace="ns")) for uid in ("a", "b")}
     assert urgency("group") is Level.URGENT  # to be bound
     finished = PodStatus(phase="Succeeded")
     pods["a"] = Pod(ObjectMeta(uid="a", namespace="ns"), PodSpec(node_name="n1"), finished)
-    assert urgency("group") is Level.REST  # the other pod still needs the job
+    assert urgency("group") is Level.URGENT  # the other pod is still to be bound
+    pods["b"] = Pod(ObjectMeta(uid="b", namespace="ns"), PodSpec(node_name="n2"))
+    assert urgency("group") is Level.REST  # it needs the job
     pods["b"] = Pod(ObjectMeta(uid="b", namespace="ns"), PodSpec(node_name="n2"), finished)
     assert urgency("group") is Level.RELEASE
     assert urgency.tenant("group") == "ns"
@@ -160,7 +164,7 @@ def test_unit_is_as_urgent_as_its_pods_together() -> None:
 async def test_level_follows_what_is_known(
     slurm: TinySlurm, kube: TinyKube, service: Service
 ) -> None:
-    urgency = Urgency(service.units, kube.store)
+    urgency = Urgency(service.units, Gangs(Memberships((), prefixes=()), kube.store), kube.store)
     assert urgency("nobody") is Level.REST
     service.start()
     kube.create("first")

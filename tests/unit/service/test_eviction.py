@@ -53,7 +53,7 @@ class Stage:
             cast("KubeApi", kube),
             brake=brake,
             budget_seconds=budget_seconds,
-            tell=lambda _unit, _reason, message: self.messages.append(message),
+            tell=lambda _unit, _uid, _reason, message: self.messages.append(message),
             metrics=self.metrics,
             clock=asyncio.get_running_loop().time,
         )

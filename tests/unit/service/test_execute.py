@@ -25,6 +25,7 @@ from scheduler.core.facts import InDoubt, NoJob, PodStage
 from scheduler.core.intervals import UNTOLD_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner, OwnerTag, read_tag
 from scheduler.core.refused_request import NEVER
+from scheduler.core.seats import Seat
 from scheduler.kube.errors import KubeInterrupted
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import (
@@ -43,8 +44,9 @@ from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 UID = "01234567-89ab"
+ONE = (Seat(0, UID),)
 WAITING = pod(PodStage.WAITING, uid=UID)
-SUBMIT = Submit(REQUEST)
+SUBMIT = Submit(REQUEST, ONE)
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ async def test_submitted_job_is_named_tagged_and_shaped_for_its_pod(service, slu
 
 async def test_job_for_a_pod_that_runs_is_asked_for_on_its_node(service, slurm, kube, unit):
     unit.bindings.nodes[UID] = "n2"
-    await service.executor.do(unit, Submit(REQUEST, nodes=("n2",)))
+    await service.executor.do(unit, Submit(REQUEST, ONE, nodes=("n2",)))
     job = slurm.submissions[unit.job.job_id]
     assert job.required_nodes == ("n2",)
     assert '"node":"n2"' in job.admin_comment
@@ -111,7 +113,7 @@ async def test_replaced_job_ends_after_the_new_one_is_recorded(service, slurm, k
     service.units.set_job(unit, Placeholder(old))
     recorded: list[str] = []
     slurm.on_cancel = lambda _job: recorded.append(kube.pods[UID].metadata.annotations[JOB_ID])
-    await service.executor.do(unit, Submit(REQUEST, nodes=("n1",), replaces=old))
+    await service.executor.do(unit, Submit(REQUEST, ONE, nodes=("n1",), replaces=old))
     assert not slurm.live(old)
     assert recorded == [str(unit.job.job_id)]
 
@@ -131,7 +133,7 @@ async def test_job_of_others_that_got_the_id_is_not_ended_in_place_of_a_former_o
     other = slurm.add(admin_comment=comment)
     before = slurm.jobs[other]
     await service.executor.do(unit, Cancel(other, "it was given back"))
-    await service.executor.do(unit, Submit(REQUEST, nodes=("n1",), replaces=other))
+    await service.executor.do(unit, Submit(REQUEST, ONE, nodes=("n1",), replaces=other))
     assert slurm.jobs[other] == before
     assert slurm.calls["cancel"] == 0
 
@@ -204,7 +206,7 @@ async def test_setbacks_space_out_submits_up_to_a_bound(service, slurm, unit):
 async def test_refused_pod_that_runs_is_not_told_that_it_waits(service, slurm, kube, unit):
     unit.bindings.nodes[UID] = "n1"
     slurm.fail["submit"].append(SlurmInvalid("no", error_number=2000))
-    await service.executor.do(unit, Submit(REQUEST, nodes=("n1",)))
+    await service.executor.do(unit, Submit(REQUEST, ONE, nodes=("n1",)))
     assert kube.condition_of(UID) is None
 
 
@@ -298,7 +300,7 @@ async def test_excluded_node_is_left_out_of_the_next_job_and_told(service, slurm
     await service.executor.do(unit, Exclude("n1", "it is cordoned"))
     assert unit.asked.exclusions.active(0.0) == {"n1": "it is cordoned"}
     request = dataclasses.replace(REQUEST, excluded_nodes=("n9",))
-    action = Submit(request, excluded=(("n1", "it is cordoned"),))
+    action = Submit(request, ONE, excluded=(("n1", "it is cordoned"),))
     await service.executor.do(unit, action)
     assert slurm.submissions[1].excluded_nodes == ("n9", "n1")
     assert "excluded nodes: n1 (it is cordoned)" in service.recorder.events[-1].message
@@ -307,7 +309,7 @@ async def test_excluded_node_is_left_out_of_the_next_job_and_told(service, slurm
 async def test_exclusions_are_lifted_when_slurm_refuses_what_they_leave(service, slurm, unit):
     await service.executor.do(unit, Exclude("n1", "it is cordoned"))
     slurm.fail["submit"].append(SlurmInvalid("not available", error_number=2014, status=422))
-    seconds = await service.executor.do(unit, Submit(REQUEST, excluded=(("n1", "cordoned"),)))
+    seconds = await service.executor.do(unit, Submit(REQUEST, ONE, excluded=(("n1", "cordoned"),)))
     assert unit.asked.exclusions.active(1.0) == {}
     assert seconds is not None
     assert seconds > 20

@@ -10,6 +10,7 @@ from annotations import Sharing
 from scheduler.core.actions import Submit
 from scheduler.core.edits import digests
 from scheduler.core.naming import read_tag
+from scheduler.core.seats import Seat
 from scheduler.state.units import Unit
 from tests.unit.core.things import REQUEST
 from tests.unit.service.tiny_kube import TinyKube
@@ -19,6 +20,7 @@ from tests.unit.service.tiny_slurm import NODES, TinySlurm
 pytestmark = pytest.mark.looptime
 
 UID = "01234567-89ab"
+ONE = (Seat(0, UID),)
 GPUS = replace(REQUEST, gpus=2, gres="gpu:2", exclusive=None, keys={})
 
 
@@ -26,7 +28,7 @@ async def asked(slurm: TinySlurm, kube: TinyKube, request=GPUS, *, sharing="user
     kube.create(UID)
     service = Service(slurm, kube, gpu_sharing=sharing)
     unit = service.units.add(Unit(UID, "ns", "train", seen_at=0.0))
-    await service.executor.do(unit, Submit(request, nodes=(node,) if node else ()))
+    await service.executor.do(unit, Submit(request, ONE, nodes=(node,) if node else ()))
     assert unit.job is not None
     return slurm.submissions[unit.job.job_id]
 

@@ -7,6 +7,7 @@ import pytest
 
 from annotations import Sharing, Switches
 from scheduler.core.naming import Owner, read_tag
+from scheduler.core.seats import Seat
 from scheduler.execute.placeholder import FIRST, SCRIPT, SCRIPT_MEMORY_MIB, Mode, submission
 from slurmapi import ApiVersion, JobSubmission
 from slurmapi.submission import encode
@@ -14,6 +15,10 @@ from tests.unit.core.things import REQUEST
 
 OWNER = Owner("cluster-1", "slurm-scheduler")
 UIDS = ("01234567-89ab", "fedcba98-7654")
+
+
+def seats_of(uids: tuple[str, ...]) -> tuple[Seat, ...]:
+    return tuple(Seat(rank, uid) for rank, uid in enumerate(uids))
 
 
 def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], nodes: tuple[str, ...] = ()):
@@ -24,7 +29,7 @@ def made(*, mode: Mode = "external", uids: tuple[str, ...] = UIDS[:1], nodes: tu
         namespace="ns",
         name="train",
         key=uids[0],
-        uids=uids,
+        seats=seats_of(uids),
         nodes=nodes,
     )
 
@@ -46,7 +51,13 @@ def test_script_job_has_the_script():
 def test_script_has_memory_of_its_own(mode, asked, mebibytes):
     request = dataclasses.replace(REQUEST, memory_mib=asked)
     job = submission(
-        request, owner=OWNER, mode=mode, namespace="ns", name="train", key=UIDS[0], uids=UIDS[:1]
+        request,
+        owner=OWNER,
+        mode=mode,
+        namespace="ns",
+        name="train",
+        key=UIDS[0],
+        seats=seats_of(UIDS[:1]),
     )
     assert job.memory_mib == mebibytes
 
@@ -59,7 +70,7 @@ def test_script_finds_its_programs_and_what_it_is_told():
         namespace="ns",
         name="train",
         key=UIDS[0],
-        uids=UIDS[:1],
+        seats=seats_of(UIDS[:1]),
         environment={"A": "b"},
     )
     assert job.environment["A"] == "b"
@@ -76,7 +87,14 @@ def test_job_belongs_to_the_pod_of_its_unit():
 
 def test_job_is_named_after_its_unit_and_has_a_node_for_each_pod():
     job = submission(
-        REQUEST, owner=OWNER, mode="external", namespace="ns", name="train", key="gang", uids=UIDS
+        REQUEST,
+        owner=OWNER,
+        mode="external",
+        namespace="ns",
+        name="train",
+        key="gang",
+        group="job/train",
+        seats=seats_of(UIDS),
     )
     assert (job.name, job.nodes) == ("ns.train.gang", 2)
 
@@ -129,7 +147,7 @@ def asked(**more: Any) -> JobSubmission:
         namespace="ns",
         name="train",
         key=UIDS[0],
-        uids=UIDS[:1],
+        seats=seats_of(UIDS[:1]),
         **more,
     )
 
@@ -186,6 +204,6 @@ def test_every_way_to_share_is_one_that_slurm_knows(sharing):
         namespace="ns",
         name="train",
         key=UIDS[0],
-        uids=UIDS[:1],
+        seats=seats_of(UIDS[:1]),
     )
     assert encode(job, ApiVersion(45))

@@ -9,6 +9,7 @@ import pytest
 
 from annotations import PREFIX
 from scheduler.core.actions import Submit
+from scheduler.core.seats import Seat
 from scheduler.execute.placeholder_mode import Setting
 from scheduler.hooks.heartbeat import HEARD_SECONDS, Heartbeat
 from scheduler.state.units import Unit
@@ -24,6 +25,7 @@ OURS = "/etc/slurm/slurm-pod-scheduler/prolog-slurmctld.sh"
 
 
 UID = "01234567-89ab"
+ONE = (Seat(0, UID),)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ async def mode(service: Service, partition: str | None = None, *nodes: str) -> s
 
 async def jobs_of(service: Service, unit) -> list[bool]:
     """Whether each job that came of it is external."""
-    await service.executor.do(unit, Submit(REQUEST))
+    await service.executor.do(unit, Submit(REQUEST, ONE))
     return [it.external for it in service.slurm.submissions.values()]
 
 
@@ -127,7 +129,7 @@ async def test_other_refusals_are_as_they_are(service, slurm, unit, with_slurmd,
 
 async def test_job_that_is_pinned_goes_by_its_node(service, slurm, unit):
     slurm.with_slurmd = {"n2"}
-    await service.executor.do(unit, Submit(replace(REQUEST, partition=None), nodes=("n1",)))
+    await service.executor.do(unit, Submit(replace(REQUEST, partition=None), ONE, nodes=("n1",)))
     assert slurm.submissions[unit.job.job_id].external
 
 

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from annotations import Rules
+from scheduler.core.gang_objects import GroupObject
+from scheduler.core.gang_sources import ObjectRef
 from scheduler.core.node_suitability import Taint
 from scheduler.kube.api import (
     AlreadyBound,
@@ -39,6 +41,7 @@ from scheduler.kube.wire import (
     NodeSpec,
     NodeStatus,
     ObjectMeta,
+    OwnerReference,
     PersistentVolume,
     Pod,
     PodSpec,
@@ -72,6 +75,8 @@ class TinyKube:
         self.on_neighbour_change: Callable[[Neighbour | None, Neighbour | None], None] = (
             lambda _old, _new: None
         )
+        self.groups: dict[str, GroupObject] = {}
+        """The objects behind gangs, by name."""
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.graces: list[int | None] = []
@@ -170,6 +175,10 @@ class TinyKube:
         named = (it for it in self.pods.values() if it.metadata.name == name)
         return next((it for it in named if it.metadata.namespace == namespace), None)
 
+    async def get_group(self, ref: ObjectRef) -> GroupObject | None:
+        await self._call("get_group", ref.namespace)
+        return self.groups.get(ref.name)
+
     async def _call(self, operation: str, namespace: str) -> None:
         await asyncio.sleep(self.seconds.get((namespace, operation), 0.002))
         if self.fail[operation]:
@@ -209,6 +218,8 @@ class TinyKube:
         namespace: str = "ns",
         node: str = "",
         annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        owner: OwnerReference | None = None,
         cpu: str = "4",
         gpus: int = 0,
         gates: Sequence[str] = (),
@@ -226,6 +237,8 @@ class TinyKube:
                     namespace=namespace,
                     uid=uid,
                     annotations=dict(annotations or {}),
+                    labels=dict(labels or {}),
+                    owner_references=() if owner is None else (owner,),
                     creation_timestamp=created,
                 ),
                 spec

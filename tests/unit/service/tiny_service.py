@@ -193,8 +193,8 @@ class Service:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part) for part in parts]
         self._tasks.append(loop.create_task(run_workers(self.controller, 6)))
-        for uid in self.kube.pods:
-            self.queue.add(uid, WakeCause.START)
+        for pod in self.kube.pods.values():
+            self.memory.news.wake_unit_of(pod, WakeCause.START)
 
     def _pod_changed(self, uid: str) -> None:
         old, new = self._shown.pop(uid, None), self.kube.store.get(uid)

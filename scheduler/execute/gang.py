@@ -1,0 +1,121 @@
+"""What only gangs need: their object is read, slots are given anew, and pods that are gone are
+forgotten.
+
+`core/gang.py` and `core/seating.py` decide when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+import structlog
+
+from annotations import Problem
+from scheduler.core.actions import PartWith, Reseat
+from scheduler.core.gang_shape import NoGang, Shape, shape_of
+from scheduler.core.gang_sources import Membership, ObjectRef
+from scheduler.execute.tools import Result, Tools
+from scheduler.kube.errors import Forbidden, KubeInterrupted
+from scheduler.state.gangs import Gangs
+from scheduler.state.units import Unit
+
+log = structlog.get_logger(__name__)
+
+
+class GangHand:
+    """`wake` has these pods looked at, each as a unit of its own. `doubt_pods` has all pods listed
+    again.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        gangs: Gangs,
+        *,
+        wake: Callable[[str], None],
+        doubt_pods: Callable[[], None],
+    ) -> None:
+        self._tools = tools
+        self._gangs = gangs
+        self._wake = wake
+        self._doubt_pods = doubt_pods
+
+    async def read(self, unit: Unit) -> Result:
+        """Read the object that says how many pods the gang has. If it says that the pods are no
+        gang, each is served alone from now on. Raises KubeError.
+        """
+        gang = unit.gang
+        if gang is None or gang.member.object is None:
+            return None
+        found = await self._shape(gang.member, gang.member.object)
+        gang.read_at = self._tools.clock()
+        match found:
+            case Shape():
+                gang.shape, gang.problem = found, None
+            case Problem():
+                gang.problem = found
+            case NoGang() if gang.shape is None and unit.job is None:
+                self._dissolve(unit, found)
+                return None
+            case NoGang() | None:
+                if gang.shape is not None:
+                    gang.shape = replace(gang.shape, over=True)
+            case _:
+                assert_never(found)
+        return 0.0
+
+    async def _shape(self, member: Membership, ref: ObjectRef) -> Shape | NoGang | Problem | None:
+        """What the object says. None if it says nothing, and the pods themselves say how many there
+        are.
+        """
+        try:
+            found = await self._tools.kube.get_group(ref)
+        except Forbidden as error:
+            why = f"the scheduler may not read {member.group}: {error}"
+            return None if member.size is not None else NoGang(why)
+        if found is None:
+            return NoGang(f"{member.group} does not exist any more")
+        return shape_of(member, found)
+
+    def _dissolve(self, unit: Unit, found: NoGang) -> None:
+        """Serve each pod alone, or as a pod of another gang."""
+        log.info("group is no gang", namespace=unit.namespace, group=unit.name, why=found.why)
+        self._tools.units.remove(unit.key)
+        for uid in self._gangs.dissolve(unit.key, instead=found.instead):
+            self._wake(uid)
+
+    async def reseat(self, unit: Unit, action: Reseat) -> Result:
+        """Write the seats into the owner tag of the unit's job, in the same action in which it is
+        read. Raises SlurmError.
+        """
+        job = unit.job
+        if job is None or job.job_id != action.job_id:
+            return 0.0
+        own = await self._tools.read_anew(unit, job)
+        tag = None if own is None else own.job.tag
+        if own is None or tag is None:
+            return 0.0  # the next pass decides from what this look has shown
+        noted = tag.encode(restarts=action.restarts)
+        if action.seats:
+            noted = tag.encode(
+                restarts=action.restarts,
+                uids=tuple(seat.uid for seat in action.seats),
+                ranks=tuple(seat.rank for seat in action.seats),
+            )
+        await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
+        job.wrote(replace(own.job, admin_comment=noted))
+        return 0.0
+
+    async def part_with(self, unit: Unit, action: PartWith) -> None:
+        """Forget pods that are gone. Of one that was on a Node, only the API server's answer that
+        there is no such pod is evidence. Raises KubeError, also if a pod does exist.
+        """
+        for gone in action.pods:
+            if gone.placed:
+                pod = await self._tools.kube.get_pod(unit.namespace, gone.name)
+                if pod is not None and pod.metadata.uid == gone.uid and not pod.finished:
+                    self._doubt_pods()
+                    raise KubeInterrupted("the pod is there, though it is not listed")
+            self._tools.units.part(unit, gone.uid)

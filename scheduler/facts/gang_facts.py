@@ -1,0 +1,161 @@
+"""Collects what is known of a gang, and what its pods ask for together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from annotations import JobRequest, Problem
+from scheduler.core.event_reasons import Reason
+from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
+from scheduler.core.gang_ranks import Ranked, ranks_of
+from scheduler.core.gang_shape import rank_of
+from scheduler.core.gang_sources import Alone
+from scheduler.core.naming import Owner
+from scheduler.facts.reader import NOTHING, Reading, RequestReader
+from scheduler.facts.stage import stage_of
+from scheduler.kube.wire import Pod
+from scheduler.state.gang import Gang
+from scheduler.state.gangs import MOST_PODS, Gangs
+from scheduler.state.member import Member
+from scheduler.state.units import Unit
+
+_HOLD_RANKS = RUNS | {PodStage.WAITING, PodStage.GATED}
+
+
+class GangReader:
+    """`per_node` is how many pods of a gang a node gets, if the pods do not say; `linger_seconds`
+    how long an allocation is kept without a pod.
+    """
+
+    def __init__(
+        self,
+        reader: RequestReader,
+        gangs: Gangs,
+        *,
+        owner: Owner,
+        per_node: int,
+        linger_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._reader = reader
+        self._gangs = gangs
+        self._owner = owner
+        self._per_node = per_node
+        self._linger_seconds = linger_seconds
+        self._clock = clock
+
+    def ranks(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, int]:
+        """The rank of each of the unit's pods by uid, those that are gone included."""
+        record = None if unit.job is None else unit.job.record
+        owned = record is not None and unit.owns(record, owner=self._owner)
+        counts = {it.metadata.uid: _holds_rank(it, unit) for it in pods}
+        ranked = [
+            Ranked(
+                uid=it.uid,
+                name=it.name,
+                own=_own_rank(it, unit.gang),
+                counts=counts.get(it.uid, it.seen.placed),
+            )
+            for it in unit.pods
+        ]
+        return ranks_of(ranked, record.tag if owned and record is not None else None)
+
+    def read(self, unit: Unit, pods: Sequence[Pod]) -> tuple[Reading, str]:
+        """What the unit asks for, and the name of the pod that is at fault if that is a list of
+        problems. The pods of a gang that wait must ask for the same.
+        """
+        if not pods:
+            return NOTHING, ""
+        if unit.gang is None:
+            return self._alone(pods[0], unit), ""
+        bound = unit.bindings.nodes
+        waiting = [
+            it for it in pods if stage_of(it, bound=it.metadata.uid in bound) is PodStage.WAITING
+        ]
+        first, *others = waiting or pods[:1]
+        reading = self._reader.read(first, unit)
+        if not waiting:
+            return reading, ""
+        if (problem := _too_large(unit.gang)) is not None:
+            return replace(reading, request=(problem,)), ""
+        if not isinstance(reading.request, JobRequest):
+            return reading, first.metadata.name
+        for pod in others:
+            other = self._reader.read(pod, unit)
+            if not isinstance(other.request, JobRequest):
+                return other, pod.metadata.name
+            if other.request != reading.request:
+                differs = _differs(first, reading.request, other.request)
+                return replace(other, request=(differs,)), pod.metadata.name
+        return reading, ""
+
+    def _alone(self, pod: Pod, unit: Unit) -> Reading:
+        """What a pod asks for that is served alone, with what is wrong about its gang."""
+        reading = self._reader.read(pod, unit)
+        flaw = self._gangs.flaws.get(pod.metadata.uid)
+        if flaw is None or pod.spec.node_name:
+            return reading
+        if isinstance(flaw, Alone):
+            remark = Remark(Reason.NOT_IN_GANG, flaw.why)
+            return replace(reading, remarks=(*reading.remarks, remark))
+        known = () if isinstance(reading.request, JobRequest) else reading.request
+        return replace(reading, request=(*known, *{flaw} - {*known}))
+
+    def facts(self, gang: Gang, request: JobRequest | object, culprit: str) -> GangFacts:
+        """What is known of a gang."""
+        shape, member = gang.shape, gang.member
+        per_node = request.pods_per_node if isinstance(request, JobRequest) else None
+        return GangFacts(
+            name=member.name,
+            group=member.group,
+            size=(member.size if shape is None else shape.size),
+            minimum=(member.size or 0) if shape is None else shape.minimum,
+            ranked=member.rank is not None or member.place is not None,
+            over=shape is not None and shape.over,
+            has_object=member.object is not None,
+            read_at=gang.read_at,
+            per_node=self._per_node if per_node is None else per_node,
+            quiet_since=gang.quiet_since,
+            linger_seconds=self._linger_seconds,
+            culprit=culprit,
+        )
+
+    def follow(self, gang: Gang, unit: Unit, pods: Sequence[Pod]) -> None:
+        """Note since when none of the gang's pods can run."""
+        bound = unit.bindings.nodes
+        lives = any(stage_of(it, bound=it.metadata.uid in bound) in _HOLD_RANKS for it in pods)
+        gang.follow(lives=lives, now=self._clock())
+
+
+def _own_rank(pod: Member, gang: Gang | None) -> int | None:
+    member = pod.membership
+    if member is None or member.place is None:
+        return None if member is None else member.rank
+    return None if gang is None or gang.shape is None else rank_of(member, gang.shape)
+
+
+def _too_large(gang: Gang) -> Problem | None:
+    """What is wrong with the gang itself."""
+    size = gang.member.size if gang.shape is None else gang.shape.size
+    if gang.problem is not None or size is None or size <= MOST_PODS:
+        return gang.problem
+    return Problem(f"number of pods of gang {gang.member.name}", str(size), f"at most {MOST_PODS}")
+
+
+def _holds_rank(pod: Pod, unit: Unit) -> bool:
+    bound = pod.metadata.uid in unit.bindings.nodes
+    return pod.succeeded or stage_of(pod, bound=bound) in _HOLD_RANKS
+
+
+def _differs(first: Pod, one: JobRequest, other: JobRequest) -> Problem:
+    named = ", ".join(
+        f"{name} {getattr(other, name)!r}"
+        for name in ("cpus", "memory_mib", "gres", "partition")
+        if getattr(one, name) != getattr(other, name)
+    )
+    return Problem(
+        "the pod's request",
+        named or "other annotations",
+        f"the same as that of pod {first.metadata.name}, because both belong to one gang",
+    )

@@ -1,0 +1,130 @@
+"""Which pods belong to which gang.
+
+A pod's labels and annotations are read once, when it is first seen: a later edit moves no pod into
+another gang. A pod that names a job already belongs to the gang that stands beside the job's id,
+or to none. So a group whose pods a version without gangs has submitted one by one is served so to
+the end.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
+
+from annotations import Problem
+from scheduler.core.gang_sources import Alone, Membership, Source
+from scheduler.core.naming import GANG, JOB_ID
+from scheduler.kube.wire import Pod
+
+MOST_PODS: Final = 1024
+"""How many pods of one gang may exist at once. A pass of a gang goes through all of them."""
+# Groups that are no gangs, for instance batch Jobs of one pod. One that is forgotten is read again.
+_MOST_ALONE: Final = 8192
+
+
+class Read(Protocol):
+    """Reads from a pod to which gang it belongs (`memberships.py`)."""
+
+    def __call__(
+        self, pod: Pod, sources: Sequence[Source] | None = None, /
+    ) -> Membership | Alone | Problem | None:
+        """The pod's gang by these sources, or else by those of the site."""
+        ...
+
+
+class Pods(Protocol):
+    """The pods as last seen."""
+
+    def get(self, uid: str, /) -> Pod | None:
+        """The pod with this uid; None if there is none."""
+        ...
+
+
+class Gangs:
+    """An index of pods by gang, fed by the watch. `pods` has them as last seen."""
+
+    def __init__(self, read: Read, pods: Pods) -> None:
+        self._read = read
+        self._store = pods
+        self._of: dict[str, Membership] = {}
+        self._pods: dict[str, dict[str, None]] = {}
+        self.flaws: dict[str, Problem | Alone] = {}
+        """By uid: what is wrong with what a pod says about its gang, for which it is refused; or
+        why it is served alone although it has the labels of a group.
+        """
+        self._alone: OrderedDict[str, tuple[Source, ...]] = OrderedDict()
+
+    def came(self, pod: Pod) -> None:
+        """A pod has been seen for the first time."""
+        self._sort(pod, self._read(pod))
+
+    def _sort(self, pod: Pod, found: Membership | Alone | Problem | None) -> None:
+        uid = pod.metadata.uid
+        if found is None:
+            return
+        if not _may_join(pod, found):
+            if isinstance(found, Membership) and GANG not in pod.metadata.annotations:
+                self.dissolve(found.key, instead=())
+            return
+        if isinstance(found, Problem | Alone):
+            self.flaws[uid] = found
+        elif found.key in self._alone:
+            self._alone.move_to_end(found.key)
+            instead = self._alone[found.key]
+            if instead:
+                self._sort(pod, self._read(pod, instead))
+        elif len(self._pods.get(found.key, ())) >= MOST_PODS:
+            self.flaws[uid] = Problem(
+                f"gang {found.name}", "more pods", f"at most {MOST_PODS} pods of a gang"
+            )
+        else:
+            self._of[uid] = found
+            self._pods.setdefault(found.key, {})[uid] = None
+
+    def went(self, uid: str) -> None:
+        """No watch shows the pod any more."""
+        self.flaws.pop(uid, None)
+        found = self._of.pop(uid, None)
+        if found is None:
+            return
+        pods = self._pods[found.key]
+        del pods[uid]
+        if not pods:
+            del self._pods[found.key]
+
+    def dissolve(self, key: str, *, instead: Sequence[Source]) -> frozenset[str]:
+        """The group is no gang: each of its pods is served alone, or in a gang by another source.
+        Returns the keys of their units.
+        """
+        uids = self._pods.pop(key, {})
+        self._alone[key] = tuple(instead)
+        if len(self._alone) > _MOST_ALONE:
+            self._alone.popitem(last=False)
+        for uid in uids:
+            del self._of[uid]
+            pod = self._store.get(uid)
+            if pod is not None and instead:
+                self._sort(pod, self._read(pod, instead))
+        return frozenset(map(self.key_of, uids))
+
+    def of(self, uid: str) -> Membership | None:
+        """The pod's membership; None if it belongs to no gang."""
+        return self._of.get(uid)
+
+    def key_of(self, uid: str) -> str:
+        """The key of the unit that the pod belongs to, or is to belong to."""
+        found = self._of.get(uid)
+        return uid if found is None else found.key
+
+    def pods(self, key: str) -> Collection[str]:
+        """The uids of the gang's pods, in the order in which they came; none if it is no gang."""
+        return self._pods.get(key, {}).keys()
+
+
+def _may_join(pod: Pod, found: Membership | Alone | Problem) -> bool:
+    """Whether the pod is new to all processes, or another has served it in this very gang."""
+    meta = pod.metadata
+    if not (JOB_ID in meta.annotations or pod.spec.node_name or pod.finished):
+        return True
+    return isinstance(found, Membership) and meta.annotations.get(GANG) == found.key
