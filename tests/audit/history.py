@@ -129,7 +129,8 @@ class JobLife:
     `owner` is None for a job without an owner tag. `ended` is NEVER for a job that may still run.
     `state` is its last state, LOST if Slurm forgot it before it ended. `kills` are those that took
     effect. `looks` are answered requests for its record. In the periods of `unseen` it had nodes
-    that nobody saw.
+    that nobody saw. `uids` are all pods that it was ever for. `slots` is how many pods of a gang it
+    is for at once, 0 for a single pod, and `per_node` how many of them a node takes.
     """
 
     job_id: int
@@ -137,6 +138,8 @@ class JobLife:
     owner: Owner | None = None
     namespace: str = ""
     uids: frozenset[str] = frozenset()
+    slots: int = 0
+    per_node: int = 1
     runs: tuple[Run, ...] = ()
     unseen: tuple[When, ...] = ()
     ended: When = NEVER
@@ -159,15 +162,17 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLife:
-    """One pod. `placed` is when it got its `node`, which is empty if it got none. Its containers
-    may have run from then until `stopped`. At `over` the API server knew that nothing of it could
-    run any more: it had ended, or was gone. `touches` are all accepted writes.
+    """One pod. It existed from `made` on, as far as it was seen. `placed` is when it got its
+    `node`, which is empty if it got none. Its containers may have run from then until `stopped`. At
+    `over` the API server knew that nothing of it could run any more: it had ended, or was gone.
+    `touches` are all accepted writes.
     """
 
     uid: str
     namespace: str
     name: str
     scheduler: str
+    made: When = NEVER
     node: str = ""
     placed: When = NEVER
     stopped: When = NEVER

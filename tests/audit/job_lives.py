@@ -34,11 +34,12 @@ _KILLED: Final = _LIVE | {"CANCELLED", LOST}
 class _Tag(msgspec.Struct, frozen=True):
     """The fields of an owner tag that count here; read without the scheduler's own code."""
 
-    v: Literal[1]
+    v: Literal[1, 2]
     cluster: str
     scheduler: str
     namespace: str
     uids: tuple[str, ...]
+    per_node: int = 1
 
 
 _decode = msgspec.json.Decoder(_Tag).decode
@@ -98,6 +99,7 @@ class _Life:
     nodes: frozenset[str] = frozenset()
     ready: When | None = None
     began: bool = False
+    uids: set[str] = field(default_factory=set)
 
     def note_former_runs(self, it: JobSeen) -> None:
         """Note runs that ended with a requeue before anybody looked."""
@@ -108,6 +110,9 @@ class _Life:
     def see(self, it: JobSeen) -> None:
         before = self.last
         self.last = it
+        named = _tag(it.admin_comment)
+        # A pod of a gang that comes again takes the place of the former one in the tag.
+        self.uids.update(() if named is None else filter(None, named.uids))
         if self.ended != NEVER and it.state in _LIVE:
             self.evidence.append(Evidence(self.ended, Sign.FORGOTTEN_END))
             self.ended, self.began = NEVER, False
@@ -137,7 +142,9 @@ class _Life:
             submitted=self.last.submitted,
             owner=None if tag is None else Owner(tag.cluster, tag.scheduler),
             namespace="" if tag is None else tag.namespace,
-            uids=frozenset() if tag is None else frozenset(tag.uids),
+            uids=frozenset() if tag is None else frozenset(self.uids),
+            slots=0 if tag is None or tag.v == 1 else len(tag.uids),
+            per_node=1 if tag is None else tag.per_node,
             runs=tuple(self.runs),
             ended=self.ended,
             state=self.last.state,

@@ -56,6 +56,7 @@ class Limits:
     bind_age: float = 2.5
     look_age: float = 10.0
     settle: float = 5.0
+    gang_start: float = 60.0
     brake_share: float = 0.25
     brake_minimum: int = 10
     brake_window: float = 59.0
@@ -270,6 +271,40 @@ def read_before_written(case: _Case) -> Iterator[Violation]:
                 yield Violation("I14", f"job {job.job_id}", told)
 
 
+def slots_not_shared(case: _Case) -> Iterator[Violation]:
+    """A node holds no more pods of a gang at once than their job has slots there."""
+    for job in case.history.ours():
+        there: dict[str, list[PodLife]] = defaultdict(list)
+        for uid in job.uids if job.slots else ():
+            if uid in case.pods and case.pods[uid].placed != NEVER:
+                there[case.pods[uid].node].append(case.pods[uid])
+        for node, pods in there.items():
+            for pod in pods:
+                others = (it for it in pods if it is not pod)
+                beside = [it for it in others if it.held.surely_covers(pod.placed)]
+                if len(beside) >= job.per_node:
+                    names = ", ".join(map(_name, beside))
+                    what = f"put on {node}, where {names} took all slots of job {job.job_id}"
+                    yield Violation("gangs", _name(pod), what)
+
+
+def none_half_started(case: _Case) -> Iterator[Violation]:
+    """If one pod of a gang is bound, all that existed then are, or are gone soon."""
+    for job in case.history.ours():
+        pods = [case.pods[uid] for uid in job.uids if job.slots and uid in case.pods]
+        first = min((it.placed.latest for it in pods if it.placed != NEVER), default=None)
+        if first is None:
+            continue
+        late = When(first + case.limits.gang_start, first + case.limits.gang_start)
+        if late.latest > case.history.closed:
+            continue
+        for pod in pods:
+            was_there = pod.made.latest < first and late.surely_before(pod.over)
+            if was_there and not pod.placed.maybe_before(late):
+                what = f"waited {case.limits.gang_start:.0f} s after others of job {job.job_id}"
+                yield Violation("gangs", _name(pod), what)
+
+
 RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
     one_runs,
     bound_where_held,
@@ -281,6 +316,8 @@ RULES: Final[tuple[Callable[[_Case], Iterator[Violation]], ...]] = (
     foreign_untouched,
     read_before_written,
     bound_beside_nobody,
+    slots_not_shared,
+    none_half_started,
 )
 
 

@@ -35,6 +35,7 @@ def _life(
         namespace=pod["metadata"]["namespace"],
         name=pod["metadata"]["name"],
         scheduler=pod["spec"].get("schedulerName", ""),
+        made=states[0].when,
         node=bound.pod["spec"]["nodeName"] if bound else "",
         placed=_placed(bound, binds),
         stopped=_stopped(states, reported=reported),
