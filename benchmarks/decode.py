@@ -13,6 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from kubernetes_asyncio.client.rest import RESTResponse
 
 from benchmarks import payloads
 from scheduler.kube.wire import PODS
-from slurmapi.answers import StatesAnswer
+from slurmapi.answers import JobsAnswer, StatesAnswer
 from slurmapi.http1 import Response
 from slurmapi.wire import settled
 
@@ -118,6 +119,19 @@ def job_states(jobs: int) -> list[Pace]:
     ]
 
 
+def job_looks(nodes: int, looks: int) -> list[Pace]:
+    """Looks at a job of so many nodes. With its cores, as for tasks that Slurm has dealt out."""
+    answers = {
+        label: Response(status=200, headers={}, body=payloads.job_look(nodes, cores=cores))
+        for label, cores in (("slurmapi.wire", False), ("slurmapi.wire, with cores", True))
+    }
+    sizes = ", ".join(f"{len(answer.body) / 1e3:.0f} kB" for answer in answers.values())
+    print(f"looks at a job of {nodes} nodes: {sizes}")
+    return [
+        measure(label, looks, partial(_jobs, answer, looks)) for label, answer in answers.items()
+    ]
+
+
 def memory(pods: int, api: ApiClient) -> None:
     """What a cache of pods costs."""
     count = min(pods, _MEMORY_PODS)
@@ -147,6 +161,10 @@ def _states(answer: Response) -> object:
     return settled(answer, StatesAnswer).states()
 
 
+def _jobs(answer: Response, count: int) -> object:
+    return [settled(answer, JobsAnswer).job(1) for _ in range(count)]
+
+
 def _words(answer: Response) -> object:
     return {int(job["job_id"]): tuple(job["state"]) for job in json.loads(answer.body)["jobs"]}
 
@@ -163,6 +181,8 @@ async def run(pods: int) -> None:
         show(pod_lists(pods, api))
         show(watch_events(pods, api))
         show(job_states(pods))
+        show(job_looks(1, pods))
+        show(job_looks(200, max(1, pods // 100)))
         memory(pods, api)
 
 

@@ -1,9 +1,13 @@
-"""Synthetic answers of real size and shape: pods with managedFields, watch lines, job states."""
+"""Synthetic answers of real size and shape: pods with managedFields, watch lines, job states,
+jobs.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+from scheduler.sandbox.slurm.shapes import shape
 
 Json = dict[str, Any]
 
@@ -65,6 +69,29 @@ def _states(first: int, end: int) -> bytes:
     # slurmrestd prints with indentation unless SLURMRESTD_JSON=compact is set.
     body = {"jobs": jobs, "meta": meta, "errors": [], "warnings": []}
     return json.dumps(body, indent=2).encode()
+
+
+def job_look(nodes: int, *, cores: bool) -> bytes:
+    """The answer about one running job, with or without the 64 cores of each of its nodes."""
+    names = [f"node-{number:03d}" for number in range(nodes)]
+    listed = [_allocation(index, name) for index, name in enumerate(names)] if cores else []
+    running: Json = {
+        "job_id": 1,
+        "job_state": ["RUNNING"],
+        "nodes": ",".join(names),
+        "tasks": nodes,
+        "cpus_per_task": 8,
+        "job_resources": {"nodes": {"count": nodes, "allocation": listed}} if cores else None,
+    }
+    body = {"jobs": [{**shape("v0.0.45").job, **running}], "errors": [], "warnings": []}
+    return json.dumps(body, indent=2).encode()
+
+
+def _allocation(index: int, name: str) -> Json:
+    cores = [{"index": core, "status": ["UNALLOCATED"]} for core in range(64)]
+    cpus, memory = {"count": 8, "used": 0}, {"used": 0, "allocated": 65536}
+    sockets = [{"index": 0, "cores": cores}]
+    return {"index": index, "name": name, "cpus": cpus, "memory": memory, "sockets": sockets}
 
 
 def _compact(value: Json) -> bytes:

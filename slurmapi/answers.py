@@ -100,6 +100,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     time_limit: Number = None
     tres_per_node: str | None = None
     tres_alloc_str: str | None = None
+    cpus: Number = None
     tasks: Number = None
     cpus_per_task: Number = None
     tasks_per_node: Number = None
@@ -335,6 +336,8 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
     # without a limit (measured).
     end_known = state.ended or preempted_at is not None or limit is not None
     end_known = end_known and state.base is not BaseState.PENDING
+    nodes = _hosts(record.nodes)
+    tasks = max(integer(record.tasks) or 1, 1)
     return Job(
         answered_at=answered_at,
         job_id=job_id,
@@ -342,7 +345,7 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
         state=state,
         state_reason=record.state_reason or "",
         state_description=record.state_description or "",
-        nodes=_hosts(record.nodes),
+        nodes=nodes,
         excluded_nodes=_folded(record.excluded_nodes),
         admin_comment=record.admin_comment or "",
         comment=record.comment or "",
@@ -363,16 +366,19 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
         time_limit_minutes=limit,
         gres=record.tres_per_node or "",
         tres_allocated=record.tres_alloc_str or "",
-        tasks=(tasks := max(integer(record.tasks) or 1, 1)),
+        tasks=tasks,
         cpus_per_task=max(integer(record.cpus_per_task) or 1, 1),
         tasks_per_node=max(integer(record.tasks_per_node) or 0, 0),
-        cpus_by_node={} if tasks == 1 else _cpus_by_node(record.job_resources),
+        cpus_by_node={} if tasks == 1 else _cpus_by_node(record, nodes),
     )
 
 
-def _cpus_by_node(resources: _Resources | None) -> dict[str, int]:
-    nodes = resources.nodes if resources else None
-    listed = nodes.allocation or () if isinstance(nodes, _AllocatedNodes) else ()
+def _cpus_by_node(record: JobRecord, nodes: tuple[str, ...]) -> dict[str, int]:
+    """The CPUs of a job on one node are all of the job's. Those on several are in the details."""
+    if len(nodes) == 1:
+        return {nodes[0]: integer(record.cpus) or 0}
+    held = record.job_resources.nodes if record.job_resources else None
+    listed = held.allocation or () if isinstance(held, _AllocatedNodes) else ()
     return {it.name: integer(it.cpus.count) or 0 for it in listed if it.name and it.cpus}
 
 

@@ -55,6 +55,8 @@ _CANCEL_CHUNK: Final = 500
 # How many bytes an answer may have; other answers have the default. A job is some KiB, and a
 # request for the id of an array returns all its tasks.
 _MAX_JOB: Final = 8 * 1024 * 1024
+# All cores of a node, at 300 bytes each (measured).
+_MAX_CORES: Final = 128 * 1024
 _MAX_STATE: Final = 1024
 _MAX_ALL_STATES: Final = 64 * 1024 * 1024
 # 2 KiB for each node (measured).
@@ -194,13 +196,16 @@ class SlurmClient:
     async def job(self, job_id: int) -> Job:
         """One job. Raises SlurmNoSuchJob for Slurm's error 2017 and for nothing else, and
         SlurmUnreadable if Slurm's answer has job records but not a readable one of this job.
+
+        The record is requested without its cores. They make it longer by 19 KB for each node of 64,
+        and slow to write: for 200 nodes 3.8 MB in 640 ms instead of 9 KB in 13 ms (measured on
+        26.05.5). They are requested only where nothing else tells the tasks of each node.
         """
-        return await self._get(
-            "job",
-            f"job/{_id(job_id)}",
-            partial(_read_job, job_id),
-            max_body=_MAX_JOB,
-        )
+        job = await self._job(job_id, "?flags=ALL", max_body=_MAX_JOB)
+        if not job.dealt_out:
+            return job
+        longest = min(_MAX_JOB + _MAX_CORES * len(job.nodes), _MAX_NODES)
+        return await self._job(job_id, "", max_body=longest)
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
         """States by id: of all jobs, or of those with these ids. Ids that Slurm does not know are
@@ -327,6 +332,10 @@ class SlurmClient:
             slow=slow,
         )
         return await self._session.run(operation)
+
+    async def _job(self, job_id: int, query: str, *, max_body: int) -> Job:
+        path = f"job/{_id(job_id)}{query}"
+        return await self._get("job", path, partial(_read_job, job_id), max_body=max_body)
 
     async def _states_of(self, job_ids: Sequence[int]) -> dict[int, JobState]:
         # Repeated, since a comma list is refused (500 on 26.05.5, 400 on 24.11).

@@ -89,7 +89,8 @@ class Job:
 
     `tasks` is the number that was asked for, and stays when the job loses nodes. `tasks_per_node`
     is 0 if Slurm deals the tasks out. `cpus_by_node` has the allocated CPUs of each node in the
-    order of `nodes`; it is empty for a job of one task, and if Slurm does not tell.
+    order of `nodes`. It is empty for a job of one task, and where nobody needs it: for a job of
+    several nodes that names the tasks of each.
 
     `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
@@ -139,6 +140,11 @@ class Job:
         if self.tasks_per_node or self.tasks == 1:
             return dict.fromkeys(self.nodes, self.tasks_per_node or 1)
         return {node: cpus // self.cpus_per_task for node, cpus in self.cpus_by_node.items()}
+
+    @property
+    def dealt_out(self) -> bool:
+        """Whether Slurm has dealt its tasks out on several nodes, as it liked."""
+        return self.tasks > 1 and not self.tasks_per_node and len(self.nodes) > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,6 @@ async def test_each_node_has_room_for_its_tasks(gangs: Gangs) -> None:
     assert "cpu=8,mem=2G,node=2" in job.tres_allocated
     assert job.gres == gangs.all_gpus
     assert (job.tasks, job.cpus_per_task, job.tasks_per_node) == (4, 2, 2)
-    assert job.cpus_by_node == {first: 4, second: 4}
     assert list(job.tasks_by_node.items()) == [(first, 2), (second, 2)]
     await gangs.jobs.reasoned(await gangs.next_on(second), {"Resources", "Priority"})
 

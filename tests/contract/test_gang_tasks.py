@@ -21,7 +21,11 @@ async def test_packed_tasks_are_counted_on_each_node(gangs: Gangs) -> None:
     await gangs.free(*gangs.pair)
     job = await gangs.running(nodes=None, tasks=10, cpus=12, memory_mib=120)
     first, second = job.nodes
+    assert job.cpus_by_node == {first: 60, second: 60}
     assert list(job.tasks_by_node.items()) == [(first, 5), (second, 5)]
+    await gangs.client.update_job(job.job_id, required_nodes=(first,))
+    job = await gangs.client.job(job.job_id)
+    assert (job.tasks, job.cpus_by_node, job.tasks_by_node) == (10, {first: 60}, {first: 5})
 
 
 async def test_node_is_full_when_it_has_no_gpus_for_another_task(gangs: Gangs) -> None:

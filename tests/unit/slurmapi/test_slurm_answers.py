@@ -171,6 +171,14 @@ def test_tasks_of_each_node_that_the_job_names_need_no_cpus() -> None:
     assert job(nodes="n2", **asked).tasks_by_node == {"n2": 2}
 
 
+def test_tasks_on_a_single_node_have_all_cpus() -> None:
+    asked = {"tasks": number(6), "cpus_per_task": number(8), "cpus": number(16)}
+    # It has lost the node with the others.
+    packed = job(nodes="n1", **asked)
+    assert (packed.cpus_by_node, packed.tasks_by_node) == ({"n1": 16}, {"n1": 2})
+    assert not packed.dealt_out
+
+
 def test_job_of_one_task_has_it_on_its_node() -> None:
     plain = job(nodes="n1", tasks=number(1), cpus_per_task=number(4))
     assert (plain.tasks_by_node, plain.cpus_per_task, plain.cpus_by_node) == ({"n1": 1}, 4, {})
@@ -181,8 +189,9 @@ def test_job_of_one_task_has_it_on_its_node() -> None:
     "resources", [None, {}, {"nodes": None}, {"nodes": "n1"}, {"nodes": ["n1"]}, {"nodes": {}}]
 )
 def test_tasks_of_nodes_whose_cpus_are_not_told_are_unknown(resources: Any) -> None:
-    packed = job(nodes="n1", tasks=number(2), job_resources=resources)
+    packed = job(nodes="n[1-2]", tasks=number(2), job_resources=resources)
     assert packed.tasks_by_node == {}
+    assert packed.dealt_out
 
 
 def test_node_list_that_is_no_hostlist_is_garbled() -> None:
