@@ -1,0 +1,169 @@
+"""How alike pods go on nodes: all of them placed, no node overfull, and in bounded time."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.packing import (
+    MOST_PACKED,
+    MOST_PARTS,
+    Dealt,
+    NodeSize,
+    NoRoom,
+    Packed,
+    Part,
+    Plan,
+    PodSize,
+    plan,
+    room,
+)
+
+LARGE = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
+SMALL = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
+WITH_SLURMD = NodeSize(cpus=64, memory_mib=512_000, gpus=8, slurmd=True)
+
+
+def gpus(count: int) -> PodSize:
+    return PodSize(cpus=4, memory_mib=1000, gpus=count)
+
+
+def cpus(count: int) -> PodSize:
+    return PodSize(cpus=count, memory_mib=1000)
+
+
+def dealt(*parts: tuple[int, int]) -> Dealt:
+    return Dealt(tuple(Part(*part) for part in parts))
+
+
+@pytest.mark.parametrize(
+    ("pods", "pod", "nodes", "expected"),
+    [
+        (8, gpus(1), {LARGE: 4}, dealt((1, 8))),
+        (16, gpus(2), {LARGE: 8}, dealt((4, 4))),
+        # A whole number on each node, where that takes no more nodes.
+        (10, gpus(1), {LARGE: 4}, dealt((2, 5))),
+        (7, gpus(2), {LARGE: 4}, dealt((1, 4), (1, 3))),
+        (17, gpus(2), {LARGE: 8}, dealt((4, 4), (1, 1))),
+        (5, gpus(3), {LARGE: 8}, dealt((2, 2), (1, 1))),
+        (8, gpus(8), {LARGE: 8}, dealt((8, 1))),
+        # As many large nodes as there are, or small ones.
+        (8, gpus(2), {LARGE: 2, SMALL: 4}, dealt((2, 4))),
+        (12, gpus(2), {LARGE: 2, SMALL: 6}, dealt((6, 2))),
+        (12, gpus(2), {LARGE: 2, SMALL: 2}, dealt((2, 4), (2, 2))),
+        (11, gpus(2), {LARGE: 2, SMALL: 2}, dealt((2, 4), (1, 2), (1, 1))),
+        (9, gpus(1), {LARGE: 1}, NoRoom(8)),
+        (2, gpus(16), {LARGE: 100}, NoRoom(0)),
+        (2, gpus(1), {}, NoRoom(0)),
+        # Slurm packs what it can count.
+        (6, cpus(8), {LARGE: 4}, Packed(6)),
+        (6, gpus(2), {WITH_SLURMD: 4}, Packed(6)),
+        (6, gpus(2), {WITH_SLURMD: 4, LARGE: 1}, dealt((2, 3))),
+        (6, gpus(2), {WITH_SLURMD: 4, LARGE: 0}, Packed(6)),
+        (MOST_PACKED + 1, cpus(1), {LARGE: 100}, dealt((9, 57))),
+        (1, cpus(1), {LARGE: 1}, dealt((1, 1))),
+    ],
+)
+def test_fewest_nodes_then_most_even(
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], expected: Plan
+) -> None:
+    assert plan(pods, pod, nodes) == expected
+
+
+def test_limit_of_pods_on_a_node_is_kept() -> None:
+    assert plan(8, cpus(1), {LARGE: 8}, pods_per_node=1) == dealt((8, 1))
+    assert plan(8, gpus(1), {LARGE: 8}, pods_per_node=3) == dealt((2, 3), (1, 2))
+    assert plan(8, gpus(1), {LARGE: 4}, pods_per_node=1) == NoRoom(4)
+
+
+def test_pods_of_whole_nodes_are_not_packed() -> None:
+    assert plan(6, cpus(8), {LARGE: 4}, whole_nodes=True) == dealt((1, 6))
+
+
+def test_memory_that_slurm_would_round_up_beyond_the_node_is_dealt_out() -> None:
+    tight = PodSize(cpus=3, memory_mib=100)
+    assert plan(4, tight, {NodeSize(cpus=64, memory_mib=408): 1}) == Packed(4)
+    assert plan(4, tight, {NodeSize(cpus=64, memory_mib=407): 1}) == dealt((1, 4))
+
+
+sizes = st.builds(
+    NodeSize,
+    cpus=st.integers(1, 64),
+    memory_mib=st.integers(1, 100),
+    gpus=st.integers(0, 8),
+    slurmd=st.booleans(),
+)
+pod_sizes = st.builds(
+    PodSize, cpus=st.integers(1, 16), memory_mib=st.integers(1, 20), gpus=st.integers(0, 3)
+)
+partitions = st.dictionaries(sizes, st.integers(0, 6), max_size=6)
+limits = st.none() | st.integers(1, 10)
+
+
+@given(st.integers(1, 60), pod_sizes, partitions, limits, st.booleans())
+def test_all_pods_are_placed_and_no_node_is_overfull(
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int | None, whole: bool
+) -> None:
+    found = plan(pods, pod, nodes, pods_per_node=limit, whole_nodes=whole)
+    rooms = Counter[int]()
+    for size, count in nodes.items():
+        rooms[min(room(pod, size), limit or pods)] += count
+    total = sum(rooms.elements())
+    match found:
+        case NoRoom(there):
+            assert there == total < pods
+        case Packed(count):
+            assert (count, limit, whole) == (pods, None, False)
+            assert total >= pods
+            assert not pod.gpus or all(size.slurmd for size, many in nodes.items() if many)
+        case Dealt(parts):
+            assert sum(part.pods for part in parts) == pods
+            assert 1 <= len(parts) <= MOST_PARTS
+            _fits(parts, rooms)
+
+
+def _fits(parts: tuple[Part, ...], rooms: Counter[int]) -> None:
+    """The fullest node takes the largest that is left: so they fit, if they do at all."""
+    free = sorted(rooms.elements(), reverse=True)
+    taken = sorted((p.pods_per_node for p in parts for _ in range(p.nodes)), reverse=True)
+    assert len(taken) <= len(free)
+    assert all(0 < took <= there for took, there in zip(taken, free, strict=False))
+
+
+@given(st.integers(2, 60), pod_sizes, partitions, limits)
+def test_order_of_the_nodes_does_not_matter(
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int | None
+) -> None:
+    turned = dict(reversed(nodes.items()))
+    assert plan(pods, pod, nodes, pods_per_node=limit) == plan(
+        pods, pod, turned, pods_per_node=limit
+    )
+
+
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(1, 40))
+def test_no_way_with_fewer_nodes_was_missed(pods: int, fits: int, count: int) -> None:
+    """On nodes of one size, where the fewest are known."""
+    node = NodeSize(cpus=fits, memory_mib=fits, gpus=fits)
+    found = plan(pods, PodSize(cpus=1, memory_mib=1, gpus=1), {node: count})
+    fewest = -(-pods // fits)
+    if count < fewest:
+        assert found == NoRoom(fits * count)
+        return
+    assert isinstance(found, Dealt)
+    assert sum(part.nodes for part in found.parts) == fewest
+
+
+@pytest.mark.parametrize("distinct", [1, 8, 10_000])
+def test_largest_gang_on_many_nodes_takes_little_time(distinct: int) -> None:
+    """Each node could have all the pods, so that no number on each is out of the question."""
+    nodes = Counter(
+        NodeSize(cpus=2**16 + number % distinct, memory_mib=2**30, gpus=2**16)
+        for number in range(10_000)
+    )
+    began = time.process_time()
+    assert plan(2**16, PodSize(cpus=1, memory_mib=1, gpus=1), nodes) == dealt((1, 2**16))
+    assert time.process_time() - began < 1.0
