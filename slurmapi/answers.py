@@ -9,6 +9,7 @@ import msgspec
 
 from groundwork.hostlist import HostlistError
 from slurmapi import hostlist
+from slurmapi.components import joined, joint_states
 from slurmapi.errors import SlurmError, SlurmGarbled, refusal
 from slurmapi.model import BaseState, Job, JobState, Partition, Ping, SlurmConfig, SlurmNode
 from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, time_of
@@ -16,7 +17,9 @@ from slurmapi.wire import MAX_SHOWN, Answer, ApiError, Number, Words, integer, t
 # If the backfill scheduler starts a job without a limit, the job sometimes shows a limit of 365
 # days (seen on 26.05.5) and an end to match.
 _BACKFILL_YEAR: Final = 365 * 24 * 60
-_LEADING_ID: Final = re.compile(r"(?P<id>[0-9]{1,10})(?P<rest>[_+.].*)?")
+_LEADING_ID: Final = re.compile(
+    r"(?P<id>[0-9]{1,10})(?:\+(?P<component>[0-9]{1,5})|(?P<task>[_.].*))?"
+)
 
 
 class _SubmitResult(msgspec.Struct, frozen=True):
@@ -105,6 +108,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     cpus_per_task: Number = None
     tasks_per_node: Number = None
     job_resources: _Resources | None = None
+    het_job_id: Number = None
+    het_job_offset: Number = None
 
 
 class JobsAnswer(Answer, frozen=True):
@@ -114,11 +119,26 @@ class JobsAnswer(Answer, frozen=True):
     last_update: Number = None
 
     def job(self, job_id: int) -> Job:
-        """The record with this id. Raises SlurmGarbled if it is missing."""
-        for record in self.jobs or ():
-            if integer(record.job_id) == job_id:
-                return _job(record, job_id, answered_at=time_of(self.last_update))
-        raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+        """The record with this id, with those of the components if it is the first of a
+        heterogeneous job. Raises SlurmGarbled if it is missing.
+        """
+        answered_at = time_of(self.last_update)
+        found = [record for record in self.jobs or () if integer(record.job_id) == job_id]
+        if not found:
+            raise SlurmGarbled(f"the answer about job {job_id} does not hold it")
+        first = _job(found[0], job_id, answered_at=answered_at)
+        others = self._components(job_id) if len(self.jobs or ()) > 1 else []
+        if not others:
+            return first
+        return joined([first, *(_job(it, its, answered_at=answered_at) for its, it in others)])
+
+    def _components(self, job_id: int) -> list[tuple[int, JobRecord]]:
+        """Id and record of each component of this job but the first, in their order."""
+        of_it = (it for it in self.jobs or () if integer(it.het_job_id) == job_id)
+        known = ((integer(it.het_job_offset) or 0, integer(it.job_id), it) for it in of_it)
+        found = {its: (number, it) for number, its, it in known if its and its != job_id}
+        ordered = sorted(found.items(), key=lambda entry: entry[1][0])
+        return [(its, it) for its, (_, it) in ordered]
 
 
 class RecordsAnswer(Answer, frozen=True):
@@ -142,14 +162,23 @@ class StatesAnswer(Answer, frozen=True):
         """State by job id. Raises SlurmGarbled if the list is missing, which does not mean that it
         is empty.
 
-        An id of an array task or of a part of a heterogeneous job ("12_3", "12+1") counts for its
-        leading job, unless that job is in the list too. So no job in the answer seems to be absent.
+        An id of an array task ("12_3") counts for its leading job, unless that job is in the list
+        too. So no job in the answer seems to be absent. The components of a heterogeneous job
+        ("12+0", "13+1") count as one with the first.
         """
         if self.jobs is None:
             raise SlurmGarbled("the answer about job states holds no list of jobs")
-        listed = [(*_leading_id(record.job_id), record) for record in self.jobs]
-        listed.sort(key=lambda entry: entry[1])
-        return {job_id: JobState.parse(_state_words(record)) for job_id, _, record in listed}
+        alone: dict[int, JobState] = {}
+        tasks: dict[int, JobState] = {}
+        components: list[tuple[int, int, JobState]] = []
+        for record in self.jobs:
+            job_id, component, task = _split_id(record.job_id)
+            state = JobState.parse(record.state or record.job_state or "")
+            if component is not None:
+                components.append((job_id, component, state))
+            else:
+                (tasks if task else alone)[job_id] = state
+        return tasks | joint_states(components) | alone
 
 
 class _KillError(msgspec.Struct, frozen=True):
@@ -399,24 +428,21 @@ def _folded(value: str | list[str] | None) -> hostlist.Hosts:
         raise SlurmGarbled(str(error)) from error
 
 
-def _leading_id(value: Number) -> tuple[int, bool]:
-    """The job id, and whether it stood alone. Such an entry sorts last and overrides others."""
+def _split_id(value: Number) -> tuple[int, int | None, bool]:
+    """The job id, the number of a component, and whether it is the id of a task of an array."""
     if isinstance(value, str):
         match = _LEADING_ID.fullmatch(value)
         if match is not None:
-            return int(match["id"]), match["rest"] is None
-    number = integer(value)
-    if number is None:
+            number, component, task = match.groups()
+            return int(number), None if component is None else int(component), task is not None
+    plain = integer(value)
+    if plain is None:
         raise SlurmGarbled(f"job id {str(value)[:40]!r} among the job states")
-    return number, True
-
-
-def _state_words(record: _StateRecord) -> list[str] | str:
-    return record.state or record.job_state or ""
+    return plain, None, False
 
 
 def _killed_id(record: _KillRecord) -> int:
-    return integer(record.job_id) or _leading_id(record.step_id)[0]
+    return integer(record.job_id) or _split_id(record.step_id)[0]
 
 
 def _kill_error(error: _KillError | None) -> tuple[int, str]:

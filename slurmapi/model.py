@@ -38,6 +38,7 @@ _LIVE: Final = frozenset(
     {BaseState.PENDING, BaseState.RUNNING, BaseState.SUSPENDED, BaseState.UNKNOWN}
 )
 _BASES: Final = {state.value: state for state in BaseState if state is not BaseState.UNKNOWN}
+PARTIAL: Final = "PARTIAL"
 _SEPARATORS: Final = re.compile(r"[,+\s]+")
 
 
@@ -77,6 +78,13 @@ class JobState:
         """Whether the base state is a final one."""
         return self.base not in _LIVE
 
+    @property
+    def partial(self) -> bool:
+        """Whether only some components of a heterogeneous job have ended. The others hold their
+        nodes until the job is cancelled.
+        """
+        return PARTIAL in self.flags
+
     def __str__(self) -> str:
         return "+".join([self.base.value, *sorted(self.flags)])
 
@@ -91,6 +99,9 @@ class Job:
     is 0 if Slurm deals the tasks out. `cpus_by_node` has the allocated CPUs of each node in the
     order of `nodes`. It is empty for a job of one task, and where nobody needs it: for a job of
     several nodes that names the tasks of each.
+
+    The record of a heterogeneous job is that of all its components: `parts` are their own records,
+    in their order, which is also that of `nodes`. Other jobs have no `parts`.
 
     `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
@@ -127,7 +138,13 @@ class Job:
     cpus_per_task: int = 1
     tasks_per_node: int = 0
     cpus_by_node: Mapping[str, int] = field(default_factory=dict, hash=False)
+    parts: tuple[Job, ...] = ()
     answered_at: int | None = field(default=None, compare=False)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of all its components: an update concerns only the one whose id it names."""
+        return tuple(part.job_id for part in self.parts) or (self.job_id,)
 
     @property
     def tasks_by_node(self) -> dict[str, int]:
@@ -137,6 +154,8 @@ class Job:
         It follows from the CPUs where Slurm deals the tasks out. A job that takes whole nodes has
         all their CPUs, so there it does not: ask for such a job with `tasks_per_node`.
         """
+        if self.parts:
+            return {node: n for part in self.parts for node, n in part.tasks_by_node.items()}
         if self.tasks_per_node or self.tasks == 1:
             return dict.fromkeys(self.nodes, self.tasks_per_node or 1)
         return {node: cpus // self.cpus_per_task for node, cpus in self.cpus_by_node.items()}
@@ -144,6 +163,8 @@ class Job:
     @property
     def dealt_out(self) -> bool:
         """Whether Slurm has dealt its tasks out on several nodes, as it liked."""
+        if self.parts:
+            return any(part.dealt_out for part in self.parts)
         return self.tasks > 1 and not self.tasks_per_node and len(self.nodes) > 1
 
 

@@ -8,7 +8,7 @@ checked here before a byte is sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -119,15 +119,24 @@ def times(gres: str, count: int) -> str:
     return ",".join(f"{kind}:{int(number) * count}" for kind, _, number in split)
 
 
-def encode(job: JobSubmission, version: ApiVersion) -> bytes:
-    """The body of `POST job/submit`. Raises SlurmInvalid, which names every unacceptable field."""
+def encode(
+    job: JobSubmission, version: ApiVersion, *, others: Sequence[JobSubmission] = ()
+) -> bytes:
+    """The body of `POST job/submit`, with `others` of a heterogeneous job. Raises SlurmInvalid,
+    which names every unacceptable field.
+    """
     problems = list(_problems(job))
+    for number, other in enumerate(others, 1):
+        problems += (f"component {number}: {found}" for found in _problems(other))
+    if any(other.external != job.external for other in others):
+        problems.append("external: expected the same of all components")
     if job.external and not version.supports_external:
         problems.append(f"external: EXTERNAL_JOB needs v0.0.43 or newer, this server has {version}")
     if problems:
         raise SlurmInvalid("job not sent: " + "; ".join(problems))
+    shapes = [_shape(it) for it in (job, *others)]
     try:
-        return msgspec.json.encode({"job": _shape(job)})
+        return msgspec.json.encode({"jobs": shapes} if others else {"job": shapes[0]})
     except UnicodeEncodeError as error:
         raise SlurmInvalid(f"job not sent: text that is no UTF-8 ({error.reason})") from None
 
