@@ -25,10 +25,9 @@ _ROUNDING_SECONDS: Final = 1e-6
 class Budgets(Generic[K]):
     """A budget of `burst` at once, and one more each `seconds`."""
 
-    def __init__(self, burst: int, seconds: float, *, most_keys: int = MOST_KEYS) -> None:
+    def __init__(self, burst: int, seconds: float) -> None:
         self._saved = (burst - 1) * seconds
         self._seconds = seconds
-        self._most_keys = most_keys
         # When each key's budget is full again; the last used is at the end.
         self._whole_at: OrderedDict[K, float] = OrderedDict()
 
@@ -50,7 +49,7 @@ class Budgets(Generic[K]):
     def take(self, key: K, now: float) -> None:
         """Charge the key's budget by one."""
         self._whole_at[key] = max(self._whole_at.pop(key, now), now) + self._seconds
-        while len(self._whole_at) > self._most_keys or self._first_is_whole(now):
+        while len(self._whole_at) > MOST_KEYS or self._first_is_whole(now):
             self._whole_at.popitem(last=False)
 
     def _first_is_whole(self, now: float) -> bool:

@@ -36,9 +36,8 @@ S = TypeVar("S", bound=Readable)
 class Readings(Generic[S, T]):
     """The last reading of each pod, by uid."""
 
-    def __init__(self, read: Callable[[S], T], *, most: int = MOST_READINGS) -> None:
+    def __init__(self, read: Callable[[S], T]) -> None:
         self._read = read
-        self._most = most
         self._kept: OrderedDict[str, tuple[Hashable, T]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -52,7 +51,7 @@ class Readings(Generic[S, T]):
         # Always keep the newer key, because the former one holds texts of an old version of the
         # pod.
         self._kept[uid] = spec.key, reading
-        if len(self._kept) > self._most:
+        if len(self._kept) > MOST_READINGS:
             self._kept.popitem(last=False)
         return reading
 

@@ -27,7 +27,7 @@ class Credentials:
     """Holds one Authorization header value (None: none is needed).
 
     `periodic` says that the source can change by itself, so it is asked again every
-    `refresh_seconds`; other sources are asked only after the server refused the header.
+    REFRESH_SECONDS; other sources are asked only after the server refused the header.
     """
 
     def __init__(
@@ -36,12 +36,10 @@ class Credentials:
         reload: Reload,
         *,
         periodic: bool,
-        refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
         self._header = header
         self._reload = reload
         self._periodic = periodic
-        self._refresh_seconds = refresh_seconds
         self._lock = asyncio.Lock()
         self._checked_at = asyncio.get_running_loop().time()
 
@@ -63,7 +61,7 @@ class Credentials:
         return self._header != refused
 
     def _due(self) -> bool:
-        return asyncio.get_running_loop().time() - self._checked_at >= self._refresh_seconds
+        return asyncio.get_running_loop().time() - self._checked_at >= REFRESH_SECONDS
 
     async def _refresh(self, *, force: bool) -> None:
         self._checked_at = asyncio.get_running_loop().time()

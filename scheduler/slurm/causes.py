@@ -53,13 +53,11 @@ class SlurmCauses:
         token: str,
         lifetime: Callable[[], Lifetime],
         answered: Callable[[], bool],
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._where = where
         self._token = token
         self._lifetime = lifetime
         self._answered = answered
-        self._now = now
 
     def of(self, error: SlurmError) -> Cause:
         """The cause of an error that does not concern a single job."""
@@ -75,7 +73,7 @@ class SlurmCauses:
         if not (isinstance(error, SlurmDenied) and error.authentication):
             return None
         expired_at = self._lifetime().expires_at
-        if expired_at <= self._now():
+        if expired_at <= time.time():
             return Cause(
                 "token_expired",
                 f"the token of {self._token} expired at {_moment(expired_at)}: put a new one in "

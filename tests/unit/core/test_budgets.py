@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.budgets import Budgets, Turns
+from scheduler.core.budgets import MOST_KEYS, Budgets, Turns
 
 
 def taken(budgets: Budgets[str], times: list[float]) -> int:
@@ -42,10 +42,10 @@ def test_rate_is_kept_and_saved_up_only_for_a_burst() -> None:
 
 
 def test_what_is_whole_again_is_forgotten_and_the_rest_is_bounded() -> None:
-    budgets = Budgets[str](3, 10.0, most_keys=100)
-    for number in range(1000):
+    budgets = Budgets[str](3, 10.0)
+    for number in range(MOST_KEYS + 100):
         budgets.take(str(number), 0.0)
-    assert len(budgets) == 100
+    assert len(budgets) == MOST_KEYS
     budgets.take("x", 100.0)
     assert len(budgets) == 1
 

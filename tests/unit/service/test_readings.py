@@ -60,21 +60,14 @@ def test_reading_of_another_kind_is_not_taken_though_the_key_is_the_same():
 
 def test_of_more_pods_than_are_kept_those_asked_about_last_are():
     read = Counted()
-    readings = Readings[Spec, str](read, most=3)
-    for uid in ("1", "2", "3", "1", "4"):
-        readings.of(uid, spec())
-    assert (len(readings), read.times) == (3, 4)
+    readings = Readings[Spec, str](read)
+    for uid in (*range(MOST_READINGS), 0, "one more"):
+        readings.of(str(uid), spec())
+    assert (len(readings), read.times) == (MOST_READINGS, MOST_READINGS + 1)
+    readings.of("0", spec())
+    assert read.times == MOST_READINGS + 1, "it was asked about after the second"
     readings.of("1", spec())
-    assert read.times == 4, "it was asked about after the second"
-    readings.of("2", spec())
-    assert (len(readings), read.times) == (3, 5)
-
-
-def test_bound_holds_without_anybody_setting_it():
-    readings = Readings[Spec, str](Counted())
-    for number in range(MOST_READINGS + 100):
-        readings.of(str(number), spec())
-    assert len(readings) == MOST_READINGS
+    assert (len(readings), read.times) == (MOST_READINGS, MOST_READINGS + 2)
 
 
 def test_edits_without_end_keep_one_reading():
