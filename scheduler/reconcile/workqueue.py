@@ -35,6 +35,12 @@ K = TypeVar("K", bound=Hashable)
 _SOONEST_SECONDS: Final = 0.001
 # A key that has waited this long behind more urgent ones starts to get every other worker.
 PATIENCE_SECONDS: Final = 5.0
+LONGEST_SECONDS: Final = 60.0
+"""The longest delay of `add_rate_limited`."""
+JITTER: Final = 0.25
+"""Each of these delays is shortened by a random part of up to this, so that keys that failed
+together do not come back together.
+"""
 
 
 class QueueShutDown(Exception):  # noqa: N818 - named for the state of the thing
@@ -72,25 +78,19 @@ class WorkQueue(Generic[K]):
 
     `level` returns a key's lane, each time the key is added; 0 is the most urgent. `tenant` returns
     a key's owner: tenants take turns in a lane and share the workers. Without `tenant` there are no
-    turns and no shares. `first_seconds` and `longest_seconds` bound the exponential delay of
-    `add_rate_limited`. Each delay is shortened by a random part of up to `jitter`, so that keys
-    that failed together do not come back together.
+    turns and no shares. The exponential delay of `add_rate_limited` begins with `first_seconds`.
     """
 
     def __init__(
         self,
         *,
         first_seconds: float = 0.005,
-        longest_seconds: float = 60.0,
-        jitter: float = 0.25,
         metrics: QueueMetrics | None = None,
         levels: int = 1,
         level: Callable[[K], int] = lambda _key: 0,
         tenant: Callable[[K], Hashable] | None = None,
     ) -> None:
         self._first_seconds = first_seconds
-        self._longest_seconds = longest_seconds
-        self._jitter = jitter
         self._metrics = metrics
         self._level = level
         self._least_urgent = levels - 1
@@ -163,8 +163,8 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         # the exponent is bounded, because a float would overflow after many failures
-        seconds = doubled(self._first_seconds, failures, longest_seconds=self._longest_seconds)
-        seconds *= 1.0 - self._jitter * random.random()  # noqa: S311 - not cryptography
+        seconds = doubled(self._first_seconds, failures, longest_seconds=LONGEST_SECONDS)
+        seconds *= 1.0 - JITTER * random.random()  # noqa: S311 - not cryptography
         seconds = max(seconds, at_least)
         self.add_after(key, seconds)
         return seconds
