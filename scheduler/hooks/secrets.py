@@ -9,14 +9,13 @@ import asyncio
 import hashlib
 import hmac
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from groundwork.files import Signature, read_if_changed
+from scheduler.observe.clock import monotonic
 
 log = structlog.get_logger(__name__)
 
@@ -38,9 +37,8 @@ class Secrets:
     stay in use.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._clock = clock
         self._known: tuple[bytes, ...] = ()
         self._signature: Signature | None = None
         self._look_at = float("-inf")
@@ -50,7 +48,7 @@ class Secrets:
 
     async def load(self) -> None:
         """Read the file if it has changed. Raises SecretError if there was no usable secret yet."""
-        self._look_at = self._clock() + _CHECK_SECONDS
+        self._look_at = monotonic() + _CHECK_SECONDS
         try:
             read = await asyncio.to_thread(_read_if_changed, self._path, self._signature)
         except (OSError, SecretError) as error:
@@ -77,7 +75,7 @@ class Secrets:
         return _derived(self._known[0], unit).decode()
 
     async def _refresh(self) -> None:
-        if self._clock() >= self._look_at:
+        if monotonic() >= self._look_at:
             await self.load()
 
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from scheduler.hooks.secrets import SHORTEST, SecretError, Secrets
+from tests.support.loop_time import pass_time
 from tests.unit.hooks.conftest import SECRET
 
 OTHER = "another-secret-of-the-site"
 
 
-class Clock:
-    now = 0.0
+@pytest.fixture
+def write(secret_file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Writes the file, and lets pass the time after which it is looked at again."""
+    writes = count(1)
 
-    def __call__(self) -> float:
-        return self.now
+    def write(content: str) -> None:
+        secret_file.write_text(content)
+        number = next(writes)
+        os.utime(secret_file, ns=(number, number))
+        pass_time(monkeypatch, 60)
+
+    return write
 
 
 async def test_only_the_secret_itself_is_admitted(secrets):
@@ -34,29 +44,25 @@ async def test_token_of_a_job_is_good_for_its_unit_only(secrets):
     assert SECRET not in token
 
 
-async def test_secret_is_renewed_without_a_gap(secret_file):
-    clock = Clock()
-    secrets = Secrets(secret_file, clock=clock)
-    await secrets.load()
+async def test_secret_is_renewed_without_a_gap(secrets, write):
     before = secrets.job_token("uid-1")
-    _write(secret_file, f"{OTHER}\n{SECRET}\n", clock)
+    write(f"{OTHER}\n{SECRET}\n")
     assert await secrets.admits(SECRET)
     assert await secrets.admits(OTHER)
     assert await secrets.admits_job(before, unit="uid-1")
     assert secrets.job_token("uid-1") != before
-    _write(secret_file, f"{OTHER}\n", clock)
+    write(f"{OTHER}\n")
     assert not await secrets.admits(SECRET)
     assert await secrets.admits(OTHER)
 
 
-async def test_unreadable_file_leaves_the_last_secret_in_use(secret_file):
-    clock = Clock()
-    secrets = Secrets(secret_file, clock=clock)
-    await secrets.load()
-    _write(secret_file, "short\n", clock)
+async def test_unreadable_file_leaves_the_last_secret_in_use(
+    secrets, secret_file, write, monkeypatch
+):
+    write("short\n")
     assert await secrets.admits(SECRET)
     secret_file.unlink()
-    clock.now += 60
+    pass_time(monkeypatch, 60)
     assert await secrets.admits(SECRET)
 
 
@@ -83,9 +89,3 @@ async def test_missing_file_is_named(tmp_path):
 
 def test_secret_is_not_shown(secret_file):
     assert SECRET not in repr(Secrets(secret_file))
-
-
-def _write(path: Path, content: str, clock: Clock) -> None:
-    path.write_text(content)
-    os.utime(path, ns=(int(clock.now) + 1, int(clock.now) + 1))
-    clock.now += 60
