@@ -118,7 +118,7 @@ class Elector:
         *,
         identity: str,
         timing: Timing,
-        clock: Callable[[], float] = awake,
+        clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._timing = timing

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from scheduler.config.settings import Settings, SettingsError
 from scheduler.core.lease import Timing
-from scheduler.election.elector import Alone, Election, Elector
+from scheduler.election.elector import Alone, Election, Elector, awake
 from scheduler.kube.identity import own_namespace
 from scheduler.kube.leases import Leases
 from scheduler.kube.session import KubeSession, Observe
@@ -55,7 +55,7 @@ async def election_of(
             settings.leader_elect_resource_name,
             timeout_seconds=timing.renew / 2,
         )
-        elector = Elector(leases, identity=_identity(), timing=timing)
+        elector = Elector(leases, identity=_identity(), timing=timing, clock=awake)
         yield elector
 
 

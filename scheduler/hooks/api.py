@@ -55,9 +55,12 @@ class CallerLimits:
     most `waits` requests of one kind wait at the same time.
     """
 
-    wait_seconds: float = LONGEST_WAIT_SECONDS
-    waits: int = MOST_WAITS
-    body_seconds: float = BODY_SECONDS
+    wait_seconds: float
+    waits: int
+    body_seconds: float
+
+
+CALLER_LIMITS: Final = CallerLimits(LONGEST_WAIT_SECONDS, MOST_WAITS, BODY_SECONDS)
 
 
 class HooksApi:
@@ -82,7 +85,7 @@ class HooksApi:
         waits_on: Callable[[object], None],
         metrics: Metrics,
         clock: Callable[[], float],
-        limits: CallerLimits | None = None,
+        limits: CallerLimits,
     ) -> None:
         self._guard = guard
         self._secrets = secrets
@@ -92,7 +95,7 @@ class HooksApi:
         self._waits_on = waits_on
         self._metrics = metrics
         self._clock = clock
-        self._limits = limits or CallerLimits()
+        self._limits = limits
         self._waits = {"guard": 0, "gone": 0}
         self._waits_of: Counter[str] = Counter()
 

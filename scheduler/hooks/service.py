@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from scheduler.config.settings import Settings, SettingsError
-from scheduler.hooks.api import HooksApi
+from scheduler.hooks.api import CALLER_LIMITS, HooksApi
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.pem import Authority, Certificate, PemFiles
 from scheduler.hooks.secrets import SecretError, Secrets
-from scheduler.listen.listener import HOOKS, HOOKS_TLS, Listener
+from scheduler.listen.listener import (
+    HANDSHAKE_SECONDS,
+    HOOKS,
+    HOOKS_TLS,
+    STRANGER_SECONDS,
+    Listener,
+)
 from scheduler.observe.metrics import Metrics
 
 
@@ -63,7 +69,11 @@ class Hooks:
             raise SettingsError(f"--hooks-api-token-file: {error}") from None
         self._load_pem_files()
         tls = self._certificate.context if self._certificate else None
-        self._listener = Listener(HOOKS if tls is None else HOOKS_TLS)
+        self._listener = Listener(
+            HOOKS if tls is None else HOOKS_TLS,
+            stranger_seconds=STRANGER_SECONDS,
+            handshake_seconds=HANDSHAKE_SECONDS,
+        )
         api = HooksApi(
             self._guard,
             secrets=self._secrets,
@@ -73,6 +83,7 @@ class Hooks:
             waits_on=self._listener.know,
             metrics=self._metrics,
             clock=self._clock,
+            limits=CALLER_LIMITS,
         )
         try:
             return await self._listener.open(api.app(), self._address, tls=tls)

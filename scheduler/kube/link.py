@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import KubeError, KubeRefused
-from scheduler.observe.clock import monotonic
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.trouble import Trouble
 
@@ -16,7 +15,7 @@ class KubeLink:
     (as its `on_answer`). `server` is the server's address, for messages.
     """
 
-    def __init__(self, metrics: Metrics, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, metrics: Metrics, *, clock: Callable[[], float]) -> None:
         self._trouble = Trouble("kubernetes", clock=clock, metrics=metrics)
         self.server = ""
 

@@ -49,15 +49,15 @@ _ERROR_LINES_SECONDS: Final = 60.0
 
 class Listener:
     """Serves one application. A caller that has not become `known` within `stranger_seconds` is
-    disconnected.
+    disconnected; `handshake_seconds` are for the TLS handshake.
     """
 
     def __init__(
         self,
         capacity: Capacity,
         *,
-        stranger_seconds: float = STRANGER_SECONDS,
-        handshake_seconds: float = HANDSHAKE_SECONDS,
+        stranger_seconds: float,
+        handshake_seconds: float,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.places = Places(capacity.within(descriptors()), clock=self._loop.time)

@@ -12,7 +12,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from scheduler.config.settings import Address
-from scheduler.listen.listener import FACE, Listener, one_request
+from scheduler.listen.listener import (
+    FACE,
+    HANDSHAKE_SECONDS,
+    STRANGER_SECONDS,
+    Listener,
+    one_request,
+)
 
 
 class Listeners:
@@ -28,7 +34,9 @@ class Listeners:
         """
         if address is None:
             return None
-        listener = Listener(FACE)
+        listener = Listener(
+            FACE, stranger_seconds=STRANGER_SECONDS, handshake_seconds=HANDSHAKE_SECONDS
+        )
         self._listeners.append(listener)
         return await listener.open(app, address)
 

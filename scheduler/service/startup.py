@@ -18,6 +18,7 @@ from scheduler.kube.identity import admitted, cluster_id
 from scheduler.kube.link import KubeLink, Standing
 from scheduler.kube.session import KubeSession
 from scheduler.listen.descriptors import AcceptErrors
+from scheduler.observe.clock import monotonic
 from scheduler.observe.metrics import Metrics
 from scheduler.policy import file as policy_file
 from scheduler.policy.rules import NO_POLICY, Policy
@@ -33,7 +34,7 @@ async def run(settings: Settings) -> None:
     loop.set_exception_handler(AcceptErrors(loop.time))
     metrics = Metrics()
     policy = await _policy(settings.policy_file)
-    link = KubeLink(metrics)
+    link = KubeLink(metrics, clock=monotonic)
     standing = Standing(link.not_ready)
     listeners = probes.Listeners()
     agent = f"slurm-pod-scheduler/{scheduler.__version__}"

@@ -24,7 +24,15 @@ from scheduler.hooks.api import (
     HooksApi,
 )
 from scheduler.hooks.pem import Certificate
-from scheduler.listen.listener import HOOKS, KNOWN_SECONDS, LONGEST_FIELD, MOST_FIELDS, Listener
+from scheduler.listen.listener import (
+    HANDSHAKE_SECONDS,
+    HOOKS,
+    KNOWN_SECONDS,
+    LONGEST_FIELD,
+    MOST_FIELDS,
+    STRANGER_SECONDS,
+    Listener,
+)
 from scheduler.listen.places import Capacity
 from tests.support.loop_time import pass_time
 from tests.unit.hooks.conftest import SECRET, Scene
@@ -96,7 +104,11 @@ def stranger_seconds() -> float:
 
 @pytest.fixture
 async def served(scene, secrets, limits, stranger_seconds) -> AsyncIterator[Served]:
-    listener = Listener(Capacity(connections=16, strangers=16), stranger_seconds=stranger_seconds)
+    listener = Listener(
+        Capacity(connections=16, strangers=16),
+        stranger_seconds=stranger_seconds,
+        handshake_seconds=HANDSHAKE_SECONDS,
+    )
     served = Served(scene, secrets, listener, limits=limits)
     await served.open()
     yield served
@@ -331,7 +343,9 @@ async def test_waits_are_measured(served):
 
 
 async def test_certificate_is_renewed_while_serving(scene, secrets, tmp_path):
-    listener = Listener(HOOKS)
+    listener = Listener(
+        HOOKS, stranger_seconds=STRANGER_SECONDS, handshake_seconds=HANDSHAKE_SECONDS
+    )
     served = Served(scene, secrets, listener, limits=PATIENT)
     authority = trustme.CA()
     certificate = _certificate(authority, tmp_path)
@@ -376,7 +390,9 @@ async def test_request_that_comes_with_the_end_of_the_handshake_is_answered(
     scene, secrets, tmp_path
 ):
     """A client of TLS 1.3 may send its last word of the handshake and its request in one packet."""
-    listener = Listener(HOOKS)
+    listener = Listener(
+        HOOKS, stranger_seconds=STRANGER_SECONDS, handshake_seconds=HANDSHAKE_SECONDS
+    )
     served = Served(scene, secrets, listener, limits=PATIENT)
     authority = trustme.CA()
     await served.open(tls=_certificate(authority, tmp_path).context)

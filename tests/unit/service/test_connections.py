@@ -19,7 +19,7 @@ from aiohttp import web
 
 from scheduler.config.settings import Address
 from scheduler.listen.acceptor import MOST_A_TURN, Acceptor
-from scheduler.listen.listener import Listener, one_request
+from scheduler.listen.listener import HANDSHAKE_SECONDS, STRANGER_SECONDS, Listener, one_request
 from scheduler.listen.places import Capacity
 from tests.support.ports import free_ports
 
@@ -39,7 +39,11 @@ class Served:
     """A listener, and clients that connect without a turn of its loop."""
 
     def __init__(self) -> None:
-        self.listener = Listener(Capacity(connections=8, strangers=4))
+        self.listener = Listener(
+            Capacity(connections=8, strangers=4),
+            stranger_seconds=STRANGER_SECONDS,
+            handshake_seconds=HANDSHAKE_SECONDS,
+        )
         self.port = 0
         self.clients = ExitStack()
         self._connected = select.poll()
