@@ -15,6 +15,7 @@ A connection that stays silent counts as cut.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
@@ -54,7 +55,12 @@ OnChange = Callable[[T | None, T | None], None]
 
 log = structlog.get_logger(__name__)
 
+# The pauses are client-go's.
+FIRST_SECONDS = 0.8
+LONGEST_SECONDS = 30.0
+HEALTHY_SECONDS = 120.0
 LIST_SECONDS = 60.0
+PAGE_SIZE = 500
 BEHIND_SECONDS = 60.0  # a server that shows an older state for so long was restored from a backup
 # If a list lacks an object by mistake, no event repairs it while the object does not change. So the
 # mistake lasts until the next list: this long, plus the rest of the running watch.
@@ -62,46 +68,24 @@ LIST_AGAIN_SECONDS = 600.0
 BREATHE_EVERY = 500  # changes delivered before other tasks get a turn
 
 
-@dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Exponential pauses with client-go's numbers. After `healthy_seconds` without a failure they
-    start again with the shortest.
+    """Exponential pauses, each longer by a random part of itself. After HEALTHY_SECONDS without a
+    failure they start again with the shortest.
     """
 
-    first_seconds: float = 0.8
-    longest_seconds: float = 30.0
-    healthy_seconds: float = 120.0
-    jitter: float = 1.0
-    _next: float = field(default=0.0, init=False)
-    _last_at: float = field(default=-1e9, init=False)
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._last_at = -math.inf
 
     def next(self) -> float:
         """The next pause, in seconds."""
         now = monotonic()
-        if now - self._last_at > self.healthy_seconds:
-            self._next = self.first_seconds
-        pause = self._next * (1.0 + self.jitter * random.random())  # noqa: S311 - not cryptography
-        self._next = min(self._next * 2.0, self.longest_seconds)
+        if now - self._last_at > HEALTHY_SECONDS:
+            self._next = FIRST_SECONDS
+        pause = self._next * (1.0 + random.random())  # noqa: S311 - not cryptography
+        self._next = min(self._next * 2.0, LONGEST_SECONDS)
         self._last_at = now + pause
         return pause
-
-
-@dataclass(slots=True)
-class ReflectorStatistics:
-    """What a reflector has done since its start."""
-
-    lists: int = 0
-    watches: int = 0
-    events: int = 0
-    bookmarks: int = 0
-    garbled: int = 0
-    failures: dict[str, int] = field(default_factory=dict)
-    """Failed lists and watches, by outcome. A watch that the server closes has not failed."""
-
-    @property
-    def heard(self) -> int:
-        """Events of watches, bookmarks included."""
-        return self.events + self.bookmarks
 
 
 class ReflectorMetrics(Protocol):
@@ -181,18 +165,13 @@ class Reflector(Generic[T]):
         store: Store[T],
         on_change: OnChange[T],
         metrics: ReflectorMetrics | None = None,
-        backoff: Backoff | None = None,
-        idle_seconds: float = IDLE_SECONDS,
-        page_size: int = 500,
     ) -> None:
         self._session = session
         self._resource = resource
         self.store = store
         self._on_change = on_change
-        self._backoff = backoff or Backoff()
-        self._idle_seconds = idle_seconds
-        self._page_size = page_size
-        self._statistics = ReflectorStatistics()
+        self._backoff = Backoff()
+        self._heard = 0  # events of watches, bookmarks included
         self._metrics = metrics or _NoMetrics()
         self.name = resource.name
         self.synced = asyncio.Event()
@@ -219,10 +198,6 @@ class Reflector(Generic[T]):
                 delivered += 1
                 if delivered % BREATHE_EVERY == 0:
                     await asyncio.sleep(0)
-
-    def statistics(self) -> ReflectorStatistics:
-        """Counters for metrics and tests."""
-        return self._statistics
 
     async def _forever(self) -> AsyncGenerator[Change[T]]:
         while True:
@@ -264,15 +239,14 @@ class Reflector(Generic[T]):
                     yield change
 
     async def _request(self) -> AsyncGenerator[Change[T]]:
-        began, before = monotonic(), self._statistics.heard
-        self._statistics.watches += 1
+        began, before = monotonic(), self._heard
         self._metrics.watch_began(self.name)
         try:
             async with aclosing(self._watch()) as changes:
                 async for change in changes:
                     yield change
         finally:
-            events = self._statistics.heard - before
+            events = self._heard - before
             self._metrics.watch_ended(self.name, seconds=monotonic() - began, events=events)
 
     async def _watch(self) -> AsyncGenerator[Change[T]]:
@@ -286,7 +260,7 @@ class Reflector(Generic[T]):
                 # random, so that watches that begin together do not end together
                 "timeoutSeconds": random.randint(300, 600),  # noqa: S311 - not cryptography
             },
-            idle_seconds=self._idle_seconds,
+            idle_seconds=IDLE_SECONDS,
             operation=f"watch_{self.name}",
         )
         async with aclosing(lines):
@@ -344,7 +318,6 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> list[Change[T]]:
         began = monotonic()
-        self._statistics.lists += 1
         self._metrics.list_began(self.name)
         self._doubted = False
         items, version = await self._pages()
@@ -362,7 +335,7 @@ class Reflector(Generic[T]):
         server's cache, which may be behind.
         """
         items: list[T] = []
-        query: dict[str, str | int] = {**self._resource.query, "limit": self._page_size}
+        query: dict[str, str | int] = {**self._resource.query, "limit": PAGE_SIZE}
         while True:
             try:
                 page = await self._page(query)
@@ -392,30 +365,23 @@ class Reflector(Generic[T]):
         return page
 
     def _read(self, line: bytes) -> WatchEvent[T]:
-        try:
-            event = self._resource.decode.event(line)
-            if isinstance(event, Bookmark):
-                _check_version(event.object.metadata.resource_version)
-            elif not isinstance(event, WatchError):
-                _check_stored(event.object)
-        except KubeGarbled:
-            self._statistics.garbled += 1
-            raise
+        event = self._resource.decode.event(line)
+        if isinstance(event, Bookmark):
+            _check_version(event.object.metadata.resource_version)
+        elif not isinstance(event, WatchError):
+            _check_stored(event.object)
         return event
 
     def _take(self, event: WatchEvent[T]) -> tuple[Change[T], ...]:
         match event:
             case Added(object=item) | Modified(object=item):
-                self._statistics.events += 1
-                self._seen(item.metadata.resource_version)
+                self._came(item.metadata.resource_version)
                 return self.store.apply(item)
             case Deleted(object=item):
-                self._statistics.events += 1
-                self._seen(item.metadata.resource_version)
+                self._came(item.metadata.resource_version)
                 return self.store.remove(item.metadata.uid, last=item)
             case Bookmark(object=mark):
-                self._statistics.bookmarks += 1
-                self._seen(mark.metadata.resource_version)
+                self._came(mark.metadata.resource_version)
                 return ()
             case WatchError(object=status):
                 raise refused(
@@ -427,6 +393,11 @@ class Reflector(Generic[T]):
             case _:
                 assert_never(event)
 
+    def _came(self, version: str) -> None:
+        """An event of the watch, or a bookmark, with this version."""
+        self._heard += 1
+        self._seen(version)
+
     def _seen(self, version: str) -> None:
         self.store.resource_version = version
         self.last_event_at = monotonic()
@@ -435,12 +406,10 @@ class Reflector(Generic[T]):
         """Pause after a short watch: a server that closes a watch at once must not be asked again
         at once.
         """
-        if monotonic() - began < self._backoff.first_seconds:
+        if monotonic() - began < FIRST_SECONDS:
             await asyncio.sleep(self._backoff.next())
 
     async def _pause(self, doing: str, error: KubeError) -> None:
-        failures = self._statistics.failures
-        failures[error.outcome] = failures.get(error.outcome, 0) + 1
         seconds = max(self._backoff.next(), error.retry_after or 0.0)
         details = {
             "reflector": self.name,

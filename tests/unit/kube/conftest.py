@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from scheduler.kube.session import KubeSession
-from tests.unit.kube.server import ApiStub, write_kubeconfig
+from tests.unit.kube.server import ApiStub, Failures, write_kubeconfig
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +20,13 @@ def _no_outside_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def failures() -> Iterator[Failures]:
+    """The outcomes of the lists and watches that have failed, as the log has them."""
+    with capture_logs() as lines:
+        yield lambda: [it["outcome"] for it in lines if "reflector" in it]
 
 
 @pytest.fixture

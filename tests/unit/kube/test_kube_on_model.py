@@ -19,20 +19,23 @@ from scheduler.kube.api import (
     Patched,
 )
 from scheduler.kube.recorder import ObjectRef, Recorder
-from scheduler.kube.reflector import Backoff, Reflector, Resource
+from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
+from scheduler.observe.metrics import Metrics
 from scheduler.sandbox.kube import KubeModel, KubeServer, resources
 from scheduler.sandbox.kube.deletion import DeleteOptions
-from tests.unit.kube.server import until, write_kubeconfig
+from tests.unit.kube.server import Failures, until, write_kubeconfig
+
+pytestmark = pytest.mark.looptime
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[KubeServer]:
-    server = KubeServer(KubeModel(), token="secret", bookmark_seconds=0.2)
+    server = KubeServer(KubeModel(), token="secret")
     await server.start()
     yield server
     await server.stop(kill=True)
@@ -51,7 +54,12 @@ def api(session: KubeSession) -> KubeApi:
 
 
 @pytest.fixture
-async def mirror(session: KubeSession) -> AsyncIterator[Reflector[Pod]]:
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+async def mirror(session: KubeSession, metrics: Metrics) -> AsyncIterator[Reflector[Pod]]:
     reflector = Reflector(
         session,
         Resource(
@@ -62,14 +70,19 @@ async def mirror(session: KubeSession) -> AsyncIterator[Reflector[Pod]]:
         ),
         store=Store[Pod](),
         on_change=lambda _old, _new: None,
-        backoff=Backoff(first_seconds=0.02, longest_seconds=0.1),
-        page_size=2,
+        metrics=metrics,
     )
     task = asyncio.ensure_future(reflector.run())
     yield reflector
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+def lists(metrics: Metrics) -> float:
+    """How many lists of pods were begun."""
+    name = "slurm_pod_scheduler_reflector_lists_total"
+    return metrics.registry.get_sample_value(name, {"resource": "pods"}) or 0.0
 
 
 def names(reflector: Reflector[Pod]) -> set[str]:
@@ -156,8 +169,8 @@ async def test_repeated_event_is_one_event_with_a_count(session: KubeSession, ap
     assert b'"count":2' in events.replace(b" ", b"")
 
 
-async def test_reflector_follows_own_pods_page_by_page_and_event_by_event(
-    session: KubeSession, api: KubeApi, mirror: Reflector[Pod]
+async def test_reflector_follows_own_pods_event_by_event(
+    session: KubeSession, api: KubeApi, mirror: Reflector[Pod], metrics: Metrics
 ) -> None:
     await mirror.synced.wait()
     for name in ("a", "b", "c"):
@@ -168,34 +181,43 @@ async def test_reflector_follows_own_pods_page_by_page_and_event_by_event(
     assert pod is not None
     await api.delete_pod("default", "b", pod.metadata.uid, grace_seconds=0)
     await until(lambda: names(mirror) == {"a", "c"})
-    await until(lambda: mirror.statistics().bookmarks > 0)
-    assert mirror.statistics().lists == 1
+    assert lists(metrics) == 1
 
 
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
 async def test_reflector_outlives_a_restart_of_the_server(
-    cluster: KubeServer, session: KubeSession, api: KubeApi, mirror: Reflector[Pod], kill: bool
+    cluster: KubeServer,
+    session: KubeSession,
+    api: KubeApi,
+    mirror: Reflector[Pod],
+    failures: Failures,
+    kill: bool,
 ) -> None:
     await create(session, api, "before")
     await until(lambda: names(mirror) == {"before"})
     await cluster.stop(kill=kill)
-    await until(lambda: mirror.statistics().failures.get("unreachable", 0) > 1)
+    await until(lambda: failures().count("unreachable") > 1)
     await cluster.start()
     await create(session, api, "after")
     await until(lambda: names(mirror) == {"before", "after"})
 
 
 async def test_reflector_learns_of_deletions_it_missed(
-    cluster: KubeServer, session: KubeSession, api: KubeApi, mirror: Reflector[Pod]
+    cluster: KubeServer,
+    session: KubeSession,
+    api: KubeApi,
+    mirror: Reflector[Pod],
+    failures: Failures,
+    metrics: Metrics,
 ) -> None:
     uids = {name: (await create(session, api, name)).metadata.uid for name in "abcde"}
     await until(lambda: names(mirror) == set("abcde"))
     await cluster.stop(kill=True)
-    await until(lambda: mirror.statistics().failures.get("unreachable", 0) > 0)
+    await until(lambda: "unreachable" in failures())
     for name in "abd":
         cluster.model.delete(resources.PODS, "default", name, DeleteOptions())
     cluster.model.compact()
     await cluster.start()
     await until(lambda: names(mirror) == {"c", "e"})
-    assert mirror.statistics().lists >= 2
+    assert lists(metrics) >= 2
     assert uids["c"] in mirror.store

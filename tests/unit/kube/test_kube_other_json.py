@@ -15,11 +15,11 @@ from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.leases import Leases
 from scheduler.kube.neighbours import NEIGHBOURS
-from scheduler.kube.reflector import Backoff, Reflector, Resource
+from scheduler.kube.reflector import Reflector, Resource
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import CLAIMS, IDENTIFIED, NODES, PODS, VOLUMES, Decode
-from tests.unit.kube.server import ApiStub, ok, page, pod, until, watch
+from tests.unit.kube.server import ApiStub, Failures, ok, page, pod, watch
 
 NONE_OF_ITS: dict[str, Any] = {
     "object": {},
@@ -94,6 +94,8 @@ async def test_renewal_of_a_lease_is_garbled(
 
 
 PATH = "/api/v1/pods"
+# The pauses after failures are long.
+in_virtual_time = pytest.mark.looptime
 KINDS: dict[str, Decode[Any]] = {
     "pods": PODS,
     "neighbours": NEIGHBOURS,
@@ -115,7 +117,6 @@ def reflector(session: KubeSession, kind: str, lost: list[str]) -> Reflector[Any
         Resource(name=kind, path=PATH, decode=KINDS[kind]),
         store=Store(),
         on_change=changed,
-        backoff=Backoff(first_seconds=0.01, longest_seconds=0.01),
     )
 
 
@@ -129,10 +130,11 @@ async def running(it: Reflector[Any]) -> AsyncIterator[Reflector[Any]]:
         await asyncio.wait([task])
 
 
+@in_virtual_time
 @each_kind
 @each_body
 async def test_list_loses_nothing(
-    stub: ApiStub, session: KubeSession, kind: str, body: Any
+    stub: ApiStub, session: KubeSession, kind: str, body: Any, failures: Failures
 ) -> None:
     lost: list[str] = []
     stub.answer("GET", PATH, page(pod("a")), ok(body), page(pod("a"), version="20"))
@@ -140,14 +142,21 @@ async def test_list_loses_nothing(
     async with running(reflector(session, kind, lost)) as it:
         await stub.wait_for_requests(2, "WATCH")
         assert (len(it.store), lost) == (1, [])
-        assert sum(it.statistics().failures.values()) == 2, "the cut, and the list"
+        assert len(failures()) == 2, "the cut, and the list"
 
 
+@in_virtual_time
 @each_kind
 @each_body
 @pytest.mark.parametrize("framed", [True, False], ids=["an event of it", "a line of it"])
 async def test_watch_loses_nothing_and_keeps_its_place(
-    stub: ApiStub, session: KubeSession, kind: str, body: Any, *, framed: bool
+    stub: ApiStub,
+    session: KubeSession,
+    kind: str,
+    body: Any,
+    failures: Failures,
+    *,
+    framed: bool,
 ) -> None:
     lost: list[str] = []
     line = {"type": "DELETED", "object": body} if framed else body
@@ -156,16 +165,17 @@ async def test_watch_loses_nothing_and_keeps_its_place(
     async with running(reflector(session, kind, lost)) as it:
         await stub.wait_for_requests(2, "WATCH")
         assert (len(it.store), lost) == (1, [])
-        assert it.statistics().garbled == 1
+        assert failures() == ["garbled"]
         assert [seen.query["resourceVersion"] for seen in stub.requests("WATCH")] == ["10", "20"]
 
 
+@in_virtual_time
 @each_kind
 async def test_bookmark_without_a_version_is_garbled(
-    stub: ApiStub, session: KubeSession, kind: str
+    stub: ApiStub, session: KubeSession, kind: str, failures: Failures
 ) -> None:
     stub.answer("GET", PATH, page(pod("a")), page(pod("a"), version="20"))
     stub.answer("WATCH", PATH, watch({"type": "BOOKMARK", "object": {"metadata": {}}}), watch())
-    async with running(reflector(session, kind, [])) as it:
-        await until(lambda: it.statistics().garbled == 1)
+    async with running(reflector(session, kind, [])):
         await stub.wait_for_requests(2, "WATCH")
+    assert failures() == ["garbled"]

@@ -6,15 +6,23 @@ from contextlib import suppress
 
 import pytest
 
-from scheduler.kube import reflector
 from scheduler.kube.errors import WentBackError
-from scheduler.kube.reflector import Backoff, Reflector, Resource
+from scheduler.kube.reflector import (
+    FIRST_SECONDS,
+    HEALTHY_SECONDS,
+    LIST_AGAIN_SECONDS,
+    LONGEST_SECONDS,
+    Backoff,
+    Reflector,
+    Resource,
+)
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Store
 from scheduler.kube.wire import PODS, Pod
 from scheduler.observe.metrics import Metrics
 from tests.unit.kube.server import (
     ApiStub,
+    Failures,
     Handler,
     bookmark,
     cut,
@@ -32,13 +40,13 @@ from tests.unit.kube.server import (
 
 PATH = "/api/v1/pods"
 
+pytestmark = pytest.mark.looptime
+
 
 class Watched:
     """A running reflector, and what it told."""
 
-    def __init__(
-        self, session: KubeSession, backoff: Backoff, *, idle_seconds: float = 600.0
-    ) -> None:
+    def __init__(self, session: KubeSession) -> None:
         self.store = Store[Pod]()
         self.notices: list[tuple[str, str]] = []
         self.metrics = Metrics()
@@ -53,8 +61,6 @@ class Watched:
             store=self.store,
             on_change=self._on_change,
             metrics=self.metrics,
-            backoff=backoff,
-            idle_seconds=idle_seconds,
         )
 
     def value(self, name: str) -> float | None:
@@ -71,13 +77,8 @@ class Watched:
 
 
 @pytest.fixture
-def backoff() -> Backoff:
-    return Backoff(first_seconds=0.02, longest_seconds=0.1, healthy_seconds=120)
-
-
-@pytest.fixture
-async def watched(session: KubeSession, backoff: Backoff) -> AsyncIterator[Watched]:
-    watched = Watched(session, backoff)
+async def watched(session: KubeSession) -> AsyncIterator[Watched]:
+    watched = Watched(session)
     task = asyncio.ensure_future(watched.reflector.run())
     yield watched
     task.cancel()
@@ -103,7 +104,7 @@ async def test_lists_then_watches_from_the_lists_version(stub: ApiStub, watched:
 async def test_empty_list_is_a_synced_one(stub: ApiStub, watched: Watched) -> None:
     stub.answer("GET", PATH, ok({"metadata": {"resourceVersion": "3"}, "items": None}))
     stub.answer("WATCH", PATH, watch())
-    async with asyncio.timeout(45):
+    async with asyncio.timeout(1000):
         await watched.reflector.synced.wait()
     assert len(watched.store) == 0
 
@@ -128,13 +129,13 @@ async def test_list_in_doubt_is_made_anew(stub: ApiStub, watched: Watched) -> No
     assert len(stub.requests("GET")) == 2
 
 
-async def test_what_a_list_lacked_is_found_in_the_end(
-    stub: ApiStub, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reflector, "LIST_AGAIN_SECONDS", 0.0)
+async def test_what_a_list_lacked_is_found_in_the_end(stub: ApiStub, watched: Watched) -> None:
     stub.answer("GET", PATH, page(), page(pod("a")))
-    stub.answer("WATCH", PATH, watch(then="close"), watch())
+    stub.answer("WATCH", PATH, watch(then="close"))
+    await stub.wait_for_requests(2, "GET")
     await until(lambda: watched.names == {"a"})
+    first, second = stub.requests("GET")
+    assert second.at - first.at > LIST_AGAIN_SECONDS
 
 
 async def test_expired_continue_token_lists_all_at_once(stub: ApiStub, watched: Watched) -> None:
@@ -202,38 +203,37 @@ async def test_bookmarks_advance_the_version_and_tell_nothing(
     await stub.wait_for_requests(2, "WATCH")
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "99"
     assert watched.notices == []
-    assert watched.reflector.statistics().bookmarks == 1
+    assert watched.value("items_per_watch_sum") == 1
 
 
 async def test_cut_stream_is_followed_by_a_list_for_the_server_may_be_at_another_time(
-    stub: ApiStub, watched: Watched
+    stub: ApiStub, watched: Watched, failures: Failures
 ) -> None:
     stub.answer("GET", PATH, page(), page(pod("a", version="11"), version="12"))
     stub.answer("WATCH", PATH, watch(event("ADDED", pod("a", version="11")), then="cut"), watch())
     await stub.wait_for_requests(2, "WATCH")
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "12"
     assert len(stub.requests("GET")) == 2
-    assert watched.reflector.statistics().failures == {"interrupted": 1}
+    assert failures() == ["interrupted"]
 
 
 async def test_server_that_has_come_to_our_version_after_it_went_back_is_noticed(
-    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+    stub: ApiStub, session: KubeSession
 ) -> None:
     """Many other objects change in a restored cluster; the one that we know is as it was."""
-    monkeypatch.setattr(reflector, "BEHIND_SECONDS", 0.1)
-    watched = Watched(session, backoff)
+    watched = Watched(session)
     stub.answer("GET", PATH, page(pod("a", version="5"), version="5"))
     stub.answer("GET", PATH, page(pod("a", version="5"), version="1000"))
     stub.answer("WATCH", PATH, watch(event("MODIFIED", pod("a", version="11")), then="cut"))
     with pytest.raises(WentBackError, match="restored from a backup"):
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(1000):
             await watched.reflector.run()
 
 
 async def test_silent_watch_is_given_up_and_begun_again(
-    stub: ApiStub, session: KubeSession, backoff: Backoff
+    stub: ApiStub, session: KubeSession
 ) -> None:
-    watched = Watched(session, backoff, idle_seconds=0.1)
+    watched = Watched(session)
     stub.answer("GET", PATH, page(version="5"))
     stub.answer("WATCH", PATH, watch(), watch(event("ADDED", pod("a"))))
     task = asyncio.ensure_future(watched.reflector.run())
@@ -254,7 +254,7 @@ async def test_silent_watch_is_given_up_and_begun_again(
     ids=["in the stream", "as the answer"],
 )
 async def test_410_lists_again_and_what_is_missing_is_deleted(
-    stub: ApiStub, watched: Watched, expired: Handler
+    stub: ApiStub, watched: Watched, failures: Failures, expired: Handler
 ) -> None:
     stub.answer("GET", PATH, page(pod("a"), pod("b"), pod("c")))
     stub.answer("GET", PATH, page(pod("b"), pod("c", version="20"), version="20"))
@@ -262,7 +262,7 @@ async def test_410_lists_again_and_what_is_missing_is_deleted(
     await stub.wait_for_requests(2, "WATCH")
     assert watched.notices[3:] == [("deleted", "a"), ("modified", "c")]
     assert stub.requests("WATCH")[1].query["resourceVersion"] == "20"
-    assert watched.reflector.statistics().failures == {"gone": 1}
+    assert failures() == ["gone"]
 
 
 async def test_recreated_pod_is_two_pods(stub: ApiStub, watched: Watched) -> None:
@@ -277,12 +277,12 @@ async def test_recreated_pod_is_two_pods(stub: ApiStub, watched: Watched) -> Non
     ids=["not JSON", "unknown type", "too long"],
 )  # fmt: skip
 async def test_what_is_not_understood_is_counted_and_listed_again(
-    stub: ApiStub, watched: Watched, line: bytes
+    stub: ApiStub, watched: Watched, failures: Failures, line: bytes
 ) -> None:
     stub.answer("GET", PATH, page(), page(pod("a")))
     stub.answer("WATCH", PATH, pieces(line), watch())
     await until(lambda: watched.names == {"a"})
-    assert watched.reflector.statistics().failures == {"garbled": 1}
+    assert failures() == ["garbled"]
 
 
 async def test_429_on_a_watch_waits_as_told_and_does_not_list(
@@ -334,20 +334,20 @@ async def test_other_refusal_of_a_watch_lists_again(stub: ApiStub, watched: Watc
 async def test_server_that_ends_watches_at_once_is_not_stormed(
     stub: ApiStub, session: KubeSession, answer: Handler
 ) -> None:
-    watched = Watched(session, Backoff(first_seconds=0.1, longest_seconds=0.2))
+    watched = Watched(session)
     stub.answer("GET", PATH, page())
     stub.answer("WATCH", PATH, answer)
     task = asyncio.ensure_future(watched.reflector.run())
     await stub.wait_for_requests(5, "WATCH")
     task.cancel()
     first, *_, last = stub.requests("WATCH")
-    assert last.at - first.at >= 0.1 + 0.2 + 0.2 + 0.2
+    assert last.at - first.at >= FIRST_SECONDS * (1 + 2 + 4 + 8)
 
 
 async def test_hanging_watch_is_left_at_once_on_cancellation(
-    stub: ApiStub, session: KubeSession, backoff: Backoff
+    stub: ApiStub, session: KubeSession
 ) -> None:
-    watched = Watched(session, backoff)
+    watched = Watched(session)
     stub.answer("GET", PATH, page())
     stub.answer("WATCH", PATH, hang())
     task = asyncio.ensure_future(watched.reflector.run())
@@ -370,54 +370,54 @@ async def test_ten_thousand_changes_leave_room_for_others(stub: ApiStub, watched
 
 
 async def test_backoff_grows_to_its_limit_with_jitter_added() -> None:
-    backoff = Backoff(first_seconds=1, longest_seconds=8, healthy_seconds=100, jitter=1.0)
-    pauses = [backoff.next() for _ in range(6)]
-    for pause, base in zip(pauses, (1, 2, 4, 8, 8, 8), strict=True):
-        assert base <= pause <= 2 * base
+    backoff = Backoff()
+    for number in range(9):
+        base = min(FIRST_SECONDS * 2**number, LONGEST_SECONDS)
+        assert base <= backoff.next() <= 2 * base
 
 
 async def test_backoff_begins_anew_after_a_healthy_time() -> None:
-    backoff = Backoff(first_seconds=0.001, longest_seconds=8, healthy_seconds=-9, jitter=0)
-    assert [backoff.next() for _ in range(3)] == [0.001] * 3
+    backoff = Backoff()
+    for _ in range(3):
+        pause = backoff.next()
+        assert pause <= 2 * FIRST_SECONDS
+        await asyncio.sleep(pause + HEALTHY_SECONDS + 0.1)
 
 
 async def test_server_that_has_gone_back_ends_the_reflector(
-    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+    stub: ApiStub, session: KubeSession
 ) -> None:
     """A watch from a version that the server has not reached yet is silent, or refused with 504."""
-    monkeypatch.setattr(reflector, "BEHIND_SECONDS", 0.2)
-    watched = Watched(session, backoff)
+    watched = Watched(session)
     stub.answer("GET", PATH, page(pod("a"), version="7"))
     stub.answer("WATCH", PATH, watch(event("MODIFIED", pod("a", version="9")), then="close"))
     stub.answer("COMPARE", PATH, page(version="8"))
     with pytest.raises(WentBackError, match="pods are older"):
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(1000):
             await watched.reflector.run()
 
 
 async def test_lists_that_stay_older_than_what_was_told_end_the_reflector(
-    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+    stub: ApiStub, session: KubeSession
 ) -> None:
-    monkeypatch.setattr(reflector, "BEHIND_SECONDS", 0.2)
-    watched = Watched(session, backoff)
+    watched = Watched(session)
     stub.answer("GET", PATH, page(pod("a"), version="9"), page(version="8"))
     stub.answer("WATCH", PATH, status(410, reason="Expired"))
     with pytest.raises(WentBackError, match="pods are older"):
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(1000):
             await watched.reflector.run()
     assert watched.names == {"a"}
 
 
 async def test_object_that_stays_older_than_it_was_ends_the_reflector(
-    stub: ApiStub, session: KubeSession, backoff: Backoff, monkeypatch: pytest.MonkeyPatch
+    stub: ApiStub, session: KubeSession
 ) -> None:
     """A restored server has come to where it was by the time it is asked."""
-    monkeypatch.setattr("scheduler.kube.reflector.BEHIND_SECONDS", 0.2)
-    watched = Watched(session, backoff)
+    watched = Watched(session)
     stub.answer("GET", PATH, page(pod("a", version="7")), page(pod("a", version="6"), version="20"))
     stub.answer("WATCH", PATH, status(410, reason="Expired"))
     with pytest.raises(WentBackError, match="pods are older"):
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(1000):
             await watched.reflector.run()
 
 
