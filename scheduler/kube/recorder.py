@@ -78,15 +78,6 @@ class ObjectRef:
         )
 
 
-class RecorderStatistics(NamedTuple):
-    """Numbers of Events since the start; `waiting` is the number now."""
-
-    recorded: int
-    written: int
-    dropped: int
-    waiting: int
-
-
 class _Key(NamedTuple):
     uid: str
     type: str
@@ -139,13 +130,11 @@ class Recorder:
         self._busy: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._recorded = self._written = self._dropped = 0
 
     def record(
         self, ref: ObjectRef, *, type: EventType, reason: str, message: str, action: str = ""
     ) -> None:
         """Note that something happened to the object; returns at once."""
-        self._recorded += 1
         key = _Key(ref.uid, type, reason, clipped(message))
         now = datetime.now(UTC)
         entry = self._known.pop(key, None)
@@ -166,7 +155,7 @@ class Recorder:
         if budget.try_spend(key.uid, asyncio.get_running_loop().time()):
             self._put(key, entry)
         else:
-            self._drop("object")
+            self._on_drop("object")
 
     def _put(self, key: _Key, entry: _Entry, *, first: bool = False) -> None:
         self._waiting.put(
@@ -178,18 +167,10 @@ class Recorder:
             first=first,
         )
 
-    def _drop(self, why: Dropped) -> None:
-        self._dropped += 1
-        self._on_drop(why)
-
     def stop(self) -> None:
         """Let `run` write the waiting Events for DRAIN_SECONDS at most, and then return."""
         self._stopping.set()
         self._wake.set()
-
-    def statistics(self) -> RecorderStatistics:
-        """Counters for metrics and tests."""
-        return RecorderStatistics(self._recorded, self._written, self._dropped, len(self._waiting))
 
     async def run(self) -> None:
         """Write events until stopped."""
@@ -200,7 +181,7 @@ class Recorder:
         except TimeoutError:
             log.warning("recorded events lost at shutdown", events=len(self._waiting))
             for _ in range(len(self._waiting)):
-                self._drop("shutdown")
+                self._on_drop("shutdown")
 
     async def _all_write(self, writer: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -245,7 +226,6 @@ class Recorder:
         began = clock()
         try:
             await self._write(key, entry)
-            self._written += 1
             self._pauses.written(namespace, clock(), seconds=clock() - began)
         except KubeError as error:
             self._pauses.failed(namespace, clock(), seconds=clock() - began, error=error)
@@ -270,7 +250,7 @@ class Recorder:
     def _failed(self, key: _Key, entry: _Entry, error: KubeError, *, again: bool) -> None:
         entry.tries += 1
         if not (again and error.retryable and entry.tries < TRIES):
-            self._drop("refused")
+            self._on_drop("refused")
             self._known.pop(key, None)
             log.warning("event not recorded", object=entry.ref.name, error=str(error))
             return
@@ -297,7 +277,7 @@ class Recorder:
     def _trim(self) -> None:
         while len(self._waiting) > CAPACITY:
             self._waiting.drop()
-            self._drop("full")
+            self._on_drop("full")
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 

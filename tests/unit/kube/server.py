@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from scheduler.kube.api import KubeApi
+
 # It ends only what hangs, also where time is virtual and ten minutes must pass.
 _SECONDS: Final = 1000.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -72,6 +74,20 @@ class ApiStub:
         handlers = self.answers[method, request.path]
         await until(lambda: bool(handlers))  # a test may say it a little later
         return await (handlers.popleft() if len(handlers) > 1 else handlers[0])(request)
+
+
+class Writing(KubeApi):
+    """Counts the Events that it has written."""
+
+    written = 0
+
+    async def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
+        await super().create_event(namespace, event)
+        self.written += 1
+
+    async def patch_event(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
+        await super().patch_event(namespace, name, patch)
+        self.written += 1
 
 
 def _kind(request: web.Request) -> str:

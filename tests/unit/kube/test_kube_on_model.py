@@ -26,7 +26,7 @@ from scheduler.kube.wire import PODS, Pod
 from scheduler.observe.metrics import Metrics
 from scheduler.sandbox.kube import KubeModel, KubeServer, resources
 from scheduler.sandbox.kube.deletion import DeleteOptions
-from tests.unit.kube.server import Failures, until, write_kubeconfig
+from tests.unit.kube.server import Failures, Writing, until, write_kubeconfig
 
 pytestmark = pytest.mark.looptime
 
@@ -154,15 +154,16 @@ async def test_namespace_uid_is_the_same_each_time(api: KubeApi) -> None:
     assert await api.get_namespace_uid("absent") is None
 
 
-async def test_repeated_event_is_one_event_with_a_count(session: KubeSession, api: KubeApi) -> None:
+async def test_repeated_event_is_one_event_with_a_count(session: KubeSession) -> None:
+    api = Writing(session)
     pod = await create(session, api, "p")
     recorder = Recorder(api, component="c", instance="i")
     async with asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
         recorder.record(ObjectRef.of_pod(pod), type="Normal", reason="Why", message="because")
-        await until(lambda: recorder.statistics().written == 1)
+        await until(lambda: api.written == 1)
         recorder.record(ObjectRef.of_pod(pod), type="Normal", reason="Why", message="because")
-        await until(lambda: recorder.statistics().written == 2)
+        await until(lambda: api.written == 2)
         recorder.stop()
     events = await session.request("GET", "/api/v1/namespaces/default/events")
     assert events.count(b'"Why"') == 1

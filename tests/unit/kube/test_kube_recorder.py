@@ -8,11 +8,10 @@ from contextlib import suppress
 import pytest
 
 from scheduler.kube import recorder as recorder_module
-from scheduler.kube.api import KubeApi
 from scheduler.kube.recorder import CAPACITY, OBJECT_BURST, TOTAL_BURST, ObjectRef, Recorder
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import ObjectMeta, Pod
-from tests.unit.kube.server import ApiStub, Handler, hang, ok, status, until
+from tests.unit.kube.server import ApiStub, Handler, Writing, hang, ok, status, until
 
 EVENTS = "/api/v1/namespaces/ns/events"
 REF = ObjectRef.of_pod(
@@ -25,13 +24,19 @@ def another(name: str) -> ObjectRef:
 
 
 @pytest.fixture
-def api(session: KubeSession) -> KubeApi:
-    return KubeApi(session)
+def api(session: KubeSession) -> Writing:
+    return Writing(session)
 
 
 @pytest.fixture
-async def recorder(api: KubeApi) -> AsyncIterator[Recorder]:
-    recorder = Recorder(api, component="slurm", instance="me")
+def dropped() -> list[str]:
+    """Why each Event that was dropped was."""
+    return []
+
+
+@pytest.fixture
+async def recorder(api: Writing, dropped: list[str]) -> AsyncIterator[Recorder]:
+    recorder = Recorder(api, component="slurm", instance="me", on_drop=dropped.append)
     task = asyncio.ensure_future(recorder.run())
     yield recorder
     task.cancel()
@@ -45,10 +50,12 @@ def patched(stub: ApiStub, handler: Handler) -> None:
     stub.answer("PATCH", f"{EVENTS}/{name}", handler)
 
 
-async def test_event_tells_what_happened_to_whom(stub: ApiStub, recorder: Recorder) -> None:
+async def test_event_tells_what_happened_to_whom(
+    stub: ApiStub, api: Writing, recorder: Recorder
+) -> None:
     stub.answer("POST", EVENTS, ok({}, 201))
     recorder.record(REF, type="Warning", reason="Why", message="because", action="Binding")
-    await until(lambda: recorder.statistics().written == 1)
+    await until(lambda: api.written == 1)
     body = stub.seen[0].body
     assert body["metadata"]["namespace"] == "ns"
     assert body["metadata"]["name"].startswith("p.")
@@ -66,34 +73,38 @@ async def test_event_tells_what_happened_to_whom(stub: ApiStub, recorder: Record
     assert body["reportingInstance"] == "me"
 
 
-async def test_repetition_adds_to_the_count(stub: ApiStub, recorder: Recorder) -> None:
+async def test_repetition_adds_to_the_count(
+    stub: ApiStub, api: Writing, recorder: Recorder
+) -> None:
     stub.answer("POST", EVENTS, ok({}, 201))
     recorder.record(REF, type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 1)
+    await until(lambda: api.written == 1)
     patched(stub, ok({}))
     recorder.record(REF, type="Normal", reason="Why", message="because")
     recorder.record(REF, type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 2)
+    await until(lambda: api.written == 2)
     assert [s.method for s in stub.seen] == ["POST", "PATCH"]
     assert stub.seen[1].body["count"] == 3
     assert stub.seen[1].headers["Content-Type"] == "application/merge-patch+json"
 
 
-async def test_another_message_is_another_event(stub: ApiStub, recorder: Recorder) -> None:
+async def test_another_message_is_another_event(
+    stub: ApiStub, api: Writing, recorder: Recorder
+) -> None:
     stub.answer("POST", EVENTS, ok({}, 201))
     for message in ("one", "two"):
         recorder.record(REF, type="Normal", reason="Why", message=message)
-    await until(lambda: recorder.statistics().written == 2)
+    await until(lambda: api.written == 2)
     assert [s.body["message"] for s in stub.requests("POST")] == ["one", "two"]
 
 
-async def test_expired_event_is_told_anew(stub: ApiStub, recorder: Recorder) -> None:
+async def test_expired_event_is_told_anew(stub: ApiStub, api: Writing, recorder: Recorder) -> None:
     stub.answer("POST", EVENTS, ok({}, 201))
     recorder.record(REF, type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 1)
+    await until(lambda: api.written == 1)
     patched(stub, status(404))
     recorder.record(REF, type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 2)
+    await until(lambda: api.written == 2)
     assert stub.requests("POST")[1].body["count"] == 1
 
 
@@ -101,76 +112,75 @@ async def test_expired_event_is_told_anew(stub: ApiStub, recorder: Recorder) -> 
     "name", ["a" * 253, "a" * 219 + "." + "b" * 33, "a" * 218 + "--" + "b" * 33]
 )
 async def test_name_of_an_event_about_a_long_name_is_valid_and_its_own(
-    stub: ApiStub, recorder: Recorder, name: str
+    stub: ApiStub, api: Writing, recorder: Recorder, name: str
 ) -> None:
     stub.answer("POST", EVENTS, ok({}, 201), ok({}, 201))
     for message in ("one", "two"):
         recorder.record(another(name), type="Normal", reason="R", message=message)
-    await until(lambda: recorder.statistics().written == 2)
+    await until(lambda: api.written == 2)
     names = [it.body["metadata"]["name"] for it in stub.requests("POST")]
     assert len(set(names)) == 2
     part = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
     assert all(len(it) <= 253 and re.fullmatch(rf"{part}(\.{part})*", it) for it in names)
 
 
-async def test_long_messages_and_names_are_cut(stub: ApiStub, recorder: Recorder) -> None:
+async def test_long_messages_and_names_are_cut(
+    stub: ApiStub, api: Writing, recorder: Recorder
+) -> None:
     stub.answer("POST", EVENTS, ok({}, 201))
     recorder.record(another("n" * 253), type="Normal", reason="Why", message="m" * 5000)
-    await until(lambda: recorder.statistics().written == 1)
+    await until(lambda: api.written == 1)
     assert len(stub.seen[0].body["message"].encode()) == 1024
     assert len(stub.seen[0].body["metadata"]["name"]) <= 253
 
 
 async def test_refusal_is_dropped_and_counted_and_nothing_else_suffers(
-    stub: ApiStub, recorder: Recorder
+    stub: ApiStub, api: Writing, recorder: Recorder, dropped: list[str]
 ) -> None:
     stub.answer("POST", EVENTS, status(403), ok({}, 201))
     recorder.record(another("a"), type="Normal", reason="Why", message="because")
     recorder.record(another("b"), type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 1)
-    assert recorder.statistics().dropped == 1
+    await until(lambda: api.written == 1)
+    assert dropped == ["refused"]
 
 
-async def test_event_survives_a_server_that_is_away(stub: ApiStub, recorder: Recorder) -> None:
+async def test_event_survives_a_server_that_is_away(
+    stub: ApiStub, api: Writing, recorder: Recorder
+) -> None:
     stub.answer("POST", EVENTS, status(503), ok({}, 201))
     recorder.record(REF, type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 1)
+    await until(lambda: api.written == 1)
     first, second = stub.requests("POST")
     assert first.body["metadata"] == second.body["metadata"]  # repeating cannot make two
 
 
 async def test_event_that_was_written_after_all_counts_as_written(
-    stub: ApiStub, recorder: Recorder
+    stub: ApiStub, api: Writing, recorder: Recorder
 ) -> None:
     stub.answer("POST", EVENTS, status(409, reason="AlreadyExists"))
     recorder.record(REF, type="Normal", reason="Why", message="because")
-    await until(lambda: recorder.statistics().written == 1)
+    await until(lambda: api.written == 1)
 
 
-async def test_oldest_events_give_way_when_too_many_wait(api: KubeApi) -> None:
-    recorder = Recorder(api, component="c", instance="i")
+async def test_oldest_events_give_way_when_too_many_wait(api: Writing, dropped: list[str]) -> None:
+    recorder = Recorder(api, component="c", instance="i", on_drop=dropped.append)
     for n in range(CAPACITY + 7):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
-    statistics = recorder.statistics()
-    assert (statistics.recorded, statistics.waiting, statistics.dropped) == (
-        CAPACITY + 7,
-        CAPACITY,
-        7,
-    )
+    assert dropped == ["full"] * 7
 
 
-async def test_burst_has_no_rate(stub: ApiStub, api: KubeApi) -> None:
+async def test_burst_has_no_rate(stub: ApiStub, api: Writing) -> None:
     recorder = Recorder(api, component="c", instance="i", qps=0.01)
     stub.answer("POST", EVENTS, ok({}, 201))
     for n in range(TOTAL_BURST):
         recorder.record(another(str(n)), type="Normal", reason="Why", message="because")
     async with asyncio.timeout(45), asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == TOTAL_BURST)
+        await until(lambda: api.written == TOTAL_BURST)
         recorder.stop()
 
 
-async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: KubeApi) -> None:
+async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: Writing) -> None:
     recorder = Recorder(api, component="c", instance="i", qps=20)
     stub.answer("POST", EVENTS, ok({}, 201))
     for n in range(TOTAL_BURST + 6):
@@ -178,13 +188,13 @@ async def test_rate_is_bounded_after_a_burst(stub: ApiStub, api: KubeApi) -> Non
     began = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == TOTAL_BURST + 6)
+        await until(lambda: api.written == TOTAL_BURST + 6)
         recorder.stop()
     assert stub.seen[-1].at - began >= 6 / 20
 
 
 async def test_stop_writes_what_waits_without_the_rate(
-    stub: ApiStub, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+    stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the rate the 20 Events beyond the burst would take 2000 s."""
     monkeypatch.setattr(recorder_module, "DRAIN_SECONDS", 40.0)
@@ -196,11 +206,11 @@ async def test_stop_writes_what_waits_without_the_rate(
         group.create_task(recorder.run())
         await stub.wait_for_requests(1, "POST")
         recorder.stop()
-    assert recorder.statistics().written == TOTAL_BURST + 20
+    assert api.written == TOTAL_BURST + 20
 
 
 async def test_stop_does_not_wait_for_a_server_that_hangs(
-    stub: ApiStub, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+    stub: ApiStub, api: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "DRAIN_SECONDS", 0.1)
     recorder = Recorder(api, component="c", instance="i")
@@ -209,27 +219,25 @@ async def test_stop_does_not_wait_for_a_server_that_hangs(
     recorder.record(REF, type="Normal", reason="Why", message="because")
     async with asyncio.timeout(30):
         await recorder.run()
-    assert recorder.statistics().written == 0
+    assert api.written == 0
 
 
 async def test_one_object_has_a_budget_and_what_is_beyond_is_counted_by_cause(
-    stub: ApiStub, api: KubeApi
+    api: Writing, dropped: list[str]
 ) -> None:
-    dropped: list[str] = []
     recorder = Recorder(
         api, component="c", instance="i", important={"Scheduled"}, on_drop=dropped.append
     )
     for number in range(1000):
         recorder.record(REF, type="Normal", reason="Why", message=f"message {number}")
-    assert recorder.statistics().waiting == OBJECT_BURST
     assert dropped == ["object"] * (1000 - OBJECT_BURST)
     recorder.record(
         REF, type="Normal", reason="Scheduled", message="what counts has its own budget"
     )
-    assert recorder.statistics().waiting == OBJECT_BURST + 1
+    assert len(dropped) == 1000 - OBJECT_BURST
 
 
-async def test_crowd_delays_nobody_elses_events(stub: ApiStub, api: KubeApi) -> None:
+async def test_crowd_delays_nobody_elses_events(stub: ApiStub, api: Writing) -> None:
     recorder = Recorder(api, component="c", instance="i", important={"Scheduled"})
     stub.answer("POST", EVENTS, ok({}, 201))
     for number in range(80):
@@ -237,6 +245,6 @@ async def test_crowd_delays_nobody_elses_events(stub: ApiStub, api: KubeApi) -> 
     recorder.record(another("calm"), type="Normal", reason="Scheduled", message="bound")
     async with asyncio.timeout(45), asyncio.TaskGroup() as group:
         group.create_task(recorder.run())
-        await until(lambda: recorder.statistics().written == 81)
+        await until(lambda: api.written == 81)
         recorder.stop()
     assert stub.seen[0].body["reason"] == "Scheduled"
