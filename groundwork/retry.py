@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import tenacity
 from tenacity.wait import wait_base
 
 T = TypeVar("T")
+
+ATTEMPTS: Final = 3
+_JITTER: Final = tenacity.wait_random_exponential(multiplier=0.1, max=2.0)
 
 
 class RetryPolicy(Protocol):
@@ -32,14 +35,8 @@ async def once(call: Callable[[], Awaitable[T]], /) -> T:
     return await call()
 
 
-def retry_policy(
-    *errors: type[Exception],
-    attempts: int = 3,
-    total_seconds: float = 10.0,
-    first_seconds: float = 0.1,
-    longest_seconds: float = 2.0,
-) -> RetryPolicy:
-    """A policy that retries errors of these types whose `retryable` is true.
+def retry_policy(*errors: type[Exception], total_seconds: float = 10.0) -> RetryPolicy:
+    """A policy that retries errors of these types whose `retryable` is true, ATTEMPTS times in all.
 
     Pauses are exponential with full jitter, and never shorter than the error's `retry_after`
     seconds. If the next pause would exceed `total_seconds`, the last error is raised unchanged. A
@@ -55,7 +52,7 @@ def retry_policy(
 
         def enough(state: tenacity.RetryCallState) -> bool:
             too_late = clock() + state.upcoming_sleep > give_up_at
-            return too_late or state.attempt_number >= attempts
+            return too_late or state.attempt_number >= ATTEMPTS
 
         async def attempt() -> T:
             return await call()
@@ -63,7 +60,7 @@ def retry_policy(
         return await tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(worth_it),
             stop=enough,
-            wait=_PoliteWait(first_seconds, longest_seconds),
+            wait=_PoliteWait(),
             sleep=asyncio.sleep,
             reraise=True,
         )(attempt)
@@ -74,10 +71,7 @@ def retry_policy(
 class _PoliteWait(wait_base):
     """Full jitter, but at least the pause that the server asked for."""
 
-    def __init__(self, first: float, longest: float) -> None:
-        self._jitter = tenacity.wait_random_exponential(multiplier=first, max=longest)
-
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         error = None if retry_state.outcome is None else retry_state.outcome.exception()
         asked = getattr(error, "retry_after", None)
-        return max(self._jitter(retry_state), float(asked or 0.0))
+        return max(_JITTER(retry_state), float(asked or 0.0))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from groundwork.retry import once, retry_policy
+from groundwork.retry import ATTEMPTS, once, retry_policy
 
 pytestmark = pytest.mark.looptime
 
@@ -43,9 +43,9 @@ async def test_retries_until_it_works_with_a_pause_each_time() -> None:
 
 async def test_gives_up_after_its_attempts_with_the_last_error_itself() -> None:
     last = TroubleError()
-    call = Call(TroubleError(), TroubleError(), last)
+    call = Call(*(TroubleError() for _ in range(ATTEMPTS - 1)), last)
     with pytest.raises(TroubleError) as caught:
-        await retry_policy(TroubleError, attempts=3)(call)
+        await retry_policy(TroubleError)(call)
     assert caught.value is last
 
 
@@ -80,7 +80,7 @@ async def test_retry_after_beyond_the_total_ends_it_at_once() -> None:
 async def test_slow_tries_use_up_the_total() -> None:
     call = Call(*(TroubleError() for _ in range(9)), seconds=6.0)
     with pytest.raises(TroubleError):
-        await retry_policy(TroubleError, attempts=9, total_seconds=10)(call)
+        await retry_policy(TroubleError, total_seconds=10)(call)
     assert len(call.tries) == 2
 
 

@@ -37,7 +37,7 @@ ASSIGNED = (
 
 @pytest.fixture
 def api(session: KubeSession) -> KubeApi:
-    return KubeApi(session, policy=retry_policy(errors.KubeError, attempts=3, first_seconds=0.01))
+    return KubeApi(session, policy=retry_policy(errors.KubeError))
 
 
 async def test_binding_names_pod_uid_node_and_annotations(stub: ApiStub, api: KubeApi) -> None:

@@ -146,7 +146,7 @@ async def test_write_that_is_tried_again_asks_again(
     session, permits = permitted
     permits[:] = [5.0, 5.0, 0.0]
     stub.answer("POST", "/x", server.status(503), server.ok({}))
-    policy = retry_policy(errors.KubeError, first_seconds=0.0)
+    policy = retry_policy(errors.KubeError)
     with pytest.raises(errors.KubeFenced):
         await policy(lambda: session.request("POST", "/x", body={}))
     assert len(stub.seen) == 1

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from groundwork.retry import retry_policy
+from groundwork.retry import ATTEMPTS, retry_policy
 from slurmapi import (
     BaseState,
     Call,
@@ -722,11 +723,15 @@ async def test_answer_about_all_jobs_gets_more_time_and_one_try(
     server: Server, client_of: Callable[..., SlurmClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 30 000 jobs it took 15 s on a busy machine; by their ids half a second."""
+
+    def asked(count: int) -> bool:
+        return len(server.calls(STATES)) == count
+
     server.on(STATES, hang())
     deadlines = Deadlines(connect=30, silence=30, total=30)
-    client = client_of(server, deadlines=deadlines, retry=retry_policy(SlurmError, attempts=2))
+    client = client_of(server, deadlines=deadlines, retry=retry_policy(SlurmError))
     about_all = asyncio.ensure_future(client.job_states())
-    await server.until(lambda: len(server.calls(STATES)) == 1)
+    await server.until(partial(asked, 1))
     pass_time(monkeypatch, 100)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -736,10 +741,9 @@ async def test_answer_about_all_jobs_gets_more_time_and_one_try(
         await about_all
     assert len(server.calls(STATES)) == 1
     about_one = asyncio.ensure_future(client.job_states([1]))
-    await server.until(lambda: len(server.calls(STATES)) == 2)
-    pass_time(monkeypatch, 40)
-    await server.until(lambda: len(server.calls(STATES)) == 3)
-    pass_time(monkeypatch, 40)
+    for count in range(2, 2 + ATTEMPTS):
+        await server.until(partial(asked, count))
+        pass_time(monkeypatch, 40)
     with pytest.raises(SlurmInterrupted):
         await about_one
-    assert len(server.calls(STATES)) == 3
+    assert len(server.calls(STATES)) == 1 + ATTEMPTS

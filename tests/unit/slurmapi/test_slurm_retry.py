@@ -33,7 +33,7 @@ class Failing:
 @pytest.mark.parametrize("kind", [SlurmUnreachable, SlurmInterrupted, SlurmBusy])
 async def test_passing_trouble_is_outlasted(kind: type[SlurmError]) -> None:
     call = Failing(kind("x"), kind("x"))
-    assert await retry_policy(SlurmError, first_seconds=0.0)(call) == "done"
+    assert await retry_policy(SlurmError)(call) == "done"
     assert call.tries == 3
 
 
@@ -51,5 +51,5 @@ async def test_passing_trouble_is_outlasted(kind: type[SlurmError]) -> None:
 async def test_everything_else_passes_at_once(error: Exception) -> None:
     call = Failing(error)
     with pytest.raises(type(error)):
-        await retry_policy(SlurmError, first_seconds=0.0)(call)
+        await retry_policy(SlurmError)(call)
     assert call.tries == 1
