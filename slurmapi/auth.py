@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,6 +16,7 @@ from groundwork.files import Signature, read_if_changed
 from slurmapi.errors import SlurmNoToken
 from slurmapi.jwt import Lifetime, lifetime
 
+CHECK_SECONDS: Final = 1.0
 _MAX_BYTES: Final = 64 * 1024
 _HEADER_SAFE: Final = re.compile(r"[\x21-\x7e]+")
 # `scontrol token` prints this prefix, and its output is what people put into files.
@@ -63,21 +62,13 @@ class FileToken:
     """The token in a file, read again when the file changes (time, inode or size) or after a
     refusal.
 
-    The file is checked at most once every `check_seconds`, outside of the event loop. A file
+    The file is checked at most once every CHECK_SECONDS, outside of the event loop. A file
     that cannot be read for a moment (a renewal in progress) leaves the last good token in use,
     unless that one was refused.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        check_seconds: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._check_seconds = check_seconds
-        self._clock = clock
         self._token: str | None = None
         self._signature: Signature | None = None
         self._look_at = float("-inf")
@@ -88,7 +79,7 @@ class FileToken:
 
     async def token(self) -> str:
         """The file's token; raises SlurmNoToken when there is no readable one."""
-        if self._token is None or self._clock() >= self._look_at:
+        if self._token is None or _now() >= self._look_at:
             await self._refresh()
         if self._token is None:
             raise SlurmNoToken(f"token file {self._path} holds no token yet")
@@ -110,7 +101,11 @@ class FileToken:
         if read is not None:
             self._signature, self._token = read
             self.lifetime = lifetime(self._token)
-        self._look_at = self._clock() + self._check_seconds
+        self._look_at = _now() + CHECK_SECONDS
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _reason(error: OSError | SlurmNoToken) -> str:

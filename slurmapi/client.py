@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 from urllib.parse import quote
@@ -98,8 +98,6 @@ class SlurmClient:
         token: TokenSource,
         deadlines: Deadlines | None = None,
         connections: int = 16,
-        idle_seconds: float = 10.0,
-        tls: ssl.SSLContext | None = None,
         retry: RetryPolicy | None = None,
         observe: Callable[[Call], None] | None = None,
         cluster: str = "",
@@ -109,12 +107,10 @@ class SlurmClient:
             base_url,
             deadlines=deadlines,
             connections=connections,
-            idle_seconds=idle_seconds,
-            tls=tls,
             permit=permit,
         )
         self._retry = retry or retry_policy(SlurmError, total_seconds=_READ_SECONDS)
-        self._cluster_check = ClusterCheck(cluster)
+        self._cluster_check = ClusterCheck(cluster, clock=monotonic)
         self._session = Session(
             self._http,
             token=token,

@@ -7,7 +7,6 @@ There our job ids belong to other jobs, and "no such job" proves nothing about o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -38,7 +37,7 @@ class ClusterCheck:
     it.
     """
 
-    def __init__(self, cluster: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: str, *, clock: Callable[[], float]) -> None:
         self.cluster = cluster
         self._clock = clock
         self._seen_at = float("-inf")

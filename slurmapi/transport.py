@@ -38,6 +38,7 @@ sent.
 """
 
 
+IDLE_SECONDS: Final = 10.0
 _SLOW_FACTOR: Final = 8.0
 # One in this many connections is never used for bulk requests: a look at a job whose pod must be
 # evicted should not wait for submits.
@@ -95,10 +96,10 @@ class _Endpoint:
 
 def check_base_url(base_url: str) -> None:
     """Raises ValueError, which says what is expected, if the URL is not acceptable."""
-    _endpoint(base_url, None)
+    _endpoint(base_url)
 
 
-def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
+def _endpoint(base_url: str) -> _Endpoint:
     """Parse "http://host:port", "https://host:port" (a path prefix may follow) or "unix:/path"."""
     try:
         parts = urlsplit(base_url)
@@ -117,7 +118,7 @@ def _endpoint(base_url: str, tls: ssl.SSLContext | None) -> _Endpoint:
         prefix=parts.path.rstrip("/"),
         host=parts.hostname,
         port=port or (443 if secure else 80),
-        tls=(tls or ssl.create_default_context()) if secure else None,
+        tls=ssl.create_default_context() if secure else None,
     )
 
 
@@ -194,7 +195,7 @@ class HttpTransport:
     """Sends requests over a pool of at most `connections` keep-alive connections.
 
     The idle connection that was used last is used first, and connections that are idle for
-    `idle_seconds` are closed. Callers are served in order of arrival. A quarter of the connections
+    IDLE_SECONDS are closed. Callers are served in order of arrival. A quarter of the connections
     is reserved for requests that are not `bulk`. Keep the pool small: beyond slurmrestd's own limit
     (124), further connections starve for half a minute (measured).
     """
@@ -205,17 +206,14 @@ class HttpTransport:
         *,
         deadlines: Deadlines | None = None,
         connections: int = 16,
-        idle_seconds: float = 10.0,
-        tls: ssl.SSLContext | None = None,
         permit: Permit | None = None,
     ) -> None:
         if connections < 1:
             raise ValueError(f"connections is {connections}, expected at least 1")
-        self._endpoint = _endpoint(base_url, tls)
+        self._endpoint = _endpoint(base_url)
         self._deadlines = deadlines or Deadlines()
         self._slots = asyncio.Semaphore(connections)
         self._bulk = asyncio.Semaphore(max(1, connections - max(1, connections // _KEPT_PART)))
-        self._idle_seconds = idle_seconds
         self._permit = permit
         self._idle: list[_Connection] = []
         self._closed = False
@@ -324,7 +322,7 @@ class HttpTransport:
         connection.rest()
         self._idle.append(connection)
         loop = asyncio.get_running_loop()
-        connection.expiry = loop.call_later(self._idle_seconds, self._expire, connection)
+        connection.expiry = loop.call_later(IDLE_SECONDS, self._expire, connection)
 
     def _expire(self, connection: _Connection) -> None:
         self._idle.remove(connection)

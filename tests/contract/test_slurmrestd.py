@@ -180,7 +180,7 @@ async def test_answers_and_refusals_name_their_cluster(
     finally:
         transport.close()
     with pytest.raises(SlurmStranger) as stranger:
-        ClusterCheck("another").check(response)
+        ClusterCheck("another", clock=time.monotonic).check(response)
     assert stranger.value.found == client.cluster
 
 

@@ -81,7 +81,6 @@ async def _cause(
     url: str,
     token: StaticToken | FileToken | None = None,
     *,
-    tls: ssl.SSLContext | None = None,
     silence: float = 30.0,
 ) -> Cause:
     """What is told of a first question to that address. An answer has time to come, however busy
@@ -92,7 +91,7 @@ async def _cause(
         url, token="file /t", lifetime=lambda: used.lifetime, answered=lambda: False
     )
     deadlines = Deadlines(connect=30.0, silence=silence, total=40.0)
-    async with SlurmClient(url, token=used, deadlines=deadlines, retry=once, tls=tls) as client:
+    async with SlurmClient(url, token=used, deadlines=deadlines, retry=once) as client:
         with pytest.raises(SlurmError) as failed:
             await client.ping()
     return causes.of(failed.value)

@@ -17,6 +17,7 @@ from slurmapi import (
     SlurmNoToken,
     StaticToken,
 )
+from slurmapi.auth import CHECK_SECONDS
 from tests.unit.slurmapi.server import Reply, Server, error, fail, ok
 
 SUBMIT = "POST job/submit"
@@ -49,48 +50,55 @@ async def test_token_file_may_hold_what_scontrol_prints(path: Path, text: str) -
     assert await FileToken(path).token() == "first"
 
 
+@pytest.mark.looptime
 async def test_changed_file_is_read_again(path: Path) -> None:
-    source = FileToken(path, check_seconds=0)
+    source = FileToken(path)
     assert await source.token() == "first"
     write(path, "second-longer")
+    await asyncio.sleep(CHECK_SECONDS)
     assert await source.token() == "second-longer"
 
 
+@pytest.mark.looptime
 async def test_file_replaced_by_rename_is_read_again(path: Path) -> None:
-    source = FileToken(path, check_seconds=0)
+    source = FileToken(path)
     assert await source.token() == "first"
     other = path.with_suffix(".new")
     other.write_text("other\n")
     other.rename(path)
+    await asyncio.sleep(CHECK_SECONDS)
     assert await source.token() == "other"
 
 
-async def test_file_is_looked_at_no_more_often_than_told(path: Path) -> None:
-    now = 0.0
-    source = FileToken(path, check_seconds=5, clock=lambda: now)
+@pytest.mark.looptime
+async def test_file_is_looked_at_once_a_second(path: Path) -> None:
+    source = FileToken(path)
     assert await source.token() == "first"
     write(path, "second")
-    now = 4.9
+    await asyncio.sleep(CHECK_SECONDS - 0.1)
     assert await source.token() == "first"
-    now = 5.0
+    await asyncio.sleep(0.1)
     assert await source.token() == "second"
 
 
+@pytest.mark.looptime
 async def test_refused_token_is_read_again_at_once(path: Path) -> None:
-    source = FileToken(path, check_seconds=1000)
+    source = FileToken(path)
     await source.token()
     write(path, "second")
     source.invalidate()
     assert await source.token() == "second"
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize("break_file", [Path.unlink, lambda path: path.write_text("")])
 async def test_file_that_is_being_renewed_leaves_the_last_token_in_use(
     path: Path, break_file: Callable[[Path], object]
 ) -> None:
-    source = FileToken(path, check_seconds=0)
+    source = FileToken(path)
     await source.token()
     break_file(path)
+    await asyncio.sleep(CHECK_SECONDS)
     assert await source.token() == "first"
     source.invalidate()
     with pytest.raises(SlurmDenied, match="token file"):
@@ -128,6 +136,7 @@ async def test_without_a_token_nothing_is_sent_and_with_the_file_back_it_is_at_o
     assert used(server, SUBMIT) == ["back"]
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["511", "401", "6010"])
 async def test_refused_request_is_sent_again_with_the_renewed_token(
     server: Server,
@@ -136,7 +145,7 @@ async def test_refused_request_is_sent_again_with_the_renewed_token(
     path: Path,
     refusal: Reply,
 ) -> None:
-    client = client_of(server, token=FileToken(path, check_seconds=1000))
+    client = client_of(server, token=FileToken(path))
     await client.negotiate()
     write(path, "second")
     server.on(SUBMIT, refusal, ok(MADE))
@@ -154,10 +163,11 @@ async def test_refused_request_is_not_sent_again_with_the_same_token(
     assert len(server.calls(SUBMIT)) == 1
 
 
+@pytest.mark.looptime
 async def test_renewed_token_that_is_refused_too_ends_it(
     server: Server, client_of: Callable[..., SlurmClient], placeholder: JobSubmission, path: Path
 ) -> None:
-    client = client_of(server, token=FileToken(path, check_seconds=1000))
+    client = client_of(server, token=FileToken(path))
     await client.negotiate()
     write(path, "second")
     server.on(SUBMIT, REFUSALS[0])

@@ -109,6 +109,6 @@ def test_write_follows_an_answer_of_this_moment() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"no", b"{", b'{"meta": 7}', b'{"meta":{"slurm":null}}'])
 def test_answer_that_cannot_be_read_is_for_its_reader_to_refuse(body: bytes) -> None:
-    identity = ClusterCheck("ours")
+    identity = ClusterCheck("ours", clock=lambda: 1.0)
     identity.check(Response(status=200, headers={}, body=body))
     assert not identity.seen_within(1e9)

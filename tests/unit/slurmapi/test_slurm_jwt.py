@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import math
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmapi import FileToken, StaticToken
+from slurmapi.auth import CHECK_SECONDS
 from slurmapi.jwt import lifetime, user_of
 
 
@@ -64,14 +66,16 @@ def test_no_text_at_all_is_an_error(text: str, body: bytes) -> None:
     lifetime(f"a.{base64.urlsafe_b64encode(body).decode()}.c")
 
 
+@pytest.mark.looptime
 async def test_sources_know_the_lifetime_of_what_they_gave(tmp_path: Path) -> None:
     assert StaticToken(token({"exp": 5})).lifetime.expires_at == 5
     path = tmp_path / "token"
     path.write_text(token({"exp": 6}))
-    source = FileToken(path, check_seconds=0)
+    source = FileToken(path)
     assert math.isnan(source.lifetime.expires_at)
     await source.token()
     assert source.lifetime.expires_at == 6
     path.write_text(token({"exp": 70}))
+    await asyncio.sleep(CHECK_SECONDS)
     await source.token()
     assert source.lifetime.expires_at == 70

@@ -24,6 +24,7 @@ from slurmapi import (
     SlurmInterrupted,
     SlurmUnreachable,
 )
+from slurmapi.transport import IDLE_SECONDS
 from tests.support.loop_time import pass_time
 from tests.unit.slurmapi.server import (
     Peer,
@@ -159,11 +160,12 @@ async def test_last_used_connection_is_used_first(server: Server, transport_of: 
 
 
 async def test_idle_connections_are_dropped_after_a_while(
-    server: Server, transport_of: Make
+    server: Server, transport_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on("GET x", other({}))
-    transport = transport_of(server.url, idle_seconds=0.02)
+    transport = transport_of(server.url)
     await transport.exchange(get())
+    pass_time(monkeypatch, IDLE_SECONDS)
     await server.until(lambda: server.open_connections == 0)
 
 
@@ -539,12 +541,15 @@ async def tls_server(authority: trustme.CA) -> AsyncIterator[Server]:
         await peer.stop()
 
 
-async def test_tls_server_of_a_trusted_authority_is_spoken_to(transport_of: Make) -> None:
+async def test_tls_server_of_a_trusted_authority_is_spoken_to(
+    transport_of: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     authority = trustme.CA()
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+    trusted = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(trusted)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
     async with tls_server(authority) as peer:
-        transport = transport_of(peer.url, tls=trusting)
+        transport = transport_of(peer.url)
         assert (await transport.exchange(get())).status == 200
         assert (await transport.exchange(get())).status == 200
         assert peer.connections == 1
