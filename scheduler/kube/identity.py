@@ -132,12 +132,10 @@ def _own_namespace() -> str:
         return ""
 
 
-async def _answered(ask: Callable[[], Awaitable[T]], *, but: type[KubeError] | tuple[()] = ()) -> T:
+async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await ask()
-        except but:
-            raise
         except KubeError as error:  # `on_answer` tells /readyz and the log
             log.debug("asked again", error=str(error))
         await asyncio.sleep(_FIRST_ANSWER_SECONDS)

@@ -22,9 +22,8 @@ that is gone stays in memory, with up to 192 KiB, until its result is dropped.
 class OfPod(Generic[T]):
     """The last result of `compute` for each pod, by uid."""
 
-    def __init__(self, compute: Callable[[Pod], T], *, most: int = MOST_KEPT) -> None:
+    def __init__(self, compute: Callable[[Pod], T]) -> None:
         self._compute = compute
-        self._most = most
         self._kept: dict[str, tuple[Pod, T]] = {}
 
     def __len__(self) -> int:
@@ -39,6 +38,6 @@ class OfPod(Generic[T]):
         found = self._compute(pod)
         self._kept.pop(uid, None)  # the newest result comes last
         self._kept[uid] = pod, found
-        if len(self._kept) > self._most:
+        if len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         return found
