@@ -275,7 +275,6 @@ class _ConfRecord(msgspec.Struct, frozen=True):
     SchedulerParameters: Words = None
     PreemptType: str | None = None
     PreemptMode: Words = None
-    GresTypes: Words = None
     SlurmUser: str | None = None
 
 
@@ -306,7 +305,6 @@ class ConfAnswer(Answer, frozen=True):
             scheduler_parameters=_split(conf.SchedulerParameters),
             preempt_type=conf.PreemptType or "",
             preempt_modes=_split(conf.PreemptMode),
-            gres_types=_split(conf.GresTypes),
             slurm_user=conf.SlurmUser or "",
         )
 

@@ -204,7 +204,6 @@ class SlurmConfig:
     scheduler_parameters: tuple[str, ...] = ()
     preempt_type: str = ""
     preempt_modes: tuple[str, ...] = ()
-    gres_types: tuple[str, ...] = ()
     slurm_user: str = ""
 
 

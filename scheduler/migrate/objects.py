@@ -14,7 +14,7 @@ _JOB_TEMPLATE: Final[Path] = ("spec", "jobTemplate")
 _OF_LWS: Final[Path] = ("spec", "leaderWorkerTemplate")
 _METADATA: Final[Path] = ("metadata",)
 # By API group and kind. `*` stands for each item of a list.
-_TEMPLATES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
+TEMPLATES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
     ("", "Pod"): ((),),
     ("", "ReplicationController"): (_POD_TEMPLATE,),
     ("apps", "Deployment"): (_POD_TEMPLATE,),
@@ -29,7 +29,6 @@ _TEMPLATES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
         (*_OF_LWS, "workerTemplate"),
     ),
 }
-KINDS: Final = frozenset(kind for _, kind in _TEMPLATES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +70,7 @@ def objects_in(data: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping[Any, 
 def workload(item: Mapping[Any, Any], path: Path) -> Workload | None:
     """The object as a workload; None if it has no pod template."""
     kind, group = str(item.get("kind", "")), str(item.get("apiVersion", "")).rpartition("/")[0]
-    known = _TEMPLATES.get((group, kind))
+    known = TEMPLATES.get((group, kind))
     found = _expanded(item, known) if known is not None else _search(item)
     templates = tuple(it for it in found if _is_template(at(item, it)))
     if not kind or not templates:

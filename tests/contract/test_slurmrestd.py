@@ -212,7 +212,6 @@ async def test_config_says_how_slurm_schedules_and_preempts(
     assert {"batch_sched_delay=0", "default_queue_depth=1000"} <= set(config.scheduler_parameters)
     assert config.preempt_type == "preempt/partition_prio"
     assert config.preempt_modes == ("CANCEL",)
-    assert config.gres_types == ("gpu",)
     assert config.slurm_user == "slurm"
 
 

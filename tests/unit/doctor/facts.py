@@ -27,7 +27,6 @@ CONFIG: Final = SlurmConfig(
     scheduler_parameters=tuple(FAST.split(",")),
     preempt_type="preempt/partition_prio",
     preempt_modes=("CANCEL",),
-    gres_types=("gpu",),
     slurm_user="slurm",
 )
 
