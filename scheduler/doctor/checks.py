@@ -8,7 +8,7 @@ from typing import Final
 
 from scheduler.doctor import of_both, of_kube, of_slurm, of_slurm_conf
 from scheduler.doctor.facts import Facts
-from scheduler.doctor.finding import Finding, Group, Said, Severity, plain
+from scheduler.doctor.finding import CheckResult, Finding, Group, Severity, plain
 
 _OK, _NOTE, _WARNING, _ERROR = Severity
 
@@ -19,7 +19,7 @@ class Check:
 
     name: str
     group: Group
-    look: Callable[[Facts], Iterable[Said]]
+    look: Callable[[Facts], Iterable[CheckResult]]
     worst: Severity
 
     @property

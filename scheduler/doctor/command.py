@@ -20,7 +20,7 @@ from scheduler.config.settings import Settings
 from scheduler.doctor import report
 from scheduler.doctor.asking import Progress
 from scheduler.doctor.checks import examine
-from scheduler.doctor.facts import NOT_ASKED, Crowd, Facts, KubeFacts, Pair, Unread
+from scheduler.doctor.facts import NOT_ASKED, Facts, ForeignPods, KubeFacts, Pair, Unread
 from scheduler.doctor.finding import Severity
 from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
@@ -117,7 +117,7 @@ async def read(settings: Settings, *, seconds: float) -> Facts:
 async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Facts:
     of_slurm, of_kube = await asyncio.gather(slurm.read(), kube.read())
     found: tuple[Pair, ...] | Unread = NOT_ASKED
-    crowd: Crowd | Unread = NOT_ASKED
+    crowd: ForeignPods | Unread = NOT_ASKED
     if not isinstance(of_kube.version, Unread) and not isinstance(of_slurm.nodes, Unread):
         pods = await kube.slurmd_pods()
         if isinstance(pods, Unread):

@@ -49,7 +49,7 @@ class SlurmFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AdmissionPolicy:
     """An admission policy for pods of our scheduler name, with the settings that are written in it.
     `bound` says that a binding puts it in force.
     """
@@ -71,7 +71,7 @@ class KubeFacts:
     own_namespace: str = ""
     rights: Mapping[Right, bool] | Unread = NOT_ASKED
     absent: tuple[str, ...] | Unread = NOT_ASKED
-    policies: tuple[Policy, ...] | Unread = NOT_ASKED
+    policies: tuple[AdmissionPolicy, ...] | Unread = NOT_ASKED
     nodes: tuple[Node, ...] | Unread = NOT_ASKED
 
 
@@ -96,7 +96,7 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ForeignPods:
     """The foreign pods by Node, and by the name of their scheduler. `whole` is false if there were
     more pods than are read.
     """
@@ -127,7 +127,7 @@ class Facts:
     slurm: SlurmFacts
     kube: KubeFacts
     pairs: tuple[Pair, ...] | Unread = NOT_ASKED
-    crowd: Crowd | Unread = NOT_ASKED
+    crowd: ForeignPods | Unread = NOT_ASKED
     slurm_seconds_off: float | None = None
     policy: str = ""
     running: Running | Unread | None = None

@@ -37,7 +37,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CheckResult:
     """One finding of a check: `what` names the field and its value. `remedy` is "" if nothing needs
     to be done.
     """
@@ -58,24 +58,24 @@ class Finding:
     remedy: str
 
 
-def ok(what: str) -> Said:
+def ok(what: str) -> CheckResult:
     """All is as it should be."""
-    return Said(Severity.OK, what)
+    return CheckResult(Severity.OK, what)
 
 
-def note(what: str, remedy: str = "") -> Said:
+def note(what: str, remedy: str = "") -> CheckResult:
     """Something to know."""
-    return Said(Severity.NOTE, what, remedy)
+    return CheckResult(Severity.NOTE, what, remedy)
 
 
-def warning(what: str, remedy: str) -> Said:
+def warning(what: str, remedy: str) -> CheckResult:
     """Something that hurts some pods."""
-    return Said(Severity.WARNING, what, remedy)
+    return CheckResult(Severity.WARNING, what, remedy)
 
 
-def error(what: str, remedy: str) -> Said:
+def error(what: str, remedy: str) -> CheckResult:
     """Something that keeps the scheduler from its work."""
-    return Said(Severity.ERROR, what, remedy)
+    return CheckResult(Severity.ERROR, what, remedy)
 
 
 def plain(text: str) -> str:

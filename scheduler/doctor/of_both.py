@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from scheduler.core.gres import count_of
 from scheduler.core.node_suitability import NodeFacts
 from scheduler.doctor.facts import Facts, Foreign, Pair, Unread
-from scheduler.doctor.finding import Said, error, note, ok, some, warning
+from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.kube.wire import Node
 from scheduler.nodes.records import POWERED
 from slurmapi import SlurmNode
@@ -22,7 +22,7 @@ _MIB: Final = 2**20
 _AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINT"}) | POWERED
 
 
-def mapping(facts: Facts) -> Iterator[Said]:
+def mapping(facts: Facts) -> Iterator[CheckResult]:
     """There is one Kubernetes Node behind each Slurm node (--node-mapping)."""
     pairs = facts.pairs
     if isinstance(pairs, Unread):
@@ -50,7 +50,7 @@ def mapping(facts: Facts) -> Iterator[Said]:
         yield ok(found)
 
 
-def readiness(facts: Facts) -> Iterator[Said]:
+def readiness(facts: Facts) -> Iterator[CheckResult]:
     """Nodes that cannot take pods are not offered by Slurm either."""
     offered = [it for it in _pairs(facts) if it.slurm.states.isdisjoint(_AVOIDED)]
     ours = list(_with_nodes(offered))
@@ -82,7 +82,7 @@ class _Amount(NamedTuple):
     node: int
 
 
-def capacity(facts: Facts) -> Iterator[Said]:
+def capacity(facts: Facts) -> Iterator[CheckResult]:
     """Slurm counts no more CPUs, memory and devices than the Node has for pods."""
     resources = facts.settings.device_resources
     large: dict[str, list[str]] = {}
@@ -123,7 +123,7 @@ def _amounts(
         yield _Amount(resource, count_of(node.gres, gres), there.get(resource, 0))
 
 
-def foreign_pods(facts: Facts) -> Iterator[Said]:
+def foreign_pods(facts: Facts) -> Iterator[CheckResult]:
     """What pods of other schedulers take on Slurm's Nodes, which Slurm does not know of."""
     crowd = facts.crowd
     if isinstance(crowd, Unread):
@@ -176,7 +176,7 @@ def _short(
     return ""
 
 
-def clocks(facts: Facts) -> Iterator[Said]:
+def clocks(facts: Facts) -> Iterator[CheckResult]:
     """The clocks of Slurm, of the API server and of this machine agree."""
     known = {
         "slurmctld": facts.slurm_seconds_off,
@@ -196,7 +196,7 @@ def clocks(facts: Facts) -> Iterator[Said]:
         yield ok(f"the clocks of {', '.join(off)} agree")
 
 
-def policy(facts: Facts) -> Iterator[Said]:
+def policy(facts: Facts) -> Iterator[CheckResult]:
     """The policy file is valid."""
     path = facts.settings.policy_file
     if facts.policy:
@@ -205,7 +205,7 @@ def policy(facts: Facts) -> Iterator[Said]:
         yield ok(f"the policy file {path} is valid")
 
 
-def running(facts: Facts) -> Iterator[Said]:
+def running(facts: Facts) -> Iterator[CheckResult]:
     """The scheduler that runs on this machine, or in this pod, is ready (/readyz)."""
     found = facts.running
     if isinstance(found, Unread):

@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from scheduler.config.settings import Seconds, Settings
-from scheduler.doctor.facts import Facts, Policy, Unread
-from scheduler.doctor.finding import Said, error, note, ok, some, warning
+from scheduler.doctor.facts import AdmissionPolicy, Facts, Unread
+from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.doctor.read_kube import MOST_NAMESPACES
 from scheduler.doctor.rights import Right
 
@@ -22,7 +22,7 @@ _DURATIONS: Final = TypeAdapter[float](Seconds)
 _POLICIES: Final = "docs/admission.md#install"
 
 
-def api(facts: Facts) -> Iterator[Said]:
+def api(facts: Facts) -> Iterator[CheckResult]:
     """The API server answers."""
     version = facts.kube.version
     if isinstance(version, Unread):
@@ -31,7 +31,7 @@ def api(facts: Facts) -> Iterator[Said]:
     yield ok(f"{facts.kube.server} is Kubernetes {version}")
 
 
-def rights(facts: Facts) -> Iterator[Said]:
+def rights(facts: Facts) -> Iterator[CheckResult]:
     """These credentials have each right that the scheduler needs (SelfSubjectAccessReview)."""
     found = facts.kube.rights
     if isinstance(found, Unread):
@@ -58,7 +58,7 @@ def _listed(lacking: Iterable[Right]) -> str:
     return "; ".join(f"{some(it, most=4)} ({purpose})" for purpose, it in purposes.items())
 
 
-def served(facts: Facts) -> Iterator[Said]:
+def served(facts: Facts) -> Iterator[CheckResult]:
     """The namespaces of --watch-namespace exist."""
     names, absent = facts.settings.watch_namespace, facts.kube.absent
     if isinstance(absent, Unread) or not names:
@@ -74,7 +74,7 @@ def served(facts: Facts) -> Iterator[Said]:
         yield ok(f"pods of {some(list(names))} are served, which exist")
 
 
-def own_namespace(facts: Facts) -> Iterator[Said]:
+def own_namespace(facts: Facts) -> Iterator[CheckResult]:
     """The scheduler's own namespace is known, where rights or the election need it."""
     settings, own = facts.settings, facts.kube.own_namespace
     if own or isinstance(facts.kube.version, Unread):
@@ -91,7 +91,7 @@ def own_namespace(facts: Facts) -> Iterator[Said]:
         )
 
 
-def admission(facts: Facts) -> Iterator[Said]:
+def admission(facts: Facts) -> Iterator[CheckResult]:
     """The admission policies are in force, with the settings of the scheduler."""
     policies = facts.kube.policies
     if isinstance(policies, Unread):
@@ -120,7 +120,7 @@ def admission(facts: Facts) -> Iterator[Said]:
         yield ok(f"admission policies: {some([it.name for it in policies])}")
 
 
-def _differences(policy: Policy, settings: Settings) -> Iterator[str]:
+def _differences(policy: AdmissionPolicy, settings: Settings) -> Iterator[str]:
     """Settings of the policy that are not those of the scheduler."""
     wanted = {
         "slurm-kill-wait": f"{settings.slurm_kill_wait:g}s",

@@ -9,7 +9,7 @@ from typing import Final
 
 from scheduler.core.gres import count_of, types_of
 from scheduler.doctor.facts import Facts, Unread
-from scheduler.doctor.finding import Said, error, note, ok, some, warning
+from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.nodes.records import AWAY
 
 _RUNBOOK: Final = "docs/runbooks.md#slurmpodschedulernoanswerfromslurm"
@@ -20,7 +20,7 @@ _ROOT: Final = "root"
 _OUT_OF_USE: Final = AWAY | {"DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}
 
 
-def api(facts: Facts) -> Iterator[Said]:
+def api(facts: Facts) -> Iterator[CheckResult]:
     """slurmrestd answers, in a version that both sides speak, and slurmctld answers it."""
     slurm = facts.slurm
     if isinstance(slurm.version, Unread):
@@ -45,7 +45,7 @@ def api(facts: Facts) -> Iterator[Said]:
         )
 
 
-def token(facts: Facts) -> Iterator[Said]:
+def token(facts: Facts) -> Iterator[CheckResult]:
     """The token can be read, is not about to expire, and can be renewed."""
     name, life = facts.slurm.token, facts.slurm.lifetime
     if isinstance(facts.slurm.version, Unread) and facts.slurm.version.cause == "token_missing":
@@ -65,7 +65,7 @@ def token(facts: Facts) -> Iterator[Said]:
         yield note(f"{name} holds the token itself: it cannot be renewed without a restart", remedy)
 
 
-def token_rights(facts: Facts) -> Iterator[Said]:
+def token_rights(facts: Facts) -> Iterator[CheckResult]:
     """The token's user may write AdminComment. This is known only of root and SlurmUser: the doctor
     submits no job to try it.
     """
@@ -82,7 +82,7 @@ def token_rights(facts: Facts) -> Iterator[Said]:
     )
 
 
-def gres(facts: Facts) -> Iterator[Said]:
+def gres(facts: Facts) -> Iterator[CheckResult]:
     """The GRES of --device-resources, and the types of --gpu-types, are those of Slurm's nodes."""
     if isinstance(facts.slurm.nodes, Unread):
         return
@@ -107,7 +107,7 @@ def gres(facts: Facts) -> Iterator[Said]:
         )
 
 
-def nodes(facts: Facts) -> Iterator[Said]:
+def nodes(facts: Facts) -> Iterator[CheckResult]:
     """Slurm has nodes, and they can start jobs."""
     if isinstance(facts.slurm.nodes, Unread):
         return

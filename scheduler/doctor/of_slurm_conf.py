@@ -10,7 +10,7 @@ from annotations.grace import longest_grace
 from scheduler.config.annotation_rules import rules_of
 from scheduler.config.settings import Settings
 from scheduler.doctor.facts import Facts, Unread
-from scheduler.doctor.finding import Said, note, ok, some, warning
+from scheduler.doctor.finding import CheckResult, note, ok, some, warning
 from scheduler.hooks.heartbeat import Heartbeat
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE
 
@@ -32,7 +32,7 @@ FAST: Final = (
 """The SchedulerParameters that docs/operations.md recommends, with the measurements."""
 
 
-def kill_wait(facts: Facts) -> Iterator[Said]:
+def kill_wait(facts: Facts) -> Iterator[CheckResult]:
     """Slurm's KillWait is what --slurm-kill-wait says, and leaves room for pods' grace periods."""
     config, given = facts.slurm.conf, facts.settings.slurm_kill_wait
     seconds = None if config is None else config.kill_wait
@@ -54,7 +54,7 @@ def kill_wait(facts: Facts) -> Iterator[Said]:
     yield from _grace(facts.settings, seconds)
 
 
-def _grace(settings: Settings, seconds: int | None) -> Iterator[Said]:
+def _grace(settings: Settings, seconds: int | None) -> Iterator[CheckResult]:
     """The usual grace period must be acceptable, since most manifests say nothing about it."""
     rules = rules_of(settings)
     longest = longest_grace(rules if seconds is None else replace(rules, kill_wait_seconds=seconds))
@@ -67,7 +67,7 @@ def _grace(settings: Settings, seconds: int | None) -> Iterator[Said]:
         )
 
 
-def job_memory(facts: Facts) -> Iterator[Said]:
+def job_memory(facts: Facts) -> Iterator[CheckResult]:
     """Slurm remembers ended jobs (MinJobAge) until the scheduler has read how they ended."""
     config = facts.slurm.conf
     if config is None or config.min_job_age is None:
@@ -82,7 +82,7 @@ def job_memory(facts: Facts) -> Iterator[Said]:
     )
 
 
-def fast_starts(facts: Facts) -> Iterator[Said]:
+def fast_starts(facts: Facts) -> Iterator[CheckResult]:
     """SchedulerParameters let bursts of pods start quickly."""
     config = facts.slurm.conf
     if config is None:
@@ -108,7 +108,7 @@ def slow_parameters(given: Iterable[str]) -> list[str]:
     return [*found, *({"defer", "defer_batch"} & values.keys())]
 
 
-def preemption(facts: Facts) -> Iterator[Said]:
+def preemption(facts: Facts) -> Iterator[CheckResult]:
     """What Slurm does to the job of a pod when another job takes its place."""
     config = facts.slurm.conf
     if config is None:
@@ -128,7 +128,7 @@ def preemption(facts: Facts) -> Iterator[Said]:
         yield ok(told)
 
 
-def guard(facts: Facts) -> Iterator[Said]:
+def guard(facts: Facts) -> Iterator[CheckResult]:
     """The handover guard: PrologSlurmctld and the hooks API, as far as nodes with a slurmd need
     it.
     """
@@ -152,7 +152,7 @@ def guard(facts: Facts) -> Iterator[Said]:
         yield _without_a_guard(with_slurmd, facts.settings)
 
 
-def _of_our_prolog(prolog: str, settings: Settings) -> Said:
+def _of_our_prolog(prolog: str, settings: Settings) -> CheckResult:
     if settings.hooks_api_token_file is not None and settings.hooks_api_bind_address is not None:
         return ok(f"PrologSlurmctld is {prolog}")
     return warning(
@@ -162,7 +162,7 @@ def _of_our_prolog(prolog: str, settings: Settings) -> Said:
     )
 
 
-def _without_a_guard(with_slurmd: list[str], settings: Settings) -> Said:
+def _without_a_guard(with_slurmd: list[str], settings: Settings) -> CheckResult:
     nodes = f"{len(with_slurmd)} nodes have a slurmd ({some(with_slurmd)})"
     remedy = "docs/install-slurm.md#the-handover-guard"
     if settings.placeholder_mode != "external":
@@ -174,7 +174,7 @@ def _without_a_guard(with_slurmd: list[str], settings: Settings) -> Said:
     )
 
 
-def accounting(facts: Facts) -> Iterator[Said]:
+def accounting(facts: Facts) -> Iterator[CheckResult]:
     """Whether Slurm checks accounts and charges somebody."""
     config = facts.slurm.conf
     if config is None or config.accounting_storage is None:

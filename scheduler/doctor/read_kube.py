@@ -17,7 +17,7 @@ import msgspec
 from scheduler.config.settings import Settings
 from scheduler.core.node_mapping import Strategy, Way
 from scheduler.doctor.asking import Asker, Progress, together
-from scheduler.doctor.facts import Crowd, Foreign, KubeFacts, Policy, Unread
+from scheduler.doctor.facts import AdmissionPolicy, Foreign, ForeignPods, KubeFacts, Unread
 from scheduler.doctor.rights import Right, rights
 from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import Forbidden, KubeError, NotFound
@@ -136,7 +136,7 @@ class KubeReader:
             nodes=nodes,
         )
 
-    async def crowd(self) -> Crowd | Unread:
+    async def crowd(self) -> ForeignPods | Unread:
         """The pods of other schedulers that are on Nodes."""
         return await self._asker.ask_in_parts("the pods on Nodes", self._crowd())
 
@@ -225,7 +225,7 @@ class KubeReader:
             return True
         return True
 
-    async def _policies(self) -> tuple[Policy, ...]:
+    async def _policies(self) -> tuple[AdmissionPolicy, ...]:
         try:
             policies, _ = await self._pages(
                 f"{_ADMISSION}/validatingadmissionpolicies", _policies, most=MOST_POLICIES
@@ -239,7 +239,7 @@ class KubeReader:
         found = ((it.metadata.name, _settings_in(it)) for it in policies)
         name = self._settings.scheduler_name
         return tuple(
-            Policy(policy, given, policy in bound)
+            AdmissionPolicy(policy, given, policy in bound)
             for policy, given in found
             if given.get("scheduler-name") == name
         )
@@ -248,11 +248,11 @@ class KubeReader:
         nodes, _ = await self._pages("/api/v1/nodes", NODES.page, most=MOST_NODES)
         return tuple(nodes)
 
-    async def _crowd(self) -> Crowd:
+    async def _crowd(self) -> ForeignPods:
         pods, whole = await self._pages(
             "/api/v1/pods", NEIGHBOURS.page, query=QUERY, most=MOST_PODS
         )
-        return crowd_of(
+        return foreign_pods_of(
             (it for it in pods if it.scheduler != self._settings.scheduler_name), whole=whole
         )
 
@@ -282,7 +282,7 @@ class KubeReader:
         return Unread(str(error)) if cause is None else Unread(cause.text, cause.name)
 
 
-def crowd_of(pods: Iterable[Neighbour], *, whole: bool) -> Crowd:
+def foreign_pods_of(pods: Iterable[Neighbour], *, whole: bool) -> ForeignPods:
     """These pods by Node, with the sums of what they request, and by scheduler."""
     counts, schedulers = Counter[str](), Counter[str]()
     sums: dict[str, Counter[str]] = {}
@@ -291,7 +291,7 @@ def crowd_of(pods: Iterable[Neighbour], *, whole: bool) -> Crowd:
         schedulers[pod.scheduler] += 1
         sums.setdefault(pod.node, Counter()).update(dict(pod.shape.requests))
     on = {node: Foreign(count, sums[node]) for node, count in counts.items()}
-    return Crowd(on, schedulers, whole)
+    return ForeignPods(on, schedulers, whole)
 
 
 def _settings_in(policy: _Policy) -> Mapping[str, str]:

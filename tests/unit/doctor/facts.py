@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scheduler.config.settings import Settings
 from scheduler.doctor.checks import CHECKS, examine
-from scheduler.doctor.facts import Crowd, Facts, KubeFacts, Pair, Policy, SlurmFacts
+from scheduler.doctor.facts import AdmissionPolicy, Facts, ForeignPods, KubeFacts, Pair, SlurmFacts
 from scheduler.doctor.finding import Finding, Severity
 from scheduler.doctor.of_slurm_conf import FAST
 from scheduler.doctor.rights import rights
@@ -80,11 +80,11 @@ def healthy(**settings: Any) -> Facts:
             own_namespace="here",
             rights=dict.fromkeys(rights(given, own="here"), True),
             absent=(),
-            policies=(Policy("slurm-pod-scheduler-pods", {}, bound=True),),
+            policies=(AdmissionPolicy("slurm-pod-scheduler-pods", {}, bound=True),),
             nodes=tuple(it.node for it in pairs if it.node is not None),
         ),
         pairs=pairs,
-        crowd=Crowd({}, {}),
+        crowd=ForeignPods({}, {}),
         slurm_seconds_off=-0.2,
     )
 

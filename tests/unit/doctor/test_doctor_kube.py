@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from scheduler.config.settings import Settings
-from scheduler.doctor.facts import Policy, Unread
+from scheduler.doctor.facts import AdmissionPolicy, Unread
 from scheduler.doctor.rights import Right, rights
 from tests.unit.doctor.facts import healthy, only, told, with_kube
 
@@ -129,14 +129,22 @@ def test_election_without_a_namespace_is_an_error() -> None:
     [
         ((), "note", "no admission policy"),
         (Unread("403", "denied"), "note", "may not read"),
-        ((Policy("p", {}, bound=False),), "warning", "without a binding: p"),
-        ((Policy("p", {"slurm-kill-wait": "30s"}, bound=True),), "warning", "'30s' for '60s'"),
-        ((Policy("p", {"slurm-kill-wait": "1m"}, bound=True),), "ok", "p"),
-        ((Policy("p", {"grace-policy": "guarded"}, bound=True),), "warning", "for 'strict'"),
+        ((AdmissionPolicy("p", {}, bound=False),), "warning", "without a binding: p"),
+        (
+            (AdmissionPolicy("p", {"slurm-kill-wait": "30s"}, bound=True),),
+            "warning",
+            "'30s' for '60s'",
+        ),
+        ((AdmissionPolicy("p", {"slurm-kill-wait": "1m"}, bound=True),), "ok", "p"),
+        (
+            (AdmissionPolicy("p", {"grace-policy": "guarded"}, bound=True),),
+            "warning",
+            "for 'strict'",
+        ),
     ],
 )
 def test_admission_policies_are_in_force_with_the_settings_of_the_scheduler(
-    policies: tuple[Policy, ...] | Unread, severity: str, words: str
+    policies: tuple[AdmissionPolicy, ...] | Unread, severity: str, words: str
 ) -> None:
     found = only(with_kube(healthy(), policies=policies), "admission")
     assert found.severity.word == severity

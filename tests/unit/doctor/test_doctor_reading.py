@@ -12,7 +12,7 @@ from aiohttp import web
 
 from scheduler.config.settings import Address, Settings
 from scheduler.doctor.asking import Progress
-from scheduler.doctor.facts import Crowd, Policy, Running, Unread
+from scheduler.doctor.facts import AdmissionPolicy, ForeignPods, Running, Unread
 from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, PAGE, KubeReader
 from scheduler.doctor.read_scheduler import running
 from scheduler.kube.errors import Forbidden, NotFound
@@ -71,7 +71,7 @@ async def test_lists_without_an_end_are_left_after_a_number_of_pages() -> None:
     looked = reader(stub)
     await looked.read()
     crowd = await looked.crowd()
-    assert isinstance(crowd, Crowd)
+    assert isinstance(crowd, ForeignPods)
     assert not crowd.whole
     assert stub.asked.count(("GET", "/api/v1/nodes")) == MOST_NODES // PAGE
     assert stub.asked.count(("GET", "/api/v1/pods")) == MOST_PODS // PAGE
@@ -141,7 +141,7 @@ async def test_policies_for_our_scheduler_are_found_with_their_settings_and_bind
         }
     )
     settings = {"scheduler-name": "slurm-scheduler", "slurm-kill-wait": "30s"}
-    assert (await reader(stub).read()).policies == (Policy("ours", settings, bound=True),)
+    assert (await reader(stub).read()).policies == (AdmissionPolicy("ours", settings, bound=True),)
 
 
 async def test_server_without_admission_policies_has_none() -> None:
