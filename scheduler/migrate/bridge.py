@@ -34,32 +34,32 @@ _SBATCH: Final = re.compile(
 )
 
 
-class Row(NamedTuple):
+class Counterpart(NamedTuple):
     """`ours` is the annotation here; None if there is none, and then `expected` says why."""
 
     ours: str | None
     expected: str = ""
 
 
-ROWS: Final[Mapping[str, Row]] = {
-    "account": Row("account"),
-    "constraints": Row("constraints"),
-    "cpu-per-task": Row(None, _FROM_REQUESTS),
-    "exclusive": Row("exclusive"),
-    "gres": Row("gres"),
-    "group-id": Row("group-id"),
-    "job-name": Row(None, _JOB_NAME),
-    "licenses": Row("licenses"),
-    "max-nodes": Row(None, _ONE_NODE),
-    "mem-per-node": Row(None, _FROM_REQUESTS),
-    "min-nodes": Row(None, _ONE_NODE),
-    "partition": Row("partition"),
-    "priority": Row("priority"),
-    "qos": Row("qos"),
-    "reservation": Row("reservation"),
-    "timelimit": Row("timeout"),
-    "user-id": Row("user-id"),
-    "wckey": Row("wckey"),
+ROWS: Final[Mapping[str, Counterpart]] = {
+    "account": Counterpart("account"),
+    "constraints": Counterpart("constraints"),
+    "cpu-per-task": Counterpart(None, _FROM_REQUESTS),
+    "exclusive": Counterpart("exclusive"),
+    "gres": Counterpart("gres"),
+    "group-id": Counterpart("group-id"),
+    "job-name": Counterpart(None, _JOB_NAME),
+    "licenses": Counterpart("licenses"),
+    "max-nodes": Counterpart(None, _ONE_NODE),
+    "mem-per-node": Counterpart(None, _FROM_REQUESTS),
+    "min-nodes": Counterpart(None, _ONE_NODE),
+    "partition": Counterpart("partition"),
+    "priority": Counterpart("priority"),
+    "qos": Counterpart("qos"),
+    "reservation": Counterpart("reservation"),
+    "timelimit": Counterpart("timeout"),
+    "user-id": Counterpart("user-id"),
+    "wckey": Counterpart("wckey"),
 }
 """All annotations of slurm-bridge 1.3."""
 

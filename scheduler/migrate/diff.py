@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from scheduler.migrate.edit import Edit, carried_out
+from scheduler.migrate.edit import TextEdit, carried_out
 
 _CONTEXT: Final = 3
 _NO_NEWLINE: Final = "\n\\ No newline at end of file\n"
@@ -25,13 +25,13 @@ class _Region:
     new: list[str]
 
 
-def unified(text: str, edits: Sequence[Edit], name: str) -> str:
+def unified(text: str, edits: Sequence[TextEdit], name: str) -> str:
     """The diff of a file with this name."""
     lines = split_lines(text)
     regions = list(_regions(text, lines, edits))
     shown, moved = [f"--- {name}\n", f"+++ {name}\n"], 0
     for hunk in _hunks(regions):
-        shown += _shown(lines, hunk, moved)
+        shown += _hunk_lines(lines, hunk, moved)
         moved += sum(len(it.new) - (it.last - it.first) for it in hunk)
     return "".join(shown)
 
@@ -43,9 +43,9 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _regions(text: str, lines: list[str], edits: Sequence[Edit]) -> Iterator[_Region]:
+def _regions(text: str, lines: list[str], edits: Sequence[TextEdit]) -> Iterator[_Region]:
     starts = [0, *accumulate(map(len, lines))]
-    groups: list[tuple[int, int, list[Edit]]] = []
+    groups: list[tuple[int, int, list[TextEdit]]] = []
     for edit in edits:
         first, last = _touched(starts, edit)
         if groups and first <= groups[-1][1]:
@@ -58,7 +58,7 @@ def _regions(text: str, lines: list[str], edits: Sequence[Edit]) -> Iterator[_Re
         yield _Region(first, last, split_lines(carried_out(text[begin:end], inside, begin=begin)))
 
 
-def _touched(starts: list[int], edit: Edit) -> tuple[int, int]:
+def _touched(starts: list[int], edit: TextEdit) -> tuple[int, int]:
     """The lines that the edit changes. New whole lines change none."""
     first, last = _line(starts, edit.start), _line(starts, edit.end)
     at_starts = (starts[first], starts[last]) == (edit.start, edit.end)
@@ -84,7 +84,7 @@ def _hunks(regions: list[_Region]) -> Iterator[list[_Region]]:
         yield hunk
 
 
-def _shown(lines: list[str], hunk: list[_Region], moved: int) -> Iterator[str]:
+def _hunk_lines(lines: list[str], hunk: list[_Region], moved: int) -> Iterator[str]:
     begin = max(0, hunk[0].first - _CONTEXT)
     end = min(len(lines), hunk[-1].last + _CONTEXT)
     grown = sum(len(it.new) - (it.last - it.first) for it in hunk)

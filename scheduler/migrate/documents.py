@@ -20,7 +20,7 @@ _NOT_READ: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """A document: what it says, and its tree, in which each part has its place in the text."""
 
     data: Any
@@ -52,7 +52,7 @@ class _Loader(strict_yaml.Loader):
         return node
 
 
-def load(found: bytes) -> tuple[str, list[Document]]:
+def load(found: bytes) -> tuple[str, list[YamlDocument]]:
     """The text and its documents, without empty ones. Raises ValueError with a text to put after
     the file's name.
     """
@@ -66,13 +66,13 @@ def load(found: bytes) -> tuple[str, list[Document]]:
     return text, documents
 
 
-def _documents(text: str) -> Iterator[Document]:
+def _documents(text: str) -> Iterator[YamlDocument]:
     loader = _Loader(text)
     try:
         while loader.check_node():
             root = loader.get_node()
             data = None if root is None else loader.construct_document(root)
             if root is not None and data is not None:
-                yield Document(data, root)
+                yield YamlDocument(data, root)
     finally:
         loader.dispose()

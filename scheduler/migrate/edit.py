@@ -31,7 +31,7 @@ class EditError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class TextEdit:
     """The text from `start` to `end` becomes `text`."""
 
     start: int
@@ -58,7 +58,7 @@ class _Work:
     drops: set[str] = field(default_factory=set)
 
 
-def edits_for(text: str, root: yaml.Node, changes: Iterable[Change]) -> list[Edit]:
+def edits_for(text: str, root: yaml.Node, changes: Iterable[Change]) -> list[TextEdit]:
     """The edits that carry the changes out, in the order of the text. Raises EditError."""
     writer = _Writer(text, root)
     found = [
@@ -67,7 +67,7 @@ def edits_for(text: str, root: yaml.Node, changes: Iterable[Change]) -> list[Edi
     return sorted(found, key=lambda it: (it.start, it.end))
 
 
-def carried_out(text: str, edits: Iterable[Edit], *, begin: int = 0) -> str:
+def carried_out(text: str, edits: Iterable[TextEdit], *, begin: int = 0) -> str:
     """The text after the edits. It begins at `begin` of the file that the edits are about."""
     parts, done = [], begin
     for edit in edits:
@@ -123,7 +123,7 @@ class _Writer:
         self.root = root
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
-    def edits(self, path: Path, work: _Work) -> Iterator[Edit]:
+    def edits(self, path: Path, work: _Work) -> Iterator[TextEdit]:
         """The edits of one mapping."""
         node = node_at(self.root, path)
         if not isinstance(node, yaml.MappingNode):
@@ -144,7 +144,7 @@ class _Writer:
         rest = self._text[end_of(node) : self._after(node)].rstrip()
         return rest if rest.lstrip().startswith("#") and node.end_mark.column else ""
 
-    def _new_value(self, there: Entry | None, value: Any) -> Edit:
+    def _new_value(self, there: Entry | None, value: Any) -> TextEdit:
         key, node = _certain(there)
         start, end = node.start_mark.index, node.end_mark.index
         written = _flow(value) if isinstance(value, dict) else _scalar(value.value, like=node)
@@ -154,27 +154,27 @@ class _Writer:
             written = f" {written}"
         elif self._text[end - 1] == "\n":  # the end of a block scalar
             written += self._newline
-        return Edit(start, end, written)
+        return TextEdit(start, end, written)
 
-    def _new_name(self, there: Entry | None, rename: Rename) -> Iterator[Edit]:
+    def _new_name(self, there: Entry | None, rename: Rename) -> Iterator[TextEdit]:
         key, node = _certain(there)
         name = _quoted(rename.key, key.style) or rename.key
-        yield Edit(key.start_mark.index, key.end_mark.index, name)
+        yield TextEdit(key.start_mark.index, key.end_mark.index, name)
         if (node.tag, node.value) != ("tag:yaml.org,2002:str", rename.value):
             yield self._new_value(there, _New(rename.value))
 
     # --- block style ------------------------------------------------------------------------------
 
-    def _of_block(self, node: yaml.MappingNode, work: _Work, path: Path) -> Iterator[Edit]:
+    def _of_block(self, node: yaml.MappingNode, work: _Work, path: Path) -> Iterator[TextEdit]:
         for key, value in entries(node):
             if key.value in work.drops:
-                yield Edit(self._line_start(key), self._after(value), "")
+                yield TextEdit(self._line_start(key), self._after(value), "")
         if work.adds:
             indent = " " * node.value[0][0].start_mark.column
             lines = [it + self._newline for it in _block(work.adds, indent)]
             yield self._insertion(node, path, "".join(lines))
 
-    def _insertion(self, node: yaml.MappingNode, path: Path, lines: str) -> Edit:
+    def _insertion(self, node: yaml.MappingNode, path: Path, lines: str) -> TextEdit:
         """New parts of metadata stand behind the others, anything else first (specs are long)."""
         above = entry(node_at(self.root, path[:-1]), path[-1]) if path else None
         first = node.value[0][0]
@@ -184,7 +184,7 @@ class _Writer:
             at = self._text.index("\n", above[0].end_mark.index) + 1
         if at == len(self._text) and not self._text.endswith("\n"):
             lines = self._newline + lines.removesuffix(self._newline)
-        return Edit(at, at, lines)
+        return TextEdit(at, at, lines)
 
     def _line_start(self, key: yaml.Node) -> int:
         start = self._text.rfind("\n", 0, key.start_mark.index) + 1
@@ -202,7 +202,7 @@ class _Writer:
 
     # --- flow style, which JSON is too ------------------------------------------------------------
 
-    def _of_flow(self, node: yaml.MappingNode, work: _Work) -> Iterator[Edit]:
+    def _of_flow(self, node: yaml.MappingNode, work: _Work) -> Iterator[TextEdit]:
         found = entries(node)
         kept = [it for it in found if it[0].value not in work.drops]
         yield from _gaps(found, work.drops)
@@ -210,7 +210,7 @@ class _Writer:
             quoted = not found or self._text[found[0][0].start_mark.index] == '"'
             at = end_of(found[-1][1]) if found else node.start_mark.index + 1
             between = self._between(found) if kept else ""
-            yield Edit(at, at, between + _members(work.adds, quoted=quoted, between=", "))
+            yield TextEdit(at, at, between + _members(work.adds, quoted=quoted, between=", "))
 
     def _between(self, found: list[Entry]) -> str:
         """What stands between two entries: a comma, and maybe a new line."""
@@ -224,7 +224,7 @@ class _Writer:
         return EditError(f", line {line}: this cannot be changed as it is written; do it by hand")
 
 
-def _gaps(found: list[Entry], drops: set[str]) -> Iterator[Edit]:
+def _gaps(found: list[Entry], drops: set[str]) -> Iterator[TextEdit]:
     """The edits that remove entries, each with one comma."""
     kept = [at for at, it in enumerate(found) if it[0].value not in drops]
     if len(kept) == len(found):
@@ -235,11 +235,11 @@ def _gaps(found: list[Entry], drops: set[str]) -> Iterator[Edit]:
             continue
         last = end_of(found[behind - 1][1])
         if before >= 0:
-            yield Edit(end_of(found[before][1]), last, "")
+            yield TextEdit(end_of(found[before][1]), last, "")
         elif behind < len(found):
-            yield Edit(found[0][0].start_mark.index, found[behind][0].start_mark.index, "")
+            yield TextEdit(found[0][0].start_mark.index, found[behind][0].start_mark.index, "")
         else:
-            yield Edit(found[0][0].start_mark.index, last, "")
+            yield TextEdit(found[0][0].start_mark.index, last, "")
 
 
 def _certain(there: Entry | None) -> tuple[yaml.ScalarNode, yaml.Node]:

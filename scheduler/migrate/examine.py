@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.migrate.changes import Note, applied
-from scheduler.migrate.documents import Document, load
-from scheduler.migrate.edit import Edit, EditError, carried_out, edits_for
+from scheduler.migrate.documents import YamlDocument, load
+from scheduler.migrate.edit import EditError, TextEdit, carried_out, edits_for
 from scheduler.migrate.plan import Site, plan
 from scheduler.migrate.tree import line_of
 
@@ -18,7 +18,7 @@ _CONCERNS: Final = re.compile(rb"sunk|slurm|slinky|syncer|schedulerConfig", re.I
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LineNote:
     """A note, and the line it is about."""
 
     line: int
@@ -30,8 +30,8 @@ class Examined:
     """What was found in a file. Without edits it stays as it is."""
 
     text: str = ""
-    edits: Sequence[Edit] = ()
-    findings: Sequence[Finding] = ()
+    edits: Sequence[TextEdit] = ()
+    findings: Sequence[LineNote] = ()
 
     @property
     def new_text(self) -> str:
@@ -47,8 +47,8 @@ def examine(found: bytes, site: Site) -> Examined:
     if not _CONCERNS.search(found) and not any(word in found for word in words):
         return Examined(found.decode(errors="replace"))
     text, documents = load(found)
-    edits: list[Edit] = []
-    findings: list[Finding] = []
+    edits: list[TextEdit] = []
+    findings: list[LineNote] = []
     meant = []
     for document in documents:
         planned = plan(document.data, site)
@@ -68,6 +68,6 @@ def _says(text: str, meant: list[Any]) -> bool:
         return False
 
 
-def _findings(document: Document, notes: Sequence[Note]) -> Iterator[Finding]:
+def _findings(document: YamlDocument, notes: Sequence[Note]) -> Iterator[LineNote]:
     for note in notes:
-        yield Finding(line_of(document.root, note.path), note)
+        yield LineNote(line_of(document.root, note.path), note)

@@ -63,7 +63,7 @@ def _of_sunk(data: Mapping[Any, Any]) -> Iterator[Note]:
     for path, (wanted, expected) in SUNK.items():
         found = at(data, path)
         if found is not wanted:
-            yield Note(path, Problem(".".join(map(str, path)), _shown(found), expected))
+            yield Note(path, Problem(".".join(map(str, path)), _value_text(found), expected))
 
 
 def _of_bridge(data: Mapping[Any, Any]) -> Iterator[Note]:
@@ -71,7 +71,7 @@ def _of_bridge(data: Mapping[Any, Any]) -> Iterator[Note]:
         path: Path = tuple(name.split("."))
         found = at(data, path)
         if found not in (None, {}, [], ""):
-            yield Note(path, Problem(name, _shown(found), f"in the values here: {ours}"))
+            yield Note(path, Problem(name, _value_text(found), f"in the values here: {ours}"))
 
 
 def wrong_addresses(data: Any, path: Path = ()) -> Iterator[Note]:
@@ -111,7 +111,7 @@ def _judged(name: str, value: str, path: Path) -> Iterator[Note]:
         yield Note(path, Problem(name, value, _EXPECTED))
 
 
-def _shown(found: object) -> str:
+def _value_text(found: object) -> str:
     if found is None:
         return "not set"
     return str(found).lower() if isinstance(found, bool) else str(found)
