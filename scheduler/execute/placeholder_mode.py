@@ -24,7 +24,7 @@ _NOT_AVAILABLE: Final = 2014
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ModeChoice:
     """A form, and why it was chosen. `mixed` says that there are nodes without a slurmd too, on
     which no script can run.
     """
@@ -68,22 +68,22 @@ class Modes:
         self._heartbeat = heartbeat
         self._slurmctld = slurmctld
 
-    async def choose(self, partition: str | None = None, nodes: Collection[str] = ()) -> Choice:
+    async def choose(self, partition: str | None = None, nodes: Collection[str] = ()) -> ModeChoice:
         """The form for a job in these partitions, or on these nodes if it names any. Raises
         SlurmError if Slurm must be asked first and does not answer.
         """
         if self._setting != "auto":
-            return Choice(self._setting, f"--placeholder-mode={self._setting}")
+            return ModeChoice(self._setting, f"--placeholder-mode={self._setting}")
         version = await self._slurm.negotiate()
         if not version.supports_external:
-            return Choice("script", f"auto: {version} of Slurm's API has no external jobs")
+            return ModeChoice("script", f"auto: {version} of Slurm's API has no external jobs")
         kinds = await self._kinds.of(partition, nodes)
         if kinds.external and not kinds.with_slurmd:
-            return Choice("external", "auto: the nodes have no slurmd")
+            return ModeChoice("external", "auto: the nodes have no slurmd")
         await self._slurmctld.first()
         if guard := self._heartbeat.installed:
-            return Choice("external", f"auto: {guard}")
-        return Choice(
+            return ModeChoice("external", f"auto: {guard}")
+        return ModeChoice(
             "script",
             "auto: the nodes have a slurmd, and no handover guard is known to be installed",
             mixed=kinds.external > 0,

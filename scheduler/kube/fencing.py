@@ -40,7 +40,7 @@ def request_class(permit: Permit | None) -> type[aiohttp.ClientRequest]:
     if permit is None:
         return aiohttp.ClientRequest
 
-    class Request(aiohttp.ClientRequest):
+    class PermittedRequest(aiohttp.ClientRequest):
         """A request that asks for the permit again when it has its connection."""
 
         async def write_bytes(
@@ -57,4 +57,4 @@ def request_class(permit: Permit | None) -> type[aiohttp.ClientRequest]:
                 return
             await super().write_bytes(writer, conn, content_length)
 
-    return Request
+    return PermittedRequest

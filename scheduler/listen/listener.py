@@ -21,7 +21,7 @@ from scheduler.config.settings import Address
 from scheduler.listen.acceptor import Acceptor
 from scheduler.listen.descriptors import descriptors
 from scheduler.listen.door import Door, Terms
-from scheduler.listen.places import Capacity, Places, block_of
+from scheduler.listen.places import Capacity, ConnectionPlaces, block_of
 
 HOOKS: Final = Capacity(connections=2048, strangers=1024)
 """A request that waits for an answer holds its connection: 512 of each of the two kinds may wait,
@@ -60,7 +60,7 @@ class Listener:
         handshake_seconds: float,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.places = Places(capacity.within(descriptors()), clock=self._loop.time)
+        self.places = ConnectionPlaces(capacity.within(descriptors()), clock=self._loop.time)
         self._terms = Terms(stranger_seconds, handshake_seconds, tls=None)
         self._acceptor = Acceptor(self._came)
         self._open: set[Door] = set()

@@ -58,7 +58,7 @@ class Capacity:
         return Capacity(min(self.connections, most), min(self.strangers, max(1, most // 2)))
 
 
-class Places:
+class ConnectionPlaces:
     """The places of one listener. A guest that is cut calls `leave` itself, before `cut`
     returns.
     """

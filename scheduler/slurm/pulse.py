@@ -20,7 +20,7 @@ from scheduler.core.pending_reasons import reasoned
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.look import look
-from scheduler.slurm.pulse_pace import CHUNK, Hurry, PulsePace
+from scheduler.slurm.pulse_pace import CHUNK, PulseHurry, PulsePace
 from scheduler.slurm.restarts import Restarts
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -96,7 +96,7 @@ class Pulse:
         self._leads = leads
         self._on_pulse = on_pulse
         self._sooner = asyncio.Event()
-        self._hurry = Hurry.NONE
+        self._hurry = PulseHurry.NONE
         self._restarts = Restarts(client, clock=clock)
         self._due_at = math.inf
         self._asking = asyncio.Lock()  # answers must be stored in the order of their requests
@@ -113,7 +113,7 @@ class Pulse:
 
     def come_sooner(self) -> None:
         """A unit has started to wait, or a job may have ended, so end an idle interval early."""
-        self._hasten(Hurry.WAITS)
+        self._hasten(PulseHurry.WAITS)
 
     def hint(self, job_id: int) -> None:
         """Slurm's hooks say that this job has changed, so have the next pulse come at once, within
@@ -124,9 +124,9 @@ class Pulse:
         for unit in self._units.by_job(job_id):
             if unit.job is not None and not unit.job.claimed:
                 unit.job.hinted_at = self._clock()
-                self._hasten(Hurry.HINTED)
+                self._hasten(PulseHurry.HINTED)
 
-    def _hasten(self, hurry: Hurry) -> None:
+    def _hasten(self, hurry: PulseHurry) -> None:
         """Have the next pulse come sooner. What adds nothing wakes nobody: when thousands of jobs
         end at once, there is a hint for each.
         """
@@ -218,7 +218,7 @@ class Pulse:
                 return
 
     async def _pulse(self) -> float:
-        began, self._hurry = self._clock(), Hurry.NONE
+        began, self._hurry = self._clock(), PulseHurry.NONE
         ids = self._units.job_ids() if self._leads() else []
         try:
             only_claims = all(map(self._claimed, ids))

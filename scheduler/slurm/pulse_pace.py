@@ -48,7 +48,7 @@ _MADE_READY_SECONDS: Final = 0.4
 _MOST_OFTEN: Final = 16
 
 
-class Hurry(IntEnum):
+class PulseHurry(IntEnum):
     """Why the next pulse comes sooner than an idle one; the greater, the sooner."""
 
     NONE = 0
@@ -83,7 +83,7 @@ class PulsePace:
         self._saved = max(self._savings() - requests, 0.0)
         self._saved_at = self._clock()
 
-    def seconds(self, took: float, *, failures: int, hurry: Hurry) -> float:
+    def seconds(self, took: float, *, failures: int, hurry: PulseHurry) -> float:
         """The time from the end of a pulse, which took so long, to the next. `failures` is how many
         in a row have failed; after a failure nothing makes it come sooner.
         """
@@ -91,7 +91,7 @@ class PulsePace:
             return doubled(self._idle, min(failures, 8), longest_seconds=_LONGEST_SECONDS)
         count = len(self._units.job_ids())
         idle = self._idle if count <= _FEW_JOBS else max(self._idle, _IDLE_SECONDS_OF_MANY)
-        wanted = self._fast if hurry is not Hurry.NONE or self._waits() else idle
+        wanted = self._fast if hurry is not PulseHurry.NONE or self._waits() else idle
         requests = 1 + count // CHUNK
         slowest = max(wanted, requests / REQUESTS_PER_SECOND, took * _REST_FACTOR)
         quick = max(self._quick_seconds(count, hurry), took * _QUICK_REST_FACTOR)
@@ -100,13 +100,13 @@ class PulsePace:
     def _waits(self) -> bool:
         return self._leads() and any(it.waiting and it.job is not None for it in self._units)
 
-    def _quick_seconds(self, count: int, hurry: Hurry) -> float:
+    def _quick_seconds(self, count: int, hurry: PulseHurry) -> float:
         """The interval of quick pulses; infinite if there is no reason for them."""
         saved, now = self._savings(), self._clock()
         if not self._leads() or count > _FEW_JOBS or saved < 1:
             return math.inf
         jobs = tuple(self._own_jobs())
-        if hurry is Hurry.HINTED or any(_is_made_ready(job, now) for job in jobs):
+        if hurry is PulseHurry.HINTED or any(_is_made_ready(job, now) for job in jobs):
             return self._fast / _MOST_OFTEN
         if saved > _KEPT_FOR_STARTS and any(_is_young(job, now) for job in jobs):
             return self._fast / _OFTEN_WHILE_YOUNG

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.listen.listener import FACE, HOOKS, HOOKS_TLS
-from scheduler.listen.places import FRESH_SECONDS, Capacity, Places, block_of
+from scheduler.listen.places import FRESH_SECONDS, Capacity, ConnectionPlaces, block_of
 
 
 class Guest:
@@ -20,11 +20,11 @@ class Guest:
 
 
 class Hall:
-    """Places, and guests that come to them."""
+    """The places of a listener, and guests that come to them."""
 
     def __init__(self, *, connections: int = 12, strangers: int = 8) -> None:
         self.now = 0.0
-        self.places = Places(Capacity(connections, strangers), clock=lambda: self.now)
+        self.places = ConnectionPlaces(Capacity(connections, strangers), clock=lambda: self.now)
 
     def comes(self, address: str) -> Guest | None:
         guest = Guest(self, address)
