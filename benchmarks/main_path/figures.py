@@ -55,7 +55,8 @@ class Stalls(msgspec.Struct, frozen=True):
 class Burst(msgspec.Struct, frozen=True, kw_only=True):
     """N pods from the first answered submit to the last bind.
 
-    CPU seconds, and seconds spent waiting for a CPU, are of that time.
+    CPU seconds, and seconds spent waiting for a CPU, are of that time. Those of the servers, by the
+    name of the process, also include the bare loop's start, which lists the pods.
     """
 
     pods: int
@@ -64,6 +65,7 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     allocated_to_bound: Latency
     cpu_seconds: float
     queued_seconds: float
+    servers_cpu_seconds: dict[str, float]
     peak_rss_mib: float
     stalls: Stalls
 

@@ -17,7 +17,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.main_path.servers import Servers
-from benchmarks.main_path.usage import cpu_seconds, peak_rss_mib, queued_seconds
+from benchmarks.main_path.usage import cpu_seconds, cpu_seconds_below, peak_rss_mib, queued_seconds
 from scheduler.config.settings import ENV_PREFIX
 from tests.support.ports import free_ports
 
@@ -82,6 +82,10 @@ class ObservedScheduler:
     def queued_seconds(self) -> float:
         """How long it has waited for a CPU since its start."""
         return self._used(queued_seconds)
+
+    def servers_cpu_seconds(self) -> Mapping[str, float]:
+        """CPU time of the servers since their start, by the name of the process."""
+        return cpu_seconds_below(os.getpid(), without=self._process.pid)
 
     def peak_rss_mib(self) -> float:
         """Its peak resident memory."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ from benchmarks.main_path.figures import (
 from benchmarks.main_path.hands import NAMESPACE, Hands, hands
 from benchmarks.main_path.observed import BOUND, SUBMITTED, ObservedScheduler, Scrape
 from benchmarks.main_path.servers import Servers
+from benchmarks.main_path.usage import cpu_seconds_below
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.pods import node_of
 from tests.support.ports import free_ports
@@ -86,6 +87,7 @@ class Run:
         settings = self._folder / "bare.json"
         settings.touch(mode=0o600)
         settings.write_bytes(msgspec.json.encode(self._bare_settings()))
+        before = cpu_seconds_below(os.getpid())
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.main_path.bare", str(settings)),
             stdin=asyncio.subprocess.DEVNULL,
@@ -98,10 +100,11 @@ class Run:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+        servers = _difference(before, cpu_seconds_below(os.getpid()))
         if process.returncode:
             raise BareLoopFailed(f"the bare loop ended with status {process.returncode}")
         await self._clear()
-        return _bare_burst(msgspec.json.decode(printed, type=bare.Outcome))
+        return _bare_burst(msgspec.json.decode(printed, type=bare.Outcome), servers=servers)
 
     def _bare_settings(self) -> bare.Settings:
         servers = self._servers
@@ -140,12 +143,14 @@ class Run:
         async with observed.running(self._servers, self._folder, flags=flags) as scheduler:
             await scheduler.until_logged(SUBMITTED, 1, seconds=self._patience)
             startup, queued = scheduler.cpu_seconds(), scheduler.queued_seconds()
+            before = scheduler.servers_cpu_seconds()
             await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
             used = scheduler.cpu_seconds() - startup, scheduler.queued_seconds() - queued
+            servers = _difference(before, scheduler.servers_cpu_seconds())
             await self._all_bound(scheduler)
             scrape = await scheduler.scrape()
             return SchedulerBurst(
-                burst=_burst(scheduler, scrape, used=used),
+                burst=_burst(scheduler, scrape, used=used, servers=servers),
                 startup_cpu_seconds=startup,
                 longest_stall_seconds=scrape.total(_LAG),
                 slurm_requests=scrape.total(_REQUESTS),
@@ -249,7 +254,13 @@ async def _watched(
     )
 
 
-def _burst(scheduler: ObservedScheduler, scrape: Scrape, *, used: tuple[float, float]) -> Burst:
+def _burst(
+    scheduler: ObservedScheduler,
+    scrape: Scrape,
+    *,
+    used: tuple[float, float],
+    servers: dict[str, float],
+) -> Burst:
     submitted, bound = scheduler.times(SUBMITTED), scheduler.times(BOUND)
     took = [bound[uid] - submitted[uid] for uid in bound]
     return Burst(
@@ -259,9 +270,14 @@ def _burst(scheduler: ObservedScheduler, scrape: Scrape, *, used: tuple[float, f
         allocated_to_bound=_allocated_to_bound(scrape, longest=max(took)),
         cpu_seconds=used[0],
         queued_seconds=used[1],
+        servers_cpu_seconds=servers,
         peak_rss_mib=scheduler.peak_rss_mib(),
         stalls=_stalls(Scrape(()), scrape),
     )
+
+
+def _difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    return {name: used - before.get(name, 0.0) for name, used in after.items()}
 
 
 def _stalls(before: Scrape, after: Scrape) -> Stalls:
@@ -276,7 +292,7 @@ def _allocated_to_bound(scrape: Scrape, *, longest: float) -> Latency:
     return Latency.of_buckets(scrape.buckets(_STAGES, stage="bound"), longest=longest)
 
 
-def _bare_burst(outcome: bare.Outcome) -> Burst:
+def _bare_burst(outcome: bare.Outcome, *, servers: dict[str, float]) -> Burst:
     courses = outcome.courses
     if not courses:
         raise BareLoopFailed("the bare loop found no pods")
@@ -287,6 +303,7 @@ def _bare_burst(outcome: bare.Outcome) -> Burst:
         allocated_to_bound=Latency.of([it.bound - it.allocated for it in courses]),
         cpu_seconds=outcome.cpu_seconds,
         queued_seconds=outcome.queued_seconds,
+        servers_cpu_seconds=servers,
         peak_rss_mib=outcome.peak_rss_mib,
         stalls=outcome.stalls,
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
+from typing import Final
 
 from benchmarks.main_path.figures import Burst, Figures, Latency, Release
 
+# A server that uses less is not named.
+_LEAST_SHOWN_MS: Final = 0.02
 _BURST = "  {:<13}{:>8}{:>7}  {:>15}  {:>18}{:>8}{:>8}{:>11}{:>9}"
 
 
@@ -15,6 +19,7 @@ def table(figures: Figures) -> str:
         [
             *(f"\nmain path: {figures.pods} pods on {figures.servers}, {figures.nodes} nodes", ""),
             *_bursts(figures),
+            *("", *_servers(figures)),
             *("", *_scheduler(figures)),
             *("", *_waiting(figures)),
         ]
@@ -55,6 +60,20 @@ def _burst_line(label: str, burst: Burst, ratio: str) -> str:
         str(burst.stalls),
         f"{burst.peak_rss_mib:.0f}",
     )
+
+
+def _servers(figures: Figures) -> Iterator[str]:
+    """The servers' CPU time for each pod, in both kinds of bursts."""
+    for number, (bare, full) in enumerate(zip(figures.bare, figures.scheduler, strict=True), 1):
+        for label, burst in (("bare loop", bare), ("scheduler", full.burst)):
+            yield f"  {number} {label}: CPU ms a pod of the servers: {_shares(burst)}"
+
+
+def _shares(burst: Burst) -> str:
+    each = {name: 1000 * used / burst.pods for name, used in burst.servers_cpu_seconds.items()}
+    most = sorted(each.items(), key=itemgetter(1), reverse=True)
+    listed = (f"{name} {used:.2f}" for name, used in most if used >= _LEAST_SHOWN_MS)
+    return ", ".join((f"{sum(each.values()):.2f} in all", *listed))
 
 
 def _scheduler(figures: Figures) -> Iterator[str]:

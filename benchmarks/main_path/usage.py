@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,3 +32,24 @@ def queued_seconds(pid: int) -> float:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except FileNotFoundError:
         return 0.0
+
+
+def cpu_seconds_below(pid: int, *, without: int = 0) -> Mapping[str, float]:
+    """User and system time of the processes that the given one has started, and of theirs, by their
+    names. One of them, and what it has started, may be left out.
+    """
+    used: Counter[str] = Counter()
+    for child in _children(pid):
+        if child == without:
+            continue
+        try:
+            used[Path(f"/proc/{child}/comm").read_text().strip()] += cpu_seconds(child)
+            used.update(cpu_seconds_below(child))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return used
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
