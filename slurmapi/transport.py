@@ -152,8 +152,9 @@ class _Connection:
         """
         try:
             self._writer.write(exchange.raw)
-            async with asyncio.timeout(sending):
-                await self._writer.drain()
+            if self._writer.transport.get_write_buffer_size():
+                async with asyncio.timeout(sending):
+                    await self._writer.drain()
             return await exchange.read(self._reader, silence=silence)
         except TimeoutError:
             raise
