@@ -6,41 +6,28 @@ Exit status: 0, 1 if the cluster cannot be asked, 2 for wrong words, 130 after C
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
-from annotations import PREFIX
-from scheduler.config import flags
-from scheduler.config.settings import ENV_PREFIX, Settings
-from scheduler.observe import logs
+from scheduler.config.settings import Settings
 from scheduler.view import choice
+from scheduler.view.calling import carry_out
 from scheduler.view.choice import Choice, ordered
-from scheduler.view.connection import ViewError, chosen_namespace, connected, variables
+from scheduler.view.connection import chosen_namespace, connected
 from scheduler.view.listing import Listing, Wanted
 from scheduler.view.output import FORMS, Output
-from scheduler.view.printing import drop_output, put
-from scheduler.view.row import IN_QUEUE, Names, Row, row_of
+from scheduler.view.printing import put
+from scheduler.view.row import IN_QUEUE, Row, row_of
 from scheduler.view.safe_text import shown
+from scheduler.view.site import add_flags, add_namespace, names_of
 from scheduler.view.watching import print_changes, repaint
-
-_FLAGS_OF_RUN: Final = ("kubeconfig", "annotation_prefix", "device_resources")
-_SETTINGS: Final = ("scheduler_name", *_FLAGS_OF_RUN)
-"""Settings of the service that count here too; their environment variables do as well."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        help="the namespace (default: that of the kubeconfig's context)",
-    )
+    add_namespace(where)
     where.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
     _add_choice(parser)
     parser.add_argument(
@@ -56,15 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on until Ctrl-C: a terminal is repainted; elsewhere each change is a line",
     )
-    parser.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
-    parser.add_argument(
-        "--scheduler-name",
-        default=argparse.SUPPRESS,
-        metavar="NAME",
-        help="the schedulerName of the pods (default: slurm-scheduler)",
-    )
-    for name in _FLAGS_OF_RUN:
-        flags.add_argument(parser, name)
+    add_flags(parser)
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
@@ -100,23 +79,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out the command. Raises SettingsError for a flag."""
-    given = {name: it for name, it in vars(arguments).items() if name in _SETTINGS}
-    settings = flags.load(argparse.Namespace(**given), variables(os.environ, ENV_PREFIX, _SETTINGS))
-    logs.set_up("error", "console")
-    if sys.stdout is None:  # it was closed, such as by `>&-`
-        return _failed(arguments, "standard output is closed")
-    try:
-        asyncio.run(_run(arguments, settings))
-    except BrokenPipeError:
-        drop_output()
-    except (ViewError, OSError) as error:
-        return _failed(arguments, str(error))
-    return 0
-
-
-def _failed(arguments: argparse.Namespace, why: str) -> int:
-    sys.stderr.write(f"{arguments.parser.prog}: {shown(why)}\n")
-    return 1
+    return carry_out(arguments, _run)
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -125,19 +88,9 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         if not arguments.all_namespaces:
             namespace = await chosen_namespace(arguments.namespace, session, settings)
         wanted = Wanted(settings.scheduler_name, namespace, arguments.selector)
-        listing = Listing(session, wanted, read=partial(row_of, names=_names(settings)))
+        listing = Listing(session, wanted, read=partial(row_of, names=names_of(settings)))
         await listing.fill()
         await _show(arguments, listing, wanted)
-
-
-def _names(settings: Settings) -> Names:
-    gpus = (name for name, gres in settings.device_resources.items() if _is_gpu(gres))
-    prefixes = filter(None, (PREFIX, settings.annotation_prefix))
-    return Names(prefixes=tuple(prefixes), gpus=frozenset(gpus))
-
-
-def _is_gpu(gres: str) -> bool:
-    return gres.partition(":")[0] == "gpu"
 
 
 async def _show(arguments: argparse.Namespace, listing: Listing, wanted: Wanted) -> None:

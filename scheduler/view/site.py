@@ -1,0 +1,57 @@
+"""What the commands about pods know of the site: flags and variables that the service has too."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Final
+
+from annotations import PREFIX
+from scheduler.config import flags
+from scheduler.config.settings import ENV_PREFIX, Settings
+from scheduler.view.connection import variables
+from scheduler.view.row import Names
+
+_FLAGS_OF_RUN: Final = ("kubeconfig", "annotation_prefix", "device_resources")
+_SETTINGS: Final = ("scheduler_name", *_FLAGS_OF_RUN)
+"""Settings of the service that count here too; their environment variables do as well."""
+
+
+def add_namespace(group: argparse._ActionsContainer) -> None:
+    """Add the flag that names one namespace."""
+    group.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="the namespace (default: that of the kubeconfig's context)",
+    )
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the cluster is, and how the site calls things."""
+    parser.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
+    parser.add_argument(
+        "--scheduler-name",
+        default=argparse.SUPPRESS,
+        metavar="NAME",
+        help="the schedulerName of the pods (default: slurm-scheduler)",
+    )
+    for name in _FLAGS_OF_RUN:
+        flags.add_argument(parser, name)
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The settings that the flags and the environment give. Raises SettingsError."""
+    given = {name: it for name, it in vars(arguments).items() if name in _SETTINGS}
+    return flags.load(argparse.Namespace(**given), variables(os.environ, ENV_PREFIX, _SETTINGS))
+
+
+def names_of(settings: Settings) -> Names:
+    """How the site calls things."""
+    gpus = (name for name, gres in settings.device_resources.items() if _is_gpu(gres))
+    prefixes = filter(None, (PREFIX, settings.annotation_prefix))
+    return Names(prefixes=tuple(prefixes), gpus=frozenset(gpus))
+
+
+def _is_gpu(gres: str) -> bool:
+    return gres.partition(":")[0] == "gpu"
