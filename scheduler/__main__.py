@@ -1,4 +1,4 @@
-"""The command line: `run` (the default), `queue`, `doctor`, `migrate`, `sandbox`, `demo`."""
+"""The command line: `run` (the default), and commands for people who look, examine and try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduler.migrate import command as migrate
 from scheduler.observe import logs
 from scheduler.observe.redacted import redacted
 from scheduler.service import startup
-from scheduler.view import queue
+from scheduler.view import explain, queue
 
 # Nobody has to audit in the image what no cluster needs.
 _LEFT_OUT: Final = (
@@ -148,6 +148,17 @@ def _add_views(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     queue.add_arguments(listing)
     listing.set_defaults(command=queue.run, parser=listing)
+    telling = commands.add_parser(
+        "explain",
+        help="the whole story of one pod, and the command to give next",
+        description="Tell what a pod asks for and where each value comes from, its Slurm job, why "
+        "it is as it is, what happened in order, what comes next and the command for it. From the "
+        "pod, its Events and its controller alone, with your own rights in Kubernetes. Exit "
+        "status: 0; 1 if there is nothing to tell or the cluster cannot be asked; 2 for wrong "
+        "words; 130 after Ctrl-C.",
+    )
+    explain.add_arguments(telling)
+    telling.set_defaults(command=explain.run, parser=telling)
 
 
 def _add_sandbox_and_demo(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -2,6 +2,10 @@
 
 `row.py` reads a pod, `listing.py` gets all pods in pages and watches them, `choice.py` filters and
 sorts. `output.py` has the forms; for terminals `table.py` lays text out and `safe_text.py` makes it
-harmless. `queue.py` is the command; `connection.py` opens the session and says in one line why that
-fails.
+harmless. `queue.py` is the command; `connection.py` opens the session, `calling.py` runs a command
+and says in one line why it fails, `site.py` has the flags.
+
+`explain.py` is the command about one pod. `seen.py` reads the pod, its Events and its controller,
+`story.py` puts together what `asked.py`, `history.py` and `prospect.py` make of that, and
+`telling.py` has its forms.
 """

@@ -29,9 +29,9 @@ def as_object(row: Row) -> dict[str, Any]:
         "account": row.account,
         "qos": row.qos,
         "priority": row.priority,
-        "created": _text(row.created),
-        "expectedStart": _text(row.expected_start),
-        "endsAt": _text(row.ends_at),
+        "created": moment_text(row.created),
+        "expectedStart": moment_text(row.expected_start),
+        "endsAt": moment_text(row.ends_at),
         "cpus": row.cpus,
         "memoryBytes": row.memory_bytes,
         "gpus": row.gpus,
@@ -67,5 +67,6 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _text(moment: datetime | None) -> str:
+def moment_text(moment: datetime | None) -> str:
+    """The time as Kubernetes writes it; "" for None."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum, unique
 from typing import Final
 
@@ -183,9 +183,9 @@ def _first(*numbers: int | None) -> int | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """The time of an annotation, which anybody may have written; None unless it has a zone."""
+    """The time of an annotation in UTC; anybody may have written it. None unless it has a zone."""
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        return None if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter for the first and the last hours of all time
         return None
-    return found if found.tzinfo is not None else None

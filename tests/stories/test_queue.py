@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.support import pods
+from tests.support.plugin import plugin
 from tests.support.world import World
 
 _ROOT: Final = Path(__file__).parents[2]
 _PAGE: Final = (_ROOT / "docs/queue.md").read_text(encoding="utf-8")
-_SECONDS: Final = 120.0
 # What is another one each time: ids of jobs, priorities of Slurm, ages, Nodes.
 _CHANGING: Final = re.compile(r"\d+[smhd]?|node-\d+")
 
 pytestmark = pytest.mark.live_on("26.05")
-
-
-async def _queue(world: World, *words: str) -> str:
-    """What the command prints; asserts that it succeeds and says nothing else."""
-    command = "from scheduler.__main__ import plugin; raise SystemExit(plugin())"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", command, "queue", f"--namespace={world.namespace}", *words),
-        cwd=_ROOT,
-        env=os.environ | {"KUBECONFIG": str(world.cluster.kubeconfig)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    async with asyncio.timeout(_SECONDS):
-        out, err = await process.communicate()
-    assert (process.returncode, err) == (0, b"")
-    return out.decode()
 
 
 def _page_table() -> list[str]:
@@ -60,7 +40,7 @@ async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: Wor
     await world.create("second", cpus="8", slurm=where)
     await world.message_with("is pending: Resources", name="second")
 
-    items: list[dict[str, Any]] = json.loads(await _queue(world, "-o", "json"))["items"]
+    items: list[dict[str, Any]] = json.loads(await plugin(world, "queue", "-o", "json"))["items"]
     second, running = items
     assert (second["name"], second["state"], second["reason"]) == ("second", "PENDING", "Resources")
     assert (running["name"], running["state"], running["reason"]) == ("first", "RUNNING", None)
@@ -69,5 +49,5 @@ async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: Wor
     assert second["partition"] == world.cluster.partition
     assert second["priority"] is not None
 
-    lines = (await _queue(world)).replace(running["node"], "node-00").splitlines()
+    lines = (await plugin(world, "queue")).replace(running["node"], "node-00").splitlines()
     assert [_lasting(it) for it in lines] == [_lasting(it) for it in _page_table()]

@@ -1,11 +1,16 @@
-"""The scripted API server of the tests of `kube`, without settings from outside."""
+"""The sandbox's API server, and the scripted one of the tests of `kube`."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from scheduler.observe import logs
+from scheduler.sandbox.kube import KubeModel, KubeServer
 from tests.unit.kube.conftest import _no_outside_settings, stub
+from tests.unit.kube.server import write_kubeconfig
 
 __all__ = ["_no_outside_settings", "stub"]
 
@@ -16,3 +21,18 @@ def _log_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     tests would write to the standard error of this one, which is closed by then.
     """
     monkeypatch.setattr(logs, "set_up", lambda _level, _form: None)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[KubeServer]:
+    server = KubeServer(KubeModel(), token="secret", bookmark_seconds=0.2)
+    await server.start()
+    yield server
+    await server.stop(kill=True)
+
+
+@pytest.fixture
+def kubeconfig(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"token": "secret"})
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path

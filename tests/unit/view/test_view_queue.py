@@ -21,30 +21,15 @@ import pytest
 import yaml
 
 from scheduler.__main__ import main
-from scheduler.sandbox.kube import KubeModel, KubeServer, resources
+from scheduler.sandbox.kube import KubeServer, resources
 from tests.unit.kube import server as stub_server
 from tests.unit.kube.server import ApiStub, set_namespace, write_kubeconfig
-from tests.unit.view.pods import SUNK, pod, waiting
+from tests.unit.view.pods import SUNK, add, change, pod, waiting
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 120.0
 PODS_PATH = "/api/v1/namespaces/default/pods"
 Call = Callable[..., Awaitable[tuple[int, str, str]]]
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[KubeServer]:
-    server = KubeServer(KubeModel(), token="secret", bookmark_seconds=0.2)
-    await server.start()
-    yield server
-    await server.stop(kill=True)
-
-
-@pytest.fixture
-def kubeconfig(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"token": "secret"})
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    return path
 
 
 @pytest.fixture
@@ -59,26 +44,6 @@ def call(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Call:
         return status, out, err
 
     return call
-
-
-def add(server: KubeServer, body: dict[str, Any], *, namespace: str = "default") -> None:
-    """Create the pod, and give it the status that its body has."""
-    meta = {k: v for k, v in body["metadata"].items() if k in {"name", "labels", "annotations"}}
-    server.model.create(resources.PODS, namespace, body | {"metadata": meta, "status": {}})
-    change(server, meta["name"], body["status"], namespace=namespace)
-
-
-def change(
-    server: KubeServer, name: str, status: dict[str, Any], *, namespace: str = "default"
-) -> None:
-    server.model.patch(
-        resources.PODS,
-        namespace,
-        name,
-        {"status": status},
-        content_type="application/merge-patch+json",
-        subresource="status",
-    )
 
 
 async def test_pods_of_the_scheduler_are_listed(server: KubeServer, call: Call) -> None:

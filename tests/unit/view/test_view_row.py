@@ -100,7 +100,10 @@ def test_job_id_that_is_none_is_not_known(text: str) -> None:
     assert row(pod(annotations={OURS + "job-id": text})).job is None
 
 
-@pytest.mark.parametrize("text", ["", "soon", "2026-11-24T05:30:00", "2026-99-24T05:30:00Z"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "2026-11-24T05:30:00", "2026-99-24T05:30:00Z", "0001-01-01T00:00:00+01:00"],
+)
 def test_end_that_is_no_time_is_not_known(text: str) -> None:
     assert row(pod(annotations={OURS + "ends-at": text})).ends_at is None
 

@@ -1,0 +1,74 @@
+"""`slurm-pod-scheduler explain POD`: the whole story of one pod.
+
+Exit status: 0, 1 if there is nothing to tell or the cluster cannot be asked, 2 for wrong words, 130
+after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from scheduler.config.settings import Settings
+from scheduler.view.calling import carry_out
+from scheduler.view.connection import ViewError, chosen_namespace, connected
+from scheduler.view.printing import as_json, as_yaml, put
+from scheduler.view.safe_text import shown
+from scheduler.view.seen import see
+from scheduler.view.site import add_flags, add_namespace, names_of
+from scheduler.view.story import Story, story
+from scheduler.view.telling import object_of, text_of
+
+_POD: Final = re.compile(r"(?:pods?/)?(?P<name>[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)", re.ASCII)
+_LONGEST: Final = 80
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the words and flags."""
+    parser.add_argument("pod", type=_pod, metavar="POD", help="the pod's name, or pod/NAME")
+    add_namespace(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json", "yaml"),
+        default="text",
+        help="the form (default: text)",
+    )
+    add_flags(parser)
+
+
+def _pod(word: str) -> str:
+    found = _POD.fullmatch(word)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"'{shown(word)[:_LONGEST]}': expected the name of a pod")
+    return found["name"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the command. Raises SettingsError for a flag."""
+    return carry_out(arguments, _run)
+
+
+async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
+    async with connected(settings, arguments.context) as session:
+        namespace = await chosen_namespace(arguments.namespace, session, settings)
+        seen = await see(session, namespace, arguments.pod)
+    other = "" if seen.pod is None else seen.pod.spec.scheduler_name
+    if other not in {"", settings.scheduler_name}:
+        raise ViewError(
+            f"pod {arguments.pod} is for the scheduler {other!r}, so Slurm has no part in it; is "
+            "that another name of ours, name it with --scheduler-name"
+        )
+    put(_text(story(seen, names_of(settings), settings.scheduler_name), arguments.output))
+
+
+def _text(told: Story, form: str) -> str:
+    match form:
+        case "json":
+            return as_json(object_of(told), indent=2)
+        case "yaml":
+            return as_yaml(object_of(told))
+        case _:
+            return text_of(told, datetime.now(UTC))

@@ -1,0 +1,262 @@
+"""What the API server shows of one pod: the pod, its Events and its controller.
+
+Whoever calls the command may lack the right to read a part; then the rest is told, and what is
+missing is said. Memory is bounded: at most MOST_EVENTS Events, texts clipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from msgspec import structs
+
+from scheduler.kube.clip import clipped
+from scheduler.kube.errors import Forbidden, NotFound
+from scheduler.kube.session import KubeSession
+from scheduler.kube.wire import (
+    ItemList,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    Wire,
+    decode_identified,
+    decode_pod,
+    decoder,
+)
+from scheduler.view.connection import ViewError
+
+MOST_EVENTS: Final = 500
+"""As many as one page of a list: the scheduler itself writes far fewer about a pod."""
+_SECONDS: Final = 30.0
+_MOST_BYTES: Final = 128
+_MOST_STOPS: Final = 16
+# Kind and API version of the controllers whose paths are known, and their resource.
+_RESOURCES: Final = {
+    ("ReplicaSet", "apps/v1"): "replicasets",
+    ("StatefulSet", "apps/v1"): "statefulsets",
+    ("DaemonSet", "apps/v1"): "daemonsets",
+    ("Job", "batch/v1"): "jobs",
+}
+# The API server accepts any string as an owner's name, and `../x?y` would lead elsewhere.
+_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class InvolvedObject(Wire, frozen=True, gc=False):
+    """What an Event is about."""
+
+    uid: str = ""
+
+
+class EventSource(Wire, frozen=True, gc=False):
+    """Who has written an Event."""
+
+    component: str = ""
+
+
+class EventSeries(Wire, frozen=True, gc=False):
+    """How often an Event of the newer kind was repeated."""
+
+    count: int = 1
+    last_observed_time: datetime | None = None
+
+
+class Event(Wire, frozen=True, gc=False):
+    """An Event of v1. Older writers set first, last and count; newer ones time and series."""
+
+    metadata: ObjectMeta
+    involved_object: InvolvedObject = InvolvedObject()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int = 1
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: EventSeries | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+
+    @property
+    def first(self) -> datetime | None:
+        """When it was written first."""
+        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp
+
+    @property
+    def last(self) -> datetime | None:
+        """When it was repeated last."""
+        repeated = None if self.series is None else self.series.last_observed_time
+        return repeated or self.last_timestamp or self.first
+
+    @property
+    def times(self) -> int:
+        """How often it was written."""
+        return self.count if self.series is None else self.series.count
+
+    @property
+    def writer(self) -> str:
+        """The component that has written it."""
+        return self.source.component or self.reporting_component
+
+
+class _Stopped(Wire, frozen=True, gc=False):
+    """How and when a container stopped; the scheduler itself does not read when."""
+
+    exit_code: int = 0
+    reason: str = ""
+    finished_at: datetime | None = None
+
+
+class _StoppedState(Wire, frozen=True, gc=False):
+    terminated: _Stopped | None = None
+
+
+class _StoppedContainer(Wire, frozen=True, gc=False):
+    name: str = ""
+    state: _StoppedState = _StoppedState()
+
+
+class _StoppedStatus(Wire, frozen=True, gc=False):
+    container_statuses: tuple[_StoppedContainer, ...] = ()
+
+
+class _StoppedPod(Wire, frozen=True, gc=False):
+    status: _StoppedStatus = _StoppedStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A container that has stopped."""
+
+    container: str
+    at: datetime | None
+    exit_code: int
+    reason: str
+
+
+_decode_events = decoder(ItemList[Event])
+_decode_stops = decoder(_StoppedPod)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """`pod` is None if it does not exist any more; then only its Events tell of it. `owner` is the
+    pod's controller as the pod names it, and `controller` that object's metadata, if it was read.
+    `more_events` says that the pod has more Events than were read. `unread` says in words what
+    could not be read.
+    """
+
+    namespace: str
+    name: str
+    pod: Pod | None
+    stops: tuple[Stop, ...] = ()
+    events: tuple[Event, ...] = ()
+    more_events: bool = False
+    owner: OwnerReference | None = None
+    controller: ObjectMeta | None = None
+    unread: tuple[str, ...] = ()
+
+
+async def see(session: KubeSession, namespace: str, name: str) -> Seen:
+    """Read all of it. Raises ViewError if there is nothing to tell, and KubeError."""
+    pod, stops = await _pod(session, namespace, name)
+    events, more, unread = await _events(session, namespace, name, pod=pod)
+    if pod is None and not events:
+        nothing = unread or "no Events tell of one that was there in the last hour"
+        raise ViewError(
+            f"there is no pod {name} in namespace {namespace}, and {nothing}; "
+            f"`kubectl slurm queue -n {namespace}` lists those that are there"
+        )
+    seen = Seen(
+        namespace=namespace,
+        name=name,
+        pod=pod,
+        stops=stops,
+        events=events,
+        more_events=more,
+        unread=(unread,) if unread else (),
+    )
+    return seen if pod is None else await _with_controller(session, seen, pod)
+
+
+async def _pod(
+    session: KubeSession, namespace: str, name: str
+) -> tuple[Pod | None, tuple[Stop, ...]]:
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    try:
+        body = await session.request("GET", path, timeout=_SECONDS)
+    except NotFound:
+        return None, ()
+    except Forbidden as error:
+        raise ViewError(
+            f"you may not get pods in namespace {namespace}: the right `get` on `pods` is missing "
+            f"there; name another namespace with -n, or ask the administrators ({error})"
+        ) from error
+    return decode_pod(body), tuple(_stops(_decode_stops(body)))
+
+
+def _stops(pod: _StoppedPod) -> Iterator[Stop]:
+    for it in pod.status.container_statuses[:_MOST_STOPS]:
+        ended = it.state.terminated
+        if ended is not None:
+            reason = clipped(ended.reason, _MOST_BYTES)
+            yield Stop(clipped(it.name, _MOST_BYTES), ended.finished_at, ended.exit_code, reason)
+
+
+async def _events(
+    session: KubeSession, namespace: str, name: str, *, pod: Pod | None
+) -> tuple[tuple[Event, ...], bool, str]:
+    """The pod's Events, whether there are more, and why they could not be read. Without the pod,
+    those of the last pod of that name.
+    """
+    about = f"involvedObject.kind=Pod,involvedObject.name={name}"
+    if pod is not None:
+        about = f"{about},involvedObject.uid={pod.metadata.uid}"
+    query = {"fieldSelector": about, "limit": str(MOST_EVENTS)}
+    path = f"/api/v1/namespaces/{namespace}/events"
+    try:
+        page = _decode_events(await session.request("GET", path, query=query, timeout=_SECONDS))
+    except Forbidden:
+        return (), False, "you may not list Events there (the right `list` on `events`)"
+    found = [_bounded(it) for it in page.items or ()]
+    found = found if pod is not None else _of_the_last(found)
+    return tuple(found), bool(page.metadata.continue_), ""
+
+
+def _bounded(event: Event) -> Event:
+    return structs.replace(
+        event, message=clipped(event.message), reason=clipped(event.reason, _MOST_BYTES)
+    )
+
+
+def _of_the_last(events: Iterable[Event]) -> list[Event]:
+    """The Events about the pod of which the latest one tells: names are used again."""
+    dated = [(it.last, it) for it in events]
+    latest = max(((at, it) for at, it in dated if at), key=lambda pair: pair[0], default=None)
+    if latest is None:
+        return []
+    uid = latest[1].involved_object.uid
+    return [it for _, it in dated if it.involved_object.uid == uid]
+
+
+async def _with_controller(session: KubeSession, seen: Seen, pod: Pod) -> Seen:
+    """With the pod's controller, as far as it can be read."""
+    owner = next((it for it in pod.metadata.owner_references if it.controller), None)
+    if owner is None:
+        return seen
+    seen = replace(seen, owner=owner)
+    resource = _RESOURCES.get((owner.kind, owner.api_version))
+    if resource is None or _OBJECT_NAME.fullmatch(owner.name) is None:
+        return seen
+    path = f"/apis/{owner.api_version}/namespaces/{seen.namespace}/{resource}/{owner.name}"
+    try:
+        found = decode_identified(await session.request("GET", path, timeout=_SECONDS)).metadata
+    except Forbidden:
+        why = f"you may not read {owner.kind} {owner.name} (the right `get` on `{resource}`)"
+        return replace(seen, unread=(*seen.unread, why))
+    except NotFound:
+        return seen
+    return replace(seen, controller=found) if found.uid == owner.uid else seen
