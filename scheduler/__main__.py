@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import scheduler
+from scheduler.completion import command as completion
 from scheduler.config import flags, settings
 from scheduler.doctor import command as doctor
 from scheduler.election.elector import LeaseLostError
@@ -129,6 +130,14 @@ def parser() -> Parser:
     )
     migrate.add_arguments(moving)
     moving.set_defaults(command=migrate.run, parser=moving)
+    completing = commands.add_parser(
+        "completion",
+        help="a script that lets bash, zsh or fish complete this command line",
+        description="Print a script for a shell, with the commands and flags of this version. "
+        "For bash: source <(slurm-pod-scheduler completion bash)",
+    )
+    completion.add_arguments(completing)
+    completing.set_defaults(command=_completion, parser=completing)
     if importlib.util.find_spec("scheduler.sandbox") is not None:
         _add_sandbox_and_demo(commands)
     else:
@@ -179,6 +188,10 @@ def _add_sandbox_and_demo(commands: argparse._SubParsersAction[Parser]) -> None:
         "own, and check that every promise is kept (exit status 0).",
     )
     demo.set_defaults(command=_demo, parser=demo)
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    return completion.run(arguments.shell, parser(), first="run")
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -247,7 +247,9 @@ def test_environment_variable_that_is_named_sets_something(document):
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["run"], ["queue"], ["explain"], ["migrate"], ["sandbox"], ["demo"]], ids=str
+    "words",
+    [[], ["run"], ["queue"], ["explain"], ["migrate"], ["completion"], ["sandbox"], ["demo"]],
+    ids=str,
 )
 def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
