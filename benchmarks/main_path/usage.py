@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -38,13 +38,14 @@ def cpu_seconds_below(pid: int, *, without: int = 0) -> Mapping[str, float]:
     """User and system time of the processes that the given one has started, and of theirs, by their
     names. One of them, and what it has started, may be left out.
     """
-    used: Counter[str] = Counter()
+    used: defaultdict[str, float] = defaultdict(float)
     for child in _children(pid):
         if child == without:
             continue
         try:
             used[Path(f"/proc/{child}/comm").read_text().strip()] += cpu_seconds(child)
-            used.update(cpu_seconds_below(child))
+            for name, seconds in cpu_seconds_below(child).items():
+                used[name] += seconds
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
     return used
