@@ -84,18 +84,22 @@ def seats_asked(facts: UnitFacts) -> tuple[Seat, ...]:
     """The slots of a job for the unit's waiting pods, in the order of their ranks. A pod that has
     succeeded needs none. A pod that is still to come has one without a uid.
     """
-    waiting = {pod.rank: pod.uid for pod in facts.pods if pod.stage is PodStage.WAITING}
+    waiting = {
+        pod.rank: Seat(pod.rank, pod.uid, pod.name)
+        for pod in facts.pods
+        if pod.stage is PodStage.WAITING
+    }
     gang = facts.gang
     if gang is None or gang.size is None:
-        return tuple([Seat(rank, uid) for rank, uid in sorted(waiting.items())])
+        return tuple([waiting[rank] for rank in sorted(waiting)])
     done = {pod.rank for pod in facts.pods if pod.succeeded} - waiting.keys()
-    return tuple(Seat(rank, waiting.get(rank, "")) for rank in range(gang.size) if rank not in done)
+    return tuple(waiting.get(rank, Seat(rank)) for rank in range(gang.size) if rank not in done)
 
 
 def seats_running(facts: UnitFacts) -> tuple[Seat, ...]:
     """The slots of a job for the pods that run already."""
-    running = sorted((it.rank, it.uid) for it in facts.pods if it.stage in RUNS)
-    return tuple(Seat(rank, uid) for rank, uid in dict(running).items())
+    running = {it.rank: Seat(it.rank, it.uid, it.name) for it in facts.pods if it.stage in RUNS}
+    return tuple([running[rank] for rank in sorted(running)])
 
 
 def most_on_one_node(facts: UnitFacts) -> int:

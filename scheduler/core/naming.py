@@ -54,8 +54,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     versions have no `grace` and no `asked`.
 
     A tag of a gang also has its unit's key, the `group` of Kubernetes whose pods they are, and how
-    many slots each node has (`per_node`). Its `ranks` and `uids` are in the order of the job's
-    slots. A slot whose pod does not exist has a rank, and "" as uid.
+    many slots each node has (`per_node`). Its `ranks`, `uids` and `names` are in the order of the
+    job's slots. A slot whose pod does not exist has a rank, and "" as uid and name. The names are
+    for a process that finds the job without its pods, and must make sure that they are gone.
     """
 
     v: int
@@ -75,6 +76,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     unit_key: str = msgspec.field(default="", name="key")
     group: str = ""
     ranks: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
     per_node: int = 1
 
     @property
@@ -113,7 +115,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
 
 def _is_of_one(tag: OwnerTag) -> bool:
     """Whether it is a tag of a single pod, which names that pod and no group."""
-    several = tag.unit_key or tag.group or tag.ranks or tag.per_node != 1
+    several = tag.unit_key or tag.group or tag.ranks or tag.names or tag.per_node != 1
     return tag.v == VERSION and len(tag.uids) == 1 and not several
 
 
@@ -124,7 +126,8 @@ def _is_of_several(tag: OwnerTag) -> bool:
     if tag.v != SEVERAL or not tag.unit_key or not tag.group or tag.unit_key in tag.uids:
         return False
     ranks, uids = set(tag.ranks), [uid for uid in tag.uids if uid]
-    alike = len(tag.uids) == len(tag.ranks) == len(ranks) and len(uids) == len(set(uids)) > 0
+    alike = len(tag.uids) == len(tag.names) == len(tag.ranks) == len(ranks)
+    alike = alike and len(uids) == len(set(uids)) > 0
     return alike and min(ranks) >= 0 and max(ranks) < MOST_RANKS and 0 < tag.per_node <= MOST_RANKS
 
 

@@ -88,22 +88,22 @@ def reseated(
     tag = record.tag
     if tag is None:
         return None
-    seated = tuple(map(Seat, tag.ranks, tag.uids))
+    before = seated = tuple(map(Seat, tag.ranks, tag.uids, tag.names))
     if tag.ranks:
         by_uid = {seat.uid: slot for slot, seat in enumerate(seated) if seat.uid}
         if any(by_uid.get(pod.uid) != found.taken[pod.uid] for pod in pods):
-            seated = _seats(facts, found, former=tag.ranks)
-    if tuple(map(Seat, tag.ranks, tag.uids)) == seated and tag.restarts == record.restart_count:
+            seated = _seats(facts, found, before)
+    if seated == before and tag.restarts == record.restart_count:
         return None
     return Reseat(record.job_id, seated, record.restart_count)
 
 
-def _seats(facts: UnitFacts, found: Seating, *, former: Sequence[int]) -> tuple[Seat, ...]:
+def _seats(facts: UnitFacts, found: Seating, former: Sequence[Seat]) -> tuple[Seat, ...]:
     """The seats by slot. A slot that no pod has keeps a rank that is free, for a pod to come."""
-    ranks = {pod.uid: pod.rank for pod in facts.pods}
-    named = {slot: Seat(ranks[uid], uid) for uid, slot in found.taken.items() if uid in ranks}
+    pods = {pod.uid: Seat(pod.rank, pod.uid, pod.name) for pod in facts.pods}
+    named = {slot: pods[uid] for uid, slot in found.taken.items() if uid in pods}
     held = {seat.rank for seat in named.values()}
-    free = [rank for rank in former if rank not in held]
+    free = [seat.rank for seat in former if seat.rank not in held]
     return tuple(
         named[slot] if slot in named else Seat(free.pop(0))
         for slot in range(len(found.slots))

@@ -9,15 +9,16 @@ pods of a unit; a unit of one pod has one slot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A slot's rank, and the uid of the pod that has it; "" while there is none."""
+    """A slot's rank, and the uid and the name of the pod that has it; "" while there is none."""
 
     rank: int
     uid: str = ""
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

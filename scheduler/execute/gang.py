@@ -103,6 +103,7 @@ class GangHand:
                 restarts=action.restarts,
                 uids=tuple(seat.uid for seat in action.seats),
                 ranks=tuple(seat.rank for seat in action.seats),
+                names=tuple(seat.name for seat in action.seats),
             )
         await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
         job.wrote(replace(own.job, admin_comment=noted))

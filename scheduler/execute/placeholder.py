@@ -88,6 +88,7 @@ def submission(
         unit_key=key if group else "",
         group=group,
         ranks=tuple(seat.rank for seat in seats) if group else (),
+        names=tuple(seat.name for seat in seats) if group else (),
         per_node=per_node,
     )
     job = JobSubmission(

@@ -50,7 +50,7 @@ class Newcomers:
         """
         unit = self._units.get(key)
         if unit is not None:
-            if unit.gang is not None:
+            if unit.gang is not None or (unit.pods[0].seen.orphaned and self._gangs.pods(key)):
                 self._join(unit)
             return unit
         pods = self._new_pods(key)
@@ -92,9 +92,9 @@ class Newcomers:
     def _join(self, unit: Unit) -> None:
         """Add the pods of a gang that have come since."""
         for uid in set(self._gangs.pods(unit.key)) - unit.uids:
-            pod = self._free(uid)
-            if pod is not None:
-                self._units.join(unit, self._member(pod))
+            pod, member = self._free(uid), self._gangs.of(uid)
+            if pod is not None and member is not None:
+                self._units.join(unit, self._member(pod), member)
 
     def _member(self, pod: Pod) -> Member:
         meta = pod.metadata

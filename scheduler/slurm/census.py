@@ -290,7 +290,7 @@ class Census:
         unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):
             await self._end_given_back(unit, job.job_id)
-        elif unit is None and tag.v == SEVERAL:
+        elif unit is None and tag.v == SEVERAL and self._any_known(tag.uids):
             self._without_unit(job, tag, asked_at)
         elif unit is None and tag.given_back and self._any_known(tag.uids):
             self.ask()  # a pass will soon read its pod, which shows if it has released the job
@@ -308,9 +308,8 @@ class Census:
             await self._duplicate(unit, unit.job, job, asked_at)
 
     def _without_unit(self, job: TaggedJob, tag: OwnerTag, asked_at: float) -> None:
-        """Leave a job of several pods alone until its unit exists. The tag does not have the names
-        of its pods, so nobody could make sure that they are gone, as is done for an orphan. But
-        pods of it that name no job must not get jobs of their own (`core/unknown_unit.py`).
+        """Leave the job of a gang alone until its unit exists. Pods of it that name no job must not
+        get jobs of their own (`core/unknown_unit.py`).
         """
         self._foreign.add(job.job_id)
         self._unitless[job.job_id] = tag.key
@@ -323,15 +322,20 @@ class Census:
         """Make a unit for a job that has none: its pod vanished while no scheduler ran, or no pass
         has looked at it yet.
         """
-        seen = SeenOfPod(orphaned=not self._any_known(tag.uids))
-        pod = Member(tag.key, tag.unit, seen)
+        orphaned = not self._any_known(tag.uids)
+        names = tag.names or (tag.unit,)
+        pods = [
+            Member(uid, name, SeenOfPod(orphaned=orphaned))
+            for uid, name in zip(tag.uids, names, strict=True)
+            if uid
+        ]
         former = self._units.of_pod(tag.key)
         if former is not None:
             # A former process submitted this job for the pod alone.
             self._units.part(former, tag.key)
-        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), members=by_uid([pod]))
+        unit = Unit(tag.key, tag.namespace, tag.unit, seen_at=self._clock(), members=by_uid(pods))
         self._units.add(unit)
-        if seen.orphaned:
+        if orphaned:
             self._metrics.leftovers.labels("orphan").inc()
         self._adopt(unit, job, asked_at)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from scheduler.core.doubt import is_gone
 from scheduler.core.facts import InDoubt, JobFacts, NoJob, Tracked, Vanished
+from scheduler.core.gang_sources import Membership
 from scheduler.core.intervals import FRESH_SECONDS
 from scheduler.core.naming import Owner, OwnerTag
 from scheduler.core.tagged import TaggedJob
@@ -340,8 +341,9 @@ class Units:
             self._hold(unit.job.job_id, unit.key)
         return unit
 
-    def join(self, unit: Unit, pod: Member) -> None:
-        """Add a pod to a gang."""
+    def join(self, unit: Unit, pod: Member, member: Membership) -> None:
+        """Add a pod to a gang. A unit that was made for a job without pods is none before that."""
+        unit.gang = unit.gang or Gang(member)
         unit.members[pod.uid] = pod
         unit.pods = (*unit.pods, pod)
         self._by_pod[pod.uid] = unit

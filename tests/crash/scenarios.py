@@ -18,6 +18,8 @@ from scheduler.sandbox.slurm.records import Job, State
 from tests.crash.virtual_world import MERGE, OPERATOR, VirtualWorld
 from tests.support import pods
 
+_DUO: Final = {"gang": "duo", "gang-size": "2"}
+
 Play = Callable[[VirtualWorld], Awaitable[None]]
 
 
@@ -313,6 +315,38 @@ async def three_pods_come_and_go(world: VirtualWorld) -> None:
     await world.running("third")
 
 
+async def pod_of_a_gang_comes_again(world: VirtualWorld) -> None:
+    """It takes its slot in the same job."""
+    first = await _gang_runs(world)
+    job = world.live_job(first)
+    world.delete("duo-1")
+    await world.gone("duo-1")
+    world.create("duo-1", slurm=_DUO)
+    await world.running("duo-1")
+    assert [it.id for it in world.live_jobs() if it.id == job.id], world.picture()
+    for name in ("duo-0", "duo-1"):
+        world.delete(name)
+        await world.gone(name)
+
+
+async def job_of_a_gang_is_cancelled(world: VirtualWorld) -> None:
+    first = await _gang_runs(world)
+    world.cancel(world.live_job(first))
+    await world.gone("duo-0")
+    await world.gone("duo-1")
+
+
+async def gang_is_withdrawn_while_it_waits(world: VirtualWorld) -> None:
+    filler = world.fill()
+    first = world.create("duo-0", slurm=_DUO)
+    world.create("duo-1", slurm=_DUO)
+    await world.submitted(first)
+    for name in ("duo-0", "duo-1"):
+        world.delete(name)
+        await world.gone(name)
+    world.cancel(filler)
+
+
 async def next_job_waits_until_the_pod_has_stopped(world: VirtualWorld) -> None:
     """The guard is asked for it all the while."""
     uid, node = await _on_a_whole_node(world)
@@ -349,6 +383,7 @@ async def script_that_was_signalled_holds_the_node_until_the_pod_has_stopped(
 
 
 _ELECTED: Final = {"leader-elect": "true", "leader-elect-resource-namespace": "default"}
+_OF_GANGS: Final = {"gang-linger": "2s"}
 # Of scenarios that last for minutes.
 _SLOWLY: Final = {"poll-interval": "2s"}
 
@@ -381,6 +416,9 @@ SCENARIOS: Final = (
     Scenario(job_is_requeued_before_the_bind, release="24.11"),
     Scenario(job_is_requeued_after_the_bind, release="24.11", flags=_SLOWLY),
     Scenario(script_of_a_running_pod_is_killed, release="24.11"),
+    Scenario(pod_of_a_gang_comes_again, flags=_OF_GANGS),
+    Scenario(job_of_a_gang_is_cancelled, flags=_OF_GANGS),
+    Scenario(gang_is_withdrawn_while_it_waits, flags=_OF_GANGS),
     Scenario(three_pods_come_and_go),
     Scenario(three_pods_come_and_go, release="24.11"),
     Scenario(pod_is_deleted_while_it_runs, flags=_ELECTED),
@@ -392,6 +430,15 @@ SCENARIOS: Final = (
         hooks=True,
     ),
 )
+
+
+async def _gang_runs(world: VirtualWorld) -> str:
+    """A gang of two pods; returns the uid of the first."""
+    first = world.create("duo-0", slurm=_DUO)
+    world.create("duo-1", slurm=_DUO)
+    await world.running("duo-0")
+    await world.running("duo-1")
+    return first
 
 
 # --- what scenarios wait for

@@ -165,7 +165,7 @@ def test_all_rooms_that_know_units_are_looked_through() -> None:
         ("reconcile", "unit.members = {}"),
         ("facts", "gang.shape = None"),
         ("execute", "gang.follow(lives=True, now=0.0)"),
-        ("slurm", "self._units.join(unit, pod)"),
+        ("slurm", "self._units.join(unit, pod, member)"),
         ("service", "unit.bindings.at = 0.0"),
         ("execute", "unit.job = None"),
         ("execute", "unit.doubt_since = None"),

@@ -73,6 +73,7 @@ def gang_tag(*uids: str, ranks: tuple[int, ...] | None = None, **more: Any) -> s
         scheduler=OURS.scheduler,
         uids=uids,
         ranks=tuple(range(len(uids))) if ranks is None else ranks,
+        names=tuple(f"trainer-{uid[-1:]}" for uid in uids),
         group="job/trainer",
         **(fields | more),
     ).encode()

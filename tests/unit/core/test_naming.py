@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from string import printable
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -56,7 +57,10 @@ def of_several(**changes: object) -> str:
         "key": "0123456789",
         "group": "Job train",
         "ranks": [0, 1],
+        "names": ["train-0", "train-1"],
     }
+    if "uids" in changes and "names" not in changes:
+        fields["names"] = [f"train-{it}" for it in cast("list[str]", changes["uids"])]
     return json.dumps({name: it for name, it in (fields | changes).items() if it is not None})
 
 

@@ -71,6 +71,7 @@ def tag(
         unit_key=key,
         group="group" if key else "",
         ranks=tuple(range(len(uids))) if key else (),
+        names=("train",) * len(uids) if key else (),
     ).encode()
 
 

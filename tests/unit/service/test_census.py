@@ -11,8 +11,6 @@ import pytest
 from scheduler.core.intervals import HANDOVER_SECONDS, UNFIT_SECONDS
 from scheduler.core.naming import JOB_ID, NODES, Owner
 from scheduler.slurm.census import _NEWEST, _PACE_SECONDS, _PERIOD_SECONDS
-from scheduler.state.member import Member, by_uid
-from scheduler.state.units import Unit
 from slurmapi import BaseState, JobState, SlurmBusy, SlurmUnreadable
 from tests.unit.core.things import tag as tag_of
 from tests.unit.service.tiny_kube import TinyKube
@@ -142,23 +140,14 @@ async def test_job_of_several_pods_is_left_alone_until_its_unit_exists(
     assert kube.bindings == []
 
 
-async def test_job_of_several_pods_is_taken_up_once_its_unit_exists(slurm, kube, service):
-    """Here all its pods are gone, so it is ended then."""
+async def test_job_of_a_gang_ends_once_its_pods_are_known_to_be_gone(slurm, kube, service):
+    """Their containers may run for their grace period and 30 s."""
     comment = tag_of(owner=OWNER, uids=(UID, "uid-1"), key="gang")
-    job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n9",))
+    job_id = slurm.add(admin_comment=comment, name="ns.train.gang", state=RUNNING, nodes=("n1",))
     service.start()
-    await asyncio.sleep(10)
+    await asyncio.sleep(50)
     assert slurm.live(job_id)
-    gang = Unit(
-        "gang",
-        "ns",
-        "train",
-        seen_at=0.0,
-        members=by_uid([Member(UID, "t-0"), Member("uid-1", "t-1")]),
-    )
-    service.units.add(gang)
-    service.census.ask()
-    await asyncio.sleep(5)
+    await asyncio.sleep(30)
     assert not slurm.live(job_id)
     assert slurm.calls["cancel"] == 1
 
