@@ -150,4 +150,12 @@ class PluginsPodGroup(_Shape, frozen=True):
     spec: PluginsPodGroupSpec = PluginsPodGroupSpec()
 
 
-GroupObject = BatchJob | JobSet | LeaderWorkerSet | PodGroup | PluginsPodGroup
+class Unserved(_Shape, frozen=True):
+    """In place of an object: the API server has no objects of this kind at all."""
+
+    api_version: str
+    plural: str
+
+
+FoundObject = BatchJob | JobSet | LeaderWorkerSet | PodGroup | PluginsPodGroup
+GroupObject = FoundObject | Unserved

@@ -23,6 +23,7 @@ from scheduler.core.gang_objects import (
     PluginsPodGroup,
     PodGroup,
     ReplicatedJob,
+    Unserved,
 )
 from scheduler.core.gang_sources import Membership, Source
 from scheduler.core.naming import MOST_RANKS
@@ -84,6 +85,8 @@ def _shape(member: Membership, group: GroupObject) -> Shape | NoGang:
             return _of_pod_group(group.metadata, least, "spec.schedulingPolicy.gang.minCount")
         case PluginsPodGroup():
             return _of_pod_group(group.metadata, group.spec.min_member or 0, "spec.minMember")
+        case Unserved():
+            return NoGang(f"this cluster has no {group.plural} of {group.api_version}")
 
 
 def rank_of(member: Membership, shape: Shape) -> int | None:

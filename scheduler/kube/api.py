@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from groundwork.retry import RetryPolicy, once
-from scheduler.core.gang_objects import GroupObject
+from scheduler.core.gang_objects import GroupObject, Unserved
 from scheduler.core.gang_sources import ObjectRef
 from scheduler.kube import errors
 from scheduler.kube.clip import clipped
@@ -28,13 +28,14 @@ from scheduler.kube.errors import (
     NotFound,
     TooMany,
 )
-from scheduler.kube.group_wire import decode_group
+from scheduler.kube.group_wire import decode_group, served_versions
 from scheduler.kube.session import KubeSession
 from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified, decode_pod
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 _INTERNAL_ERROR = 500
+_NOT_FOUND = 404
 # Limit for the quoted message of the server. It leaves room in the 1024 characters of an Event.
 _MOST_BYTES_QUOTED = 512
 
@@ -259,16 +260,25 @@ class KubeApi:
         return pod
 
     async def get_group(self, ref: ObjectRef) -> GroupObject | None:
-        """The object behind a gang; None if there is none, or only another of the same name. Raises
-        Forbidden.
+        """The object behind a gang; None if there is none, or only another of the same name. If the
+        API server has no such kind, that is said in its place. Raises Forbidden.
         """
         path = f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
         try:
             body = await self._read(path, operation="get_group")
         except NotFound:
             return None
+        except KubeRefused as error:
+            # The answer about a kind that is not served is none of the API's (measured on 1.36.3).
+            # A gateway may give such an answer too.
+            if error.status != _NOT_FOUND or await self._serves(ref.api_version):
+                raise
+            return Unserved(ref.api_version, ref.plural)
         found = decode_group(ref, body)
         return None if ref.uid and found.metadata.uid != ref.uid else found
+
+    async def _serves(self, api_version: str) -> bool:
+        return api_version in served_versions(await self._read("/apis", operation="list_apis"))
 
     async def get_namespace_uid(self, name: str) -> str | None:
         """The namespace's uid; None if it does not exist or may not be read."""

@@ -99,6 +99,7 @@ _KUBE_CALLS: Final = (
     _kube("get_namespace", "GET", "/api/v1/namespaces/[^/]+", Reads.ONE),
     _kube("get_pod", "GET", _POD, Reads.ONE),
     _kube("get_group", "GET", _GROUP, Reads.ONE),
+    _kube("list_apis", "GET", "/apis", Reads.ONE),
     _kube("bind", "POST", f"{_POD}/binding"),
     _kube("patch_pod_status", "PATCH", f"{_POD}/status"),
     _kube("delete_pod", "DELETE", _POD),

@@ -80,6 +80,7 @@ _SILENT: Final = (faults.silence_before, faults.silence_after, faults.goes_silen
 UNUSED: Final = {
     "partitions": "nothing is decided by partitions",
     "get_group": "no pod of the matrix belongs to a group with an object",
+    "list_apis": "asked only about a kind that the API server does not have",
 }
 
 

@@ -18,6 +18,8 @@ from scheduler.sandbox.kube.store import Stored
 JSON = "application/json"
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+_TEXT = "text/plain; charset=utf-8"
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -141,4 +143,6 @@ def one_of(
 
 def refusal(error: ApiError) -> Answer:
     """An error as an answer."""
+    if not error.reason:
+        return Answer(f"{error.message}\n".encode(), error.code, _TEXT)
     return Answer(_encode(error.status()), error.code)

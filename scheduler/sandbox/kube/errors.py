@@ -11,7 +11,9 @@ TOO_LARGE = "ResourceVersionTooLarge"
 
 
 class ApiError(Exception):
-    """A refusal: an HTTP status code, and the Status object that is its body."""
+    """A refusal: an HTTP status code, and the Status object that is its body. Without a reason the
+    body is the message as plain text.
+    """
 
     def __init__(
         self,
@@ -59,6 +61,13 @@ def path_not_found() -> ApiError:
     """There is nothing at that path."""
     message = "the server could not find the requested resource"
     return ApiError(404, "NotFound", message, details={})
+
+
+def no_such_group() -> ApiError:
+    """No resource is served in that version of that group. A path below it is no path of the API,
+    so the answer is not in the API's form either (measured on 1.36.3).
+    """
+    return ApiError(404, "", "404 page not found")
 
 
 def not_found(resource: str, name: str, *, group: str = "") -> ApiError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from scheduler.sandbox.kube.errors import path_not_found
+from scheduler.sandbox.kube.errors import no_such_group, path_not_found
 from scheduler.sandbox.kube.resources import BY_PATH, Resource
+
+_VERSIONS = frozenset((group, version) for group, version, _ in BY_PATH)
 
 # below a namespace these are parts of the namespace itself, not resources in it
 NAMESPACE_PARTS = frozenset({"status", "finalize"})
@@ -32,6 +34,8 @@ def target(parts: list[str]) -> Target:
     group, version, rest = ("", parts[1], parts[2:])
     if parts[0] == "apis":
         group, version, rest = parts[1], parts[2], parts[3:]
+    if (group, version) not in _VERSIONS:
+        raise no_such_group()
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in NAMESPACE_PARTS:
         namespace, rest = rest[1], rest[2:]

@@ -102,3 +102,22 @@ async def test_nodes_are_there_and_ready(kube: KubeClient, kube_peer: KubePeer) 
 
 async def test_kube_system_has_a_uid(kube: KubeClient) -> None:
     assert (await kube.get("/api/v1/namespaces/kube-system")).uid
+
+
+async def test_group_that_is_not_served_is_no_path_of_the_api(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    path = namespace.path("things", "x", api="/apis/example.org/v1")
+    answer = await kube.get(path)
+    assert (answer.status, answer.body) == (404, {"text": "404 page not found\n"})
+    groups = (await kube.get("/apis")).body["groups"]
+    versions = {it["groupVersion"] for group in groups for it in group["versions"]}
+    assert "batch/v1" in versions
+    assert "example.org/v1" not in versions
+
+
+async def test_resource_that_a_group_does_not_have_is_not_found(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    answer = await kube.get(namespace.path("things", "x", api="/apis/batch/v1"))
+    answer.refused(404, "NotFound")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.problems import Problem
-from scheduler.core.gang_objects import GroupObject
+from scheduler.core.gang_objects import GroupObject, Unserved
 from scheduler.core.gang_shape import NoGang, Shape, rank_of, shape_of
 from scheduler.core.gang_sources import Membership, ObjectRef, Source
 from scheduler.core.naming import MOST_RANKS
@@ -246,6 +246,12 @@ def test_pod_group_says_how_many_start_together(
     else:
         assert found == Shape(size=size, minimum=size)
         assert shape(ref, spec, **DELETED) == Shape(size=size, minimum=size, over=True)
+
+
+def test_kind_that_the_cluster_does_not_have_makes_no_gang() -> None:
+    found = shape_of(member(), Unserved("scheduling.x-k8s.io/v1alpha1", "podgroups"))
+    assert isinstance(found, NoGang)
+    assert "podgroups of scheduling.x-k8s.io/v1alpha1" in found.why
 
 
 _HUGE: Final = 2**31 - 1

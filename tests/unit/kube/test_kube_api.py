@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from groundwork.retry import retry_policy
-from scheduler.core.gang_objects import BatchJob
+from scheduler.core.gang_objects import BatchJob, Unserved
 from scheduler.core.gang_sources import ObjectRef
 from scheduler.kube import errors
 from scheduler.kube.api import (
@@ -310,6 +310,39 @@ async def test_object_of_a_gang_that_is_gone_or_replaced_is_none(
     stub.answer("GET", JOB_PATH, ok(JOB_BODY))
     assert await api.get_group(replace(JOB, uid="u2")) is None
     assert await api.get_group(replace(JOB, uid="")) is not None
+
+
+NO_SUCH_PATH = raw(b"404 page not found\n", 404)
+
+
+def apis(*served: str) -> Handler:
+    """The answer at /apis of a server with these versions."""
+    groups = [{"name": it.split("/")[0], "versions": [{"groupVersion": it}]} for it in served]
+    return ok({"kind": "APIGroupList", "groups": groups})
+
+
+async def test_kind_that_the_server_does_not_have_is_told(stub: ApiStub, api: KubeApi) -> None:
+    stub.answer("GET", JOB_PATH, NO_SUCH_PATH)
+    stub.answer("GET", "/apis", apis("apps/v1", "batch/v2"))
+    assert await api.get_group(JOB) == Unserved("batch/v1", "jobs")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (apis("apps/v1", "batch/v1"), errors.KubeRefused),
+        (NO_SUCH_PATH, errors.KubeRefused),
+        (ok({"kind": "Other"}), errors.KubeGarbled),
+    ],
+    ids=["served", "no answer", "garbled"],
+)
+async def test_answer_that_is_none_of_the_apis_says_nothing_about_a_gang(
+    stub: ApiStub, api: KubeApi, answer: Handler, error: type[errors.KubeError]
+) -> None:
+    stub.answer("GET", JOB_PATH, NO_SUCH_PATH)
+    stub.answer("GET", "/apis", answer)
+    with pytest.raises(error):
+        await api.get_group(JOB)
 
 
 async def test_object_of_a_gang_that_may_not_be_read_is_forbidden(
