@@ -14,11 +14,11 @@ from scheduler.core.seats import Seat
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit the placeholder with these slots, `per_node` on each node. `nodes` pins it to the
-    nodes where its pods already run, and `why` says what happened to the former job. `replaces` is
-    our job that the new one replaces; it is cancelled once the new one is recorded. `excluded` are
-    Slurm nodes that the job must not get, with reasons. `first` puts it ahead of all others in the
-    queue.
+    """Submit the placeholder with these slots, at most `per_node` on each node. `nodes` pins it to
+    the nodes where its pods already run, and `why` says what happened to the former job. `replaces`
+    is our job that the new one replaces; it is cancelled once the new one is recorded. `excluded`
+    are Slurm nodes that the job must not get, with reasons. `first` puts it ahead of all others in
+    the queue.
     """
 
     request: JobRequest

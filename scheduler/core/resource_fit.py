@@ -15,15 +15,20 @@ _BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def short_of(
-    requests: Amounts, *, there: Mapping[str, int], used: Mapping[str, int], pods: int
+    requests: Amounts,
+    *,
+    there: Mapping[str, int],
+    used: Mapping[str, int],
+    pods: int,
+    more: int = 1,
 ) -> str | None:
-    """The first resource that the Node lacks; None if everything fits. `there` is its allocatable;
-    `used` and `pods` are sums over the pods on it.
+    """The first resource that the Node lacks for so many `more` pods with these requests; None if
+    everything fits. `there` is its allocatable; `used` and `pods` are sums over the pods on it.
     """
-    if pods + 1 > there.get(PODS, 0):
+    if pods + more > there.get(PODS, 0):
         return PODS
     for name, amount in requests:
-        if amount > there.get(name, 0) - used.get(name, 0):
+        if amount * more > there.get(name, 0) - used.get(name, 0):
             return name
     return None
 
@@ -60,15 +65,24 @@ def too_small(requests: Amounts, node: NodeFacts) -> TooSmall | None:
 
 
 def shortage(
-    name: str, *, asked: int, has: int, used: int = 0, foreign: int = 0, leaving: int = 0
+    name: str,
+    *,
+    asked: int,
+    has: int,
+    used: int = 0,
+    foreign: int = 0,
+    leaving: int = 0,
+    pods: int = 1,
 ) -> str:
-    """What is missing, as the rest of a sentence that begins with the Node's name. Of the amount in
-    use, `foreign` is requested by other schedulers' pods, and `leaving` by pods that are being
-    deleted.
+    """What is missing for so many `pods`, each of which has `asked`, as the rest of a sentence that
+    begins with the Node's name. Of the amount in use, `foreign` is requested by other schedulers'
+    pods, and `leaving` by pods that are being deleted.
     """
     total, what = _amount_text(name, has), _label(name)
+    who = "the pod requests" if pods == 1 else f"{pods} pods of the gang request"
+    wanted = f"{who} {_amount_text(name, asked * pods)}"
     if not used:
-        return f"has {total} {what}, the pod requests {_amount_text(name, asked)}"
+        return f"has {total} {what}, {wanted}"
     whose = [
         f"{_amount_text(name, amount)} {_are(name, amount)} requested by {by}"
         for amount, by in (
@@ -78,7 +92,7 @@ def shortage(
         if amount
     ]
     free = _amount_text(name, max(has - used, 0))
-    text = f"has {free} of {total} {what} free, the pod requests {_amount_text(name, asked)}"
+    text = f"has {free} of {total} {what} free, {wanted}"
     return "; ".join([text, *whose])
 
 

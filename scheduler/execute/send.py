@@ -6,6 +6,7 @@ When a unit gets a job, and what follows: `submit.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from annotations import Sharing
 from scheduler.core.actions import Submit
@@ -13,6 +14,7 @@ from scheduler.core.naming import Owner
 from scheduler.execute.placeholder import Mode, submission
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.layout import Layouts
 from scheduler.state.units import Unit
 from slurmapi import JobSubmission, SlurmClient, SlurmRefused, Submitted
 
@@ -29,12 +31,14 @@ class Sender:
         owner: Owner,
         modes: Modes,
         gpu_sharing: GpuSharing,
+        layouts: Layouts,
         environment: Callable[[str], Mapping[str, str]],
     ) -> None:
         self._slurm = slurm
         self._owner = owner
         self._modes = modes
         self._gpu_sharing = gpu_sharing
+        self._layouts = layouts
         self._environment = environment
 
     async def send(self, unit: Unit, action: Submit) -> Submitted:
@@ -43,6 +47,10 @@ class Sender:
         nodes = action.nodes or request.required_nodes
         choice = await self._modes.choose(request.partition, nodes)
         sharing = await self._gpu_sharing.of(request, nodes=action.nodes)
+        if not action.nodes and action.per_node > 1:
+            pods = len(action.seats)
+            each = await self._layouts.per_node(request, pods, most=action.per_node)
+            action = replace(action, per_node=each)
         try:
             return await self._slurm.submit(self._job(unit, action, choice.mode, sharing))
         except SlurmRefused as error:

@@ -76,17 +76,25 @@ class Places:
         return pod is None or self._fit.claim(pod, target)
 
     def _of_job(self, unit: Unit, pod: Pod | None, compared: Pod | None) -> dict[str, Place]:
-        places = {node: self._place(node, pod, compared) for node in _nodes_of_job(unit)}
+        alike = 1 if unit.gang is None else self._on_each_node(unit)
+        places = {node: self._place(node, pod, compared, alike) for node in _nodes_of_job(unit)}
         return {node: place for node, place in places.items() if place is not None}
 
-    def _place(self, node: str, pod: Pod | None, compared: Pod | None) -> Place | None:
+    def _on_each_node(self, unit: Unit) -> int:
+        """How many pods of a gang are about to be bound on each node."""
+        record = None if unit.job is None else unit.job.record
+        begun = unit.bindings.nodes or any(pod.seen.placed for pod in unit.pods)
+        return 1 if record is None or record.tag is None or begun else record.tag.per_node
+
+    def _place(self, node: str, pod: Pod | None, compared: Pod | None, alike: int) -> Place | None:
         """The Node behind this Slurm node, checked against the pod's own requirements. If the pod
-        waits and has been `compared`, it is checked against the pods that are there too.
+        waits and has been `compared`, it is checked against the pods that are there too, together
+        with the others of its gang that go there.
         """
         place = self._nodes.place(node, _NO_WISHES if pod is None else pod.spec.wishes)
         if place is None or place.unfit is not None or compared is None:
             return place
-        unfit = self._fit.unfit(compared, place.target)
+        unfit = self._fit.unfit(compared, place.target, alike=alike)
         return place if unfit is None else replace(place, unfit=unfit)
 
     def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:

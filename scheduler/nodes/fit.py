@@ -156,8 +156,10 @@ class NodeFit:
         """Note that we may not read other schedulers' pods."""
         self._readable = False
 
-    def unfit(self, pod: Pod, target: str) -> Unfit | None:
-        """Why the pod cannot be bound to this Node now; None if it can."""
+    def unfit(self, pod: Pod, target: str, *, alike: int = 1) -> Unfit | None:
+        """Why the pod cannot be bound to this Node now, with others of its gang so that they are
+        `alike` pods there; None if it can.
+        """
         if pod.metadata.uid in self._seen:
             return None  # it is there already, as our own watch will show soon
         node = self._nodes.facts(target)
@@ -171,7 +173,7 @@ class NodeFit:
         if demands.too_much:
             return Unfit("cannot be compared with what the pod requires")
         why = self._judge(demands)(node)
-        return Unfit(why) if why else self._room(demands, node)
+        return Unfit(why) if why else self._room(demands, node, alike)
 
     def waits_since(self, pod: Pod, *, holds_nodes: bool) -> float | None:
         """Since when the pod waits to be compared with Nodes and pods; None if it need not wait.
@@ -333,15 +335,17 @@ class NodeFit:
     def _repelling(self, demands: Demands) -> Repelling:
         return self.around.repelling(demands.namespace, demands.labels)
 
-    def _room(self, demands: Demands, node: NodeFacts) -> Unfit | None:
+    def _room(self, demands: Demands, node: NodeFacts, alike: int) -> Unfit | None:
         load = self.around.load(node.name)
         there = node.allocatable
-        short = short_of(demands.requests, there=there, used=load.used, pods=len(load.pods))
+        short = short_of(
+            demands.requests, there=there, used=load.used, pods=len(load.pods), more=alike
+        )
         if short is None:
             return self._busy(demands, load)
         staying = [it for it in load.pods if not it.leaving]
         used = {name: _sum(staying, name) for name, _ in demands.requests}
-        left = short_of(demands.requests, there=there, used=used, pods=len(staying))
+        left = short_of(demands.requests, there=there, used=used, pods=len(staying), more=alike)
         why = shortage(
             short,
             asked=dict(demands.requests).get(short, 1),
@@ -349,6 +353,7 @@ class NodeFit:
             used=_sum(load.pods, short),
             foreign=_sum([it for it in load.pods if it.scheduler != self._scheduler_name], short),
             leaving=_sum([it for it in load.pods if it.leaving], short),
+            pods=alike,
         )
         return Unfit(why, passes=left is None, occupied=True)
 

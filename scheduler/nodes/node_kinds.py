@@ -74,6 +74,14 @@ class NodeKinds:
         found = sum((counted.get(name, _NEITHER) for name in names.split(",")), _NEITHER)
         return found if found != _NEITHER else whole
 
+    async def nodes_of(self, partition: str | None) -> list[SlurmNode]:
+        """The nodes of these partitions (joined by commas), or of the default partition. Raises
+        SlurmError.
+        """
+        await self._nodes.learn(())
+        names = frozenset((partition or await self._default_name()).split(","))
+        return [it for it in self._nodes.listed or () if not names.isdisjoint(it.partitions)]
+
     async def knows(self, partition: str) -> bool:
         """Whether Slurm has nodes in each of these partitions. Raises SlurmError."""
         await self._nodes.learn(())

@@ -40,6 +40,7 @@ from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.service import Hooks
 from scheduler.nodes.coverage import Coverage
 from scheduler.nodes.gpu_sharing import GpuSharing
+from scheduler.nodes.layout import Layouts
 from scheduler.nodes.node_allocations import NodeAllocations
 from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.controller import Controller
@@ -309,6 +310,7 @@ class Parts:
             owner=tools.owner,
             modes=self.modes,
             gpu_sharing=gpu_sharing,
+            layouts=Layouts(self._caches.kinds),
             environment=self._job_environment,
         )
         return Submitter(

@@ -155,6 +155,7 @@ class TinySlurm:
             comment=self.comments[name],
             gres=self.gres,
             cpus=self.CPUS,
+            memory_mib=1024 * 1024,
             allocated_cpus=self.counted[name],
             partitions=tuple(it for it, nodes in self.nodes_in.items() if name in nodes),
         )

@@ -1,0 +1,96 @@
+"""How many pods of a gang share a node: within the limit, and so that no slot is left over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from scheduler.core.naming import read_tag
+from scheduler.nodes.layout import Layouts
+from scheduler.nodes.node_kinds import NodeKinds
+from scheduler.nodes.records import SlurmNodes
+from slurmapi import BaseState, SlurmClient
+from tests.unit.core.things import REQUEST
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+
+
+def layouts(slurm: TinySlurm) -> Layouts:
+    client, clock = cast("SlurmClient", slurm), asyncio.get_running_loop().time
+    nodes = SlurmNodes(client, clock=clock, on_change=lambda: None)
+    return Layouts(NodeKinds(client, nodes, may_serve=lambda _node: True, clock=clock))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "pods", "most", "each"),
+    [
+        (16, 8, 8, 4),  # a node has 64 CPUs
+        (16, 6, 8, 3),
+        (16, 4, 2, 2),
+        (16, 8, 2, 1),  # two nodes have room for four only
+        (64, 2, 8, 1),
+        (1, 7, 4, 1),
+        (1, 1, 4, 1),
+        (999, 2, 2, 1),  # Slurm says that no node is large enough
+    ],
+)
+async def test_as_many_as_a_node_takes_and_that_divide_the_gang(slurm, cpus, pods, most, each):
+    request = replace(REQUEST, cpus=cpus, partition="main")
+    assert await layouts(slurm).per_node(request, pods, most=most) == each
+
+
+async def test_gpus_count_too(slurm: TinySlurm) -> None:
+    slurm.gres = "gpu:h100:4"
+    request = replace(REQUEST, cpus=1, gpus=1, gres="gres/gpu:h100:1", partition="main")
+    assert await layouts(slurm).per_node(request, 8, most=8) == 4
+    other = replace(request, gres="gres/gpu:a100:1")
+    assert await layouts(slurm).per_node(other, 8, most=8) == 1
+
+
+async def test_pods_that_share_a_node_are_bound_there_together(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    service = Service(slurm, kube)
+    service.start()
+    for rank in range(4):
+        said = {"gang": "train", "gang-size": "4", "pods-per-node": "2"}
+        prefixed = {f"sunk.coreweave.com/{key}": value for key, value in said.items()}
+        kube.create(f"uid-{rank}", name=f"train-{rank}", annotations=prefixed)
+    await asyncio.sleep(2)
+    (submission,) = slurm.submissions.values()
+    assert (submission.nodes, submission.tasks_per_node) == (2, 2)
+    tag = read_tag(submission.admin_comment)
+    assert tag is not None
+    assert tag.per_node == 2
+    slurm.change(1, BaseState.RUNNING, nodes=("n2", "n1"), start_time=1)
+    await asyncio.sleep(3)
+    assert dict(kube.bindings) == {"uid-0": "n2", "uid-1": "n2", "uid-2": "n1", "uid-3": "n1"}
+    service.unharmed()
+    await service.kill()
+
+
+async def test_node_without_room_for_both_pods_gets_none_and_the_next_job_avoids_it(
+    slurm: TinySlurm, kube: TinyKube
+) -> None:
+    kube.set_node("n1", cpu="6")
+    service = Service(slurm, kube)
+    service.start()
+    for rank in range(2):
+        said = {"gang": "train", "gang-size": "2", "pods-per-node": "2"}
+        prefixed = {f"sunk.coreweave.com/{key}": value for key, value in said.items()}
+        kube.create(f"uid-{rank}", name=f"train-{rank}", annotations=prefixed)
+    await asyncio.sleep(2)
+    slurm.change(1, BaseState.RUNNING, nodes=("n1",), start_time=1)
+    await asyncio.sleep(5)
+    assert kube.bindings == []
+    assert slurm.submissions[2].excluded_nodes == ("n1",)
+    said_of = [it.message for it in service.recorder.events if it.reason == "NodeUnavailable"]
+    assert "n1 has 6 CPUs, 2 pods of the gang request 8" in said_of[0]
+    service.unharmed()
+    await service.kill()
