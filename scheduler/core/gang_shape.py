@@ -37,7 +37,7 @@ _JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class GangShape:
     """`size` pods get one allocation. `minimum` of them come by themselves, and the others when
     those are Ready. `over` says that no pod is expected any more.
     """
@@ -62,16 +62,16 @@ class NoGang:
     instead: tuple[Source, ...] = ()
 
 
-def shape_of(member: Membership, group: GroupObject) -> Shape | NoGang | Problem:
+def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Problem:
     """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
     found = _shape(member, group)
-    if isinstance(found, Shape) and found.size > MOST_RANKS:
+    if isinstance(found, GangShape) and found.size > MOST_RANKS:
         expected = f"at most {MOST_RANKS} pods in one gang; annotation gang: none has them singly"
         return Problem(f"number of pods of {member.group}", str(found.size), expected)
     return found
 
 
-def _shape(member: Membership, group: GroupObject) -> Shape | NoGang:
+def _shape(member: Membership, group: GroupObject) -> GangShape | NoGang:
     match group:
         case BatchJob():
             return _of_job(group)
@@ -89,7 +89,7 @@ def _shape(member: Membership, group: GroupObject) -> Shape | NoGang:
             return NoGang(f"this cluster has no {group.plural} of {group.api_version}")
 
 
-def rank_of(member: Membership, shape: Shape) -> int | None:
+def rank_of(member: Membership, shape: GangShape) -> int | None:
     """The rank of a pod; None if neither it nor the shape tells it. In a JobSet the Jobs follow
     each other in the order of the set.
     """
@@ -105,17 +105,17 @@ def rank_of(member: Membership, shape: Shape) -> int | None:
     return None
 
 
-def _of_job(job: BatchJob) -> Shape | NoGang:
+def _of_job(job: BatchJob) -> GangShape | NoGang:
     pods = _pods(job.spec)
     if pods is None:
         return NoGang(f"batch Job {job.metadata.name!r} is a work queue: {_queue_text(job.spec)}")
     if pods < 2:
         return NoGang(f"batch Job {job.metadata.name!r} has one pod at a time")
     over = _is_over(job.metadata, job.spec.suspend, job.status.conditions, ends=_JOB_ENDS)
-    return Shape(size=pods, minimum=pods, over=over)
+    return GangShape(size=pods, minimum=pods, over=over)
 
 
-def _of_jobset(group: JobSet) -> Shape | NoGang:
+def _of_jobset(group: JobSet) -> GangShape | NoGang:
     refusal = _each_job_for_itself(group)
     if refusal is not None:
         return NoGang(refusal, (Source.JOB,))
@@ -125,7 +125,7 @@ def _of_jobset(group: JobSet) -> Shape | NoGang:
         return NoGang(f"JobSet {group.metadata.name!r} has one pod at a time")
     over = _is_over(group.metadata, group.spec.suspend, group.status.conditions, ends=_JOBSET_ENDS)
     minimum = max(1, _first_step(group.spec, blocks))
-    return Shape(size=size, minimum=minimum, over=over, blocks=blocks)
+    return GangShape(size=size, minimum=minimum, over=over, blocks=blocks)
 
 
 def _each_job_for_itself(group: JobSet) -> str | None:
@@ -157,22 +157,22 @@ def _first_step(spec: JobSetSpec, blocks: tuple[tuple[int, int], ...]) -> int:
     return sum(jobs * pods for part, (jobs, pods) in parts if not part.depends_on)
 
 
-def _of_lws(member: Membership, group: LeaderWorkerSet) -> Shape | NoGang:
+def _of_lws(member: Membership, group: LeaderWorkerSet) -> GangShape | NoGang:
     """The size is the one that the pod names: its group may be older than the set's template."""
     size = member.size or group.spec.leader_worker_template.size or 1
     if size < 2:
         return NoGang(f"the groups of LeaderWorkerSet {group.metadata.name!r} have one pod each")
     minimum = 1 if group.spec.startup_policy == _LEADER_READY else size
-    return Shape(size=size, minimum=minimum, over=_is_deleted(group.metadata))
+    return GangShape(size=size, minimum=minimum, over=_is_deleted(group.metadata))
 
 
-def _of_pod_group(meta: GroupMeta, least: int, field: str) -> Shape | NoGang:
+def _of_pod_group(meta: GroupMeta, least: int, field: str) -> GangShape | NoGang:
     """A PodGroup says how many pods must start together, not how many there are. The others are
     served one by one.
     """
     if least < 2:
         return NoGang(f"PodGroup {meta.name!r} lets its pods start singly ({field} is below 2)")
-    return Shape(size=least, minimum=least, over=_is_deleted(meta))
+    return GangShape(size=least, minimum=least, over=_is_deleted(meta))
 
 
 def _pods(spec: JobSpec) -> int | None:

@@ -82,7 +82,7 @@ OTHERS_ANNOTATIONS: Final = (COMPLETION_INDEX, LWS_SIZE, KUEUE_SIZE, KUEUE_INDEX
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class Maker:
     """The object that manages a pod (`controller: true` of its owner references)."""
 
     kind: str
@@ -107,7 +107,7 @@ class GroupView:
     prefixes: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    controller: Controller | None = None
+    controller: Maker | None = None
     scheduling_group: str = ""
     """`spec.schedulingGroup.podGroupName`."""
 
@@ -121,7 +121,7 @@ class GroupView:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectRef:
+class GroupRef:
     """An object that tells more about a gang. `uid` is "" if its pods do not name it."""
 
     api_version: str
@@ -131,7 +131,7 @@ class ObjectRef:
     uid: str = ""
 
     @classmethod
-    def of(cls, source: Source, pod: GroupView, name: str, *, uid: str = "") -> ObjectRef:
+    def of(cls, source: Source, pod: GroupView, name: str, *, uid: str = "") -> GroupRef:
         """The object of that name in the pod's namespace."""
         return cls(*OBJECTS[source], pod.namespace, name, uid)
 
@@ -156,7 +156,7 @@ class Membership:
     """Of a pod of a JobSet: the index of its Job among all Jobs of the set, and its own index in
     that Job. The set tells the rank (`core.gang_shape.rank_of`).
     """
-    object: ObjectRef | None = None
+    object: GroupRef | None = None
     """What must be read to know how many pods there are, or in which order they come."""
 
     @property
@@ -172,7 +172,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class Outsider:
     """The pod has the labels of a group and is not one of its pods, so it is served by itself."""
 
     why: str

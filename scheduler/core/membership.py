@@ -37,10 +37,10 @@ from scheduler.core.gang_sources import (
     LWS_SIZE,
     LWS_WORKER_INDEX,
     PLUGINS_GROUP,
-    Alone,
+    GroupRef,
     GroupView,
     Membership,
-    ObjectRef,
+    Outsider,
     Source,
 )
 from scheduler.core.naming import MOST_RANKS
@@ -53,7 +53,7 @@ _GANG_NAME: Final = re.compile(OBJECT_NAME)
 _JOB: Final = ("batch/v1", "Job")
 _STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
 
-_Found = Membership | Alone | None
+_Found = Membership | Outsider | None
 
 
 class _ProblemError(Exception):
@@ -64,8 +64,8 @@ class _ProblemError(Exception):
         self.problem = Problem(key, NOT_SET if value is None else value, expected)
 
 
-def membership(pod: GroupView, sources: Sequence[Source]) -> Membership | Alone | Problem | None:
-    """The pod's gang; None if it belongs to none. `Alone` if it only seems to belong to one."""
+def membership(pod: GroupView, sources: Sequence[Source]) -> Membership | Outsider | Problem | None:
+    """The pod's gang; None if it belongs to none. `Outsider` if it only seems to belong to one."""
     try:
         found = _found(pod, sources)
         _check_stray(pod, found)
@@ -83,7 +83,7 @@ def _found(pod: GroupView, sources: Sequence[Source]) -> _Found:
     for source in sources:
         found = _READERS[source](pod)
         if found is not None:
-            return found if isinstance(found, Alone) or found.size != 1 else None
+            return found if isinstance(found, Outsider) or found.size != 1 else None
     return None
 
 
@@ -135,7 +135,7 @@ def _by_lws(pod: GroupView) -> _Found:
         identity="/".join((name, str(group_index), *parts)),
         size=size,
         rank=_number(LWS_WORKER_INDEX, worker, high=size - 1),
-        object=ObjectRef.of(Source.LWS, pod, name),
+        object=GroupRef.of(Source.LWS, pod, name),
     )
 
 
@@ -154,7 +154,7 @@ def _by_jobset(pod: GroupView) -> _Found:
         name=name,
         identity=uid or name,
         place=_place(pod),
-        object=ObjectRef.of(Source.JOBSET, pod, name, uid=uid),
+        object=GroupRef.of(Source.JOBSET, pod, name, uid=uid),
     )
 
 
@@ -182,7 +182,7 @@ def _of_pod_group(pod: GroupView, source: Source, name: str) -> _Found:
         name=name,
         identity=name,
         rank=_given_rank(pod, MOST_RANKS),
-        object=ObjectRef.of(source, pod, name),
+        object=GroupRef.of(source, pod, name),
     )
 
 
@@ -216,7 +216,7 @@ def _by_job(pod: GroupView) -> _Found:
         name=name,
         identity=uid,
         rank=_optional(COMPLETION_INDEX, pod.annotations),
-        object=ObjectRef.of(Source.JOB, pod, name, uid=uid),
+        object=GroupRef.of(Source.JOB, pod, name, uid=uid),
     )
 
 
@@ -236,9 +236,9 @@ def _is_made_by(pod: GroupView, kind: tuple[str, str], *, name: str) -> bool:
     return it is not None and (it.api_version, it.kind, it.name) == (*kind, name)
 
 
-def _alone(pod: GroupView, group: str, maker: str) -> Alone:
+def _alone(pod: GroupView, group: str, maker: str) -> Outsider:
     found = "it has no controller" if pod.controller is None else f"it is {pod.controller.text}"
-    return Alone(
+    return Outsider(
         f"The pod has the labels of a pod of {group}, whose controller would be {maker}, but "
         f"{found}. It is served by itself, not as a part of a gang"
     )

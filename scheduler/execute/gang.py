@@ -14,8 +14,8 @@ import structlog
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat
-from scheduler.core.gang_shape import NoGang, Shape, shape_of
-from scheduler.core.gang_sources import Membership, ObjectRef
+from scheduler.core.gang_shape import GangShape, NoGang, shape_of
+from scheduler.core.gang_sources import GroupRef, Membership
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import Forbidden, KubeInterrupted
 from scheduler.state.gangs import Gangs
@@ -52,7 +52,7 @@ class GangHand:
         found = await self._shape(gang.member, gang.member.object)
         gang.read_at = self._tools.clock()
         match found:
-            case Shape():
+            case GangShape():
                 gang.shape, gang.problem = found, None
             case Problem():
                 gang.problem = found
@@ -66,7 +66,9 @@ class GangHand:
                 assert_never(found)
         return 0.0
 
-    async def _shape(self, member: Membership, ref: ObjectRef) -> Shape | NoGang | Problem | None:
+    async def _shape(
+        self, member: Membership, ref: GroupRef
+    ) -> GangShape | NoGang | Problem | None:
         """What the object says. None if it says nothing, and the pods themselves say how many there
         are.
         """

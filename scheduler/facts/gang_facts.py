@@ -10,7 +10,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
 from scheduler.core.gang_ranks import Ranked, ranks_of
 from scheduler.core.gang_shape import rank_of
-from scheduler.core.gang_sources import Alone
+from scheduler.core.gang_sources import Outsider
 from scheduler.core.naming import Owner
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
 from scheduler.facts.stage import stage_of
@@ -96,7 +96,7 @@ class GangReader:
         flaw = self._gangs.flaws.get(pod.metadata.uid)
         if flaw is None or pod.spec.node_name:
             return reading
-        if isinstance(flaw, Alone):
+        if isinstance(flaw, Outsider):
             remark = Remark(Reason.NOT_IN_GANG, flaw.why)
             return replace(reading, remarks=(*reading.remarks, remark))
         known = () if isinstance(reading.request, JobRequest) else reading.request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.gang_sources import Controller, GroupView
+from scheduler.core.gang_sources import GroupView, Maker
 from scheduler.kube.wire import Pod
 
 
@@ -25,8 +25,8 @@ def group_view(pod: Pod, annotations: Mapping[str, str], prefixes: tuple[str, ..
     )
 
 
-def _controller(pod: Pod) -> Controller | None:
+def _controller(pod: Pod) -> Maker | None:
     for it in pod.metadata.owner_references:
         if it.controller:
-            return Controller(it.kind, it.api_version, it.name, it.uid)
+            return Maker(it.kind, it.api_version, it.name, it.uid)
     return None

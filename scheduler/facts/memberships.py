@@ -15,8 +15,8 @@ from scheduler.core.gang_sources import (
     KUEUE_GROUP,
     LWS_NAME,
     PLUGINS_GROUP,
-    Alone,
     Membership,
+    Outsider,
     Source,
 )
 from scheduler.core.membership import membership
@@ -38,9 +38,9 @@ class Memberships:
 
     def __call__(
         self, pod: Pod, sources: Sequence[Source] | None = None
-    ) -> Membership | Alone | Problem | None:
+    ) -> Membership | Outsider | Problem | None:
         """The pod's gang by these sources, or else by those of the site; None if it belongs to
-        none. `Alone` if it only seems to.
+        none. `Outsider` if it only seems to.
         """
         meta = pod.metadata
         # Most pods say nothing of a gang, and are not read any further.

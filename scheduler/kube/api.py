@@ -15,7 +15,7 @@ from typing import Any
 
 from groundwork.retry import RetryPolicy, once
 from scheduler.core.gang_objects import GroupObject, Unserved
-from scheduler.core.gang_sources import ObjectRef
+from scheduler.core.gang_sources import GroupRef
 from scheduler.kube import errors
 from scheduler.kube.clip import clipped
 from scheduler.kube.errors import (
@@ -259,7 +259,7 @@ class KubeApi:
             raise KubeGarbled("an answer about a pod does not hold it")
         return pod
 
-    async def get_group(self, ref: ObjectRef) -> GroupObject | None:
+    async def get_group(self, ref: GroupRef) -> GroupObject | None:
         """The object behind a gang; None if there is none, or only another of the same name. If the
         API server has no such kind, that is said in its place. Raises Forbidden.
         """

@@ -13,7 +13,7 @@ from scheduler.core.gang_objects import (
     PluginsPodGroup,
     PodGroup,
 )
-from scheduler.core.gang_sources import OBJECTS, ObjectRef, Source
+from scheduler.core.gang_sources import OBJECTS, GroupRef, Source
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.wire import Wire, decoder
 
@@ -55,7 +55,7 @@ def served_versions(data: bytes) -> frozenset[str]:
     return frozenset(it.group_version for group in found for it in group.versions)
 
 
-def decode_group(ref: ObjectRef, data: bytes) -> FoundObject:
+def decode_group(ref: GroupRef, data: bytes) -> FoundObject:
     """The object that `ref` names. Raises KubeGarbled if the data are not that object."""
     found = _DECODERS[ref.api_version, ref.plural](data)
     if not found.metadata.uid or found.metadata.name != ref.name:

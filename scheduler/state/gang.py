@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from annotations import Problem
-from scheduler.core.gang_shape import Shape
+from scheduler.core.gang_shape import GangShape
 from scheduler.core.gang_sources import Membership
 
 
@@ -16,7 +16,7 @@ class Gang:
     """
 
     member: Membership
-    shape: Shape | None = None
+    shape: GangShape | None = None
     """What the object says; None until it has been read."""
     problem: Problem | None = None
     """Why the gang cannot be served, by its object."""

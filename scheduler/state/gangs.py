@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from annotations import Problem
-from scheduler.core.gang_sources import Alone, Membership, Source
+from scheduler.core.gang_sources import Membership, Outsider, Source
 from scheduler.core.naming import GANG, JOB_ID
 from scheduler.kube.wire import Pod
 
@@ -28,7 +28,7 @@ class Read(Protocol):
 
     def __call__(
         self, pod: Pod, sources: Sequence[Source] | None = None, /
-    ) -> Membership | Alone | Problem | None:
+    ) -> Membership | Outsider | Problem | None:
         """The pod's gang by these sources, or else by those of the site."""
         ...
 
@@ -49,7 +49,7 @@ class Gangs:
         self._store = pods
         self._of: dict[str, Membership] = {}
         self._pods: dict[str, dict[str, None]] = {}
-        self.flaws: dict[str, Problem | Alone] = {}
+        self.flaws: dict[str, Problem | Outsider] = {}
         """By uid: what is wrong with what a pod says about its gang, for which it is refused; or
         why it is served alone although it has the labels of a group.
         """
@@ -59,7 +59,7 @@ class Gangs:
         """A pod has been seen for the first time."""
         self._sort(pod, self._read(pod))
 
-    def _sort(self, pod: Pod, found: Membership | Alone | Problem | None) -> None:
+    def _sort(self, pod: Pod, found: Membership | Outsider | Problem | None) -> None:
         uid = pod.metadata.uid
         if found is None:
             return
@@ -67,7 +67,7 @@ class Gangs:
             if isinstance(found, Membership) and GANG not in pod.metadata.annotations:
                 self.dissolve(found.key, instead=())
             return
-        if isinstance(found, Problem | Alone):
+        if isinstance(found, Problem | Outsider):
             self.flaws[uid] = found
         elif found.key in self._alone:
             self._alone.move_to_end(found.key)
@@ -122,7 +122,7 @@ class Gangs:
         return self._pods.get(key, {}).keys()
 
 
-def _may_join(pod: Pod, found: Membership | Alone | Problem) -> bool:
+def _may_join(pod: Pod, found: Membership | Outsider | Problem) -> bool:
     """Whether the pod is new to all processes, or another has served it in this very gang."""
     meta = pod.metadata
     if not (JOB_ID in meta.annotations or pod.spec.node_name or pod.finished):

@@ -27,7 +27,7 @@ _DEFAULT: Final = re.compile(r"Without (?:it|both): ([^.;,]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedFor:
     """One thing that the pod asks for. `value` is "" for what it leaves out; then `source` says
     what it gets. `problem` says why the value is not acceptable.
     """
@@ -38,7 +38,7 @@ class Asked:
     problem: str = ""
 
 
-def asked(pod: Pod, names: Names) -> tuple[Asked, ...]:
+def asked(pod: Pod, names: Names) -> tuple[AskedFor, ...]:
     """All of it, at most _MOST_ROWS: a pod may have thousands of annotations."""
     return (*_amounts(pod, names), *islice(_annotations(pod, names), _MOST_ROWS), *_spec(pod))
 
@@ -53,7 +53,7 @@ def annotation_keys(pod: Pod, names: Names) -> dict[str, str]:
     }
 
 
-def _amounts(pod: Pod, names: Names) -> Iterator[Asked]:
+def _amounts(pod: Pod, names: Names) -> Iterator[AskedFor]:
     """CPUs, memory and GPUs, counted as for the job."""
     amounts = dict(requests_of(pod))
     counted = {
@@ -63,9 +63,9 @@ def _amounts(pod: Pod, names: Names) -> Iterator[Asked]:
     }
     for resource, (what, value) in counted.items():
         if resource in amounts:
-            yield Asked(what, value, _paths(pod, resource))
+            yield AskedFor(what, value, _paths(pod, resource))
         elif resource not in names.gpus:
-            yield Asked(what, "", "no container requests any, and a job needs some")
+            yield AskedFor(what, "", "no container requests any, and a job needs some")
 
 
 def _paths(pod: Pod, resource: str) -> str:
@@ -92,19 +92,19 @@ def _requesting(pod: Pod, resource: str) -> Iterator[str]:
         yield f"spec.overhead.{resource}"
 
 
-def _annotations(pod: Pod, names: Names) -> Iterator[Asked]:
+def _annotations(pod: Pod, names: Names) -> Iterator[AskedFor]:
     keys = annotation_keys(pod, names)
     for key, name in keys.items():
         value = clipped(pod.metadata.annotations[key], _MOST_BYTES)
         problem = _problem(name, pod.metadata.annotations[key])
-        yield Asked(clipped(name, _MOST_BYTES), value, f"annotation {key}", problem)
+        yield AskedFor(clipped(name, _MOST_BYTES), value, f"annotation {key}", problem)
     given = {BY_KEY[name].field for name in keys.values() if name in BY_KEY}
     if pod.spec.active_deadline_seconds is not None:
         given.add(BY_KEY["timeout"].field)
     for definition in DEFINITIONS:
         if definition.key in _SHOWN_UNSET and definition.field not in given:
             default = _DEFAULT.search(definition.description)
-            yield Asked(definition.key, "", f"default: {default[1] if default else 'none'}")
+            yield AskedFor(definition.key, "", f"default: {default[1] if default else 'none'}")
 
 
 def _problem(name: str, value: str) -> str:
@@ -118,17 +118,19 @@ def _problem(name: str, value: str) -> str:
     return ""
 
 
-def _spec(pod: Pod) -> Iterator[Asked]:
+def _spec(pod: Pod) -> Iterator[AskedFor]:
     """What else of the spec decides about the job or its node."""
     spec = pod.spec
     if spec.active_deadline_seconds is not None:
-        yield Asked("time limit", f"{spec.active_deadline_seconds} s", "spec.activeDeadlineSeconds")
+        yield AskedFor(
+            "time limit", f"{spec.active_deadline_seconds} s", "spec.activeDeadlineSeconds"
+        )
     grace = f"{spec.termination_grace_period_seconds} s"
-    yield Asked("grace period", grace, "spec.terminationGracePeriodSeconds")
+    yield AskedFor("grace period", grace, "spec.terminationGracePeriodSeconds")
     for key, value in islice(sorted(spec.node_selector.items()), _MOST_PATHS):
-        yield Asked("node label", f"{key}={value}", "spec.nodeSelector")
+        yield AskedFor("node label", f"{key}={value}", "spec.nodeSelector")
     terms = spec.wishes.terms
     if terms is not None:
-        yield Asked("node affinity", f"one of {len(terms)} terms", "spec.affinity.nodeAffinity")
+        yield AskedFor("node affinity", f"one of {len(terms)} terms", "spec.affinity.nodeAffinity")
     for gate in spec.scheduling_gates[:_MOST_PATHS]:
-        yield Asked("scheduling gate", gate.name, "spec.schedulingGates")
+        yield AskedFor("scheduling gate", gate.name, "spec.schedulingGates")

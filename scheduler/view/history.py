@@ -9,7 +9,7 @@ from typing import Final
 
 from scheduler.core.event_reasons import Reason
 from scheduler.kube.wire import Pod
-from scheduler.view.seen import Event, Seen
+from scheduler.view.seen import Event, Sighting
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 _CREATED: Final = "Created"
@@ -32,7 +32,7 @@ class Moment:
     times: int = 1
 
 
-def history(seen: Seen) -> tuple[Moment, ...]:
+def history(seen: Sighting) -> tuple[Moment, ...]:
     """All moments, the earliest first. Times are whole seconds, so what happened in one second is
     in the order in which things mostly happen.
     """
@@ -53,7 +53,7 @@ def _of_event(event: Event) -> Moment:
     )
 
 
-def _beginning(pod: Pod, seen: Seen, *, told: bool) -> Iterator[Moment]:
+def _beginning(pod: Pod, seen: Sighting, *, told: bool) -> Iterator[Moment]:
     """How the pod came to run. `told` says that an Event tells to which Node it was bound."""
     by = "" if seen.owner is None else f"by {seen.owner.kind} {seen.owner.name}"
     yield Moment(pod.metadata.creation_timestamp, _CREATED, by)
@@ -67,7 +67,7 @@ def _beginning(pod: Pod, seen: Seen, *, told: bool) -> Iterator[Moment]:
         yield Moment(min(starts), _STARTED, some)
 
 
-def _ending(pod: Pod, seen: Seen) -> Iterator[Moment]:
+def _ending(pod: Pod, seen: Sighting) -> Iterator[Moment]:
     disrupted = pod.condition("DisruptionTarget")
     if disrupted is not None and disrupted.status == "True":
         what = f"DisruptionTarget, {disrupted.reason}"

@@ -20,7 +20,7 @@ from scheduler.kube.wire import OwnerReference
 from scheduler.view.asked import annotation_keys
 from scheduler.view.row import Names, Row, State
 from scheduler.view.safe_text import shown
-from scheduler.view.seen import Seen
+from scheduler.view.seen import Sighting
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
@@ -53,7 +53,7 @@ class Prospect:
 class Case:
     """The pod that is looked at. `row` is None if it is gone. `scheduler` is the name of ours."""
 
-    seen: Seen
+    seen: Sighting
     row: Row | None
     names: Names
     scheduler: str

@@ -142,7 +142,7 @@ _decode_stops = decoder(_StoppedPod)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Sighting:
     """`pod` is None if it does not exist any more; then only its Events tell of it. `owner` is the
     pod's controller as the pod names it, and `controller` that object's metadata, if it was read.
     `more_events` says that the pod has more Events than were read. `unread` says in words what
@@ -160,7 +160,7 @@ class Seen:
     unread: tuple[str, ...] = ()
 
 
-async def see(session: KubeSession, namespace: str, name: str) -> Seen:
+async def see(session: KubeSession, namespace: str, name: str) -> Sighting:
     """Read all of it. Raises ViewError if there is nothing to tell, and KubeError."""
     pod, stops = await _pod(session, namespace, name)
     events, more, unread = await _events(session, namespace, name, pod=pod)
@@ -170,7 +170,7 @@ async def see(session: KubeSession, namespace: str, name: str) -> Seen:
             f"there is no pod {name} in namespace {namespace}, and {nothing}; "
             f"`kubectl slurm queue -n {namespace}` lists those that are there"
         )
-    seen = Seen(
+    seen = Sighting(
         namespace=namespace,
         name=name,
         pod=pod,
@@ -242,7 +242,7 @@ def _of_the_last(events: Iterable[Event]) -> list[Event]:
     return [it for _, it in dated if it.involved_object.uid == uid]
 
 
-async def _with_controller(session: KubeSession, seen: Seen, pod: Pod) -> Seen:
+async def _with_controller(session: KubeSession, seen: Sighting, pod: Pod) -> Sighting:
     """With the pod's controller, as far as it can be read."""
     owner = next((it for it in pod.metadata.owner_references if it.controller), None)
     if owner is None:

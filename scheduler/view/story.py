@@ -11,11 +11,11 @@ from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.core.naming import NODES
 from scheduler.core.pending_reasons import Why
 from scheduler.kube.clip import clipped
-from scheduler.view.asked import Asked, asked
+from scheduler.view.asked import AskedFor, asked
 from scheduler.view.history import Moment, history
 from scheduler.view.prospect import Case, Prospect, meaning_of, prospect
 from scheduler.view.row import IN_QUEUE, Names, Row, State, row_of
-from scheduler.view.seen import Seen
+from scheduler.view.seen import Sighting
 
 _EXCLUDED: Final = "excluded nodes: "
 _ABOUT_NODES: Final = frozenset({Reason.NODE_UNAVAILABLE, Reason.NO_NODE_FITS})
@@ -39,9 +39,9 @@ class Story:
     `meaning` explains the reason of either; None if no table knows it.
     """
 
-    seen: Seen
+    seen: Sighting
     row: Row | None
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedFor, ...]
     owner: str
     nodes: str
     end: Moment | None
@@ -52,7 +52,7 @@ class Story:
     elsewhere: tuple[str, ...]
 
 
-def story(seen: Seen, names: Names, scheduler: str) -> Story:
+def story(seen: Sighting, names: Names, scheduler: str) -> Story:
     """The story of the pod. `scheduler` is the schedulerName of ours."""
     pod = seen.pod
     row = None if pod is None else row_of(pod, names)
@@ -73,13 +73,13 @@ def story(seen: Seen, names: Names, scheduler: str) -> Story:
     )
 
 
-def _end(seen: Seen) -> Moment | None:
+def _end(seen: Sighting) -> Moment | None:
     """The last Event that says why Slurm ended the pod."""
     found = [it for it in history(seen) if it.what in _ENDS]
     return found[-1] if found else None
 
 
-def _owner(seen: Seen) -> str:
+def _owner(seen: Sighting) -> str:
     """The pod's controller and the one above it; "" if there is none, or if the pod is gone."""
     if seen.owner is None:
         return ""
@@ -88,7 +88,7 @@ def _owner(seen: Seen) -> str:
     return f"{seen.owner.kind} {seen.owner.name}{''.join(of)}"
 
 
-def _ruled_out(seen: Seen, row: Row | None) -> Iterator[RuledOut]:
+def _ruled_out(seen: Sighting, row: Row | None) -> Iterator[RuledOut]:
     """What is said about Nodes: by the last Event of each reason, and by the condition now."""
     last: dict[str, RuledOut] = {}
     for it in history(seen):

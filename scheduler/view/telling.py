@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from scheduler.view.asked import Asked
+from scheduler.view.asked import AskedFor
 from scheduler.view.history import Moment
 from scheduler.view.printing import as_object, moment_text
 from scheduler.view.safe_text import cut, shown, width
@@ -96,7 +96,7 @@ def _asked(story: Story) -> list[str]:
     return _columns([_row(it) for it in story.asked])
 
 
-def _row(asked: Asked) -> tuple[str, str, str]:
+def _row(asked: AskedFor) -> tuple[str, str, str]:
     what, value = (cut(shown(it), _WIDEST_CELL) for it in (asked.what, asked.value or UNKNOWN))
     return what, value, shown(_source(asked.source, asked.problem))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from scheduler.core.gang_sources import OBJECTS, ObjectRef
+from scheduler.core.gang_sources import OBJECTS, GroupRef
 from scheduler.kube.api import KubeApi, Refused
 from scheduler.kube.errors import Conflict, Forbidden, NotFound
 from scheduler.kube.leases import Leases
@@ -90,7 +90,7 @@ class Calls:
 
     def _group(self, api_version: str, plural: str) -> Callable[[str], Awaitable[Any]]:
         def get(namespace: str) -> Awaitable[Any]:
-            ref = ObjectRef(api_version, plural, namespace, "no-such-group")
+            ref = GroupRef(api_version, plural, namespace, "no-such-group")
             return self._none_is_fine(self._api.get_group(ref))
 
         return get

@@ -81,7 +81,7 @@ def _of_function(
 ) -> Iterator[Parameter]:
     name = owner if node.name == "__init__" else node.name
     bound = bool(owner) and "staticmethod" not in {_name(it) for it in node.decorator_list}
-    positional = node.args.args
+    positional = [*node.args.posonlyargs, *node.args.args]
     for position in range(len(positional) - len(node.args.defaults), len(positional)):
         yield Parameter(name, positional[position].arg, position - bound, where)
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):

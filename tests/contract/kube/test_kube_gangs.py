@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from annotations import PREFIX
-from scheduler.core.gang_shape import NoGang, Shape, shape_of
-from scheduler.core.gang_sources import ALL_SOURCES, Membership, ObjectRef, Source
+from scheduler.core.gang_shape import GangShape, NoGang, shape_of
+from scheduler.core.gang_sources import ALL_SOURCES, GroupRef, Membership, Source
 from scheduler.core.membership import membership
 from scheduler.facts.group_view import group_view
 from scheduler.kube.group_wire import decode_group
@@ -72,9 +72,9 @@ async def test_pods_of_an_indexed_job_are_one_gang_in_order(
     gangs = [_gang(it) for it in await _living(kube, namespace, 3)]
     assert {it.rank for it in gangs} == {0, 1, 2}
     assert {it.key for it in gangs} == {gangs[0].key}
-    ref = ObjectRef("batch/v1", "jobs", gangs[0].namespace, "train", uid)
+    ref = GroupRef("batch/v1", "jobs", gangs[0].namespace, "train", uid)
     assert (gangs[0].source, gangs[0].identity, gangs[0].object) == (Source.JOB, uid, ref)
-    assert await _shape(kube, gangs[0]) == Shape(size=3, minimum=3)
+    assert await _shape(kube, gangs[0]) == GangShape(size=3, minimum=3)
 
 
 async def test_pod_that_replaces_another_has_its_rank(
@@ -108,7 +108,7 @@ async def test_pods_of_a_job_without_indexes_have_no_rank_of_its_own(
     await _job(kube, namespace, parallelism=2)
     gangs = [_gang(it) for it in await _living(kube, namespace, 2)]
     assert [it.rank for it in gangs] == [None, None]
-    assert await _shape(kube, gangs[0]) == Shape(size=2, minimum=2)
+    assert await _shape(kube, gangs[0]) == GangShape(size=2, minimum=2)
 
 
 async def test_job_with_more_completions_than_pods_is_no_gang(
@@ -124,7 +124,7 @@ async def test_job_with_fewer_completions_makes_only_so_many_pods(
 ) -> None:
     await _job(kube, namespace, parallelism=4, completions=2)
     (pod, _) = await _living(kube, namespace, 2)
-    assert await _shape(kube, _gang(pod)) == Shape(size=2, minimum=2)
+    assert await _shape(kube, _gang(pod)) == GangShape(size=2, minimum=2)
 
 
 async def test_suspended_job_expects_no_pods(kube: KubeClient, namespace: Namespace) -> None:
@@ -132,7 +132,7 @@ async def test_suspended_job_expects_no_pods(kube: KubeClient, namespace: Namesp
     (pod, _) = await _living(kube, namespace, 2)
     assert (await kube.patch(path, {"spec": {"suspend": True}}, MERGE)).status == 200
     await _living(kube, namespace, 0)
-    assert await _shape(kube, _gang(pod)) == Shape(size=2, minimum=2, over=True)
+    assert await _shape(kube, _gang(pod)) == GangShape(size=2, minimum=2, over=True)
 
 
 async def test_job_that_has_ended_expects_no_pods(kube: KubeClient, namespace: Namespace) -> None:

@@ -12,34 +12,34 @@ from hypothesis import strategies as st
 
 from annotations.problems import Problem
 from scheduler.core.gang_objects import GroupObject, Unserved
-from scheduler.core.gang_shape import NoGang, Shape, rank_of, shape_of
-from scheduler.core.gang_sources import Membership, ObjectRef, Source
+from scheduler.core.gang_shape import GangShape, NoGang, rank_of, shape_of
+from scheduler.core.gang_sources import GroupRef, Membership, Source
 from scheduler.core.naming import MOST_RANKS
 from scheduler.kube.errors import KubeGarbled
 from scheduler.kube.group_wire import decode_group
 
-JOB: Final = ObjectRef("batch/v1", "jobs", "ml", "x")
-JOBSET: Final = ObjectRef("jobset.x-k8s.io/v1alpha2", "jobsets", "ml", "x")
-LWS: Final = ObjectRef("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "ml", "x")
-PODGROUP: Final = ObjectRef("scheduling.k8s.io/v1alpha2", "podgroups", "ml", "x")
-PLUGINS: Final = ObjectRef("scheduling.x-k8s.io/v1alpha1", "podgroups", "ml", "x")
+JOB: Final = GroupRef("batch/v1", "jobs", "ml", "x")
+JOBSET: Final = GroupRef("jobset.x-k8s.io/v1alpha2", "jobsets", "ml", "x")
+LWS: Final = GroupRef("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "ml", "x")
+PODGROUP: Final = GroupRef("scheduling.k8s.io/v1alpha2", "podgroups", "ml", "x")
+PLUGINS: Final = GroupRef("scheduling.x-k8s.io/v1alpha1", "podgroups", "ml", "x")
 REFS: Final = (JOB, JOBSET, LWS, PODGROUP, PLUGINS)
 DELETED: Final = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
 
 
-def group(ref: ObjectRef, spec: Any, *, status: Any = None, **meta: Any) -> GroupObject:
+def group(ref: GroupRef, spec: Any, *, status: Any = None, **meta: Any) -> GroupObject:
     """The object, as the API server would send it."""
     sent = {"metadata": {"name": ref.name, "uid": "u", **meta}, "spec": spec}
     return decode_group(ref, msgspec.json.encode({**sent, "status": status or {}}))
 
 
-def member(ref: ObjectRef = JOB, **fields: Any) -> Membership:
+def member(ref: GroupRef = JOB, **fields: Any) -> Membership:
     return Membership(
         source=Source.JOB, namespace="ml", name="x", identity="u", object=ref, **fields
     )
 
 
-def shape(ref: ObjectRef, spec: Any, **rest: Any) -> Shape | NoGang | Problem:
+def shape(ref: GroupRef, spec: Any, **rest: Any) -> GangShape | NoGang | Problem:
     return shape_of(member(ref), group(ref, spec, **rest))
 
 
@@ -76,7 +76,7 @@ def test_batch_job_of_fixed_size_is_a_gang(spec: dict[str, Any], size: int | Non
         assert "'x'" in found.why
         assert not found.instead
     else:
-        assert found == Shape(size=size, minimum=size)
+        assert found == GangShape(size=size, minimum=size)
 
 
 def test_work_queue_says_its_numbers() -> None:
@@ -101,7 +101,7 @@ def test_work_queue_says_its_numbers() -> None:
 )
 def test_job_that_has_ended_expects_no_pods(rest: dict[str, Any], over: bool) -> None:
     found = shape(JOB, {"parallelism": 2}, **rest)
-    assert found == Shape(size=2, minimum=2, over=over)
+    assert found == GangShape(size=2, minimum=2, over=over)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_job_that_has_ended_expects_no_pods(rest: dict[str, Any], over: bool) ->
         (JOBSET, {"replicatedJobs": [part("a", 1, 2)]}),
     ],
 )
-def test_suspended_object_expects_no_pods(ref: ObjectRef, spec: dict[str, Any]) -> None:
+def test_suspended_object_expects_no_pods(ref: GroupRef, spec: dict[str, Any]) -> None:
     for suspended in (True, False, None):
         found = shape(ref, {**spec, "suspend": suspended})
-        assert isinstance(found, Shape)
+        assert isinstance(found, GangShape)
         assert found.over == bool(suspended)
 
 
@@ -163,7 +163,7 @@ def test_suspended_object_expects_no_pods(ref: ObjectRef, spec: dict[str, Any]) 
 )
 def test_jobset_has_the_pods_of_all_its_jobs(spec: dict[str, Any], size: int, minimum: int) -> None:
     found = shape(JOBSET, spec)
-    assert isinstance(found, Shape)
+    assert isinstance(found, GangShape)
     assert (found.size, found.minimum) == (size, minimum)
     assert found.in_steps == (minimum < size)
     assert not found.over
@@ -183,7 +183,7 @@ def test_jobset_has_the_pods_of_all_its_jobs(spec: dict[str, Any], size: int, mi
 )
 def test_jobset_that_has_ended_expects_no_pods(rest: dict[str, Any], over: bool) -> None:
     found = shape(JOBSET, {"replicatedJobs": [part("a", 1, 2)]}, **rest)
-    assert isinstance(found, Shape)
+    assert isinstance(found, GangShape)
     assert found.over == over
 
 
@@ -218,8 +218,8 @@ def test_jobset_of_one_pod_is_no_gang(parts: list[dict[str, Any]]) -> None:
 def test_workers_may_come_when_their_leader_is_ready(policy: str, minimum: int) -> None:
     spec = {"leaderWorkerTemplate": {"size": 7}, "startupPolicy": policy}
     found = shape_of(member(LWS, size=4), group(LWS, spec))
-    assert found == Shape(size=4, minimum=minimum)
-    assert shape_of(member(LWS, size=4), group(LWS, spec, **DELETED)) == Shape(
+    assert found == GangShape(size=4, minimum=minimum)
+    assert shape_of(member(LWS, size=4), group(LWS, spec, **DELETED)) == GangShape(
         size=4, minimum=minimum, over=True
     )
 
@@ -237,15 +237,15 @@ def test_workers_may_come_when_their_leader_is_ready(policy: str, minimum: int) 
     ],
 )
 def test_pod_group_says_how_many_start_together(
-    ref: ObjectRef, spec: dict[str, Any], size: int | None
+    ref: GroupRef, spec: dict[str, Any], size: int | None
 ) -> None:
     found = shape(ref, spec)
     if size is None:
         assert isinstance(found, NoGang)
         assert not found.instead
     else:
-        assert found == Shape(size=size, minimum=size)
-        assert shape(ref, spec, **DELETED) == Shape(size=size, minimum=size, over=True)
+        assert found == GangShape(size=size, minimum=size)
+        assert shape(ref, spec, **DELETED) == GangShape(size=size, minimum=size, over=True)
 
 
 def test_kind_that_the_cluster_does_not_have_makes_no_gang() -> None:
@@ -267,7 +267,7 @@ _HUGE: Final = 2**31 - 1
         (PLUGINS, {"minMember": _HUGE}),
     ],
 )
-def test_gang_that_is_too_large_is_a_problem(ref: ObjectRef, spec: dict[str, Any]) -> None:
+def test_gang_that_is_too_large_is_a_problem(ref: GroupRef, spec: dict[str, Any]) -> None:
     found = shape(ref, spec)
     assert isinstance(found, Problem)
     assert str(MOST_RANKS) in found.expected
@@ -291,7 +291,7 @@ def test_ranks_of_a_jobset_count_from_zero_without_a_gap(blocks: list[tuple[int,
     if isinstance(found, NoGang):
         assert len(places) < 2
         return
-    assert isinstance(found, Shape)
+    assert isinstance(found, GangShape)
     ranks = [rank_of(member(JOBSET, place=it), found) for it in places]
     assert ranks == list(range(found.size))
 
@@ -301,18 +301,18 @@ def test_rank_is_below_the_size_or_unknown(
     blocks: list[tuple[int, int]], place: tuple[int, int]
 ) -> None:
     size = sum(jobs * pods for jobs, pods in blocks)
-    found = Shape(size=size, minimum=size, blocks=tuple(blocks))
+    found = GangShape(size=size, minimum=size, blocks=tuple(blocks))
     rank = rank_of(member(JOBSET, place=place), found)
     assert rank is None or 0 <= rank < size
 
 
 def test_rank_that_a_pod_says_is_its_rank() -> None:
-    assert rank_of(member(rank=3), Shape(size=4, minimum=4)) == 3
-    assert rank_of(member(), Shape(size=4, minimum=4)) is None
+    assert rank_of(member(rank=3), GangShape(size=4, minimum=4)) == 3
+    assert rank_of(member(), GangShape(size=4, minimum=4)) is None
 
 
 @pytest.mark.parametrize("ref", REFS, ids=lambda it: it.api_version)
-def test_answer_about_something_else_is_garbled(ref: ObjectRef) -> None:
+def test_answer_about_something_else_is_garbled(ref: GroupRef) -> None:
     for sent in (
         b"{}",
         b"[]",
@@ -325,5 +325,5 @@ def test_answer_about_something_else_is_garbled(ref: ObjectRef) -> None:
 
 
 @pytest.mark.parametrize("ref", REFS, ids=lambda it: it.api_version)
-def test_object_without_fields_is_no_gang(ref: ObjectRef) -> None:
+def test_object_without_fields_is_no_gang(ref: GroupRef) -> None:
     assert isinstance(shape(ref, {}), NoGang)

@@ -16,11 +16,11 @@ from annotations.value_kinds import MOST_IN_GANG
 from scheduler.core import gang_sources as keys
 from scheduler.core.gang_sources import (
     ALL_SOURCES,
-    Alone,
-    Controller,
+    GroupRef,
     GroupView,
+    Maker,
     Membership,
-    ObjectRef,
+    Outsider,
     Source,
 )
 from scheduler.core.membership import membership
@@ -28,11 +28,11 @@ from scheduler.core.naming import MOST_RANKS
 
 PREFIXES: Final = ("sunk.coreweave.com/", "slurm.example.org/")
 GANG, SIZE, RANK = (f"{PREFIXES[0]}{it}" for it in ("gang", "gang-size", "gang-rank"))
-JOB: Final = Controller("Job", "batch/v1", "train", "uid-of-job")
-LEADERS: Final = Controller("StatefulSet", "apps/v1", "vllm", "uid-of-leaders")
-WORKERS: Final = Controller("StatefulSet", "apps/v1", "vllm-2", "uid-of-workers")
-CHILD: Final = Controller("Job", "batch/v1", "set-workers-1", "uid-of-child")
-STRANGER: Final = Controller("ReplicaSet", "apps/v1", "web", "uid-of-web")
+JOB: Final = Maker("Job", "batch/v1", "train", "uid-of-job")
+LEADERS: Final = Maker("StatefulSet", "apps/v1", "vllm", "uid-of-leaders")
+WORKERS: Final = Maker("StatefulSet", "apps/v1", "vllm-2", "uid-of-workers")
+CHILD: Final = Maker("Job", "batch/v1", "set-workers-1", "uid-of-child")
+STRANGER: Final = Maker("ReplicaSet", "apps/v1", "web", "uid-of-web")
 
 
 def pod(**fields: Any) -> GroupView:
@@ -109,7 +109,7 @@ MEMBERS: Final = (
                 name="train",
                 identity="uid-of-job",
                 rank=3,
-                object=ObjectRef("batch/v1", "jobs", "ml", "train", "uid-of-job"),
+                object=GroupRef("batch/v1", "jobs", "ml", "train", "uid-of-job"),
             ),
             "job/train",
         ),
@@ -122,7 +122,7 @@ MEMBERS: Final = (
                 identity="vllm/2/ab12/r1",
                 size=4,
                 rank=1,
-                object=ObjectRef("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "ml", "vllm"),
+                object=GroupRef("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "ml", "vllm"),
             ),
             "lws/vllm-2",
         ),
@@ -134,7 +134,7 @@ MEMBERS: Final = (
                 name="set",
                 identity="uid-of-set",
                 place=(2, 5),
-                object=ObjectRef("jobset.x-k8s.io/v1alpha2", "jobsets", "ml", "set", "uid-of-set"),
+                object=GroupRef("jobset.x-k8s.io/v1alpha2", "jobsets", "ml", "set", "uid-of-set"),
             ),
             "jobset/set",
         ),
@@ -145,7 +145,7 @@ MEMBERS: Final = (
                 namespace="ml",
                 name="ring",
                 identity="ring",
-                object=ObjectRef("scheduling.k8s.io/v1alpha2", "podgroups", "ml", "ring"),
+                object=GroupRef("scheduling.k8s.io/v1alpha2", "podgroups", "ml", "ring"),
             ),
             "podgroup/ring",
         ),
@@ -156,7 +156,7 @@ MEMBERS: Final = (
                 namespace="ml",
                 name="mpi",
                 identity="mpi",
-                object=ObjectRef("scheduling.x-k8s.io/v1alpha1", "podgroups", "ml", "mpi"),
+                object=GroupRef("scheduling.x-k8s.io/v1alpha1", "podgroups", "ml", "mpi"),
             ),
             "podgroup/mpi",
         ),
@@ -236,10 +236,10 @@ def test_pod_that_opts_out_belongs_to_none(view: GroupView, prefix: str) -> None
 )
 @pytest.mark.parametrize("controller", [None, STRANGER], ids=["none", "stranger"])
 def test_label_without_the_controller_of_the_group_makes_no_member(
-    view: GroupView, named: str, controller: Controller | None
+    view: GroupView, named: str, controller: Maker | None
 ) -> None:
     it = membership(replace(view, controller=controller), ALL_SOURCES)
-    assert isinstance(it, Alone)
+    assert isinstance(it, Outsider)
     assert repr(named) in it.why
     assert ("'web'" in it.why) == (controller is STRANGER)
 
@@ -261,7 +261,7 @@ def test_labels_of_another_group_make_no_member_of_it(
     view: GroupView, forged: dict[str, str]
 ) -> None:
     it = membership(replace(view, labels={**view.labels, **forged}), ALL_SOURCES)
-    assert isinstance(it, Alone)
+    assert isinstance(it, Outsider)
 
 
 def test_leader_is_made_by_the_statefulset_of_the_set() -> None:
@@ -425,7 +425,7 @@ _KEYS: Final = sorted(
 _CONTROLLERS: Final = st.one_of(
     st.none(),
     st.builds(
-        Controller,
+        Maker,
         st.sampled_from(["Job", "StatefulSet", "ReplicaSet"]),
         st.sampled_from(["batch/v1", "apps/v1"]),
         st.sampled_from(["x", "vllm", "vllm-1", "set-x-0"]),

@@ -7,7 +7,7 @@ import pytest
 
 from groundwork.retry import retry_policy
 from scheduler.core.gang_objects import BatchJob, Unserved
-from scheduler.core.gang_sources import ObjectRef
+from scheduler.core.gang_sources import GroupRef
 from scheduler.kube import errors
 from scheduler.kube.api import (
     AlreadyBound,
@@ -290,7 +290,7 @@ async def test_garbled_pod_is_garbled(stub: ApiStub, api: KubeApi) -> None:
         await api.get_pod("ns", "p")
 
 
-JOB = ObjectRef("batch/v1", "jobs", "ns", "train", "u1")
+JOB = GroupRef("batch/v1", "jobs", "ns", "train", "u1")
 JOB_PATH = "/apis/batch/v1/namespaces/ns/jobs/train"
 JOB_BODY = {"metadata": {"name": "train", "uid": "u1"}, "spec": {"parallelism": 4}}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.gang_sources import ObjectRef
+from scheduler.core.gang_sources import GroupRef
 from scheduler.core.lease import LeaseRecord
 from scheduler.kube.api import KubeApi
 from scheduler.kube.errors import KubeGarbled
@@ -41,7 +41,7 @@ each_body = pytest.mark.parametrize("body", NONE_OF_ITS.values(), ids=NONE_OF_IT
 
 POD = "/api/v1/namespaces/ns/pods/p"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
-GROUP = ObjectRef("batch/v1", "jobs", "ns", "j")
+GROUP = GroupRef("batch/v1", "jobs", "ns", "j")
 RECORD = LeaseRecord(holder="me", seconds=15.0, transitions=0)
 
 

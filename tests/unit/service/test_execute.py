@@ -380,15 +380,15 @@ async def test_dropped_job_is_forgotten_and_the_next_submit_waits(service, unit)
 
 
 async def test_evicted_pod_is_told_why_first_and_deleted_once(service, kube, unit):
-    kube.create("bound", name="bound", node="n1")
-    evict = Evict(pod(PodStage.BOUND, uid="bound"), Reason.PREEMPTED, "Slurm job 7 was preempted")
+    kube.create(UID, name="bound", node="n1")
+    evict = Evict(pod(PodStage.BOUND, uid=UID), Reason.PREEMPTED, "Slurm job 7 was preempted")
     first = await service.executor.do(unit, evict)
     second = await service.executor.do(unit, evict)
-    assert kube.deleted == ["bound"]
+    assert kube.deleted == [UID]
     assert first == 10.0
     assert 0 < second <= 10.0
     ((uid, (condition,)),) = kube.patches
-    assert (uid, condition.type, condition.reason) == ("bound", "DisruptionTarget", "Preempted")
+    assert (uid, condition.type, condition.reason) == (UID, "DisruptionTarget", "Preempted")
     assert service.recorder.reasons() == ["Preempted"]
     value = service.metrics.registry.get_sample_value
     assert value("slurm_pod_scheduler_evictions_total", {"reason": "Preempted"}) == 1

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from annotations import PREFIX
-from scheduler.core.gang_sources import ALL_SOURCES, Alone, Membership, Source
+from scheduler.core.gang_sources import ALL_SOURCES, Membership, Outsider, Source
 from scheduler.core.membership import membership
 from scheduler.facts.group_view import group_view
 from scheduler.kube.slim import slimmed
@@ -56,8 +56,8 @@ def test_pod_of_a_batch_job_belongs_to_it() -> None:
 
 def test_owner_that_is_not_the_controller_does_not_count() -> None:
     owners = [{**it, "controller": False} for it in OF_JOB["ownerReferences"]]
-    assert isinstance(gang({**OF_JOB, "ownerReferences": owners}), Alone)
-    assert isinstance(gang({**OF_JOB, "ownerReferences": []}), Alone)
+    assert isinstance(gang({**OF_JOB, "ownerReferences": owners}), Outsider)
+    assert isinstance(gang({**OF_JOB, "ownerReferences": []}), Outsider)
 
 
 @pytest.mark.parametrize(("group", "name"), [({"podGroupName": "ring"}, "ring"), ({}, None)])

@@ -45,6 +45,7 @@ ACCOUNT: Final = AccountConfig(name="science", users=frozenset({"root"}))
 UNTOLD_OF_JOBS: Final = {
     *("state_description", "dependency", "priority", "submit_time", "start_time", "end_time"),
     *("time_limit_minutes", "tres_allocated", "answered_at"),
+    *("tasks", "cpus_per_task", "tasks_per_node", "cpus_by_node"),
 }
 UNTOLD_OF_CONFIGURATION: Final = {
     *("kill_wait", "boot_time", "answered_at", "accounting_storage"),

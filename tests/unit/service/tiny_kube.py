@@ -14,7 +14,7 @@ import msgspec
 
 from annotations import Rules
 from scheduler.core.gang_objects import GroupObject
-from scheduler.core.gang_sources import ObjectRef
+from scheduler.core.gang_sources import GroupRef
 from scheduler.core.node_suitability import Taint
 from scheduler.kube.api import (
     AlreadyBound,
@@ -175,7 +175,7 @@ class TinyKube:
         named = (it for it in self.pods.values() if it.metadata.name == name)
         return next((it for it in named if it.metadata.namespace == namespace), None)
 
-    async def get_group(self, ref: ObjectRef) -> GroupObject | None:
+    async def get_group(self, ref: GroupRef) -> GroupObject | None:
         await self._call("get_group", ref.namespace)
         return self.groups.get(ref.name)
 

@@ -11,7 +11,7 @@ from scheduler.core.event_reasons import MEANINGS, Reason
 from scheduler.core.pending_reasons import REASONS
 from scheduler.view.asked import asked
 from scheduler.view.prospect import meaning_of
-from scheduler.view.seen import Seen
+from scheduler.view.seen import Sighting
 from scheduler.view.story import Story, story
 from tests.unit.view.pods import NAMES, OURS, SITE, SUNK, decoded, pod, waiting
 
@@ -21,7 +21,7 @@ GOING = {"deletionTimestamp": "2026-11-24T05:30:00Z", "deletionGracePeriodSecond
 def told(body: dict[str, Any]) -> Story:
     found = decoded(body)
     owner = next(iter(found.metadata.owner_references), None)
-    seen = Seen(namespace="default", name="train", pod=found, owner=owner)
+    seen = Sighting(namespace="default", name="train", pod=found, owner=owner)
     return story(seen, NAMES, "slurm-scheduler")
 
 
