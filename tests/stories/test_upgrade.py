@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,6 +147,10 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
     await asyncio.to_thread(world.scheduler.start)
     await world.until("those that end are over", lambda: _over(world, crowd), seconds=_SECONDS)
     await world.until("the edit is taken", lambda: _edit_taken(world))
+    # Only in the newer Slurm the Node without GPUs has a Slurm node.
+    left_out = crowd.waiting_for_gpus() if world.cluster.name == "live-26.05" else []
+    for name in left_out:
+        await world.until(f"{name} leaves it out", partial(_leaves_a_node_out, world, name))
     released = time.time()
     await world.end_native(crowd.filler)
     await world.until("all others run", lambda: _run(world, crowd), seconds=_SECONDS)
@@ -172,10 +177,8 @@ async def test_upgrade_asks_for_no_job_again_and_says_nothing_false(
             before=1 if world.cluster.placeholder_mode == "script" else 0,
             another_end=another_end,
         )
-        held_back = When(stopped, released)
-        # Only in the newer Slurm the Node without GPUs has a Slurm node.
-        left_out = crowd.waiting_for_gpus() if world.cluster.name == "live-26.05" else []
-        assert _early_updates(history, crowd, jobs_before, held_back) == Counter(left_out)
+        early = _early_updates(history, crowd, jobs_before, When(stopped, released))
+        assert early <= Counter(left_out), "one update for the Node without GPUs, and no other"
 
 
 class TestRollingUpdate:
@@ -287,6 +290,10 @@ async def _edit_taken(world: World) -> bool:
     return (await world.submitted(_EDITED)).number("time_limit") == 121
 
 
+async def _leaves_a_node_out(world: World, name: str) -> bool:
+    return bool((await world.submitted(name)).raw["excluded_nodes"])
+
+
 async def _over(world: World, crowd: Crowd) -> bool:
     found = await _pods(world)
     return all(name not in found or pods.has_ended(found[name]) for name in crowd.ending()) and {
@@ -371,8 +378,9 @@ def _written_only_what_had_to_be(
 def _early_updates(
     history: History, crowd: Crowd, jobs: dict[str, int], held_back: When
 ) -> Counter[str]:
-    """How often each pod's job was updated while waiting jobs were held back. Pods that end and the
-    edited pod are left out.
+    """How often each pod's job was certainly updated while waiting jobs were held back. slurmctld
+    logs an update after its answer, so one may seem to come later. Pods that end and the edited pod
+    are left out.
     """
     expected = {_EDITED, *crowd.ending()}
     return Counter(
