@@ -250,7 +250,7 @@ class Reflector(Generic[T]):
             self._metrics.watch_ended(self.name, seconds=monotonic() - began, events=events)
 
     async def _watch(self) -> AsyncGenerator[Change[T]]:
-        lines = self._session.stream(
+        batches = self._session.batches(
             self._resource.path,
             query={
                 **self._resource.query,
@@ -263,18 +263,19 @@ class Reflector(Generic[T]):
             idle_seconds=IDLE_SECONDS,
             operation=f"watch_{self.name}",
         )
-        async with aclosing(lines):
-            while (line := await self._next(lines)) is not None:
-                for change in self._take(self._read(line)):
-                    yield change
+        async with aclosing(batches):
+            while (lines := await self._next(batches)) is not None:
+                for line in lines:
+                    for change in self._take(self._read(line)):
+                        yield change
 
-    async def _next(self, lines: AsyncGenerator[bytes]) -> bytes | None:
-        """The next line; None at the end of the watch, or once `doubt` was called."""
+    async def _next(self, batches: AsyncGenerator[tuple[bytes, ...]]) -> tuple[bytes, ...] | None:
+        """The next lines; None at the end of the watch, or once `doubt` was called."""
         if self._doubted:
             return None
         try:
             async with asyncio.timeout(None) as self._waiting:
-                return await anext(lines, None)
+                return await anext(batches, None)
         except TimeoutError:
             return None
         finally:

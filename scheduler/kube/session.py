@@ -12,7 +12,7 @@ import asyncio
 import ipaddress
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -254,7 +254,24 @@ class KubeSession:
         idle_seconds: float = IDLE_SECONDS,
         operation: str = "watch",
     ) -> AsyncGenerator[bytes]:
-        """The lines of the answer as they arrive, until the server closes the connection.
+        """The lines of the answer as they arrive; see `batches`."""
+        async with aclosing(
+            self.batches(path, query=query, idle_seconds=idle_seconds, operation=operation)
+        ) as batches:
+            async for lines in batches:
+                for line in lines:
+                    yield line
+
+    async def batches(
+        self,
+        path: str,
+        *,
+        query: Query,
+        idle_seconds: float = IDLE_SECONDS,
+        operation: str = "watch",
+    ) -> AsyncGenerator[tuple[bytes, ...]]:
+        """The lines of the answer, all that have arrived together at a time, until the server
+        closes the connection.
 
         Raises KubeInterrupted if the connection is cut or silent for `idle_seconds`, and
         KubeGarbled for a line above 4 MiB. Close the iterator (`contextlib.aclosing`) to release
@@ -265,9 +282,9 @@ class KubeSession:
                 response = await self._answer(
                     "GET", self._url(path, query), seconds=ANSWER_SECONDS, headers={}, data=None
                 )
-        async with response:
-            while line := await _next_line(response, idle_seconds):
-                yield line
+        async with response, aclosing(_whole_lines(response, idle_seconds)) as batches:
+            async for lines in batches:
+                yield lines
 
     async def _answer(
         self, method: str, url: URL, *, deadline: asyncio.Timeout | None = None, **request: Any
@@ -353,10 +370,30 @@ class KubeSession:
             self._on_answer(error)
 
 
-async def _next_line(response: aiohttp.ClientResponse, idle_seconds: float) -> bytes:
+async def _whole_lines(
+    response: aiohttp.ClientResponse, idle_seconds: float
+) -> AsyncGenerator[tuple[bytes, ...]]:
+    """The lines of the answer, without their ends, all that have arrived together at a time."""
+    clock = asyncio.get_running_loop().time
+    begun, size, silent_at = [b""], 0, clock() + idle_seconds  # of a line that has not ended
+    while piece := await _next_piece(response, silent_at):
+        *ended, rest = piece.split(b"\n")
+        if ended:
+            yield (b"".join((*begun, ended[0])), *ended[1:])
+            begun, size, silent_at = [], 0, clock() + idle_seconds
+        begun.append(rest)
+        size += len(rest)
+        if size > LONGEST_LINE:
+            raise KubeGarbled(f"a line of more than {LONGEST_LINE} bytes")
+    if size:
+        yield (b"".join(begun),)
+
+
+async def _next_piece(response: aiohttp.ClientResponse, silent_at: float) -> bytes:
+    """All that has arrived; b"" at the end of the answer."""
     with _translated():
-        async with asyncio.timeout(idle_seconds):
-            return await response.content.readline()
+        async with asyncio.timeout_at(silent_at):
+            return await response.content.readany()
 
 
 @contextmanager

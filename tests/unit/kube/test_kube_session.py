@@ -247,7 +247,7 @@ async def test_stream_gives_lines_until_the_server_closes(
 ) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"on", b"e\ntwo\n", then="close"))
     lines = [line async for line in session.stream(PODS, query={"watch": "true"})]
-    assert lines == [b"one\n", b"two\n"]
+    assert lines == [b"one", b"two"]
 
 
 async def test_request_that_is_cancelled_in_the_turn_of_its_deadline_is_cancelled(
@@ -268,7 +268,7 @@ async def test_silent_stream_ends_after_its_idle_time(
 ) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"one\n", b"half a li", then="hold"))
     lines = session.stream(PODS, query={"watch": "true"}, idle_seconds=30)
-    assert await anext(lines) == b"one\n"
+    assert await anext(lines) == b"one"
     # in the turn after the one in which the next line is first waited for
     asyncio.get_running_loop().call_soon(pass_time, monkeypatch, 40)
     with pytest.raises(errors.KubeInterrupted):
@@ -284,7 +284,7 @@ async def test_slow_consumer_is_not_an_idle_stream(
         got.append(line)
         pass_time(monkeypatch, 40)  # longer than idle_seconds, on our side
         await asyncio.sleep(0)
-    assert got == [b"one\n", b"two\n"]
+    assert got == [b"one", b"two"]
 
 
 async def test_cut_stream_is_interrupted(stub: ApiStub, session: KubeSession) -> None:
@@ -532,7 +532,7 @@ async def test_requests_do_not_block_the_loop(stub: ApiStub, session: KubeSessio
     stub.answer("WATCH", PODS, server.pieces(b"one\n", then="close"))
     with blockbuster_ctx("scheduler"):
         await session.request("POST", "/x", body={"a": 1})
-        assert [line async for line in session.stream(PODS, query={"watch": "true"})] == [b"one\n"]
+        assert [line async for line in session.stream(PODS, query={"watch": "true"})] == [b"one"]
 
 
 async def test_write_asks_again_when_it_has_its_connection(
