@@ -33,7 +33,7 @@ K = TypeVar("K", bound=Hashable)
 # A delay may be shorter than the clock's resolution. Without a minimum, the key would come back at
 # the same moment, find that its time has not come, and be added again, without end.
 _SOONEST_SECONDS: Final = 0.001
-# A key that has waited this long behind more urgent ones starts to get every other worker.
+# A key that has waited this long behind more urgent ones starts to get every fourth worker.
 PATIENCE_SECONDS: Final = 5.0
 LONGEST_SECONDS: Final = 60.0
 """The longest delay of `add_rate_limited`."""

@@ -536,7 +536,7 @@ async def test_less_urgent_keys_do_not_starve() -> None:
     it.add("m", 1)
     await asyncio.sleep(PATIENCE_SECONDS + 1)
     it.add("abcd", 0)
-    assert await it.order(6) == "maxbcd"
+    assert await it.order(6) == "mabcxd"
 
 
 async def test_causes_of_one_key_are_kept_once_each_in_the_order_they_came() -> None:
