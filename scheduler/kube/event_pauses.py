@@ -16,8 +16,9 @@ from scheduler.kube.errors import KubeError, KubeRefused, KubeUnreachable, TooMa
 _FIRST_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 10.0
 # If writing an Event takes longer than this, its namespace pauses for four times as long. So the
-# Events of five such namespaces together keep only one writer busy.
-_SLOW_SECONDS: Final = 1.0
+# Events of five such namespaces together keep only one writer busy, and the more the API server has
+# to do, the fewer Events it gets.
+_SLOW_SECONDS: Final = 0.1
 _SLOW_TIMES: Final = 4.0
 # The number of pauses that are kept. Beyond it the oldest pauses end at once.
 _MOST_NAMESPACES: Final = 1024
