@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -35,6 +36,13 @@ spec:
         limits: {resources}
 """
 
+COMMANDS = ("sbatch", "scancel", "sinfo", "squeue")
+_ROOT = Path(__file__).parents[2]
+_COMMAND = """\
+#!/bin/sh
+PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}} exec {program} "$@"
+"""
+
 _READY = """\
 Sandbox: {nodes} nodes with {cpus} CPUs, {memory} GiB and {gpus} GPUs each; Slurm {release}.
 
@@ -53,6 +61,10 @@ and give it work in a third one:
   export KUBECONFIG={kubeconfig}
   kubectl apply -f {example}
   kubectl get pods -o wide -w
+
+squeue, sinfo, scancel and sbatch for this Slurm:
+
+  export PATH="{commands}:$PATH"
 
 Ctrl-C ends the sandbox{files}.
 """
@@ -108,10 +120,11 @@ async def run(args: argparse.Namespace) -> int:
         try:
             sandbox = await stack.enter_async_context(_started(args))
             example = _write_example(sandbox)
+            commands = write_commands(sandbox)
         except OSError as error:  # the port is in use, or the folder cannot be written
             sys.stderr.write(f"{PROGRAM} sandbox: {_told(error)}\n")
             return 2
-        sys.stdout.write(_ready(sandbox, example, kept=args.folder is not None))
+        sys.stdout.write(_ready(sandbox, example, commands, kept=args.folder is not None))
         sys.stdout.flush()
         await _until(ended, sandbox)
     return 0
@@ -165,7 +178,20 @@ def _write_example(sandbox: Sandbox) -> Path:
     return path
 
 
-def _ready(sandbox: Sandbox, example: Path, *, kept: bool) -> str:
+def write_commands(sandbox: Sandbox) -> Path:
+    """Write a script for each of Slurm's commands; returns their folder. Raises OSError."""
+    folder = sandbox.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    for name in COMMANDS:
+        words = map(str, (sandbox.slurm_url, sandbox.slurm_token_file, name))
+        program = shlex.join([sys.executable, "-m", "scheduler.sandbox.tools", *words])
+        path = folder / name
+        path.write_text(_COMMAND.format(root=shlex.quote(str(_ROOT)), program=program))
+        path.chmod(0o755)
+    return folder
+
+
+def _ready(sandbox: Sandbox, example: Path, commands: Path, *, kept: bool) -> str:
     shape = sandbox.shape
     return _READY.format(
         nodes=shape.nodes,
@@ -180,6 +206,7 @@ def _ready(sandbox: Sandbox, example: Path, *, kept: bool) -> str:
         kubeconfig=sandbox.kubeconfig,
         example=example,
         command=command(),
+        commands=commands,
         files=f"; its files stay in {sandbox.folder}" if kept else " and removes its files",
     )
 
