@@ -15,6 +15,7 @@ import scheduler
 from scheduler.completion import command as completion
 from scheduler.config import flags, settings
 from scheduler.doctor import command as doctor
+from scheduler.doctor import nodes
 from scheduler.election.elector import LeaseLostError
 from scheduler.kube.errors import went_back
 from scheduler.kube.identity import ClusterIdError
@@ -67,7 +68,7 @@ def plugin() -> int:
 def _carried_out(root: Parser, words: list[str]) -> int:
     arguments, unknown = root.parse_known_args(words)
     if unknown and arguments.command is not _left_out:
-        near = flags.near(unknown[0]) if arguments.command in {_run, doctor.run} else ""
+        near = flags.near(unknown[0]) if arguments.command in {_run, doctor.run, nodes.run} else ""
         # What stands behind it may be a secret, such as the value of a flag that is misspelt.
         name = redacted(unknown[0].partition("=")[0])
         arguments.parser.error(f"there is no {name}{near}")
@@ -121,6 +122,17 @@ def parser() -> Parser:
     )
     doctor.add_arguments(examining)
     examining.set_defaults(command=doctor.run, parser=examining)
+    looking = commands.add_parser(
+        "nodes",
+        usage="%(prog)s [-p NAMES] [-o table|json] [--FLAG=VALUE ...]",
+        help="each Slurm node, its Node, and who holds what of it",
+        description="List Slurm's nodes with their Kubernetes Nodes: the states of both; CPUs, "
+        "memory and GPUs held by pods (P), held by other jobs (J), free in Slurm (F) and in total "
+        "(T); and why a pod would be refused. Asks both servers with the settings of `run`, and "
+        "changes nothing. Exit status: 0; 1 if a server cannot be asked; 2 for wrong settings.",
+    )
+    nodes.add_arguments(looking)
+    looking.set_defaults(command=nodes.run, parser=looking)
     moving = commands.add_parser(
         "migrate",
         help="what would change in manifests of SUNK or slurm-bridge",

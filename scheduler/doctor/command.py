@@ -20,7 +20,7 @@ from scheduler.config.settings import Settings
 from scheduler.doctor import report
 from scheduler.doctor.asking import Progress
 from scheduler.doctor.checks import examine
-from scheduler.doctor.facts import NOT_ASKED, Facts, ForeignPods, KubeFacts, Pair, Unread
+from scheduler.doctor.facts import NOT_ASKED, Facts, KubeFacts, Pair, PodsOnNodes, Unread
 from scheduler.doctor.finding import Severity
 from scheduler.doctor.read_kube import KubeReader
 from scheduler.doctor.read_nodes import pairs
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--request-timeout",
-        type=_seconds,
+        type=request_seconds,
         default=_SECONDS,
         metavar="SECONDS",
         help="how long each question to a server may take (default: 15)",
@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_arguments(parser)
 
 
-def _seconds(text: str) -> float:
+def request_seconds(text: str) -> float:
+    """How long a request may take, as the command line says."""
     try:
         seconds = float(text)
     except ValueError:
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = flags.load(arguments)
     facts = asyncio.run(read(settings, seconds=arguments.request_timeout))
     findings = examine(facts)
-    _print(report.as_json(findings) if arguments.output == "json" else report.text(findings))
+    write(report.as_json(findings) if arguments.output == "json" else report.text(findings))
     accepted = Severity.NOTE if arguments.strict else Severity.WARNING
     return int(report.worst(findings) > accepted)
 
@@ -87,7 +88,7 @@ async def read(settings: Settings, *, seconds: float) -> Facts:
         SlurmReader(settings, seconds=seconds, progress=progress) as slurm,
     ):
         try:
-            kube = await KubeSession.open(settings.kubeconfig, user_agent=_agent())
+            kube = await KubeSession.open(settings.kubeconfig, user_agent=agent("doctor"))
         except KubeConfigError as error:
             unread = Unread(str(error), "kubeconfig")
             facts = Facts(
@@ -117,7 +118,7 @@ async def read(settings: Settings, *, seconds: float) -> Facts:
 async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Facts:
     of_slurm, of_kube = await asyncio.gather(slurm.read(), kube.read())
     found: tuple[Pair, ...] | Unread = NOT_ASKED
-    crowd: ForeignPods | Unread = NOT_ASKED
+    crowd: PodsOnNodes | Unread = NOT_ASKED
     if not isinstance(of_kube.version, Unread) and not isinstance(of_slurm.nodes, Unread):
         pods = await kube.slurmd_pods()
         if isinstance(pods, Unread):
@@ -147,8 +148,9 @@ async def _policy(settings: Settings) -> tuple[Policy, str]:
         return NO_POLICY, str(error)
 
 
-def _agent() -> str:
-    return f"slurm-pod-scheduler-doctor/{scheduler.__version__}"
+def agent(command: str) -> str:
+    """The user agent of a command."""
+    return f"slurm-pod-scheduler-{command}/{scheduler.__version__}"
 
 
 def _say(line: str) -> None:
@@ -156,7 +158,8 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _print(text: str) -> None:
+def write(text: str) -> None:
+    """Write to standard output, also to a reader that leaves early."""
     try:
         sys.stdout.buffer.write(text.encode())
         sys.stdout.flush()

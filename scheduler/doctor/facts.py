@@ -88,20 +88,20 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """The pods of other schedulers on one Node: how many, and what they request together."""
+class NodePods:
+    """Some pods on one Node: how many, and what they request together."""
 
     pods: int
     requests: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignPods:
-    """The foreign pods by Node, and by the name of their scheduler. `whole` is false if there were
-    more pods than are read.
+class PodsOnNodes:
+    """Some pods by Node, and by the name of their scheduler. `whole` is false if there were more
+    pods than are read.
     """
 
-    on: Mapping[str, Foreign]
+    on: Mapping[str, NodePods]
     schedulers: Mapping[str, int]
     whole: bool = True
 
@@ -127,7 +127,7 @@ class Facts:
     slurm: SlurmFacts
     kube: KubeFacts
     pairs: tuple[Pair, ...] | Unread = NOT_ASKED
-    crowd: ForeignPods | Unread = NOT_ASKED
+    crowd: PodsOnNodes | Unread = NOT_ASKED
     slurm_seconds_off: float | None = None
     policy: str = ""
     running: Running | Unread | None = None

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from scheduler.core.gres import count_of
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.doctor.facts import Facts, Foreign, Pair, Unread
+from scheduler.doctor.facts import Facts, NodePods, Pair, Unread
 from scheduler.doctor.finding import CheckResult, error, note, ok, some, warning
 from scheduler.kube.wire import Node
 from scheduler.nodes.records import POWERED
@@ -152,7 +152,7 @@ def foreign_pods(facts: Facts) -> Iterator[CheckResult]:
 
 
 def _tight(
-    shared: Iterable[tuple[Pair, Node, Foreign]], resources: Mapping[str, str]
+    shared: Iterable[tuple[Pair, Node, NodePods]], resources: Mapping[str, str]
 ) -> Iterator[str]:
     """The Nodes on which Slurm's jobs may not fit beside the foreign pods, and what is short."""
     for pair, node, foreign in shared:
@@ -162,7 +162,7 @@ def _tight(
 
 
 def _short(
-    node: SlurmNode, there: Mapping[str, int], foreign: Foreign, resources: Mapping[str, str]
+    node: SlurmNode, there: Mapping[str, int], foreign: NodePods, resources: Mapping[str, str]
 ) -> str:
     """The first resource that is not enough for all of Slurm's jobs and these pods; "" if there is
     none. What the Node alone lacks is the business of `capacity`.

@@ -17,7 +17,7 @@ import msgspec
 from scheduler.config.settings import Settings
 from scheduler.core.node_mapping import Strategy, Way
 from scheduler.doctor.asking import Asker, Progress, together
-from scheduler.doctor.facts import AdmissionPolicy, Foreign, ForeignPods, KubeFacts, Unread
+from scheduler.doctor.facts import AdmissionPolicy, KubeFacts, NodePods, PodsOnNodes, Unread
 from scheduler.doctor.rights import Right, rights
 from scheduler.kube.causes import cause_of
 from scheduler.kube.errors import Forbidden, KubeError, NotFound
@@ -136,9 +136,17 @@ class KubeReader:
             nodes=nodes,
         )
 
-    async def crowd(self) -> ForeignPods | Unread:
+    async def crowd(self) -> PodsOnNodes | Unread:
         """The pods of other schedulers that are on Nodes."""
         return await self._asker.ask_in_parts("the pods on Nodes", self._crowd())
+
+    async def nodes(self) -> tuple[Node, ...] | Unread:
+        """All Nodes."""
+        return await self._asker.ask_in_parts("the Nodes", self._nodes())
+
+    async def tenants(self) -> tuple[PodsOnNodes, PodsOnNodes] | Unread:
+        """The pods of this scheduler that are on Nodes, and those of others."""
+        return await self._asker.ask_in_parts("the pods on Nodes", self._tenants())
 
     async def slurmd_pods(self) -> Mapping[Strategy, Joined[Pod]] | Unread:
         """The pods by whose label a mapping finds the slurmd of a node; empty without such a
@@ -248,13 +256,18 @@ class KubeReader:
         nodes, _ = await self._pages("/api/v1/nodes", NODES.page, most=MOST_NODES)
         return tuple(nodes)
 
-    async def _crowd(self) -> ForeignPods:
+    async def _crowd(self) -> PodsOnNodes:
+        _, others = await self._tenants()
+        return others
+
+    async def _tenants(self) -> tuple[PodsOnNodes, PodsOnNodes]:
         pods, whole = await self._pages(
             "/api/v1/pods", NEIGHBOURS.page, query=QUERY, most=MOST_PODS
         )
-        return foreign_pods_of(
-            (it for it in pods if it.scheduler != self._settings.scheduler_name), whole=whole
-        )
+        name = self._settings.scheduler_name
+        ours = (it for it in pods if it.scheduler == name)
+        others = (it for it in pods if it.scheduler != name)
+        return pods_on_nodes(ours, whole=whole), pods_on_nodes(others, whole=whole)
 
     async def _pages(
         self,
@@ -282,7 +295,7 @@ class KubeReader:
         return Unread(str(error)) if cause is None else Unread(cause.text, cause.name)
 
 
-def foreign_pods_of(pods: Iterable[Neighbour], *, whole: bool) -> ForeignPods:
+def pods_on_nodes(pods: Iterable[Neighbour], *, whole: bool) -> PodsOnNodes:
     """These pods by Node, with the sums of what they request, and by scheduler."""
     counts, schedulers = Counter[str](), Counter[str]()
     sums: dict[str, Counter[str]] = {}
@@ -290,8 +303,8 @@ def foreign_pods_of(pods: Iterable[Neighbour], *, whole: bool) -> ForeignPods:
         counts[pod.node] += 1
         schedulers[pod.scheduler] += 1
         sums.setdefault(pod.node, Counter()).update(dict(pod.shape.requests))
-    on = {node: Foreign(count, sums[node]) for node, count in counts.items()}
-    return ForeignPods(on, schedulers, whole)
+    on = {node: NodePods(count, sums[node]) for node, count in counts.items()}
+    return PodsOnNodes(on, schedulers, whole)
 
 
 def _settings_in(policy: _Policy) -> Mapping[str, str]:

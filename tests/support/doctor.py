@@ -1,9 +1,10 @@
-"""Calls `slurm-pod-scheduler doctor` as people do: a process, its report and its exit status."""
+"""Calls the commands `doctor` and `nodes` as people do: a process, its report and its status."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Final
 from tests.support import forked
 from tests.support.cluster import Servers
 
-_PROGRESS: Final = "slurm-pod-scheduler doctor: waiting for "
+_PROGRESS: Final = re.compile(r"slurm-pod-scheduler \w+: waiting for ")
 # It takes a second on an idle machine; only a call that hangs takes this long.
 _ENDS_SECONDS: Final = 150.0
 
@@ -37,16 +38,17 @@ class Report:
 
 
 class Doctor:
-    """Calls it, with what it prints in `folder`."""
+    """Calls it, or a `command` that asks as it does, with what it prints in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, command: str = "doctor") -> None:
         self._folder = folder
+        self._command = command
 
     async def __call__(self, servers: Servers, *words: str) -> Report:
         """Call it with the settings of a scheduler of these servers. `words` override them."""
-        log = self._folder / f"doctor-{secrets.token_hex(4)}.log"
+        log = self._folder / f"{self._command}-{secrets.token_hex(4)}.log"
         arguments = (
-            "doctor",
+            self._command,
             f"--kubeconfig={servers.kubeconfig}",
             f"--slurm-auth-token-file={servers.slurm_token_file}",
             f"--slurm-api-base={servers.slurm_url}",
@@ -60,7 +62,7 @@ class Doctor:
         finally:
             process.kill()
         lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-        progress = [it for it in lines if it.startswith(_PROGRESS)]
+        progress = [it for it in lines if _PROGRESS.match(it)]
         out = "".join(it for it in lines if it not in progress)
         assert "Traceback" not in out
         return Report(process.exitcode, out, "".join(progress))

@@ -248,7 +248,17 @@ def test_environment_variable_that_is_named_sets_something(document):
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["run"], ["queue"], ["explain"], ["migrate"], ["completion"], ["sandbox"], ["demo"]],
+    [
+        [],
+        ["run"],
+        ["queue"],
+        ["explain"],
+        ["migrate"],
+        ["completion"],
+        ["nodes"],
+        ["sandbox"],
+        ["demo"],
+    ],
     ids=str,
 )
 def test_help_fits_a_terminal_of_100_columns(words, monkeypatch, capsys):

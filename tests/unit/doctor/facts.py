@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scheduler.config.settings import Settings
 from scheduler.doctor.checks import CHECKS, examine
-from scheduler.doctor.facts import AdmissionPolicy, Facts, ForeignPods, KubeFacts, Pair, SlurmFacts
+from scheduler.doctor.facts import AdmissionPolicy, Facts, KubeFacts, Pair, PodsOnNodes, SlurmFacts
 from scheduler.doctor.finding import Finding, Severity
 from scheduler.doctor.of_slurm_conf import FAST
 from scheduler.doctor.rights import rights
@@ -84,7 +84,7 @@ def healthy(**settings: Any) -> Facts:
             nodes=tuple(it.node for it in pairs if it.node is not None),
         ),
         pairs=pairs,
-        crowd=ForeignPods({}, {}),
+        crowd=PodsOnNodes({}, {}),
         slurm_seconds_off=-0.2,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.doctor.facts import Foreign, ForeignPods, Pair, Running, Unread
+from scheduler.doctor.facts import NodePods, Pair, PodsOnNodes, Running, Unread
 from tests.unit.doctor.facts import (
     healthy,
     kube_node,
@@ -93,8 +93,8 @@ def test_node_whose_kubelet_has_not_reported_is_not_compared() -> None:
     assert only(with_pairs(healthy(), [pair("a", silent)]), "capacity").severity.word == "ok"
 
 
-def crowd(node: str, *, whole: bool = True, **requests: int) -> ForeignPods:
-    return ForeignPods({node: Foreign(2, requests)}, {"default-scheduler": 2}, whole)
+def crowd(node: str, *, whole: bool = True, **requests: int) -> PodsOnNodes:
+    return PodsOnNodes({node: NodePods(2, requests)}, {"default-scheduler": 2}, whole)
 
 
 def test_foreign_pods_that_take_what_slurm_gives_are_a_warning() -> None:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from scheduler.config.settings import Address, Settings
 from scheduler.doctor.asking import Progress
-from scheduler.doctor.facts import AdmissionPolicy, ForeignPods, Running, Unread
+from scheduler.doctor.facts import AdmissionPolicy, PodsOnNodes, Running, Unread
 from scheduler.doctor.read_kube import MOST_NODES, MOST_PODS, PAGE, KubeReader
 from scheduler.doctor.read_scheduler import running
 from scheduler.kube.errors import Forbidden, NotFound
@@ -71,7 +71,7 @@ async def test_lists_without_an_end_are_left_after_a_number_of_pages() -> None:
     looked = reader(stub)
     await looked.read()
     crowd = await looked.crowd()
-    assert isinstance(crowd, ForeignPods)
+    assert isinstance(crowd, PodsOnNodes)
     assert not crowd.whole
     assert stub.asked.count(("GET", "/api/v1/nodes")) == MOST_NODES // PAGE
     assert stub.asked.count(("GET", "/api/v1/pods")) == MOST_PODS // PAGE
