@@ -75,6 +75,26 @@ def live_real_node(live_kube: KubeRig) -> Iterator[RealNode]:
 
 
 @pytest.fixture(scope="session")
+def live_pod_groups(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
+    """A cluster of its own, without a Node, that has Kubernetes' PodGroups."""
+    from tests.rigs.kube import KubeRig
+
+    with KubeRig(live_kube_binaries, pod_groups=True) as rig:
+        yield rig
+
+
+@pytest.fixture(scope="session")
+def live_group_controllers(live_pod_groups: KubeRig) -> Iterator[KubeRig]:
+    """That cluster with the controllers of groups of pods."""
+    from tests.rigs import group_build
+    from tests.rigs.group_controllers import GroupControllers
+
+    built = map(group_build.ensure, group_build.SOURCES)
+    with GroupControllers(live_pod_groups, *built):
+        yield live_pod_groups
+
+
+@pytest.fixture(scope="session")
 def prometheus_binaries() -> PrometheusBinaries:
     """The real Prometheus and promtool."""
     from tests.rigs.prometheus import ensure

@@ -31,6 +31,10 @@ _COMPONENTS: Final = ("etcd", "kube-apiserver", _MANAGER)
 _ACCOUNTS: Final = tuple(
     f"/api/v1/namespaces/{it}/serviceaccounts/default" for it in ("kube-node-lease", "default")
 )
+_POD_GROUPS: Final = (
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+)
 # The API server gives up a request of its own after this time.
 _ASK_SECONDS: Final = 60.0
 _PROBE_SECONDS: Final = 10.0
@@ -57,11 +61,17 @@ class KubeRig:
 
     Clients use `url`, `token` (of a cluster admin) and `ca`, or `kubeconfig`. `audit_log` holds a
     JSON line for each request; with `audited` the lines of writes about pods hold the whole bodies.
-    `kubelets` names the Nodes that will have a real kubelet.
+    `kubelets` names the Nodes that will have a real kubelet. With `pod_groups` the API has
+    Kubernetes' own PodGroups, which are off by default.
     """
 
     def __init__(
-        self, binaries: KubeBinaries, *, kubelets: Sequence[str] = (), audited: bool = False
+        self,
+        binaries: KubeBinaries,
+        *,
+        kubelets: Sequence[str] = (),
+        audited: bool = False,
+        pod_groups: bool = False,
     ) -> None:
         self.binaries = binaries
         self._run = Path(tempfile.mkdtemp(prefix="kube-rig-"))
@@ -78,6 +88,7 @@ class KubeRig:
         self.audit_log = LogFile(self.log_directory / "audit.log")
         self.log_directory.mkdir()
         self._daemons: dict[str, Daemon] = {}
+        self._pod_groups = pod_groups
 
     def __enter__(self) -> Self:
         try:
@@ -219,6 +230,7 @@ class KubeRig:
             # Twice the defaults: these limits are not to hold up hundreds of kubelets.
             "--max-requests-inflight=800",
             "--max-mutating-requests-inflight=400",
+            *(_POD_GROUPS if self._pod_groups else ()),
         )
 
     def _manager_command(self) -> tuple[str, ...]:

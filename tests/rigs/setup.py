@@ -9,7 +9,17 @@ import shutil
 import sys
 from typing import Final
 
-from tests.rigs import faketime, helm, image, kind, kind_slurm, kube_build, prometheus, slurm_build
+from tests.rigs import (
+    faketime,
+    group_build,
+    helm,
+    image,
+    kind,
+    kind_slurm,
+    kube_build,
+    prometheus,
+    slurm_build,
+)
 from tests.rigs.prerequisites import PrerequisiteError, announced, need_root
 from tests.support import former
 
@@ -31,6 +41,9 @@ def main() -> int:
             helm.helm_program()
             helm.kustomize_program()
             kind.kind_program()
+        for source in group_build.SOURCES:
+            with announced(f"the controller {source.name}"):
+                group_build.ensure(source)
         for release in slurm_build.SUITES:
             with announced(f"Slurm {release}"):
                 slurm_build.ensure(release)

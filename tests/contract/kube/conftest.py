@@ -71,12 +71,13 @@ async def kube(kube_peer: KubePeer) -> AsyncIterator[KubeClient]:
 @pytest.fixture
 async def namespace(kube: KubeClient) -> AsyncIterator[Namespace]:
     """A namespace of the test's own."""
-    async with _namespace(kube) as made:
+    async with namespace_of(kube) as made:
         yield made
 
 
 @asynccontextmanager
-async def _namespace(kube: KubeClient) -> AsyncIterator[Namespace]:
+async def namespace_of(kube: KubeClient) -> AsyncIterator[Namespace]:
+    """A namespace, which is removed in the end."""
     answer = await kube.post("/api/v1/namespaces", {"metadata": {"generateName": "contract-"}})
     made = Namespace(kube, answer.body["metadata"]["name"])
     # pods are refused without this account, and a controller would make it only later

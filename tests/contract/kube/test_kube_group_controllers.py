@@ -1,0 +1,160 @@
+"""What the real controllers of groups write on their pods, and what their objects tell of gangs.
+
+No model stands in for them, so these tests have only a real server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pytest
+
+from annotations import PREFIX
+from scheduler.core.gang_shape import GangShape, NoGang, shape_of
+from scheduler.core.gang_sources import ALL_SOURCES, Membership, Source
+from scheduler.core.membership import membership
+from scheduler.facts.group_view import group_view
+from scheduler.kube.group_wire import decode_group
+from scheduler.kube.wire import decode_pod
+from tests.contract.kube.client import NOBODY, Body, KubeClient, Namespace, eventually
+from tests.contract.kube.conftest import namespace_of
+
+if TYPE_CHECKING:
+    from tests.rigs.kube import KubeRig
+
+pytestmark = pytest.mark.live
+
+_APIS: Final = {
+    "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1",
+    "PodGroup": "/apis/scheduling.k8s.io/v1alpha2",
+}
+CONTAINERS: Final = [{"name": "main", "image": "example.invalid/none:1"}]
+POD: Final = {"schedulerName": NOBODY, "containers": CONTAINERS}
+
+
+@pytest.fixture
+async def kube(live_pod_groups: KubeRig) -> AsyncIterator[KubeClient]:
+    rig = live_pod_groups
+    async with KubeClient(rig.url, token=rig.token, ca=rig.ca) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(kube: KubeClient) -> AsyncIterator[Namespace]:
+    async with namespace_of(kube) as made:
+        yield made
+
+
+@pytest.fixture
+def controllers(live_group_controllers: KubeRig) -> None:
+    """The controllers run."""
+
+
+async def _create(kube: KubeClient, namespace: Namespace, kind: str, spec: Any) -> None:
+    api = _APIS[kind]
+    body = {"apiVersion": api.removeprefix("/apis/"), "kind": kind, "metadata": {"name": "g"}}
+    path = namespace.path(f"{kind.lower()}s", api=api)
+    answer = await kube.post(path, {**body, "spec": spec})
+    assert answer.status == 201, answer.body
+
+
+async def _pods(kube: KubeClient, namespace: Namespace, count: int) -> dict[str, Body]:
+    """The pods by name, once there are so many that are not being deleted."""
+
+    async def look() -> dict[str, Body] | None:
+        items = (await kube.get(namespace.path("pods"))).body["items"]
+        living = {
+            it["metadata"]["name"]: it for it in items if "deletionTimestamp" not in it["metadata"]
+        }
+        return living if len(living) == count else None
+
+    found: dict[str, Body] = await eventually(look, f"there are {count} pods")
+    return found
+
+
+async def _become_ready(namespace: Namespace, name: str) -> None:
+    ready = {"type": "Ready", "status": "True"}
+    await namespace.set_status(name, phase="Running", conditions=[ready])
+
+
+def _gang(pod: Body) -> Membership:
+    read = decode_pod(msgspec.json.encode(pod))
+    found = membership(group_view(read, read.metadata.annotations, (PREFIX,)), ALL_SOURCES)
+    assert isinstance(found, Membership), found
+    return found
+
+
+async def _shape(kube: KubeClient, member: Membership) -> Any:
+    ref = member.object
+    assert ref is not None
+    path = f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
+    answer = await kube.get(path)
+    return shape_of(member, decode_group(ref, msgspec.json.encode(answer.body)))
+
+
+@pytest.mark.usefixtures("controllers")
+async def test_each_group_of_a_leaderworkerset_is_a_gang_in_order(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    template = {"size": 3, "workerTemplate": {"spec": POD}}
+    await _create(
+        kube,
+        namespace,
+        "LeaderWorkerSet",
+        {"replicas": 2, "leaderWorkerTemplate": template},
+    )
+    pods = await _pods(kube, namespace, 6)
+    gangs = {name: _gang(pod) for name, pod in pods.items()}
+    assert {it.source for it in gangs.values()} == {Source.LWS}
+    for group in ("g-0", "g-1"):
+        members = [gangs[f"{group}{end}"] for end in ("", "-1", "-2")]
+        assert [(it.name, it.size, it.rank) for it in members] == [
+            (group, 3, rank) for rank in range(3)
+        ]
+        assert len({it.key for it in members}) == 1
+        assert await _shape(kube, members[0]) == GangShape(size=3, minimum=3)
+    assert len({it.key for it in gangs.values()}) == 2
+
+
+@pytest.mark.usefixtures("controllers")
+async def test_workers_come_when_their_leader_is_ready_and_a_new_group_is_the_same_gang(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    template = {"size": 2, "workerTemplate": {"spec": POD}}
+    spec = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": template}
+    await _create(kube, namespace, "LeaderWorkerSet", spec)
+    leader = _gang((await _pods(kube, namespace, 1))["g-0"])
+    assert await _shape(kube, leader) == GangShape(size=2, minimum=1)
+    await _become_ready(namespace, "g-0")
+    first = await _pods(kube, namespace, 2)
+    assert _gang(first["g-0-1"]).key == leader.key
+    await kube.delete(namespace.path("pods", "g-0-1"), gracePeriodSeconds=0)
+
+    async def recreated() -> Body | None:
+        answer = await kube.get(namespace.path("pods", "g-0"))
+        if answer.status != 200 or "deletionTimestamp" in answer.body["metadata"]:
+            return None
+        return answer.body if answer.uid != first["g-0"]["metadata"]["uid"] else None
+
+    again: Body = await eventually(recreated, "the leader is made again")
+    assert _gang(again).key == leader.key
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [({"gang": {"minCount": 2}}, GangShape(size=2, minimum=2)), ({"basic": {}}, None)],
+    ids=["gang", "basic"],
+)
+async def test_pod_names_the_pod_group_of_kubernetes_and_that_its_policy(
+    kube: KubeClient, namespace: Namespace, policy: Body, expected: GangShape | None
+) -> None:
+    await _create(kube, namespace, "PodGroup", {"schedulingPolicy": policy})
+    spec = {**POD, "schedulingGroup": {"podGroupName": "g"}}
+    answer = await kube.post(namespace.path("pods"), {"metadata": {"name": "p"}, "spec": spec})
+    assert answer.status == 201, answer.body
+    member = _gang(answer.body)
+    assert (member.source, member.name) == (Source.POD_GROUP, "g")
+    found = await _shape(kube, member)
+    assert found == expected if expected is not None else isinstance(found, NoGang)
