@@ -27,7 +27,7 @@ from tests.contract.test_submit_fields import Fields
 from tests.rigs.slurm import SlurmRig
 from tests.support.slurm import SlurmHand
 
-_SECONDS: Final = 60.0
+SECONDS: Final = 60.0
 # KillWait in seconds of the models; the real ones have 30.
 _KILL_WAIT: Final = 5
 # As (kind, release, whether the jobs are external).
@@ -97,7 +97,7 @@ class Gangs(Fields):
     async def holds(self, job: Job, node: str) -> None:
         """Wait until a process of the job on this node ignores all but SIGKILL."""
         variables = (f"SLURM_JOB_ID={job.job_id}", f"SLURMD_NODENAME={node}", "HOLDS=yes")
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(SECONDS):
             while True:
                 if await asyncio.to_thread(self.peer.runs_with, *variables):
                     return
@@ -110,7 +110,7 @@ class Gangs(Fields):
 
     async def on(self, job: Job, *nodes: str) -> Job:
         """The job once it runs on just these nodes."""
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(SECONDS):
             while True:
                 now = await self.client.job(job.job_id)
                 if now.nodes == nodes:

@@ -33,6 +33,7 @@ def _no_jobs() -> Wire:
 
 
 SUBMIT = Operation("Batch job submission failed", "slurm_submit_batch_job()")
+SUBMIT_TOGETHER = Operation("HetJob submission failed", "slurm_submit_batch_het_job()")
 JOB = Operation("Unable to query JobId={}", "_handle_job_get", _no_jobs, outage=-1)
 JOBS = Operation("Unable to query jobs", "slurm_load_jobs()", _no_jobs)
 STATES = Operation(

@@ -53,6 +53,7 @@ class Cluster:
         self.pending: set[int] = set()
         self.active: set[int] = set()
         self.namesakes: dict[tuple[int, str], set[int]] = defaultdict(set)
+        self.het_ids: dict[int, list[int]] = {}
         self.next_id = 1
         self.boot_time = now
         self.jobs_changed = now
@@ -77,9 +78,15 @@ class Cluster:
     def add(self, job: Job) -> None:
         """Add a job record, new or restored, and mark the resources that it holds as used."""
         self.jobs[job.id] = job
+        if job.het_id:
+            self.het_ids.setdefault(job.het_id, []).append(job.id)
         for share in job.holding:
             self.nodes[share.node].hold(job.id, share)
         self.touch(job)
+
+    def components(self, job: Job) -> list[Job]:
+        """Return all components of a heterogeneous job, in order; of any other the job alone."""
+        return [self.jobs[job_id] for job_id in self.het_ids.get(job.het_id, [job.id])]
 
     def touch(self, job: Job) -> None:
         """Update indexes and journals after a change of the job, and make a scheduling pass due."""
@@ -101,6 +108,8 @@ class Cluster:
         """Remove the record of an ended job."""
         del self.jobs[job.id]
         self._dirty.add(job.id)
+        if job.het_id:
+            self.het_ids[job.het_id].remove(job.id)
         key = job.asked.user_id, job.name
         if not self.namesakes[key]:
             del self.namesakes[key]

@@ -68,6 +68,8 @@ def _singleton(cluster: Cluster, job: Job) -> Dependency:
     """Wait for the running and the older pending jobs of the same name and user."""
     for other_id in cluster.namesakes[job.asked.user_id, job.name]:
         other = cluster.jobs[other_id]
+        if job.het_id and other.het_id == job.het_id:
+            continue
         if other.state in STARTED or other_id < job.id:
             return Dependency.WAITING
     return Dependency.FULFILLED

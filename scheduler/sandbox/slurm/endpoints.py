@@ -14,6 +14,7 @@ from .http import Answer
 from .model import SlurmModel
 from .parsing import Description, Warned, describe, unknown_field
 from .plugins import judged
+from .records import Job
 from .shapes import shape
 from .wire import Wire, number
 
@@ -44,20 +45,26 @@ class Endpoints:
 
     def submit(self, body: object) -> Answer:
         """POST job/submit."""
-        described, script = self._described(body)
+        described, script, parts = self._described(body)
+        operation = answers.SUBMIT if parts is None else answers.SUBMIT_TOGETHER
         if described.fatal:
-            return self._not_submitted(described)
+            return self._not_submitted(described, operation)
         if described.dropped:
             return self._frame.good({}, described.warnings)
         if self._refusal is not None:
             described.faults.append(self._refusal)
-            return self._not_submitted(described)
+            return self._not_submitted(described, operation)
         try:
-            words = judged(self._model.job_submit, described.fields)
-            job, remark = self._model.submit(described.fields, script, user=self._user)
+            words = "".join(
+                judged(self._model.job_submit, it) for it in parts or [described.fields]
+            )
+            if parts is None:
+                job, remark = self._model.submit(described.fields, script, user=self._user)
+            else:
+                job, remark = self._model.submit_together(parts, script, user=self._user)
         except SlurmError as fault:
             described.faults.append(fault)
-            return self._not_submitted(described)
+            return self._not_submitted(described, operation)
         warnings = [*described.warnings, *_remarks(remark)]
         data = self._submitted(job.id, words)
         if not described.faults:
@@ -70,30 +77,57 @@ class Endpoints:
             data["result"] = {**data, "error_code": 0, "error": "No error"}
         return data
 
-    def _described(self, body: object) -> tuple[Description, str | None]:
+    def _described(
+        self, body: object
+    ) -> tuple[Description, str | None, list[dict[str, Any]] | None]:
+        """Return what was read of the body, the script, and the components of ``jobs``."""
         fields = _dictionary(body, "#/")
         if "job" in fields and "jobs" in fields:
             both = 'Specify only one "job" or "jobs" fields but never both'
             raise SlurmError(9000, both, source="_job_post")
+        if "jobs" in fields:
+            return self._components(fields["jobs"], fields.get("script"))
         described = describe(_dictionary(fields.get("job", {}), "#/job/"), self._shape)
         script = fields.get("script") or described.fields.get("script")
         if not script and "EXTERNAL_JOB" not in described.fields.get("flags", ()):
             missing = 'Populated "script" field is required for job submission'
             described.faults.append(SlurmError(9000, missing, source="_job_post"))
-        return described, script or None
+        return described, script or None, None
 
-    def _not_submitted(self, described: Description) -> Answer:
-        return self._frame.bad(answers.SUBMIT, described.faults, warnings=described.warnings)
+    def _components(
+        self, jobs: Sequence[object], script: str | None
+    ) -> tuple[Description, str | None, list[dict[str, Any]]]:
+        if not jobs:
+            none = "Refusing HetJob submission without any components"
+            raise SlurmError(0, none, source="_job_post_het_submit")
+        joint, parts = Description(), []
+        for offset, job in enumerate(jobs):
+            source = f"#/jobs[{offset}]/"
+            part = describe(_dictionary(job, source), self._shape, source=source)
+            joint.warnings += part.warnings
+            joint.faults += part.faults
+            joint.dropped = joint.dropped or part.dropped
+            parts.append(part.fields)
+        script = script or parts[0].get("script")
+        if not script and "EXTERNAL_JOB" not in parts[0].get("flags", ()):
+            missing = "Refusing HetJob submission without batch script"
+            raise SlurmError(2009, missing, source="_job_post_het_submit")
+        return joint, script or None, parts
+
+    def _not_submitted(self, described: Description, operation: answers.Operation) -> Answer:
+        return self._frame.bad(operation, described.faults, warnings=described.warnings)
 
     def job(self, job_id: int, query: str) -> Answer:
         """GET job/{id}; with any ``flags`` but DETAIL the record lacks cores and devices."""
         job = self._model.job(job_id)
         self._model.looked_at(job_id, user=self._user)
-        record = render_job.job_record(self._model.cluster, job, self._shape)
+        cluster = self._model.cluster
+        named = cluster.components(job) if job_id == job.het_id else [job]
+        records = [render_job.job_record(cluster, it, self._shape) for it in named]
         if _pairs(query).get("flags", "DETAIL") != "DETAIL":
-            record |= {"job_resources": None, "gres_detail": []}
+            records = [it | {"job_resources": None, "gres_detail": []} for it in records]
         # For a single job last_update is the time of the answer (measured on 26.05.5 and 24.11.5).
-        return self._job_list([record], last_update=self._now)
+        return self._job_list(records, last_update=self._now)
 
     def jobs(self, query: str) -> Answer:
         """GET jobs/: all jobs, or none and a warning if none changed since ``update_time``."""
@@ -116,8 +150,15 @@ class Endpoints:
         """GET jobs/state/: ids and states of all jobs, or of the requested ids that exist."""
         if len(ids) >= _INSANE_IDS:
             return Answer.plain(500, "Insane message length")
-        jobs = self._model.cluster.jobs
-        found = [jobs[i] for i in ids if i in jobs] if ids else jobs.values()
+        cluster = self._model.cluster
+        jobs = cluster.jobs
+        found: Iterable[Job] = [jobs[i] for i in ids if i in jobs] if ids else jobs.values()
+        if ids:
+            found = [
+                it
+                for job in found
+                for it in (cluster.components(job) if job.id == job.het_id else (job,))
+            ]
         return self._frame.good({"jobs": [_state(job) for job in found]}, warnings)
 
     def kill_job(self, job_id: int, query: str) -> Answer:
@@ -274,8 +315,9 @@ def _remarks(remark: str) -> Sequence[Warned]:
     return Warned(said, source), Warned(remark, source)
 
 
-def _state(job: Any) -> Wire:
-    return {"job_id": str(job.id), "state": render_job.states(job)}
+def _state(job: Job) -> Wire:
+    job_id = f"{job.id}+{job.het_offset}" if job.het_id else str(job.id)
+    return {"job_id": job_id, "state": render_job.states(job)}
 
 
 def _pairs(query: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ TEXTS: Final[dict[int, str]] = {
     2000: "Invalid partition name specified",
     2002: "Access/permission denied",
     2007: "MaxJobCount limit reached",
+    2009: "Job script not specified",
     2010: "Invalid user id",
     2012: "Pathname of a file, directory or other parameter too long",
     2014: "Requested node configuration is not available",

@@ -49,11 +49,18 @@ def kill_one(model: SlurmModel, job_id: int, signal: int, *, user: str) -> Wire 
         known = fault.number != 2017
         return {
             "error": {"string": fault.text, "code": fault.number, "message": fault.text},
-            "step_id": str(job_id),
+            "step_id": _step_id(model, job_id),
             "job_id": number(job_id) if known else unset(),
             "federation": {"sibling": ""},
         }
     return None
+
+
+def _step_id(model: SlurmModel, job_id: int) -> str:
+    job = model.cluster.jobs.get(job_id)
+    if job is None or not job.het_offset:
+        return str(job_id)
+    return f"{job.het_id}+{job.het_offset}"
 
 
 def _ids(named: object) -> tuple[list[int], list[Warned]]:

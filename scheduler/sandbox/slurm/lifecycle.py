@@ -89,17 +89,30 @@ def end(cluster: Cluster, job: Job, state: State, *, now: float, reason: str = "
 
 
 def script_ended(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Finish a batch job whose script has ended, by itself or after a signal."""
+    """Finish a batch job whose script has ended, by itself or after a signal.
+
+    The script of a heterogeneous job is that of its first component.
+    """
+    if job.completing:
+        _finish(cluster, job, now=now)
+        return
+    for part in cluster.components(job):
+        if part.state in STARTED:
+            _finish(cluster, part, now=now, script=job.asked.script or "")
+
+
+def _finish(cluster: Cluster, job: Job, *, now: float, script: str = "") -> None:
     job.script_ends_at = None
-    script = scripts.read(job.asked.script or "")
     if job.completing:
         job.completing = False
-        job.exit = Exit("SIGNALED", 0, SIGKILL if script.ignores_term else SIGTERM)
+        ignores = scripts.read(job.asked.script or "").ignores_term
+        job.exit = Exit("SIGNALED", 0, SIGKILL if ignores else SIGTERM)
     else:
-        failed = script.exit_code != 0
+        exit_code = scripts.read(script).exit_code
+        failed = exit_code != 0
         job.state = State.FAILED if failed else State.COMPLETED
         job.reason = "NonZeroExitCode" if failed else "None"
-        job.exit = Exit("ERROR", script.exit_code) if failed else SUCCESS
+        job.exit = Exit("ERROR", exit_code) if failed else SUCCESS
         job.end_time = now
         cluster.counters.failed += failed
         cluster.counters.completed += not failed
@@ -108,7 +121,16 @@ def script_ended(cluster: Cluster, job: Job, *, now: float) -> None:
 
 
 def preempt(cluster: Cluster, job: Job, *, now: float) -> None:
-    """Preempt a running job: cancel or requeue it after its partition's grace time."""
+    """Preempt a running job: cancel or requeue it after its partition's grace time.
+
+    With a component of a heterogeneous job all the others go too.
+    """
+    for part in cluster.components(job):
+        if part.state in STARTED and not part.preempt_time:
+            _preempt(cluster, part, now=now)
+
+
+def _preempt(cluster: Cluster, job: Job, *, now: float) -> None:
     job.preempt_time = now
     grace = cluster.partitions[job.asked.request.partition].grace_time
     if grace:
@@ -266,6 +288,12 @@ def _run_script(job: Job, *, now: float) -> None:
 
 
 def _node_fail(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
+    for part in cluster.components(job):
+        if part.alive:
+            _node_failed(cluster, part, node, now=now)
+
+
+def _node_failed(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
     release(cluster, job, now=now)
     job.state, job.reason, job.end_time = State.NODE_FAIL, "NodeDown", now
     job.exit, job.failed_node, job.script_ends_at = (

@@ -10,9 +10,9 @@ assigns the job ids of these seconds again.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from . import lifecycle, prologs
 from .cluster import Cluster
@@ -27,6 +27,16 @@ from .updating import update_job, update_node
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _KILLING: Final = frozenset({0, lifecycle.SIGKILL})
+
+
+class _Place(NamedTuple):
+    """The place of a component in a heterogeneous job; ``het_id`` is 0 for any other job."""
+
+    het_id: int
+    number: int
+
+
+_ALONE: Final = _Place(0, 0)
 
 
 class SlurmModel:
@@ -159,6 +169,11 @@ class SlurmModel:
         Raises SlurmError. As measured, a job that can never run (2014) leaves a FAILED record, and
         on 24.11 a batch job without environment (2019) uses up a job id.
         """
+        return self._submit(fields, script, user=user)
+
+    def _submit(
+        self, fields: Mapping[str, Any], script: str | None, *, user: str, place: _Place = _ALONE
+    ) -> tuple[Job, str]:
         if len(self.cluster.jobs) >= self.config.max_job_count:
             raise SlurmError(2007)
         try:
@@ -168,11 +183,35 @@ class SlurmModel:
             raise
         if self.cluster.partitions[asked.request.partition].state == "INACTIVE":
             raise SlurmError(2070)
-        job = self._record(asked)
+        job = self._record(asked, place)
         if job.misfit and not self._waits_for_another_partition(job) and not job.held:
             lifecycle.refuse(self.cluster, job, now=self.clock())
             raise SlurmError(2014)
         return job, self._remark(job)
+
+    def submit_together(
+        self, described: Sequence[Mapping[str, Any]], script: str | None, *, user: str
+    ) -> tuple[Job, str]:
+        """Create the components of a heterogeneous job; return the first and the last remark.
+
+        Raises SlurmError. As measured, those before a refused one leave a CANCELLED record, and the
+        nodes that one requires are excluded for the others.
+        """
+        parts: list[Job] = []
+        remarks = [""]
+        try:
+            for number, alone in enumerate(described):
+                fields = _beside(alone, [*described[:number], *described[number + 1 :]])
+                place = _Place(self.cluster.next_id - number, number)
+                its = None if number else script
+                part, remark = self._submit(fields, its, user=user, place=place)
+                parts.append(part)
+                remarks += [remark] if remark else []
+        except SlurmError:
+            for part in parts:
+                lifecycle.end(self.cluster, part, State.CANCELLED, now=self.clock())
+            raise
+        return parts[0], remarks[-1]
 
     def job(self, job_id: int) -> Job:
         """Return a job; raises SlurmError 2017 if there is none."""
@@ -184,17 +223,22 @@ class SlurmModel:
     def cancel(self, job_id: int, *, user: str, signal: int = lifecycle.SIGKILL) -> None:
         """Cancel a job, or send it a signal; raises SlurmError 2017, 2021, 2020 or 1.
 
+        The id of the first component of a heterogeneous job stands for all.
+
         An ordinary user may not do this to another user's job (1). A real slurmctld (26.05.5 and
         24.11.5) locks up for good after such a request; the model only refuses it.
         """
         job = self.job(job_id)
         if not self.may(user, job):
             raise SlurmError(1)
-        if not job.alive:
+        named = self.cluster.components(job) if job_id == job.het_id else [job]
+        if not any(part.alive for part in named):
             raise SlurmError(2021)
         if signal in _KILLING:
             since = self.clock()
-            lifecycle.end(self.cluster, job, State.CANCELLED, now=since)
+            for part in named:
+                if part.alive:
+                    lifecycle.end(self.cluster, part, State.CANCELLED, now=since)
             self._asked("kill", job_id, user=user, since=since)
         elif job.state not in STARTED:
             raise SlurmError(2020)
@@ -346,7 +390,7 @@ class SlurmModel:
             return "Required node not available (down, drained or reserved)"
         return ""
 
-    def _record(self, asked: Submission) -> Job:
+    def _record(self, asked: Submission, place: _Place) -> Job:
         cluster, now = self.cluster, self.clock()
         job = Job(
             id=cluster.next_id,
@@ -365,6 +409,8 @@ class SlurmModel:
             time_limit_minutes=asked.time_limit_minutes,
             dependency=asked.dependency,
             misfit=misfit(cluster, asked.request),
+            het_id=place.het_id,
+            het_offset=place.number,
         )
         _first_reason(job, cluster.reservation(asked.request.reservation), now=now)
         cluster.next_id += 1
@@ -404,6 +450,12 @@ class SlurmModel:
         old = now - self.config.min_job_age
         for job in [j for j in self.cluster.jobs.values() if _purgeable(j, old=old)]:
             self.cluster.forget(job)
+
+
+def _beside(fields: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    theirs = [name for other in others for name in other.get("required_nodes", ())]
+    excluded = (*fields.get("excluded_nodes", ()), *theirs)
+    return {**fields, "excluded_nodes": excluded} if excluded else fields
 
 
 def _purgeable(job: Job, *, old: float) -> bool:

@@ -154,7 +154,8 @@ class Job:
 
     ``misfit`` is the reason why the partition, as configured, can never run the job. ``preferred``
     means that the job runs on nodes with the features of its ``prefer``. ``batch_host`` is the
-    first node of the allocation, where a batch job's script runs.
+    first node of the allocation, where a batch job's script runs. ``het_id`` is the id of the first
+    component of a heterogeneous job, 0 if it is none, and ``het_offset`` the component's number.
     """
 
     id: int
@@ -193,6 +194,8 @@ class Job:
     dependency: str = ""
     misfit: str = ""
     preferred: bool = False
+    het_id: int = 0
+    het_offset: int = 0
 
     @property
     def external(self) -> bool:

@@ -47,7 +47,7 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
     return {
         "account": asked.account,
         "admin_comment": job.admin_comment,
-        "batch_flag": asked.script is not None,
+        "batch_flag": not job.external,
         "cluster": cluster.config.cluster_name,
         "comment": job.comment,
         "current_working_directory": asked.working_directory,
@@ -58,6 +58,9 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "flags": _flags(job),
         "group_id": asked.group_id,
         "group_name": _group_name(cluster, asked.group_id),
+        "het_job_id": number(job.het_id),
+        "het_job_id_set": _component_ids(cluster, job),
+        "het_job_offset": number(job.het_offset),
         "hold": job.priority == 0 and job.state is not State.SUSPENDED,
         "job_id": job.id,
         "job_state": states(job),
@@ -78,6 +81,11 @@ def _identity(cluster: Cluster, job: Job) -> Wire:
         "user_name": user,
         "wckey": asked.wckey,
     }
+
+
+def _component_ids(cluster: Cluster, job: Job) -> str:
+    ids = [part.id for part in cluster.components(job)] if job.het_id else []
+    return f"{ids[0]}-{ids[-1]}" if ids else ""
 
 
 def _output(job: Job, file: str) -> str:

@@ -42,7 +42,9 @@ class Pass:
         cluster = self._cluster
         cluster.counters.cycles += 1
         for job in sorted((cluster.jobs[i] for i in cluster.pending), key=self._rank):
-            if self._ready(job):
+            if job.het_id:
+                self._try_together(job)
+            elif self._ready(job):
                 self._try(job)
 
     def _rank(self, job: Job) -> tuple[int, int, int]:
@@ -108,6 +110,44 @@ class Pass:
         self._wait(job, reason, text)
         job.expected_start = start
 
+    def _try_together(self, first: Job) -> None:
+        """Start all components of a heterogeneous job, each on nodes of its own, or none.
+
+        One that was cancelled by itself holds the others back for good (measured).
+        """
+        if first.het_offset:
+            return
+        parts = self._cluster.components(first)
+        pending = [part for part in parts if part.state is State.PENDING]
+        ready = [part for part in pending if self._ready(part)]
+        if len(ready) < len(pending):
+            for part in ready:
+                self._wait(part, "None")
+            return
+        found = self._places_for(pending) if len(pending) == len(parts) else None
+        for part in pending:
+            if found is None:
+                self._wait(part, "Resources")
+            else:
+                lifecycle.start(self._cluster, part, found[part.id], now=self._now)
+
+    def _places_for(self, parts: Sequence[Job]) -> dict[int, Sequence[Share]] | None:
+        found: dict[int, Sequence[Share]] = {}
+        taken: set[str] = set()
+        for part in parts:
+            request = part.asked.request
+            free = [it for it in self._open_to(request) if it.config.name not in taken]
+            shares = place(request, free)
+            if shares is None:
+                return None
+            found[part.id] = shares
+            taken |= {share.node for share in shares}
+        return found
+
+    def _open_to(self, request: Request) -> list[Node]:
+        nodes = self._cluster.candidates(request)
+        return [node for node in nodes if self._admits(node, request)]
+
     def _place(self, request: Request) -> Sequence[Share] | None:
         """Return the shares for a request, None if it does not fit.
 
@@ -115,7 +155,7 @@ class Pass:
         """
         nodes = self._cluster.candidates(request)
         if request.min_nodes != 1 or request.max_nodes != 1 or request.required:
-            return place(request, [node for node in nodes if self._admits(node, request)])
+            return place(request, self._open_to(request))
         for index in range(self._first.get(request, 0), len(nodes)):
             if self._admits(nodes[index], request):
                 share = share_of(request, nodes[index], request.cpus_per_node)
