@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from scheduler.core.actions import Action, Bind
+from scheduler.core.actions import Action, Bind, Inspect
 from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
@@ -120,6 +120,10 @@ class Controller:
         unit = self._newcomers.unit(key)
         if unit is None:
             return None
+        job = unit.job
+        if job is not None and job.is_unread:
+            # Without its record there is nothing to decide about it, so no facts are gathered yet.
+            await self._executor.do(unit, Inspect(job.job_id))
         facts = self._gatherer.facts(unit)
         unit.waiting = not any(pod.stage in _SETTLED for pod in facts.pods)
         if unit.waiting:

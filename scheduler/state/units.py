@@ -89,6 +89,16 @@ class Placeholder:
     answer shows both jobs, this is when its request was sent.
     """
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether it is a job that this process has submitted, that runs now, and that was not
+        looked at since it was allocated.
+        """
+        if not self.made_as or self.missing or self.state is None:
+            return False
+        runs = self.state.base is BaseState.RUNNING and not self.state.configuring
+        return runs and self.looked_at < self.allocated_at
+
     def saw(self, record: TaggedJob, *, asked: float, at: float, answered_at: float) -> None:
         """Store the result of a full look: it was requested at `asked`, the answer came at
         `answered_at`, and its content counts as being as old as `at`.
