@@ -44,11 +44,12 @@ class Places:
     def of(self, unit: Unit, pod: Pod | None) -> Placing:
         """Where the unit may go. Without a pod, only what depends on its job."""
         waiting = None if pod is None or pod.spec.node_name else pod
-        uncompared = None
+        uncompared, survey = None, UNKNOWN
         if waiting is not None:
             holds = bool(_nodes_of_job(unit))
             uncompared = self._fit.waits_since(waiting, holds_nodes=holds)
-        survey = UNKNOWN if waiting is None else self._fit.survey(waiting)
+            if not holds:  # a job that has its nodes excludes no others any more
+                survey = self._fit.survey(waiting)
         compared = None if uncompared is not None else waiting
         return Placing(
             nodes=self._of_job(unit, pod, compared),

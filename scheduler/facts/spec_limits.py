@@ -58,8 +58,9 @@ def _rows(pod: Pod) -> Iterator[_Row]:
     yield ("spec.volumes", len(spec.volumes), "volumes", MOST_VOLUMES)
     yield ("spec.tolerations", len(spec.tolerations), "tolerations", MOST_TOLERATIONS)
     yield ("spec.nodeSelector", len(spec.node_selector), "labels", MOST_LABELS)
-    yield from _about_nodes(spec.wishes.terms or ())
-    yield from _about_pods(pod)
+    if spec.affinity is not None or spec.topology_spread_constraints:
+        yield from _about_nodes(spec.wishes.terms or ())
+        yield from _about_pods(pod)
 
 
 def _about_nodes(terms: tuple[Term, ...]) -> Iterator[_Row]:

@@ -142,6 +142,8 @@ class NodeFit:
         self._clock = clock
         self._readable = True
         self._demanded = OfPod(demands_of)
+        # Nearly all pods are plain, and one is asked about a few times in each pass.
+        self._plain = OfPod(lambda pod: replace(self._demanded(pod), namespace="", labels=""))
         self._surveys: OrderedDict[Demands, _Kept] = OrderedDict()
         self._divisions = Divisions(nodes)
         self.around = Neighbourhood()
@@ -255,6 +257,8 @@ class NodeFit:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
         if demands.special or (readable and self._repelling(demands)):
             return demands
+        if demands is self._demanded(pod):
+            return self._plain(pod)
         return replace(demands, namespace="", labels="")
 
     def _counted(self, demands: Demands) -> bool:
