@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from annotations.keys import DEFINITIONS
-from docs._make import endings, pod_spec, state_table
+from docs._make import endings, packing, pod_spec, state_table
 from scheduler.config.flags import describe
 from scheduler.config.settings import ENV_PREFIX
 from scheduler.core.event_reasons import MEANINGS
@@ -143,6 +143,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "metrics.md": metrics_table,
     "events.md": events_table,
     "endings.md": endings.table,
+    "gangs-slurm.md": packing.table,
     "pending.md": pending_table,
     "pod-spec.md": pod_spec.table,
 }
