@@ -12,6 +12,7 @@ from tests.support.handover import script_begun
 from tests.support.kube import Object
 from tests.support.live import LiveCluster
 from tests.support.sandbox import SandboxCluster
+from tests.support.slurm import Record
 from tests.support.world import World
 
 _GRACE = 4
@@ -226,8 +227,8 @@ async def test_job_whose_script_cannot_start_is_asked_for_again_where_its_pod_ru
         again = await world.until(
             "the next job is cancelled", lambda: _cancelled(world, job.job_id)
         )
-    record = await world.slurm.job(again)
-    assert record is not None
+    # The record of a job that is COMPLETING may lack its nodes (measured).
+    record = await world.until("its record is complete", lambda: _with_nodes(world, again))
     assert (record.tag["uids"], record.nodes) == ([pod["metadata"]["uid"]], job.nodes)
     await world.until("the pod's node is held again", lambda: _held_again(world, pod, job.nodes))
     world.unharmed(pod)
@@ -361,6 +362,12 @@ async def _cancelled(world: World, after: int) -> int | None:
     assert answer.ok, f"jobs/state: {answer}"
     ended = (int(it["job_id"]) for it in answer.body["jobs"] if it["state"][0] == "CANCELLED")
     return next((it for it in ended if it > after), None)
+
+
+async def _with_nodes(world: World, job_id: int) -> Record | None:
+    record = await world.slurm.job(job_id)
+    assert record is not None
+    return None if "COMPLETING" in record.states else record
 
 
 async def _held_again(world: World, pod: Object, node: str) -> bool:
