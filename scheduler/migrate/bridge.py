@@ -11,7 +11,6 @@ from annotations.quantity import divide_up
 
 PREFIX: Final = "slurmjob.slinky.slurm.net/"
 SCHEDULER: Final = "slurm-bridge-scheduler"
-GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 WRITTEN: Final = ("scheduler.slinky.slurm.net/slurm-jobid", "slinky.slurm.net/slurm-node")
 """Keys that slurm-bridge writes on pods."""
 WHOLE_NODE: Final = ("exclusive", "whole-node")

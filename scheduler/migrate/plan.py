@@ -28,7 +28,10 @@ _NAME: Final = "schedulerName"
 _DEFAULT_GRACE: Final = 30
 _OURS: Final = "slurm-scheduler"
 _LIKE_SUNK: Final = re.compile("slurm|sunk")
-_NO_GANGS: Final = "one pod: gangs are not in this version, so each pod gets a job of its own"
+_GANG: Final = (
+    "pods that start together: they get one Slurm job, unless the pod template has the annotation "
+    f"{PREFIX}gang: none"
+)
 _CLASS: Final = "deviceclass.resource.kubernetes.io/"
 
 
@@ -155,22 +158,13 @@ def _misplaced(found: Mapping[Any, Any], own: Path, *, expected: str, of: str) -
 
 
 def _of_gangs(data: Any, pods: Workload) -> Iterator[Note]:
-    """Pods that start together there."""
+    """A batch Job of fixed size, whose pods get one Slurm job here. SUNK does so from 7.6 on."""
     parallel = ("spec", "parallelism")
     several = at(data, (*pods.path, *parallel)) if pods.kind == "Job" else None
-    if isinstance(several, int) and several > 1:
-        expected = f"{_NO_GANGS} (SUNK 7.6 and 8.2 start them together)"
-        yield Note(
-            (*pods.path, *parallel), Problem("spec.parallelism", str(several), expected), pods.title
-        )
-    if pods.kind == "LeaderWorkerSet":
-        yield Note(pods.path, Problem("kind", pods.kind, _NO_GANGS), pods.title)
-    for template in pods.templates:
-        for field in (("metadata", "labels", bridge.GROUP_LABEL), ("spec", "schedulingGroup")):
-            found = at(data, (*template, *field))
-            if found is not None:
-                problem = Problem(".".join(field), str(found), _NO_GANGS)
-                yield Note((*template, *field), problem, pods.title)
+    completions = at(data, (*pods.path, "spec", "completions"))
+    if isinstance(several, int) and several > 1 and completions in {None, several}:
+        problem = Problem("spec.parallelism", str(several), _GANG)
+        yield Note((*pods.path, *parallel), problem, pods.title)
 
 
 def _refusals(

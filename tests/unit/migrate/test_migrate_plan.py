@@ -267,13 +267,14 @@ def test_group_of_pods_is_told_of() -> None:
     told = texts(examined(group, job))
     assert "expected it in the pod templates" in told[0]
     assert "expected no such annotation: the job is called" in told[1]
-    assert "gangs are not in this version" in told[2]
 
 
 def test_job_with_several_pods_at_once_is_told_of() -> None:
     job = bridge_job()
-    job["spec"]["parallelism"] = 4
-    assert "spec.parallelism is '4'; expected one pod: gangs" in texts(examined(job))[0]
+    job["spec"] |= {"parallelism": 4, "completions": 4}
+    assert "spec.parallelism is '4'; expected pods that start together" in texts(examined(job))[0]
+    job["spec"]["completions"] = 40
+    assert not any("start together" in it for it in texts(examined(job)))
 
 
 def test_what_slurm_bridge_has_written_is_told_of() -> None:
