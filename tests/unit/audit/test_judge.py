@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.audit.history import (
     JobLife,
     Owner,
     PodLife,
+    Run,
     Sign,
     Span,
     Stray,
@@ -432,3 +434,44 @@ def test_two_pods_of_one_job_are_no_strangers() -> None:
     both = cancelled(job(1, run(10), uids=frozenset({"pod-1", "pod-2"})), 90)
     _, second = comes()
     assert rules(both, pod(), second) == []
+
+
+# --- gangs
+
+
+def gang(*runs: Run, **more: Any) -> JobLife:
+    """The job of a gang of two pods."""
+    return job(1, *runs, uids=frozenset({"pod-1", "pod-2"}), **({"slots": 2} | more))
+
+
+def bound_on(node: str, moment: float, uid: str = "pod-2", **more: Any) -> PodLife:
+    bind = Bind(at(moment), By.US, node, accepted=True)
+    given: dict[str, Any] = {"made": at(6), "node": node, "placed": at(moment), "binds": (bind,)}
+    return pod(uid, **(given | more))
+
+
+def two_nodes() -> Run:
+    return replace(run(10), nodes=frozenset({NODE, "n2"}))
+
+
+def test_two_pods_of_a_gang_in_one_slot() -> None:
+    one = cancelled(gang(two_nodes()), 60)
+    assert rules(one, pod(made=at(6)), bound_on("n2", 21)) == []
+    assert rules(one, pod(made=at(6)), bound_on(NODE, 21)) == ["gangs"]
+    assert rules(replace(one, per_node=2), pod(made=at(6)), bound_on(NODE, 21)) == []
+
+
+def test_a_pod_that_comes_again_after_the_one_before_it_has_stopped() -> None:
+    one = cancelled(gang(two_nodes()), 90)
+    again = bound_on(NODE, 55, stopped=at(80), over=at(81))
+    assert rules(one, pod(made=at(6)), again) == []
+
+
+def test_a_gang_of_which_one_pod_never_starts() -> None:
+    one = cancelled(gang(two_nodes()), 200)
+    long = pod(made=at(6), stopped=at(190), over=at(191))
+    unbound = pod("pod-2", made=at(6), node="", placed=NEVER, stopped=NEVER, over=NEVER, binds=())
+    assert rules(one, long, unbound) == ["gangs"]
+    assert rules(one, long, replace(unbound, over=at(70))) == []
+    assert rules(one, long, replace(unbound, made=at(30))) == []
+    assert rules(one, long, bound_on("n2", 75, stopped=at(190), over=at(191))) == []
