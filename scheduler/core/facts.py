@@ -110,6 +110,13 @@ class GangFacts:
     culprit: str = ""
     """The pod whose request is at fault, if the unit's request is a list of problems."""
 
+    @property
+    def unread(self) -> bool:
+        """Whether its object must be read before a job is submitted or a pod is bound: it says how
+        many pods there are, and of some sources which rank each has.
+        """
+        return self.has_object and self.read_at is None
+
 
 @dataclass(frozen=True, slots=True)
 class Remark:

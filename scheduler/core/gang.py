@@ -62,7 +62,7 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
     gang = facts.gang
     if gang is None:
         return ()
-    if gang.size is None or (gang.has_object and gang.read_at is None):
+    if gang.size is None or gang.unread:
         return (ReadGang(), Again(SOON_SECONDS))
     missing = missing_of(facts, gang)
     if not missing:

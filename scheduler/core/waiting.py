@@ -19,6 +19,7 @@ from scheduler.core.actions import (
     Inspect,
     Locate,
     LookForTwins,
+    ReadGang,
     Readmit,
     Record,
     Reject,
@@ -330,6 +331,8 @@ def allocated(
             f"the pod was resized: it asks for {grown}; a new job follows, at the end of the queue"
         )
         return (*_give_back(job.job_id, why), Again(0.0))
+    if facts.gang is not None and facts.gang.unread:
+        return (ReadGang(), Again(SOON_SECONDS))
     seated = seating(facts, record, now)
     if isinstance(seated, str):
         return _not_dealt_out(facts, pods, record, seated)
@@ -471,7 +474,7 @@ def _binds(
             facts.nodes[node].target,
             ends_at=ends_at(record),
             first_node=first_node,
-            gang_size=0 if gang is None else gang.size or 0,
+            gang_size=0 if gang is None else gang.size or len(seated.slots),
         )
         for pod in pods
         for node in (nodes[pod.uid],)

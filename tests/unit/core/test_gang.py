@@ -144,6 +144,17 @@ def test_all_are_bound_together_in_the_order_of_their_ranks():
     assert decide(unit, NOW)[:-1] == tuple(map(bound, waiting(2, 0, 1)))
 
 
+def test_object_is_read_before_a_pod_of_a_gang_that_another_process_started_is_bound():
+    """The object says how many pods there are, and of a JobSet which rank each has."""
+    again = pod(PodStage.WAITING, uid="anew", rank=1)
+    unread = replace(OF_THREE, size=None, minimum=0, has_object=True)
+    unit = gang(*running(0, 2), again, of=unread, job=tracked(HELD))
+    assert ReadGang() in decide(unit, NOW)
+    gone = replace(unit, gang=replace(unread, read_at=NOW))
+    named = tracked(replace(HELD, admin_comment=gang_tag("uid-0", "anew", "uid-2")))
+    assert decide(replace(gone, job=named), NOW)[0] == bound(again)
+
+
 def test_pod_that_is_missing_when_the_job_starts_holds_up_all():
     unit = gang(*waiting(0, 1), job=tracked(HELD, running_since=NOW))
     first, second, again = decide(unit, NOW)
