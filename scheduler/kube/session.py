@@ -251,13 +251,10 @@ class KubeSession:
         path: str,
         *,
         query: Query,
-        idle_seconds: float = IDLE_SECONDS,
         operation: str = "watch",
     ) -> AsyncGenerator[bytes]:
         """The lines of the answer as they arrive; see `batches`."""
-        async with aclosing(
-            self.batches(path, query=query, idle_seconds=idle_seconds, operation=operation)
-        ) as batches:
+        async with aclosing(self.batches(path, query=query, operation=operation)) as batches:
             async for lines in batches:
                 for line in lines:
                     yield line

@@ -39,6 +39,7 @@ class _Tag(msgspec.Struct, frozen=True):
     scheduler: str
     namespace: str
     uids: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
     per_node: int = 1
 
 
@@ -184,9 +185,11 @@ class _Life:
 
 def _tag(comment: str) -> _Tag | None:
     try:
-        return _decode(comment)
+        tag = _decode(comment)
     except msgspec.MsgspecError:
         return None
+    # The tag of a gang has a rank for each slot, and that of a single pod has none.
+    return tag if len(tag.ranks) == (0 if tag.v == 1 else len(tag.uids)) else None
 
 
 def _noted(lives: list[JobLife], notes: list[JobNoted]) -> Iterator[JobLife]:

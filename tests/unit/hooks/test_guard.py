@@ -45,6 +45,7 @@ async def test_each_pod_of_a_unit_is_held_by_the_job_of_the_unit(scene):
         unit_key="gang",
         group="group",
         ranks=(0, 1),
+        names=("train-0", "train-1"),
     )
     job_id = scene.slurm.add(admin_comment=tag.encode())
     scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"))

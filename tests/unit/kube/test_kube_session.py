@@ -18,7 +18,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from groundwork.retry import retry_policy
 from scheduler.kube import errors
-from scheduler.kube.session import KubeConfigError, KubeSession
+from scheduler.kube.session import IDLE_SECONDS, KubeConfigError, KubeSession
 from tests.support.loop_time import pass_time
 from tests.support.names import lose_reserved_names
 from tests.unit.kube import server
@@ -267,10 +267,10 @@ async def test_silent_stream_ends_after_its_idle_time(
     stub: ApiStub, session: KubeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"one\n", b"half a li", then="hold"))
-    lines = session.stream(PODS, query={"watch": "true"}, idle_seconds=30)
+    lines = session.stream(PODS, query={"watch": "true"})
     assert await anext(lines) == b"one"
     # in the turn after the one in which the next line is first waited for
-    asyncio.get_running_loop().call_soon(pass_time, monkeypatch, 40)
+    asyncio.get_running_loop().call_soon(pass_time, monkeypatch, IDLE_SECONDS + 10)
     with pytest.raises(errors.KubeInterrupted):
         await anext(lines)
 
@@ -280,9 +280,9 @@ async def test_slow_consumer_is_not_an_idle_stream(
 ) -> None:
     stub.answer("WATCH", PODS, server.pieces(b"one\n", b"two\n", then="close"))
     got = []
-    async for line in session.stream(PODS, query={"watch": "true"}, idle_seconds=30):
+    async for line in session.stream(PODS, query={"watch": "true"}):
         got.append(line)
-        pass_time(monkeypatch, 40)  # longer than idle_seconds, on our side
+        pass_time(monkeypatch, IDLE_SECONDS + 10)  # on our side
         await asyncio.sleep(0)
     assert got == [b"one", b"two"]
 
