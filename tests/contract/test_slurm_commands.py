@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.live]
 
 _ROOT: Final = Path(__file__).parents[2]
 # Of a job that runs, between two calls.
+_AGREE_SECONDS: Final = 30.0
 _TIME: Final = re.compile(r"\b(?:\d+-)?(?:\d+:)?\d+:\d\d\b")
 
 
@@ -77,7 +79,13 @@ def told(text: str) -> list[str]:
     ids=str,
 )
 def test_queue_is_the_one_of_squeue(rig: SlurmRig, words: tuple[str, ...]) -> None:
-    assert told(ours(rig, "squeue", *words)) == told(rig.call("squeue", *words))
+    """A job may start or end between the two looks, so they are compared until they agree."""
+    until = time.monotonic() + _AGREE_SECONDS
+    while True:
+        own, theirs = told(ours(rig, "squeue", *words)), told(rig.call("squeue", *words))
+        if own == theirs:
+            return
+        assert time.monotonic() < until, (own, theirs)
 
 
 def test_nodes_are_those_of_sinfo(rig: SlurmRig) -> None:
