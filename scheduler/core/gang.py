@@ -114,10 +114,13 @@ def resized(facts: UnitFacts, record: TaggedJob) -> str:
     gang, tag = facts.gang, record.tag
     if gang is None or gang.size is None or tag is None or missing_of(facts, gang):
         return ""
-    wanted, asked = len(seats_asked(facts)), len(tag.ranks)
-    if {it.rank for it in seats_asked(facts)} == set(tag.ranks):
+    wanted = seats_asked(facts)
+    if {it.rank for it in wanted} == set(tag.ranks):
         return ""
-    return f"gang {gang.name} has {wanted} pods to start now, and its Slurm job is for {asked}"
+    return (
+        f"gang {gang.name} has {len(wanted)} pods to start now, "
+        f"and its Slurm job is for {len(tag.ranks)}"
+    )
 
 
 def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
