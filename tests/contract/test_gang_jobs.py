@@ -50,11 +50,13 @@ async def test_fewer_required_nodes_than_needed_are_joined_by_others(gangs: Gang
     assert job.nodes[-1] == last
 
 
-async def test_of_more_required_nodes_than_needed_the_first_are_taken(gangs: Gangs) -> None:
+async def test_of_more_required_nodes_than_needed_some_are_taken(gangs: Gangs) -> None:
+    """Usually the first ones, but not on a crowded machine: a slurmd may answer too late."""
     named = gangs.peer.nodes[:3]
     await gangs.free(*named)
     job = await gangs.running(nodes=len(named) - 1, required_nodes=named)
-    assert job.nodes == named[:-1]
+    assert len(job.nodes) == len(named) - 1
+    assert set(job.nodes) < set(named)
 
 
 @pytest.mark.parametrize("kibibytes", [8, 64, 256])
