@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -15,20 +15,6 @@ _OWN: Final = "slurm-pod-scheduler/"
 # The pods of a gang leave together; without a linger, their job does too.
 _QUICK: Final = pytest.mark.flags("--gang-linger=2s")
 pytestmark = [_QUICK]
-
-
-def batch_job(size: int, **more: Any) -> Object:
-    """An Indexed batch Job all of whose pods run together."""
-    template = pods.pod("train", restartPolicy="Never", **more)
-    del template["metadata"]["name"]
-    spec = {
-        "completionMode": "Indexed",
-        "parallelism": size,
-        "completions": size,
-        "backoffLimit": 20,
-        "template": template,
-    }
-    return {"metadata": {"name": "train"}, "spec": spec}
 
 
 async def all_run(world: World, size: int, *, app: str = "train") -> dict[int, Object]:
@@ -56,7 +42,7 @@ def nodes_in_order(ranked: dict[int, Object]) -> list[str | None]:
 
 
 async def test_batch_job_becomes_one_job_whose_nodes_have_its_pods_in_order(world: World) -> None:
-    await world.kube.create("jobs", batch_job(2), namespace=world.namespace)
+    await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
     ranked = await all_run(world, 2)
     job = await one_job(world, ranked)
     assert job.number("node_count") == 2
@@ -76,7 +62,7 @@ async def test_batch_job_becomes_one_job_whose_nodes_have_its_pods_in_order(worl
 
 
 async def test_deleted_batch_job_leaves_no_job(world: World) -> None:
-    await world.kube.create("jobs", batch_job(2), namespace=world.namespace)
+    await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
     job = await one_job(world, await all_run(world, 2))
     await world.kube.delete("jobs", "train", namespace=world.namespace)
     await world.job_ended(job.job_id, state="CANCELLED")
@@ -84,7 +70,7 @@ async def test_deleted_batch_job_leaves_no_job(world: World) -> None:
 
 
 async def test_cancelled_job_ends_all_pods_and_they_come_again_in_a_new_one(world: World) -> None:
-    await world.kube.create("jobs", batch_job(2), namespace=world.namespace)
+    await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
     before = await all_run(world, 2)
     job = await one_job(world, before)
     await world.slurm.cancel(job.job_id)
@@ -99,7 +85,7 @@ async def test_cancelled_job_ends_all_pods_and_they_come_again_in_a_new_one(worl
 
 
 async def test_pod_that_fails_comes_back_to_its_node_in_the_same_job(world: World) -> None:
-    await world.kube.create("jobs", batch_job(2), namespace=world.namespace)
+    await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
     before = await all_run(world, 2)
     job = await one_job(world, before)
     await world.delete(before[1]["metadata"]["name"])
@@ -126,7 +112,7 @@ async def test_gang_that_is_not_whole_says_who_is_missing(world: World) -> None:
 
 
 async def test_pod_that_opts_out_gets_a_job_of_its_own(world: World) -> None:
-    job = batch_job(2, slurm={"gang": "none"})
+    job = pods.batch_job(2, slurm={"gang": "none"})
     await world.kube.create("jobs", job, namespace=world.namespace)
     records = await world.one_placeholder_each()
     assert len(records) == 2
@@ -134,7 +120,7 @@ async def test_pod_that_opts_out_gets_a_job_of_its_own(world: World) -> None:
 
 
 async def test_next_scheduler_takes_the_gang_as_it_is(world: World) -> None:
-    await world.kube.create("jobs", batch_job(2), namespace=world.namespace)
+    await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
     before = await all_run(world, 2)
     job = await one_job(world, before)
     world.scheduler.kill()
