@@ -20,6 +20,8 @@ PROVOKED: Final[dict[str, tuple[Fault, str]]] = {
     "list_claims": (faults.expired, "watch_claims"),
     "list_volumes": (faults.expired, "watch_volumes"),
     "list_namespaces": (faults.expired, "watch_namespaces"),
+    # The path of a kind that is not served gets an answer that is none of the API's.
+    "list_apis": (faults.status(404), "get_group"),
 }
 TIMES: Final = 3
 # The scheduler uses what Slurm said of a node for 30 s; a later binding to the node asks again.
@@ -72,10 +74,12 @@ async def outage(ground: Playground, fault: Fault, server: Server) -> None:
 
 
 async def _churn(ground: Playground) -> None:
-    """Pods that end by themselves, are deleted, lose their job, are edited, or are never served."""
+    """Pods that end by themselves, are deleted, lose their job, are edited, or are never served;
+    and a gang.
+    """
     ends, deleted = ground.create(runs=5.0), ground.create()
     cancelled, edited = ground.create(), ground.create(slurm={"timeout": "600"})
-    waits = ground.create(cpus="40")
+    waits, gang = ground.create(cpus="40"), ground.create_gang()
     await asyncio.sleep(_STEP_SECONDS)
     ground.annotate(waits, timeout="soon")
     ground.delete(ground.create())
@@ -87,5 +91,6 @@ async def _churn(ground: Playground) -> None:
     ground.annotate(waits, timeout="soon")
     ground.annotate(edited, timeout="500")
     await asyncio.sleep(_STEP_SECONDS)
+    ground.delete_gang(gang)
     for name in (ends, cancelled, edited, waits):
         ground.delete(name)

@@ -77,11 +77,7 @@ FAULTS: Final = (
 _SILENT: Final = (faults.silence_before, faults.silence_after, faults.goes_silent)
 
 # Calls of the table that the scheduler does not make, and why.
-UNUSED: Final = {
-    "partitions": "nothing is decided by partitions",
-    "get_group": "no pod of the matrix belongs to a group with an object",
-    "list_apis": "asked only about a kind that the API server does not have",
-}
+UNUSED: Final = {"partitions": "nothing is decided by partitions"}
 
 
 def chosen(which: int, *, of: Collection[Call]) -> list[tuple[Row, Call]]:

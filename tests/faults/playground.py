@@ -18,7 +18,7 @@ from scheduler.kube.session import KubeConfigError
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.kubelet import RUN_SECONDS
-from scheduler.sandbox.kube.resources import LEASES, NAMESPACES, PODS
+from scheduler.sandbox.kube.resources import JOBS, LEASES, NAMESPACES, PODS
 from scheduler.sandbox.slurm.records import Job
 from scheduler.service import startup
 from tests.audit.audit import Audit, unaudited
@@ -81,6 +81,17 @@ class Playground:
         """Delete a pod, unless it has gone already."""
         if self.pod(name) is not None:
             self.kube.delete(PODS, NAMESPACE, name, DeleteOptions())
+
+    def create_gang(self) -> str:
+        """Create a batch Job whose two pods are a gang."""
+        name = f"job-{next(self._names)}"
+        body = pods.batch_job(2, name=name)
+        self.kube.create(JOBS, NAMESPACE, {"apiVersion": "batch/v1", "kind": "Job", **body})
+        return name
+
+    def delete_gang(self, name: str) -> None:
+        """Delete a batch Job and its pods."""
+        self.kube.delete(JOBS, NAMESPACE, name, DeleteOptions(propagation="Background"))
 
     def annotate(self, name: str, **values: str | None) -> None:
         """Edit annotations of a pod that say what it asks Slurm for."""
@@ -183,7 +194,7 @@ class Playground:
     def _settled(self) -> bool:
         mine = {pod["metadata"]["uid"]: pod for pod in self.pods()}
         alive = [job for job in self.slurm.jobs() if job.alive and uids(job)]
-        owners = [uids(job)[0] for job in alive]
+        owners = [uid for job in alive for uid in uids(job)]
         wanted = [uid for uid, pod in mine.items() if pods.phase(pod) in {"Pending", "Running"}]
         return sorted(owners) == sorted(wanted) and all(
             pods.phase(mine[uid]) == "Running" and not pods.leaving(mine[uid]) for uid in wanted
