@@ -142,13 +142,19 @@ class Daemon:
 
     def stop(self, *, kill: bool, seconds: float = 60.0) -> None:
         """End it with SIGTERM or SIGKILL and wait until it is gone: one that is not killed first
-        does what it has begun, and writes its state.
+        does what it has begun, and writes its state. One that hangs then is killed after `seconds`:
+        a slurmctld with accounting did so once, while the machine was crowded.
         """
         if self._process.poll() is None:
             with suppress(ProcessLookupError):  # it may have ended by itself just now
                 os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
             self._process.send_signal(signal.SIGCONT)
-            self._process.wait(seconds)
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+                self._process.wait(seconds)
 
     def freeze(self) -> None:
         """Let it hang until it is stopped; nsenter, which waits for it, hangs too."""
