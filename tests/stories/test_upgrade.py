@@ -371,8 +371,12 @@ def _written_only_what_had_to_be(
     assert updates[_EDITED], "the judge sees updates"
     assert max(updates[name] for name in crowd.running()) <= before
     assert not any(updates[name] for name in _STAY)
-    touched = {it.name for it in history.pods if any(_by_us(touch, since) for touch in it.touches)}
-    assert touched & set(crowd.running()) <= another_end
+    touched = {
+        it.name: [touch.when for touch in it.touches if _by_us(touch, since)]
+        for it in history.pods
+        if it.name in crowd.running() and it.name not in another_end
+    }
+    assert not {name: when for name, when in touched.items() if when}, f"written since {since}"
 
 
 def _early_updates(
