@@ -25,8 +25,7 @@ from scheduler.core.gang_objects import (
     ReplicatedJob,
     Unserved,
 )
-from scheduler.core.gang_sources import Membership, Source
-from scheduler.core.naming import MOST_RANKS
+from scheduler.core.gang_sources import MOST_PODS, Membership, Source
 
 _IN_ORDER: Final = "InOrder"
 _COMPLETE: Final = "Complete"
@@ -65,8 +64,8 @@ class NoGang:
 def shape_of(member: Membership, group: GroupObject) -> GangShape | NoGang | Problem:
     """The shape of the gang of this pod, whose object is `group`. A problem if it is too large."""
     found = _shape(member, group)
-    if isinstance(found, GangShape) and found.size > MOST_RANKS:
-        expected = f"at most {MOST_RANKS} pods in one gang; annotation gang: none has them singly"
+    if isinstance(found, GangShape) and found.size > MOST_PODS:
+        expected = f"at most {MOST_PODS} pods in one gang; annotation gang: none has them singly"
         return Problem(f"number of pods of {member.group}", str(found.size), expected)
     return found
 

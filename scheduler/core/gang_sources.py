@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final
 
+MOST_PODS: Final = 1024
+"""How many pods of one gang may exist at once. A pass of a gang goes through all of them."""
+
 
 @unique
 class Source(StrEnum):

@@ -2,7 +2,8 @@
 
 The sources are tried in the site's order, and the first one that knows the pod decides. A label
 alone makes no member: where the source says who makes the group's pods, the pod's controller must
-be that one. Numbers have at most five digits, and so no text can ask for more than a gang may have.
+be that one. No number may exceed MOST_RANKS. How many pods there are, if an object tells it:
+`gang_shape.py`.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
 from scheduler.core.gang_ranks import Ranked, ranks_of
 from scheduler.core.gang_shape import rank_of
-from scheduler.core.gang_sources import Outsider
+from scheduler.core.gang_sources import MOST_PODS, Outsider
 from scheduler.core.naming import Owner
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
 from scheduler.facts.stage import stage_of
 from scheduler.kube.wire import Pod
 from scheduler.state.gang import Gang
-from scheduler.state.gangs import MOST_PODS, Gangs
+from scheduler.state.gangs import Gangs
 from scheduler.state.member import Member
 from scheduler.state.units import Unit
 

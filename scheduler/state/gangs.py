@@ -13,12 +13,10 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from annotations import Problem
-from scheduler.core.gang_sources import Membership, Outsider, Source
+from scheduler.core.gang_sources import MOST_PODS, Membership, Outsider, Source
 from scheduler.core.naming import GANG, JOB_ID
 from scheduler.kube.wire import Pod
 
-MOST_PODS: Final = 1024
-"""How many pods of one gang may exist at once. A pass of a gang goes through all of them."""
 # Groups that are no gangs, for instance batch Jobs of one pod. One that is forgotten is read again.
 _MOST_ALONE: Final = 8192
 

@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from scheduler.core.gang_objects import BatchJob, GroupMeta, JobSpec
+from scheduler.core.gang_sources import MOST_PODS
 from scheduler.core.naming import GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE, JOB_ID, read_tag
 from scheduler.kube.errors import Forbidden
 from scheduler.kube.wire import OwnerReference, PodStatus
-from scheduler.state.gangs import MOST_PODS
 from slurmapi import BaseState
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import Service
