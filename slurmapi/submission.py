@@ -298,7 +298,7 @@ def _gres(value: object) -> bool:
     return isinstance(value, str) and all(_GRES.fullmatch(part) for part in value.split(","))
 
 
-def _variables(value: object) -> bool:
+def _is_environment(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and isinstance(text, str) and name and "=" not in name
         and "\0" not in name + text
@@ -343,7 +343,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxy
         "excluded_nodes": _HOSTS_RULE,
         "singleton": _FLAG_RULE,
         "held": _FLAG_RULE,
-        "environment": (_variables, "names and values of text"),
+        "environment": (_is_environment, "names and values of text"),
         "working_directory": (
             lambda value: _text(value) and str(value).startswith("/"),
             "an absolute path",

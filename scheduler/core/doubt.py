@@ -3,7 +3,8 @@
 One such answer may come from a slurmctld that is just starting, or from before the job was created.
 The first one, mostly a list of states without the job, only raises a doubt. Each look at that job
 with the same result adds one to the count, and an answer that shows the job resets it. The looks
-follow each other by SOON_SECONDS (`intervals.py`).
+follow each other by SOON_SECONDS (`intervals.py`). What is decided by the count: `running.py` and
+`waiting.py`.
 """
 
 from __future__ import annotations

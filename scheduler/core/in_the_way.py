@@ -1,8 +1,10 @@
 """Another pod on the allocated Node whose containers may run although no job of its own holds the
 Node.
 
-No pod is bound beside it (I12), because it still uses what Slurm has given to the next job. What
-happens with a Node that is cordoned or not ready is decided in `waiting.py` (`_unfit`).
+No pod is bound beside it (I12), because it still uses what Slurm has given to the next job. Who is
+in the way is found by `nodes/coverage.py`. The wait is decided in `waiting.py`
+(`_another_in_the_way`), as is what happens with a Node that is cordoned or not ready (`_unfit`). A
+native job that follows a pod waits by Slurm's guard (`hooks/guard.py`).
 """
 
 from __future__ import annotations

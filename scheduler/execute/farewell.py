@@ -30,7 +30,7 @@ _SEPARATOR: Final = "; "
 
 
 class Farewell:
-    """Tries once for each job, for a few seconds. A failure is only counted. After a timeout no
+    """Tries once for each job, for a second. A failure is only counted. After a timeout no
     note is tried for a while, so that many pods that end at once do not each wait for one.
     """
 
@@ -43,7 +43,9 @@ class Farewell:
         self._silent_until = float("-inf")
 
     async def write(self, own: OwnJob, outcome: str) -> TaggedJob:
-        """Write the outcome, and return the job as it is afterwards. Never raises SlurmError."""
+        """Write the outcome, and return the job with it, even if Slurm has not taken it: this is
+        tried only once. Never raises SlurmError.
+        """
         job = own.job
         noted = with_outcome(job, outcome)
         if noted == job or self._clock() < self._silent_until:

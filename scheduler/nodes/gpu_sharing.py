@@ -1,7 +1,8 @@
 """Decides who else may use the node of a pod with GPUs.
 
 Slurm allocates devices to a job by index, but the kubelet chooses the pod's devices itself. If only
-pods run on a node, that does no harm. Beside a native Slurm job, both might use the same GPU.
+pods run on a node, that does no harm. Beside a native Slurm job, both might use the same GPU. How a
+pod's Node is handed over to the next one is decided elsewhere: `core/in_the_way.py`.
 """
 
 from __future__ import annotations

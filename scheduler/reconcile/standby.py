@@ -1,7 +1,8 @@
 """While another process leads: units are built from what their pods say, and nothing is written.
 
 The handover guard needs them to know which job holds a node for which pod. When this process takes
-over, it drops them and starts like a new process, except that its caches are full.
+over (`service/app.py`, `_take_over`), it drops them and starts like a new process, except that its
+caches are full.
 """
 
 from __future__ import annotations

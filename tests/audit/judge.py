@@ -47,6 +47,7 @@ class Limits:
     `look_age`: what a write to a job rests on may be 2 s old when it is sent, and a crowded machine
     takes its time to deliver it.
     `settle`: a new placeholder may start just while its pod is deleted for the former's end.
+    `gang_start`: pods of a gang are bound one after the other, and a bind that fails is repeated.
     I7, by the brake's defaults: of the bound pods no more go for a lost node within `brake_window`
     than the share, or `brake_minimum`, unless the evidence against them is `brake_pause` old. Both
     times are a second off, as the API server's and the scheduler's clocks may tell them. Other weak
