@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from annotations import JobRequest, Problem
@@ -13,7 +13,6 @@ from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_PODS, Outsider
 from scheduler.core.naming import Owner
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
-from scheduler.facts.stage import stage_of
 from scheduler.kube.wire import Pod
 from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
@@ -45,11 +44,15 @@ class GangReader:
         self._linger_seconds = linger_seconds
         self._clock = clock
 
-    def ranks(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, int]:
+    def ranks(
+        self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]
+    ) -> dict[str, int]:
         """The rank of each of the unit's pods by uid, those that are gone included."""
         record = None if unit.job is None else unit.job.record
         owned = record is not None and unit.owns(record, owner=self._owner)
-        counts = {it.metadata.uid: _holds_rank(it, unit) for it in pods}
+        counts = {
+            it.metadata.uid: it.succeeded or stages[it.metadata.uid] in _HOLD_RANKS for it in pods
+        }
         ranked = [
             Ranked(
                 uid=it.uid,
@@ -61,7 +64,9 @@ class GangReader:
         ]
         return ranks_of(ranked, record.tag if owned and record is not None else None)
 
-    def read(self, unit: Unit, pods: Sequence[Pod]) -> tuple[Reading, str]:
+    def read(
+        self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]
+    ) -> tuple[Reading, str]:
         """What the unit asks for, and the name of the pod that is at fault if that is a list of
         problems. The pods of a gang that wait must ask for the same.
         """
@@ -69,10 +74,7 @@ class GangReader:
             return NOTHING, ""
         if unit.gang is None:
             return self._alone(pods[0], unit), ""
-        bound = unit.bindings.nodes
-        waiting = [
-            it for it in pods if stage_of(it, bound=it.metadata.uid in bound) is PodStage.WAITING
-        ]
+        waiting = [it for it in pods if stages[it.metadata.uid] is PodStage.WAITING]
         first, *others = waiting or pods[:1]
         reading = self._reader.read(first, unit)
         if not waiting:
@@ -121,10 +123,9 @@ class GangReader:
             culprit=culprit,
         )
 
-    def follow(self, gang: Gang, unit: Unit, pods: Sequence[Pod]) -> None:
+    def follow(self, gang: Gang, stages: Mapping[str, PodStage]) -> None:
         """Note since when none of the gang's pods can run."""
-        bound = unit.bindings.nodes
-        lives = any(stage_of(it, bound=it.metadata.uid in bound) in _HOLD_RANKS for it in pods)
+        lives = not _HOLD_RANKS.isdisjoint(stages.values())
         gang.follow(lives=lives, now=self._clock())
 
 
@@ -141,11 +142,6 @@ def _too_large(gang: Gang) -> Problem | None:
     if gang.problem is not None or size is None or size <= MOST_PODS:
         return gang.problem
     return Problem(f"number of pods of gang {gang.member.name}", str(size), f"at most {MOST_PODS}")
-
-
-def _holds_rank(pod: Pod, unit: Unit) -> bool:
-    bound = pod.metadata.uid in unit.bindings.nodes
-    return pod.succeeded or stage_of(pod, bound=bound) in _HOLD_RANKS
 
 
 def _differs(first: Pod, one: JobRequest, other: JobRequest) -> Problem:

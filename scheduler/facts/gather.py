@@ -55,23 +55,24 @@ class Gatherer:
     def facts(self, unit: Unit) -> UnitFacts:
         """Everything that is known of the unit now."""
         pods = self._whereabouts.pods(unit)
-        self._follow(unit, pods)
+        stages = _stages(unit, pods)
+        self._follow(unit, pods, stages)
         pod = pods[0] if pods else None
         self._jobs.weigh(unit, pods)
-        reading, culprit = self._gangs.read(unit, pods)
+        reading, culprit = self._gangs.read(unit, pods, stages)
         request = reading.request
         alone = unit.gang is None and len(unit.members) == 1
-        ranks = {} if alone else self._gangs.ranks(unit, pods)
+        ranks = {} if alone else self._gangs.ranks(unit, pods, stages)
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         # A pod that is refused will not be bound, so we do not check whether it would fit.
-        to_place = _to_place(unit, pods) if len(pods) > 1 else pod
+        to_place = _to_place(pods, stages) if len(pods) > 1 else pod
         placing = self._places.of(unit, None if reading.bulky else to_place)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
-            pods=tuple([self._pod(it, unit, ranks) for it in pods]),
+            pods=tuple([self._pod(it, unit, ranks, stages) for it in pods]),
             missing=() if len(pods) == len(unit.members) else self._missing(unit, pods, ranks),
             request=request,
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
@@ -105,7 +106,7 @@ class Gatherer:
             longest_grace=self._reader.longest_grace,
         )
 
-    def _follow(self, unit: Unit, pods: Sequence[Pod]) -> None:
+    def _follow(self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]) -> None:
         """Note how the pods end, and forget the readings of those that are gone."""
         for pod in pods:
             self._partings.saw(pod)
@@ -113,7 +114,7 @@ class Gatherer:
             for uid in unit.uids - {it.metadata.uid for it in pods}:
                 self._reader.forget(uid)
         if unit.gang is not None:
-            self._gangs.follow(unit.gang, unit, pods)
+            self._gangs.follow(unit.gang, stages)
 
     def _missing(
         self, unit: Unit, pods: Sequence[Pod], ranks: Mapping[str, int]
@@ -141,14 +142,20 @@ class Gatherer:
             return {}
         return {} if record.tag is None else record.tag.asked
 
-    def _pod(self, pod: Pod, unit: Unit, ranks: Mapping[str, int]) -> PodFacts:
+    def _pod(
+        self,
+        pod: Pod,
+        unit: Unit,
+        ranks: Mapping[str, int],
+        stages: Mapping[str, PodStage],
+    ) -> PodFacts:
         meta, member = pod.metadata, unit.pod(pod.metadata.uid)
         ends_at = member.said.ends_at
         return PodFacts(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
-            stage=stage_of(pod, bound=bool(unit.bindings.nodes.get(meta.uid))),
+            stage=stages[meta.uid],
             node=self._whereabouts.node(pod, unit),
             rank=ranks.get(meta.uid, 0),
             succeeded=pod.status.phase == "Succeeded",
@@ -173,16 +180,18 @@ class Gatherer:
         return unit.bound_by_us
 
 
-def _to_place(unit: Unit, pods: Sequence[Pod]) -> Pod:
+def _stages(unit: Unit, pods: Sequence[Pod]) -> dict[str, PodStage]:
+    """The stage of each pod, by uid."""
+    bound = unit.bindings.nodes
+    return {it.metadata.uid: stage_of(it, bound=it.metadata.uid in bound) for it in pods}
+
+
+def _to_place(pods: Sequence[Pod], stages: Mapping[str, PodStage]) -> Pod:
     """The pod for which Nodes are checked: the first that waits, or else the first of all. The pods
     of a unit are alike.
     """
-    bound = unit.bindings.nodes
-    waiting = (
-        it
-        for it in pods
-        if stage_of(it, bound=it.metadata.uid in bound) in {PodStage.WAITING, PodStage.GATED}
-    )
+    unbound = {PodStage.WAITING, PodStage.GATED}
+    waiting = (it for it in pods if stages[it.metadata.uid] in unbound)
     return next(waiting, pods[0])
 
 
