@@ -24,7 +24,7 @@ from scheduler.core.naming import (
     NODES,
 )
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
-from scheduler.execute.tools import Result, Tools
+from scheduler.execute.tools import Result, Tools, checked
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
 from scheduler.state.units import Unit
 
@@ -89,7 +89,7 @@ class Binder:
         if len(actions) == 1:
             return [await self._send(unit, actions[0])]
         sent = await gather(*(self._send(unit, it) for it in actions), return_exceptions=True)
-        return [_checked(it) for it in sent]
+        return [checked(it) for it in sent]
 
     async def _send(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod
@@ -187,13 +187,6 @@ class Binder:
             node=action.target,
             job_id=action.job_id,
         )
-
-
-def _checked(result: Result | BaseException) -> Result:
-    """The result of one binding. Raises what that has raised."""
-    if isinstance(result, BaseException):
-        raise result
-    return result
 
 
 def _what_follows(unit: Unit, job_id: int) -> str:

@@ -80,6 +80,10 @@ class Executor:
         """Bind all these pods of a unit, or none. Raises KubeError for unexpected answers."""
         return await self._binder.bind(unit, actions)
 
+    async def evict(self, unit: Unit, actions: Sequence[Evict]) -> Result:
+        """End these pods of a unit, as one case of the brake's. Raises KubeError and SlurmError."""
+        return await self._evictor.evict(unit, actions)
+
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
     ) -> Result:
@@ -120,7 +124,7 @@ class Executor:
             case Readmit():
                 await self._avoidance.readmit(unit, action)
             case Evict():
-                return await self._evictor.evict(unit, action)
+                return await self.evict(unit, [action])
             case Hurry():
                 return await self._evictor.hurry(unit, action)
             case Reject():

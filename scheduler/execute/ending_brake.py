@@ -2,8 +2,8 @@
 whether it may be ended (I7). Also reports when the brake holds pods. The rule is in
 `core/brake.py`.
 
-Pods that run and pods that wait are counted separately, because many pods of one kind would hide a
-few of the other.
+The end of a job is one case, and so the pods of a gang count as one. Pods that run and pods that
+wait are counted separately, because many pods of one kind would hide a few of the other.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _LOST_TOGETHER_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class _Survey:
-    """Uids of pods of one kind: all of them, those whose jobs have ended, and of these the ones
-    whose job lost its node.
+    """The cases of one kind: all of them, those whose jobs have ended, and of these the ones whose
+    job lost its node.
     """
 
     all: set[str] = field(default_factory=set)
@@ -56,7 +56,9 @@ class _Survey:
 
 
 class EndingBrake:
-    """`tell` writes an Event on a pod, once for each message. `warn` writes one on our own pod."""
+    """`tell` writes an Event on each pod of a unit, once for each message. `warn` writes one on our
+    own pod. `key_of` returns the key of the unit to which the pod with this uid belongs.
+    """
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class EndingBrake:
         limits: BrakeLimits,
         units: Units,
         pods: Joined[Pod],
+        key_of: Callable[[str], str],
         tell: Callable[[Unit, Reason, str], None],
         warn: Callable[[Reason, str], None],
         metrics: Metrics,
@@ -76,6 +79,7 @@ class EndingBrake:
         self._limits = limits
         self._units = units
         self._pods = pods
+        self._key_of = key_of
         self._tell = tell
         self._warn = warn
         self._metrics = metrics
@@ -89,7 +93,7 @@ class EndingBrake:
         metrics.brake_held.set_function(lambda: sum(self.held(kind) for kind in _KINDS))
 
     def held(self, kind: str) -> int:
-        """How many pods of this kind ("run" or "wait") are held now."""
+        """How many pods of this kind ("run" or "wait") are held now; a gang counts as one."""
         return self._brakes[kind].held(self._clock())
 
     @property
@@ -110,21 +114,21 @@ class EndingBrake:
         SlurmError if the controller does not answer.
         """
         kind = "run" if action.pod.stage is PodStage.BOUND else "wait"
-        brake, scene = self._brakes[kind], await self._scene(kind)
+        brake, scene, case = self._brakes[kind], await self._scene(kind), _case(unit)
         seen_at = 0.0 if unit.job is None else unit.job.record_at
         doubted_at = self._slurmctld.doubted_at
         if not is_weak(action.evidence, action.reason, seen_at=seen_at, doubted_at=doubted_at):
-            brake.let_go(action.pod.uid)
+            brake.let_go(case)
             return None
         early = _SURVEY_SECONDS if self._learns() else self._too_early(unit, action)
         if early > 0:
             return early
-        answer = brake.ask(action.pod.uid, scene, seen_at=seen_at, now=self._clock())
+        answer = brake.ask(case, scene, seen_at=seen_at, now=self._clock())
         self._note(kind, len(scene.all))
         if isinstance(answer, Go):
             return None
         if await self._taken(unit, action):
-            brake.let_go(action.pod.uid)
+            brake.confirm(case, self._clock())
             return None
         if isinstance(answer, Hold):
             self._tell_held(unit, action, kind)
@@ -173,31 +177,39 @@ class EndingBrake:
 
     def _survey(self) -> None:
         self._scenes = {kind: _Survey() for kind in _KINDS}
-        self._unknown = 0
+        units, strays, run = dict[str, Unit](), dict[str, bool](), set[str]()
         for pod in self._pods:
             if pod.finished or pod.metadata.deletion_timestamp is not None:
                 continue
             uid = pod.metadata.uid
             unit = self._units.of_pod(uid)
-            kind = (
-                "run"
-                if pod.spec.node_name or (unit is not None and unit.bindings.nodes)
-                else "wait"
-            )
-            survey = self._scenes[kind]
-            survey.all.add(uid)
+            key = self._key_of(uid) if unit is None else unit.key
+            if pod.spec.node_name or (unit is not None and unit.bindings.nodes):
+                run.add(key)
             if unit is None:
-                self._unknown += _may_have_a_job(pod)
-            elif _unseen(unit):
-                self._unknown += 1
-            elif (ending := _ending(unit, kind)) is not None:
-                survey.ended.add(uid)
-                if ending.reason is Reason.NODE_FAILED:
-                    survey.lost_nodes.add(uid)
+                strays[key] = strays.get(key, False) or _may_have_a_job(pod)
+            else:
+                units[key] = unit
+        self._unknown = sum(strays.values())
+        for key in strays.keys() - units.keys():
+            self._scenes["run" if key in run else "wait"].all.add(key)
+        for key, unit in units.items():
+            self._see(unit, "run" if key in run else "wait")
+
+    def _see(self, unit: Unit, kind: str) -> None:
+        """Count a unit that has pods."""
+        survey, case = self._scenes[kind], _case(unit)
+        survey.all.add(case)
+        if _unseen(unit):
+            self._unknown += 1
+        elif (ending := _ending(unit, kind)) is not None:
+            survey.ended.add(case)
+            if ending.reason is Reason.NODE_FAILED:
+                survey.lost_nodes.add(case)
 
     def _note(self, kind: str, among: int) -> None:
         """Report when the brake begins to hold pods of this kind, and when it holds none any more.
-        `among` is the number of all pods of this kind.
+        `among` is the number of all pods of this kind, each gang counted as one.
         """
         held = self.held(kind)
         if held and kind not in self._engaged:
@@ -206,8 +218,9 @@ class EndingBrake:
             message = (
                 f"Within {self._limits.window_seconds:.0f} s Slurm would end over "
                 f"{self._limits.minimum} pods that {kind}, and over {self._limits.share:.0%} of "
-                f"all {among}: each is held for {self._limits.pause_seconds:.0f} s, and ends only "
-                "if a later look at Slurm confirms its end"
+                f"all {among} (a gang counts as one): each is held for "
+                f"{self._limits.pause_seconds:.0f} s, and ends only if a later look at Slurm "
+                "confirms its end"
             )
             self._warn(Reason.BRAKE_ENGAGED, message)
             log.error("brake engaged", pods=kind, among=among, pause_s=self._limits.pause_seconds)
@@ -223,6 +236,11 @@ class EndingBrake:
             f"{self._limits.pause_seconds:.0f} s later confirms it"
         )
         self._tell(unit, Reason.BRAKE_ENGAGED, message)
+
+
+def _case(unit: Unit) -> str:
+    """What the brake counts: the end of this job for all pods that it has."""
+    return unit.key if unit.job is None else f"{unit.key}/{unit.job.job_id}"
 
 
 def _may_have_a_job(pod: Pod) -> bool:

@@ -7,7 +7,8 @@ first, for a limited time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from asyncio import gather
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -16,6 +17,7 @@ from scheduler.core.actions import Evict, Hurry
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts
 from scheduler.execute.ending_brake import EndingBrake
+from scheduler.execute.tools import checked
 from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, condition
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
@@ -26,6 +28,8 @@ log = structlog.get_logger(__name__)
 _AGAIN_SECONDS: Final = 10.0
 # How often the Eviction API is asked again while a budget holds the pod.
 _ASK_SECONDS: Final = 2.0
+# So many pods of a gang are ended at once.
+_AT_ONCE: Final = 16
 
 
 class Evictor:
@@ -50,18 +54,32 @@ class Evictor:
         self._metrics = metrics
         self._clock = clock
 
-    async def evict(self, unit: Unit, action: Evict) -> float:
-        """Take the next step towards the pod's end, if the brake allows it. Returns after how many
-        seconds the step after it is due. Raises KubeError, and SlurmError if the brake asks Slurm
-        and gets no answer.
+    async def evict(self, unit: Unit, actions: Sequence[Evict]) -> float:
+        """Take the next step towards the end of each of these pods of a unit, if the brake allows
+        it: they are one case. Returns after how many seconds the step after it is due. Raises
+        KubeError, and SlurmError if the brake asks Slurm and gets no answer.
         """
+        waits, due = list[float](), list[Evict]()
+        for action in actions:
+            wait = await self._wait(unit, action)
+            if wait is None:
+                due.append(action)
+            else:
+                waits.append(wait)
+        for start in range(0, len(due), _AT_ONCE):
+            some = due[start : start + _AT_ONCE]
+            ended = await gather(*(self._evict(unit, it) for it in some), return_exceptions=True)
+            waits += [checked(it) for it in ended]
+        return min(waits)
+
+    async def _wait(self, unit: Unit, action: Evict) -> float | None:
+        """None if the pod may be ended now, otherwise for how many seconds it may not."""
+        sent_at = unit.eviction.sent_at.get(action.pod.uid)
+        again_in = 0.0 if sent_at is None else sent_at + _AGAIN_SECONDS - self._clock()
+        return again_in if again_in > 0 else await self._brake.seconds(unit, action)
+
+    async def _evict(self, unit: Unit, action: Evict) -> float:
         pod, now = action.pod, self._clock()
-        again_in = unit.eviction.sent_at.get(pod.uid, -1e9) + _AGAIN_SECONDS - now
-        if again_in > 0:
-            return again_in
-        held = await self._brake.seconds(unit, action)
-        if held is not None:
-            return held
         if not await self._mark(pod, action):
             return 1.0  # the pod is gone, which the watch will show soon
         left = self._budget_left(unit, pod, now)
@@ -143,10 +161,16 @@ class Evictor:
         if asked or not gone:
             self._metrics.evictions.labels(action.reason).inc()
         self._tell(unit, pod.uid, action.reason, f"{action.message}; the pod is deleted")
-        log.warning(
-            "pod evicted",
-            namespace=pod.namespace,
-            pod=pod.name,
-            reason=action.reason,
-            message=action.message,
-        )
+        _log(unit, action)
+
+
+def _log(unit: Unit, action: Evict) -> None:
+    """One line for each deletion of a single pod, and one for all pods of a gang that end for the
+    same reason.
+    """
+    names = {"namespace": unit.namespace, "reason": action.reason, "message": action.message}
+    if unit.gang is None:
+        log.warning("pod evicted", pod=action.pod.name, **names)
+    elif unit.eviction.logged != action.message:
+        unit.eviction.logged = action.message
+        log.warning("gang evicted", gang=unit.name, pods=len(unit.pods), **names)

@@ -105,7 +105,8 @@ class Metrics:
         )
         self.brake_held = Gauge(
             "slurm_pod_scheduler_brake_held_pods",
-            "Pods that the brake holds until a later look at Slurm confirms their end",
+            "Pods that the brake holds until a later look at Slurm confirms their end; a gang"
+            " counts as one",
             registry=registry,
         )
         self.brake_engaged = Counter(

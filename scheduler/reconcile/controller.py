@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from scheduler.core.actions import Action, Bind, Inspect
+from scheduler.core.actions import Action, Bind, Evict, Inspect
 from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
@@ -133,15 +133,18 @@ class Controller:
         return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
-        """Execute all actions in order, and bindings that follow each other at once. Returns after
-        how many seconds the unit needs another pass: the least that any action asks for, or None if
-        no action asks.
+        """Execute all actions in order, and bindings or evictions that follow each other at once.
+        Returns after how many seconds the unit needs another pass: the least that any action asks
+        for, or None if no action asks.
         """
         wishes: list[Result] = []
         for kind, group in groupby(actions, type):
             if kind is Bind:
                 binds = [action for action in group if isinstance(action, Bind)]
                 wishes.append(await self._executor.bind(unit, binds))
+            elif kind is Evict:
+                evicts = [action for action in group if isinstance(action, Evict)]
+                wishes.append(await self._executor.evict(unit, evicts))
             else:
                 for action in group:
                     wishes.append(await self._executor.do(unit, action))  # noqa: PERF401

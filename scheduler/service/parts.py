@@ -253,6 +253,7 @@ class Parts:
             ),
             units=self._memory.units,
             pods=self._memory.pods,
+            key_of=self._memory.gangs.key_of,
             tell=self.teller.warn,
             warn=outside.warn,
             metrics=outside.metrics,

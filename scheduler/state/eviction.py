@@ -15,6 +15,8 @@ class Eviction:
     """When the grace period of each departing pod was last shortened, by uid."""
     held_since: dict[str, float] = field(default_factory=dict)
     """Since when the Eviction API has been tried for each pod, by uid."""
+    logged: str = ""
+    """Why its pods end, as last logged. The pods of a gang have one line together."""
 
     def forget(self, uid: str) -> None:
         """Forget the pod, which is gone."""

@@ -195,20 +195,25 @@ def ended_on_evidence(case: _Case) -> Iterator[Violation]:
 def braked(case: _Case) -> Iterator[Violation]:
     """I7: not more than a share of the bound pods goes at once on evidence nobody looked at twice.
 
-    Each process counts anew, and what it counts is not on record: what was bound at any time within
-    the window counts as bound.
+    The pods of one job count as one. Each process counts anew, and what it counts is not on record:
+    what was bound at any time within the window counts as bound.
     """
     limits = case.limits
-    hasty = sorted(_hasty(case), key=lambda when: when.latest)
-    for first in hasty:
+    hasty = sorted(_hasty(case), key=lambda it: it[0].latest)
+    for first, _ in hasty:
         window = When(first.latest, first.latest + limits.brake_window)
-        gone = sum(first.latest <= it.latest <= window.latest for it in hasty)
-        bound = sum(
-            pod.placed.maybe_before(window) and window.maybe_before(pod.over)
-            for pod in case.history.pods
+        gone = len({unit for it, unit in hasty if first.latest <= it.latest <= window.latest})
+        bound = len(
+            {
+                _counted_with(case, pod)
+                for pod in case.history.pods
+                if pod.placed.maybe_before(window) and window.maybe_before(pod.over)
+            }
         )
         if gone > max(limits.brake_minimum, limits.brake_share * bound):
-            what = f"{gone} of {bound} bound pods were deleted within {limits.brake_window} s"
+            what = (
+                f"{gone} of {bound} bound pods or gangs were deleted within {limits.brake_window} s"
+            )
             yield Violation("I7", f"from {_time(first)}", f"{what} on fresh evidence")
             return
 
@@ -358,8 +363,16 @@ def _superseded(case: _Case, pod: PodLife, job: JobLife, when: When) -> bool:
     )
 
 
-def _hasty(case: _Case) -> Iterator[When]:
-    """Our deletions of bound pods that came soon after the evidence."""
+def _counted_with(case: _Case, pod: PodLife) -> str:
+    """What the brake counts the pod as: itself, or the last job of its gang."""
+    jobs = [it.job_id for it in case.placeholders[pod.uid] if it.slots]
+    return f"job {max(jobs)}" if jobs else pod.uid
+
+
+def _hasty(case: _Case) -> Iterator[tuple[When, str]]:
+    """Our deletions of bound pods that came soon after the evidence, each with what it counts
+    as.
+    """
     for pod in case.history.pods:
         for deletion in pod.deletions[:1]:
             if deletion.by is not By.US or not pod.placed.maybe_before(deletion.when):
@@ -369,7 +382,7 @@ def _hasty(case: _Case) -> Iterator[When]:
             if evidence is not None and lost:
                 longest = deletion.when.latest - evidence.earliest
                 if longest < case.limits.brake_pause:
-                    yield deletion.when
+                    yield deletion.when, _counted_with(case, pod)
 
 
 def _is_over(case: _Case, uid: str) -> bool:

@@ -290,6 +290,25 @@ def test_more_than_the_brakes_share_at_once() -> None:
     assert rules(*many(10, 4), limits=BRAKED) == ["I7"]
 
 
+def test_pods_of_a_gang_count_as_one_for_the_brake() -> None:
+    parts = many(10, 6)
+    lives = [it for it in parts if isinstance(it, PodLife)]
+    ended = at(44.5)
+    one = job(
+        99,
+        run(10, ended),
+        uids=frozenset(it.uid for it in lives[:6]),
+        slots=6,
+        per_node=6,
+        ended=ended,
+        state="NODE_FAIL",
+    )
+    others = [it for it in parts if isinstance(it, JobLife)][6:]
+    assert rules(one, *others, *lives, limits=BRAKED) == []
+    apart = [replace(one, job_id=90 + it, uids=frozenset({lives[it].uid})) for it in range(6)]
+    assert rules(*apart, *others, *lives, limits=BRAKED) == ["I7"]
+
+
 def test_what_slurm_has_taken_otherwise_is_not_braked() -> None:
     assert rules(*many(10, 10, state="PREEMPTED"), limits=BRAKED) == []
 

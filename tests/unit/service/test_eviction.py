@@ -44,6 +44,7 @@ class Stage:
             limits=BrakeLimits(),
             units=Units(),
             pods=kube.store,
+            key_of=str,
             tell=lambda _unit, _reason, message: self.messages.append(message),
             warn=lambda _reason, message: self.messages.append(message),
             metrics=self.metrics,
@@ -62,7 +63,7 @@ class Stage:
     async def until_deleted(self) -> float:
         began = asyncio.get_running_loop().time()
         while not self.kube.deleted:
-            await asyncio.sleep(await self.evictor.evict(self.unit, EVICT))
+            await asyncio.sleep(await self.evictor.evict(self.unit, [EVICT]))
             assert asyncio.get_running_loop().time() - began < 600
         return asyncio.get_running_loop().time() - began
 
@@ -75,7 +76,7 @@ async def test_pod_bears_its_condition_before_it_is_deleted(kube):
     stage = Stage(kube)
     marked: list[int] = []
     kube.on_delete = lambda _uid: marked.append(len(kube.patches))
-    await stage.evictor.evict(stage.unit, EVICT)
+    await stage.evictor.evict(stage.unit, [EVICT])
     assert marked == [1]
     (told,) = kube.patches[0][1]
     assert (told.type, told.reason, told.status) == ("DisruptionTarget", "Preempted", "True")
@@ -86,21 +87,21 @@ async def test_pod_bears_its_condition_before_it_is_deleted(kube):
 
 async def test_pod_gets_the_time_that_is_left(kube):
     stage = Stage(kube)
-    await stage.evictor.evict(stage.unit, replace(EVICT, grace_seconds=7))
+    await stage.evictor.evict(stage.unit, [replace(EVICT, grace_seconds=7)])
     assert kube.graces == [7]
 
 
 async def test_deletion_is_repeated_only_after_a_while(kube):
     stage = Stage(kube)
-    await stage.evictor.evict(stage.unit, EVICT)
-    assert await stage.evictor.evict(stage.unit, EVICT) > 5
+    await stage.evictor.evict(stage.unit, [EVICT])
+    assert await stage.evictor.evict(stage.unit, [EVICT]) > 5
     assert kube.deleted == [UID]
 
 
 async def test_pod_that_is_gone_is_not_deleted(kube):
     stage = Stage(kube)
     other = replace(EVICT, pod=replace(EVICT.pod, uid="another"))
-    await stage.evictor.evict(stage.unit, other)
+    await stage.evictor.evict(stage.unit, [other])
     assert (kube.deleted, stage.messages, stage.counted()) == ([], [], 0)
 
 
@@ -127,7 +128,7 @@ async def test_budget_that_gives_way_is_noticed(kube):
     stage = Stage(kube, budget_seconds=300)
     kube.budget_holds = True
     for _ in range(3):
-        await asyncio.sleep(await stage.evictor.evict(stage.unit, EVICT))
+        await asyncio.sleep(await stage.evictor.evict(stage.unit, [EVICT]))
     kube.budget_holds = False
     assert await stage.until_deleted() < 13
 
@@ -136,6 +137,6 @@ async def test_failure_on_the_way_is_raised_and_not_taken_for_done(kube):
     stage = Stage(kube, budget_seconds=30)
     kube.fail["evict"].append(KubeUnreachable("refused"))
     with pytest.raises(KubeUnreachable):
-        await stage.evictor.evict(stage.unit, EVICT)
+        await stage.evictor.evict(stage.unit, [EVICT])
     await stage.until_deleted()
     assert kube.deleted == [UID]
