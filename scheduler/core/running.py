@@ -48,6 +48,7 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
 )
 from scheduler.core.lost_job import regain, still_waits
+from scheduler.core.lost_slots import on_lost_nodes
 from scheduler.core.outgrown import outgrown
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
@@ -163,6 +164,9 @@ def _running(
         return _make_room(facts, bound, record)
     if facts.unlisted and not all(pod.node for pod in bound):
         return (Locate(), Again(0.0))
+    lost = on_lost_nodes(facts, bound, record)
+    if lost:
+        return _go_on_without(lost, record)
     if any(pod.node and pod.node not in record.nodes for pod in bound):
         return _elsewhere(facts, bound, record, now)
     waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
@@ -171,6 +175,13 @@ def _running(
     end = ends_at(record)
     notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
     return (*notes, *_resized(facts, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _go_on_without(lost: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Action, ...]:
+    """The job runs on, but no longer holds the nodes of these pods."""
+    message = f"Slurm job {record.job_id} goes on with {len(record.nodes)} nodes, without node "
+    evicted = (Evict(pod, Reason.NODE_FAILED, f"{message}{pod.node}") for pod in lost)
+    return (*evicted, Again(SOON_SECONDS))
 
 
 def _elsewhere(

@@ -12,6 +12,7 @@ from typing import Final
 
 from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
+from scheduler.core.lost_slots import kept_ranks
 from scheduler.core.naming import OwnerTag
 from scheduler.core.seats import Seat, Sitter, seats, slots_of
 from scheduler.core.tagged import TaggedJob
@@ -23,10 +24,13 @@ _IS_OVER: Final = frozenset({PodStage.FINISHED, PodStage.WITHDRAWN})
 
 @dataclass(frozen=True, slots=True)
 class Seating:
-    """The node of each slot, and the slot of each pod that has one, by uid."""
+    """The node of each slot, and the slot of each pod that has one, by uid. `gone` are ranks of the
+    gang for which the job has no slot, because it has lost nodes or the gang has grown.
+    """
 
     slots: tuple[str, ...]
     taken: dict[str, int]
+    gone: frozenset[int] = frozenset()
 
     def nodes_of(self, pods: Sequence[PodFacts]) -> dict[str, str]:
         """The node of each of these pods that has a slot, by uid."""
@@ -35,22 +39,37 @@ class Seating:
 
 def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     """The slots of the unit's pods. Or why the allocation cannot be dealt out, which applies to all
-    of them. A slot in which a pod may still run that nobody sees is not given to another.
+    of them: before any of them runs, each that waits must have a slot. A slot in which a pod may
+    still run that nobody sees is not given to another.
     """
     if any(pod.stage in RUNS and not pod.node for pod in facts.pods):
         return "it is not known which of its nodes the pods that run are on"
     tag = record.tag
     per_node = 1 if tag is None else tag.per_node
-    sitters = sitters_of(facts.pods, tag)
     slots = slots_of(dict.fromkeys(record.nodes, per_node))
-    former = () if tag is None else tag.ranks
-    needed = max(len(sitters), len(former))
-    taken = None if len(slots) >= needed + per_node else seats(sitters, slots, former=former)
-    if taken is None:
+    former = () if tag is None else kept_ranks(facts.pods, tag, slots)
+    gone = _expected(facts, tag).difference(former)
+    everybody = sitters_of(facts.pods, tag)
+    sitters = [it for it in everybody if it.node or it.rank not in gone]
+    taken = seats(sitters, slots, former=former)
+    needed = max(len(everybody), len(former))
+    whole = all(it.node or it.uid in taken for it in sitters) and gone <= _done(facts)
+    if len(slots) >= needed + per_node or not (whole or facts.any_runs):
         return f"it holds {len(record.nodes)} nodes for {needed} pods"
     haunted = {it.rank for it in facts.missing if now < it.lingers_until}
     waits = {it.uid for it in facts.pods if it.stage is PodStage.WAITING and it.rank in haunted}
-    return Seating(slots, {uid: slot for uid, slot in taken.items() if uid not in waits})
+    return Seating(slots, {uid: slot for uid, slot in taken.items() if uid not in waits}, gone)
+
+
+def _expected(facts: UnitFacts, tag: OwnerTag | None) -> frozenset[int]:
+    """The ranks that the job had slots for, and all those of the gang."""
+    if tag is None or facts.gang is None:
+        return frozenset(() if tag is None else tag.ranks)
+    return frozenset(tag.ranks).union(range(facts.gang.size or 0))
+
+
+def _done(facts: UnitFacts) -> frozenset[int]:
+    return frozenset(it.rank for it in facts.pods if it.succeeded)
 
 
 def sitters_of(pods: tuple[PodFacts, ...], tag: OwnerTag | None) -> tuple[Sitter, ...]:
@@ -99,11 +118,13 @@ def reseated(
 
 
 def _seats(facts: UnitFacts, found: Seating, former: Sequence[Seat]) -> tuple[Seat, ...]:
-    """The seats by slot. A slot that no pod has keeps a rank that is free, for a pod to come."""
+    """The seats by slot. A slot that no pod has keeps a rank that is free, for a pod to come. A
+    rank whose slot is lost has none.
+    """
     pods = {pod.uid: Seat(pod.rank, pod.uid, pod.name) for pod in facts.pods}
     named = {slot: pods[uid] for uid, slot in found.taken.items() if uid in pods}
     held = {seat.rank for seat in named.values()}
-    free = [seat.rank for seat in former if seat.rank not in held]
+    free = [seat.rank for seat in former if seat.rank not in held | found.gone]
     return tuple(
         named[slot] if slot in named else Seat(free.pop(0))
         for slot in range(len(found.slots))

@@ -39,11 +39,12 @@ def slots_of(rooms: Mapping[str, int]) -> tuple[str, ...]:
 
 def seats(
     sitters: Iterable[Sitter], slots: Sequence[str], *, former: Sequence[int] = ()
-) -> dict[str, int] | None:
-    """The slot of each pod, by uid. None if there is none for a pod that is on no node yet.
+) -> dict[str, int]:
+    """The slot of each pod that gets one, by uid.
 
     `former` are the ranks to which the slots were given before, from the first slot on. A pod that
     is on a node stays there. If no slot is free there, it has none, and takes none from the others.
+    Of pods that are on no node yet, those whose rank has a slot already get it, then the others.
     """
     row = _Row(slots, former)
     ordered = sorted(sitters, key=lambda it: (it.rank, it.uid))
@@ -54,7 +55,9 @@ def seats(
     for sitter in left:
         row.takes_any(sitter)
     left = [it for it in coming if not row.takes_back(it)]
-    return row.taken if all(row.takes_any(it) for it in left) else None
+    for sitter in left:
+        row.takes_any(sitter)
+    return row.taken
 
 
 class _Row:

@@ -138,8 +138,13 @@ class EndingBrake:
         return 0.0
 
     def _too_early(self, unit: Unit, action: Evict) -> float:
-        """For how many seconds other nodes may still be lost together with the pod's node."""
-        alive_at = None if unit.job is None else unit.job.lived_at
+        """For how many seconds other nodes may still be lost together with the pod's node. A job
+        that goes on without it says nothing about that.
+        """
+        job = unit.job
+        if job is None or job.state is None or not job.state.ended:
+            return 0.0
+        alive_at = job.lived_at
         if action.reason is not Reason.NODE_FAILED or alive_at is None:
             return 0.0
         return alive_at + _LOST_TOGETHER_SECONDS - self._clock()

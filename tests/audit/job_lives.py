@@ -160,6 +160,11 @@ class _Life:
                 self.ready = When(start.earliest, it.when.latest)
         elif self.ready is None and "CONFIGURING" not in it.flags:
             self.ready = it.when
+        if it.nodes < self.nodes and it.nodes:
+            # It has lost or given back nodes, and goes on with the others as another run.
+            ready = self.ready
+            self._close(it.when)
+            self.since, self.nodes, self.ready = it.when, it.nodes, ready and it.when
 
     def _close(self, end: When) -> None:
         assert self.since is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
 from tests.audit.history import (
@@ -332,7 +332,7 @@ def _evidence(case: _Case, pod: PodLife, deletion: Touch) -> When | None:
     found = [
         when
         for job in case.placeholders[pod.uid]
-        for when in _signs(job)
+        for when in (*_signs(job), *_taken(job, case.history.slurm_node(pod.node)))
         if when.maybe_before(deletion.when)
         and (pod.placed == NEVER or when.latest >= pod.placed.earliest - case.limits.bind_age)
         and not _superseded(case, pod, job, deletion.when)
@@ -345,6 +345,13 @@ def _signs(job: JobLife) -> Iterator[When]:
     if job.ended != NEVER and job.state != LOST and not _by_our_own_hand(job):
         yield job.ended
     yield from (it.when for it in job.evidence)
+
+
+def _taken(job: JobLife, node: str) -> Iterator[When]:
+    """Moments at which the job went on without this node."""
+    for run, later in pairwise(job.runs):
+        if node in run.nodes and node not in later.nodes:
+            yield run.span.end
 
 
 def _by_our_own_hand(job: JobLife) -> bool:

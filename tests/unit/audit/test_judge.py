@@ -248,6 +248,16 @@ def test_signs_that_slurm_takes_the_node_are_evidence(sign: Sign) -> None:
     assert rules(placeholder, deleted(when=43)) == ["I6"]
 
 
+def test_a_pod_deleted_once_its_job_went_on_without_its_node() -> None:
+    both = frozenset({NODE, "n2"})
+    there, without = replace(run(10, at(40)), nodes=both), replace(run(40), nodes=frozenset({"n2"}))
+    shrunk = cancelled(replace(job(1, run(10)), runs=(there, without), slots=2), 60)
+    assert rules(shrunk, deleted(when=45)) == []
+    assert rules(shrunk, deleted(when=35)) == ["I6"]
+    kept = replace(shrunk, runs=(there, replace(without, nodes=frozenset({NODE}))))
+    assert rules(kept, deleted(when=45)) == ["I6"]
+
+
 def test_what_was_before_the_bind_is_no_evidence() -> None:
     before = Evidence(at(12), Sign.REQUEUED)
     placeholder = cancelled(job(1, run(6, at(12)), run(14), evidence=(before,)), 60)

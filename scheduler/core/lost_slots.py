@@ -1,0 +1,45 @@
+"""Slots that the running job of a gang has no more. Its nodes may become fewer, and never more.
+
+Slurm takes a node that has failed (annotation `no-kill`), or an operator makes the job smaller. The
+ranks on that node have no slot then, and do not take those of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
+from scheduler.core.naming import OwnerTag
+from scheduler.core.tagged import TaggedJob
+
+
+def kept_ranks(pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str]) -> tuple[int, ...]:
+    """The ranks that have the slots which the job still has, in the order of the slots.
+
+    The job does not say which rank was on a node that it has lost, but most pods do. If a rank has
+    no pod, those that have one keep their slots first.
+    """
+    lost = len(tag.ranks) - len(slots)
+    if lost <= 0:
+        return tag.ranks
+    here, away = set[int](), set[int]()
+    for pod in pods:
+        if pod.node and pod.uid in tag.uids and pod.stage in RUNS | {PodStage.FINISHED}:
+            (here if pod.node in slots else away).add(pod.rank)
+    by_doubt = sorted(tag.ranks, key=lambda rank: (rank in here, rank not in away, -rank))
+    gone = set(by_doubt[:lost])
+    return tuple(rank for rank in tag.ranks if rank not in gone)
+
+
+def on_lost_nodes(
+    facts: UnitFacts, bound: tuple[PodFacts, ...], record: TaggedJob
+) -> tuple[PodFacts, ...]:
+    """Those of these pods that run on a node which the job has lost, while it goes on with the
+    others. A job that was started anew elsewhere has all its nodes.
+    """
+    tag = record.tag
+    if facts.gang is None or tag is None or not facts.owns(record):
+        return ()
+    if len(record.nodes) * tag.per_node >= len(tag.ranks):
+        return ()
+    return tuple(pod for pod in bound if pod.node and pod.node not in record.nodes)
