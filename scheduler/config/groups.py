@@ -22,7 +22,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("annotation_prefix", "policy_file", "ignored_requirements"),
         *("device_resources", "gpu_types", "gpu_type_keys"),
     ),
-    "Gangs": ("gangs", "gang_linger", "pods_per_node"),
+    "Gangs": ("gangs", "gang_linger", "gang_lost_slot", "pods_per_node"),
     "Limits": (
         *("workers", "events_per_second", "condition_interval", "shutdown_grace"),
         *("brake_share", "brake_minimum", "brake_window", "brake_pause"),

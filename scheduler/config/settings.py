@@ -196,6 +196,11 @@ class Settings(BaseModel):
         description="how long a gang keeps its job when no pod of it is left, for pods that its "
         "controller may make in their place",
     )
+    gang_lost_slot: Literal["wait", "release"] = Field(
+        "wait",
+        description="if a pod of a gang cannot come back to its slot while others run: wait, or "
+        "release: all pods of the gang end, and one job is submitted anew for them",
+    )
     pods_per_node: int = Field(
         1,
         ge=1,

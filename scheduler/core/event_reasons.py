@@ -35,6 +35,7 @@ class Reason(StrEnum):
     STATUS_REFUSED = "StatusRefused"
     CONTROLLER_BACK_OFF = "ControllerBackOff"
     GANG_INCOMPLETE = "GangIncomplete"
+    GANG_SLOT_LOST = "GangSlotLost"
     NOT_IN_GANG = "NotInGang"
     PLACEHOLDER_LOST = "PlaceholderLost"
     RESIZED_BEYOND_JOB = "ResizedBeyondJob"
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     PREEMPTED = "Preempted"
     TIME_LIMIT = "TimeLimit"
     NODE_FAILED = "NodeFailed"
+    GANG_RELEASED = "GangReleased"
     PLACEHOLDER_CANCELLED = "PlaceholderCancelled"
     PLACEHOLDER_COMPLETED = "PlaceholderCompleted"
     REQUEUED = "Requeued"
@@ -62,6 +64,7 @@ IMPORTANT: Final = frozenset(
     {
         *(Reason.SCHEDULED, Reason.SCHEDULING_FAILED, Reason.PREEMPTED, Reason.TIME_LIMIT),
         *(Reason.NODE_FAILED, Reason.PLACEHOLDER_CANCELLED, Reason.PLACEHOLDER_COMPLETED),
+        Reason.GANG_RELEASED,
         *(Reason.REQUEUED, Reason.SUSPENDED, Reason.BRAKE_ENGAGED, Reason.BRAKE_RELEASED),
     }
 )
@@ -242,6 +245,15 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Wait until the controller has created all pods. If it creates fewer, correct the size "
         "of the gang, or have its pods served one by one with the annotation `gang: none`.",
     ),
+    Reason.GANG_SLOT_LOST: Meaning(
+        "Warning",
+        "PodScheduled",
+        "The pod belongs to a [gang](gangs.md) that runs, and has no slot: the gang's job has lost "
+        "the node, or the gang has grown, and Slurm gives a running job no other node.",
+        "It waits until no other pod of the gang runs; then one job is submitted anew for all. To "
+        "have that now, delete the pods of the gang. With `--gang-lost-slot=release` the scheduler "
+        "does it.",
+    ),
     Reason.NOT_IN_GANG: Meaning(
         "Warning",
         "",
@@ -330,6 +342,14 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "DisruptionTarget",
         f"Slurm lost the node, or it did not boot. {_EVICTED}.",
         "Nothing; the pod's controller makes a new pod. `sinfo -R` shows why the node is down.",
+    ),
+    Reason.GANG_RELEASED: Meaning(
+        "Warning",
+        "DisruptionTarget",
+        "Another pod of the gang cannot come back to its slot, and the site has set "
+        f"`--gang-lost-slot=release`. {_EVICTED}.",
+        "Nothing; the pods' controllers make new pods, and one job is submitted for all of them. "
+        "The message says what was wrong with the slot.",
     ),
     Reason.PLACEHOLDER_CANCELLED: Meaning(
         "Warning",

@@ -35,10 +35,11 @@ def is_weak(evidence: Evidence, reason: Reason, *, seen_at: float, doubted_at: f
     slurmctld may have restarted, and `seen_at` when the record was read.
 
     A lost node is always weak evidence: a slurmctld that reaches none of its nodes ends all jobs,
-    and then starts no jobs there that the pods could disturb.
+    and then starts no jobs there that the pods could disturb. A gang that is released lacks a node
+    of Slurm or Kubernetes, and so many may be released for one mistake.
     """
     if evidence is Evidence.TAKEN:
         return False
-    if evidence is Evidence.ABSENCE or reason is Reason.NODE_FAILED:
+    if evidence is Evidence.ABSENCE or reason in {Reason.NODE_FAILED, Reason.GANG_RELEASED}:
         return True
     return seen_at < doubted_at + SETTLING_SECONDS

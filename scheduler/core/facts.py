@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
-from typing import Final
+from typing import Final, Literal
 
 from annotations import JobRequest, Problem
 from scheduler.core.event_reasons import Reason
@@ -107,6 +107,8 @@ class GangFacts:
     """Since when none of its pods can run; None while one can."""
     linger_seconds: float = 60.0
     """How long its allocation is kept without a pod."""
+    on_lost_slot: Literal["wait", "release"] = "wait"
+    """What is done if a pod cannot come back to its slot while others run (`stuck.py`)."""
     culprit: str = ""
     """The pod whose request is at fault, if the unit's request is a list of problems."""
 

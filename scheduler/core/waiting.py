@@ -55,6 +55,7 @@ from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import pending_text
 from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, reseated, seating
+from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.untold import first_words, recorded
 from slurmapi.model import BaseState, Job, JobState
@@ -339,8 +340,11 @@ def allocated(
     missing = lacking(facts) or ("" if facts.gang is None else missing_of(facts, facts.gang))
     if missing:
         return _without(missing, pods, job, now)
+    stuck = without_slot(facts, pods, record, seated)
+    if releases(stuck):
+        return stuck
     pods = tuple(pod for pod in pods if pod.uid in seated.taken)
-    return _start(facts, pods, job, seated, now)
+    return (*stuck, *_start(facts, pods, job, seated, now))
 
 
 def _start(
@@ -363,6 +367,8 @@ def _start(
     occupied = all(it.unfit is not None and it.unfit.occupied for it in unfit.values())
     if facts.in_way is not None and occupied:
         return _another_in_the_way(facts, pods, record, facts.in_way, now)
+    if unfit and facts.any_runs:
+        return _some_unfit(facts, pods, job, now, seated=seated, unfit=unfit)
     if unfit:
         return _unfit(facts, pods, job, unfit, now)
     refused, kept = facts.refused_bind, facts.any_runs
@@ -370,12 +376,35 @@ def _start(
         why = f"the API server refuses to bind the pod: {refused.why}"
         return (*_give_back(record.job_id, why), Again(0.0))
     pause = 0.0 if refused is None else refused.wait(record.job_id, now, kept=kept)
+    if pause and refused is not None and kept:
+        return not_to_be_bound(facts, pods, refused, pause, now)
     if pause:
         return (Again(pause),)
     reseat = reseated(facts, record, seated, pods)
     if reseat is not None:
         return (reseat, Again(0.0))
     return (*_binds(facts, pods, seated, record), Again(SLOW_LOOK_SECONDS))
+
+
+def _some_unfit(
+    facts: UnitFacts,
+    pods: tuple[PodFacts, ...],
+    job: Tracked,
+    now: float,
+    *,
+    seated: Seating,
+    unfit: dict[str, Place],
+) -> tuple[Action, ...]:
+    """Other pods of the gang run: of those that wait, the ones whose Nodes suit them are bound."""
+    record, node_of_pod = job.record, seated.nodes_of(pods)
+    assert record is not None  # noqa: S101 - `allocated` has just read it
+    why = {node: _complaint(node, place) for node, place in unfit.items()}
+    others = tuple(pod for pod in pods if node_of_pod[pod.uid] not in unfit)
+    stuck = tuple(pod for pod in pods if node_of_pod[pod.uid] in unfit)
+    answer = on_unfit_node(facts, stuck, record, why, now)
+    if releases(answer) or not others:
+        return answer
+    return (*answer, *_start(facts, others, job, seated, now))
 
 
 def _not_dealt_out(
@@ -498,8 +527,7 @@ def _unfit(
     passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
     # `unfit_since` is set when the message below is first written (`execute/tell.py`).
     patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
-    # If another pod of the unit runs already, it needs the job, which must not be released.
-    if (passes and patient) or facts.any_runs:
+    if passes and patient:
         message = f"{what}: the pod is bound once that changes"
         return (*_unavailable(pods, job, message), Again(SOON_SECONDS))
     message = f"{what}: {_NEXT_ELSEWHERE}"

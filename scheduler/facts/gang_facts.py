@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from annotations import JobRequest, Problem
 from scheduler.core.event_reasons import Reason
@@ -24,7 +25,8 @@ _HOLD_RANKS = RUNS | {PodStage.WAITING, PodStage.GATED}
 
 class GangReader:
     """`per_node` is how many pods of a gang a node gets, if the pods do not say; `linger_seconds`
-    how long an allocation is kept without a pod.
+    how long an allocation is kept without a pod; `on_lost_slot` what is done if a pod cannot come
+    back to its slot.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class GangReader:
         owner: Owner,
         per_node: int,
         linger_seconds: float,
+        on_lost_slot: Literal["wait", "release"],
         clock: Callable[[], float],
     ) -> None:
         self._reader = reader
@@ -42,6 +45,7 @@ class GangReader:
         self._owner = owner
         self._per_node = per_node
         self._linger_seconds = linger_seconds
+        self._on_lost_slot = on_lost_slot
         self._clock = clock
 
     def ranks(
@@ -120,6 +124,7 @@ class GangReader:
             per_node=self._per_node if per_node is None else per_node,
             quiet_since=gang.quiet_since,
             linger_seconds=self._linger_seconds,
+            on_lost_slot=self._on_lost_slot,
             culprit=culprit,
         )
 

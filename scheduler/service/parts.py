@@ -188,6 +188,7 @@ class Parts:
                 owner=outside.owner,
                 per_node=outside.settings.pods_per_node,
                 linger_seconds=outside.settings.gang_linger,
+                on_lost_slot=outside.settings.gang_lost_slot,
                 clock=outside.clock,
             ),
             reader=self.reader,

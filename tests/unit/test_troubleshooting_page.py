@@ -28,6 +28,7 @@ TELLERS = (
         "core/running",
         "core/beside",
         "core/endings",
+        "core/stuck",
         "execute/bind",
         "execute/cancel",
         "execute/learn",

@@ -53,7 +53,10 @@ HALF_BOUND: Final = (
 def test_job_of_a_half_bound_unit_is_kept_though_the_other_bind_is_refused_for_long():
     refused = RefusedBind(JOB, "a quota", since=NOW - 2 * KEPT_SECONDS, again_at=NOW + 5)
     unit = facts(*HALF_BOUND, job=tracked(record(nodes=("n1", "n2"))), refused_bind=refused)
-    assert decide(unit, NOW) == (Again(5.0),)
+    tell, again = decide(unit, NOW)
+    assert isinstance(tell, Tell)
+    assert (tell.pod, again) == (HALF_BOUND[1], Again(5.0))
+    assert "a quota" in tell.message
     due = replace(unit, refused_bind=replace(refused, again_at=NOW))
     assert decide(due, NOW) == (Bind(HALF_BOUND[1], "n2", JOB, "kube-n2"), SLOW)
 

@@ -81,6 +81,7 @@ class Service:
         mode: Setting = "auto",
         gpu_sharing: gpu_sharing.Setting = "user",
         keeps_suspended: bool = False,
+        lost_slot: str = "wait",
     ) -> None:
         loop = asyncio.get_running_loop()
         limits = limits or BrakeLimits()
@@ -91,6 +92,7 @@ class Service:
                 "gpu-node-sharing": gpu_sharing,
                 "suspend-policy": "keep" if keeps_suspended else "evict",
                 "ignored-requirements": tuple(ignored),
+                "gang-lost-slot": lost_slot,
                 "brake-share": limits.share,
                 "brake-minimum": limits.minimum,
                 "brake-window": limits.window_seconds,

@@ -1,0 +1,94 @@
+"""A pod of a gang cannot be bound to its slot, while others of the gang run.
+
+What follows is a setting (`gang-lost-slot`). With `wait` the pod waits and says why. With `release`
+all pods of the gang end, and one job is submitted anew when their controllers have created them
+again. Nothing is released before the cause has lasted for a minute, unless it is for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.core.actions import Action, Again, Evict, Tell
+from scheduler.core.event_reasons import Reason
+from scheduler.core.facts import PodFacts, PodStage, UnitFacts
+from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS, UNFIT_SECONDS
+from scheduler.core.refused_bind import RefusedBind
+from scheduler.core.seating import Seating
+from scheduler.core.tagged import TaggedJob
+
+LOOK_SECONDS: Final = 30.0
+"""How often a cause is looked at again that has lasted for a minute."""
+
+
+def without_slot(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], record: TaggedJob, seated: Seating
+) -> tuple[Action, ...]:
+    """For pods for which the job has no node any more: it never gets another one."""
+    stuck = tuple(it for it in pods if it.rank in seated.gone and it.uid not in seated.taken)
+    why = (
+        f"Slurm job {record.job_id} has no node for {_named(stuck)} any more, and a running job "
+        "gets no other"
+    )
+    return _stuck(facts, stuck, Reason.GANG_SLOT_LOST, why, SLOW_LOOK_SECONDS) if stuck else ()
+
+
+def on_unfit_node(
+    facts: UnitFacts,
+    pods: tuple[PodFacts, ...],
+    record: TaggedJob,
+    complaints: dict[str, str],
+    now: float,
+) -> tuple[Action, ...]:
+    """For pods whose Node does not suit them, with a complaint about each node."""
+    why = f"Slurm job {record.job_id} is allocated, but {'; '.join(complaints.values())}"
+    since = facts.unfit_since  # set when the first message is written (`execute/tell.py`)
+    if since is None or now - since < UNFIT_SECONDS:
+        message = f"{why}: the pod is bound once that changes"
+        tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
+        return (*tell, Again(SOON_SECONDS))
+    return _stuck(facts, pods, Reason.NODE_UNAVAILABLE, why, LOOK_SECONDS)
+
+
+def not_to_be_bound(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], refused: RefusedBind, pause: float, now: float
+) -> tuple[Action, ...]:
+    """For pods that the API server refuses to bind. They are tried again after `pause`."""
+    why = f"The API server refuses to bind the pod: {refused.why}. The scheduler tries again"
+    if now - refused.since < UNFIT_SECONDS:
+        return (*(Tell(pod, Reason.BIND_REFUSED, why) for pod in pods), Again(pause))
+    return _stuck(facts, pods, Reason.BIND_REFUSED, why, pause)
+
+
+def releases(actions: tuple[Action, ...]) -> bool:
+    """Whether all pods of the gang are to end."""
+    return any(isinstance(it, Evict) for it in actions)
+
+
+def _stuck(
+    facts: UnitFacts, pods: tuple[PodFacts, ...], reason: Reason, why: str, again: float
+) -> tuple[Action, ...]:
+    gang = facts.gang
+    if gang is None or gang.on_lost_slot == "wait":
+        message = (
+            f"{why}. The pod waits, because other pods of its gang run (--gang-lost-slot is wait). "
+            "To have one job submitted anew for all of them, delete the pods of the gang, or set "
+            "--gang-lost-slot=release"
+        )
+        return (*(Tell(pod, reason, message) for pod in pods), Again(again))
+    message = (
+        f"{why}. All pods of gang {gang.name} end (--gang-lost-slot is release), and one job is "
+        "submitted anew for those that come in their place"
+    )
+    bound = (it for it in facts.pods if it.stage is PodStage.BOUND and it.placed_by_us)
+    return (
+        *(Tell(pod, reason, message) for pod in pods),
+        *(Evict(pod, Reason.GANG_RELEASED, message) for pod in bound),
+        Again(SOON_SECONDS),
+    )
+
+
+def _named(pods: tuple[PodFacts, ...]) -> str:
+    return ", ".join(f"rank {it.rank} ({it.name})" for it in pods[:3]) + (
+        f" and {len(pods) - 3} more" if len(pods) > 3 else ""
+    )

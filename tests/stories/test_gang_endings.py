@@ -1,0 +1,93 @@
+"""How gangs end: all pods with the job, or only those of a lost node, and what becomes of these."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from tests.stories.clusters import LIVE, told_on
+from tests.stories.test_gangs import all_run, nodes_in_order, one_job
+from tests.support import pods
+from tests.support.kube import Object
+from tests.support.slurm import Record
+from tests.support.world import World
+
+_NO_KILL: Final = {"no-kill": "true"}
+_RELEASE: Final = pytest.mark.flags("--gang-lost-slot=release")
+pytestmark = [pytest.mark.live_on("26.05")]
+
+cluster = told_on("sandbox-26.05", *LIVE)
+
+
+async def _running(world: World, **more: Any) -> tuple[dict[int, Object], Record]:
+    await world.kube.create("jobs", pods.batch_job(3, **more), namespace=world.namespace)
+    ranked = await all_run(world, 3)
+    return ranked, await one_job(world, ranked)
+
+
+async def _loses(world: World, ranked: dict[int, Object], rank: int) -> str:
+    """Slurm loses the node of this pod."""
+    node = nodes_in_order(ranked)[rank]
+    assert node is not None
+    await world.set_node(node, "DOWN")
+    return node
+
+
+async def test_node_that_fails_ends_all_pods_of_its_gang_with_one_line_in_the_log(
+    world: World,
+) -> None:
+    before, job = await _running(world)
+    await _loses(world, before, 1)
+    for pod in before.values():
+        name = pod["metadata"]["name"]
+        assert "lost its node" in (await world.event("NodeFailed", name=name))["message"]
+        await world.gone(name)
+    lines = world.scheduler.log.read_text(encoding="utf-8").splitlines()
+    assert len([it for it in lines if "gang evicted" in it]) == 1
+    after = await all_run(world, 3)
+    assert (await one_job(world, after)).job_id != job.job_id
+
+
+async def test_gang_goes_on_without_the_node_that_fails_and_its_pod_says_that_its_slot_is_lost(
+    world: World,
+) -> None:
+    before, job = await _running(world, slurm=_NO_KILL)
+    lost = await _loses(world, before, 1)
+    name = before[1]["metadata"]["name"]
+    event = await world.event("NodeFailed", name=name)
+    assert f"without node {lost}" in event["message"]
+    await world.gone(name)
+    again = await _comes_again(world, before)
+    await world.message_with(
+        "has no node for rank 1", "--gang-lost-slot=release", name=again["metadata"]["name"]
+    )
+    world.unharmed(before[0], before[2])
+    record = await world.slurm.job(job.job_id)
+    assert record is not None
+    assert record.number("node_count") == 2
+
+
+@_RELEASE
+async def test_gang_that_has_lost_a_node_is_released_and_starts_anew(world: World) -> None:
+    world.audit.accepted["I6"] = "the site wants the whole gang to end when one slot is lost"
+    before, job = await _running(world, slurm=_NO_KILL)
+    await _loses(world, before, 1)
+    for rank in (0, 2):
+        await world.event("GangReleased", name=before[rank]["metadata"]["name"])
+    for pod in before.values():
+        await world.gone(pod["metadata"]["name"])
+    after = await all_run(world, 3)
+    assert (await one_job(world, after)).job_id != job.job_id
+
+
+async def _comes_again(world: World, before: dict[int, Object]) -> Object:
+    """The pod that the Job makes in the place of one of these."""
+    known = {it["metadata"]["uid"] for it in before.values()}
+
+    async def look() -> Object | None:
+        found = await world.kube.items("pods", namespace=world.namespace)
+        new = [it for it in found if it["metadata"]["uid"] not in known and not pods.leaving(it)]
+        return new[0] if new else None
+
+    return await world.until("a pod comes again", look)
