@@ -19,6 +19,7 @@ from scheduler.core.actions import (
     Evict,
     Exclude,
     Forget,
+    GiveBack,
     Hurry,
     Inspect,
     Locate,
@@ -407,6 +408,7 @@ def _shown(action: Action) -> str:
             | Forget()
             | ReadGang()
             | Reseat()
+            | GiveBack()
             | PartWith()
         ):
             return name

@@ -61,6 +61,15 @@ class Reseat:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Leave a running job only the nodes `keep`. `at` has the node of each slot, as it was."""
+
+    job_id: int
+    keep: tuple[str, ...]
+    at: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartWith:
     """Forget these pods of a gang, after the API server has said that they are gone."""
 
@@ -269,6 +278,7 @@ Action = (
     Submit
     | ReadGang
     | Reseat
+    | GiveBack
     | PartWith
     | Weigh
     | Update

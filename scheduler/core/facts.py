@@ -59,6 +59,8 @@ class PodFacts:
     """Its place among the pods of its unit. A single pod has rank 0."""
     succeeded: bool = False
     """Whether all its containers have ended without an error."""
+    final: bool = False
+    """Whether it has succeeded, and its controller makes no other in its place."""
     placed_by_us: bool = True
     grace_seconds: int = 30
     ends_at: str = ""
@@ -222,6 +224,8 @@ class UnitFacts:
     """Since when it waits to be compared with Nodes and pods; None if it need not wait."""
     update_at: float = 0.0
     """The job is not updated before this time (pause after Slurm refused this very request)."""
+    give_back_at: float = 0.0
+    """No nodes of its job are given back before this time (pause after a refusal)."""
     readmit_at: float = 0.0
     """The exclusions of `readmit_refused` are not sent to Slurm again before this time."""
     readmit_refused: str = ""

@@ -1,7 +1,8 @@
 """Slots that the running job of a gang has no more. Its nodes may become fewer, and never more.
 
-Slurm takes a node that has failed (annotation `no-kill`), or an operator makes the job smaller. The
-ranks on that node have no slot then, and do not take those of others.
+Slurm takes a node that has failed (annotation `no-kill`), an operator makes the job smaller, or the
+scheduler gives a node back (`early_release.py`). The ranks on that node have no slot then, and do
+not take those of others.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from scheduler.core.tagged import TaggedJob
 def kept_ranks(pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str]) -> tuple[int, ...]:
     """The ranks that have the slots which the job still has, in the order of the slots.
 
-    The job does not say which rank was on a node that it has lost, but most pods do. If a rank has
-    no pod, those that have one keep their slots first.
+    If the scheduler has given nodes back, the tag says which rank was where. Otherwise nothing says
+    which rank was on a node that the job has lost, but most pods do. If a rank has no pod, those
+    that have one keep their slots first.
     """
+    if tag.at:
+        return tuple(rank for rank, node in zip(tag.ranks, tag.at, strict=True) if node in slots)
     lost = len(tag.ranks) - len(slots)
     if lost <= 0:
         return tag.ranks

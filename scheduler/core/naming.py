@@ -56,7 +56,9 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     A tag of a gang also has its unit's key, the `group` of Kubernetes whose pods they are, and how
     many slots each node has (`per_node`). Its `ranks`, `uids` and `names` are in the order of the
     job's slots. A slot whose pod does not exist has a rank, and "" as uid and name. The names are
-    for a process that finds the job without its pods, and must make sure that they are gone.
+    for a process that finds the job without its pods, and must make sure that they are gone. Once
+    the job has given nodes back, `at` has the node of each slot, those included that it has no
+    more.
     """
 
     v: int
@@ -78,6 +80,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     ranks: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     per_node: int = 1
+    at: tuple[str, ...] = ()
 
     @property
     def owner(self) -> Owner:
@@ -115,7 +118,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
 
 def _is_of_one(tag: OwnerTag) -> bool:
     """Whether it is a tag of a single pod, which names that pod and no group."""
-    several = tag.unit_key or tag.group or tag.ranks or tag.names or tag.per_node != 1
+    several = tag.unit_key or tag.group or tag.ranks or tag.names or tag.per_node != 1 or tag.at
     return tag.v == VERSION and len(tag.uids) == 1 and not several
 
 
@@ -127,6 +130,7 @@ def _is_of_several(tag: OwnerTag) -> bool:
         return False
     ranks, uids = set(tag.ranks), [uid for uid in tag.uids if uid]
     alike = len(tag.uids) == len(tag.names) == len(tag.ranks) == len(ranks)
+    alike = alike and len(tag.at) in {0, len(ranks)}
     alike = alike and len(uids) == len(set(uids)) > 0
     return alike and min(ranks) >= 0 and max(ranks) < MOST_RANKS and 0 < tag.per_node <= MOST_RANKS
 

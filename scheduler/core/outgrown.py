@@ -25,6 +25,8 @@ def outgrown(record: TaggedJob, request: JobRequest) -> str:
     """
     tag = record.tag
     pods = 1 if tag is None else len(tag.ranks) or 1
+    if tag is not None and record.nodes:  # it may have lost nodes, or given them back
+        pods = min(pods, len(record.nodes) * tag.per_node)
     held = _tres(record.tres_allocated)
     cpus, memory = held.get("cpu"), held.get("mem")
     grown_by = []

@@ -23,6 +23,7 @@ from scheduler.core.actions import (
 )
 from scheduler.core.beside import words_beside
 from scheduler.core.departing import hurry
+from scheduler.core.early_release import early_release
 from scheduler.core.endings import (
     ending_of,
     hinted,
@@ -174,7 +175,8 @@ def _running(
         return allocated(facts, waiting, job, now)
     end = ends_at(record)
     notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
-    return (*notes, *_resized(facts, record), Again(SLOW_LOOK_SECONDS))
+    spare = early_release(facts, record, now)
+    return (*notes, *_resized(facts, record), *spare, Again(SLOW_LOOK_SECONDS))
 
 
 def _go_on_without(lost: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Action, ...]:

@@ -53,7 +53,8 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     sitters = [it for it in everybody if it.node or it.rank not in gone]
     taken = seats(sitters, slots, former=former)
     needed = max(len(everybody), len(former))
-    whole = all(it.node or it.uid in taken for it in sitters) and gone <= _done(facts)
+    comes = any(it.stage is PodStage.WAITING and it.rank in gone for it in facts.pods)
+    whole = not comes and all(it.node or it.uid in taken for it in sitters)
     if len(slots) >= needed + per_node or not (whole or facts.any_runs):
         return f"it holds {len(record.nodes)} nodes for {needed} pods"
     haunted = {it.rank for it in facts.missing if now < it.lingers_until}
@@ -66,10 +67,6 @@ def _expected(facts: UnitFacts, tag: OwnerTag | None) -> frozenset[int]:
     if tag is None or facts.gang is None:
         return frozenset(() if tag is None else tag.ranks)
     return frozenset(tag.ranks).union(range(facts.gang.size or 0))
-
-
-def _done(facts: UnitFacts) -> frozenset[int]:
-    return frozenset(it.rank for it in facts.pods if it.succeeded)
 
 
 def sitters_of(pods: tuple[PodFacts, ...], tag: OwnerTag | None) -> tuple[Sitter, ...]:

@@ -14,6 +14,7 @@ from scheduler.core.actions import (
     Evict,
     Exclude,
     Forget,
+    GiveBack,
     Hurry,
     Inspect,
     Locate,
@@ -35,6 +36,7 @@ from scheduler.core.actions import (
 from scheduler.execute.avoid import Avoidance
 from scheduler.execute.bind import Binder
 from scheduler.execute.cancel import Release
+from scheduler.execute.early_release import EarlyRelease
 from scheduler.execute.evict import Evictor
 from scheduler.execute.gang import GangHand
 from scheduler.execute.learn import Learner
@@ -68,6 +70,7 @@ class Executor:
         self._learner = learner
         self._evictor = evictor
         self._gang_hand = gang_hand
+        self._early_release = EarlyRelease(tools)
         self._avoidance = Avoidance(
             tools.slurm,
             owner=tools.owner,
@@ -99,6 +102,8 @@ class Executor:
                 return await self._gang_hand.read(unit)
             case Reseat():
                 return await self._gang_hand.reseat(unit, action)
+            case GiveBack():
+                return await self._early_release.give_back(unit, action)
             case PartWith():
                 await self._gang_hand.part_with(unit, action)
             case Inspect(job_id=job_id):

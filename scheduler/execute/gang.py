@@ -101,10 +101,12 @@ class GangHand:
             return 0.0  # the next pass decides from what this look has shown
         noted = tag.encode(restarts=action.restarts)
         if action.seats:
+            ranks = tuple(seat.rank for seat in action.seats)
             noted = tag.encode(
                 restarts=action.restarts,
                 uids=tuple(seat.uid for seat in action.seats),
-                ranks=tuple(seat.rank for seat in action.seats),
+                ranks=ranks,
+                at=tag.at if ranks == tag.ranks else (),  # else the job has all slots of the tag
                 names=tuple(seat.name for seat in action.seats),
             )
         await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)

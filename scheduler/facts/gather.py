@@ -10,6 +10,7 @@ from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, NODES, Owner
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
+from scheduler.facts.finality import is_final
 from scheduler.facts.gang_facts import GangReader
 from scheduler.facts.placing import Places
 from scheduler.facts.pod_endings import Partings
@@ -85,6 +86,7 @@ class Gatherer:
             held_until=0.0 if forerunner is None else forerunner.until,
             held_why="" if forerunner is None else forerunner.message,
             update_at=refusals.update.until if edit_refused else 0.0,
+            give_back_at=refusals.give_back.until,
             readmit_at=refusals.readmit.until,
             readmit_refused=refusals.readmit.request or "",
             untaken=refusals.update.why if edit_refused else "",
@@ -159,6 +161,7 @@ class Gatherer:
             node=self._whereabouts.node(pod, unit),
             rank=ranks.get(meta.uid, 0),
             succeeded=pod.status.phase == "Succeeded",
+            final=unit.gang is not None and is_final(pod),
             placed_by_us=_placed_by_us(pod, unit),
             grace_seconds=pod.spec.termination_grace_period_seconds,
             ends_at=meta.annotations.get(ENDS_AT, "") if ends_at is None else ends_at,

@@ -68,6 +68,8 @@ def remains_by(record: TaggedJob, uid: str, *, kube_node: Callable[[str], str]) 
 def _node_of(record: TaggedJob, tag: OwnerTag, uid: str) -> str:
     """The node of the pod's slot. If the job has lost nodes since, perhaps another."""
     slot = tag.uids.index(uid) if uid in tag.uids else 0
+    if tag.at:
+        return tag.at[slot]
     return record.nodes[min(slot, len(record.nodes) - 1)]
 
 

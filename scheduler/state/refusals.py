@@ -21,6 +21,8 @@ class Refusals:
     """The refused edit; `why` says which parts Slurm did not accept."""
     readmit: RefusedRequest[str] = NEVER
     """A refused change of excluded nodes, by their digest, since the list may be long."""
+    give_back: RefusedRequest[None] = NEVER
+    """A job of a gang that Slurm did not make smaller."""
     write: RefusedRequest[None] = NEVER
     """A write on the pod that the API server refused."""
     bind: RefusedBind | None = None

@@ -201,6 +201,17 @@ async def test_running_job_gives_nodes_back(gangs: Gangs, kept: int) -> None:
     await gangs.jobs.running(await gangs.next_on(leaves))
 
 
+async def test_running_job_gives_a_node_back_and_takes_a_comment_in_one_update(
+    gangs: Gangs,
+) -> None:
+    """So the owner tag says at no time which nodes the job has given back before it has."""
+    stays, _ = gangs.pair
+    job = await gangs.gang()
+    await gangs.client.update_job(job.job_id, required_nodes=(stays,), admin_comment="noted")
+    job = await gangs.client.job(job.job_id)
+    assert (job.nodes, job.admin_comment) == ((stays,), "noted")
+
+
 async def test_running_job_gets_no_nodes(gangs: Gangs) -> None:
     job = await gangs.gang()
     for names in ((), ("nowhere",), (*gangs.pair, gangs.peer.nodes[-1]))[: len(gangs.peer.nodes)]:

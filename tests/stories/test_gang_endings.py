@@ -91,3 +91,45 @@ async def _comes_again(world: World, before: dict[int, Object]) -> Object:
         return new[0] if new else None
 
     return await world.until("a pod comes again", look)
+
+
+async def test_node_is_free_again_when_its_pod_has_succeeded_and_the_others_run_on(
+    world: World,
+) -> None:
+    """An index that fails later comes back to its own node."""
+    filler = await world.fill()
+    await world.kube.create("jobs", pods.batch_job(3), namespace=world.namespace)
+    first = await _of_index(world, 0)
+    short = {"metadata": {"annotations": {"sandbox/run-seconds": "2"}}}
+    await world.kube.patch("pods", first["metadata"]["name"], short, namespace=world.namespace)
+    await world.end_native(filler)
+    second, third = await _runs_at(world, 1), await _runs_at(world, 2)
+    job = await world.placeholder(second)
+
+    async def smaller() -> bool:
+        record = await world.slurm.job(job.job_id)
+        return record is not None and record.number("node_count") == 2
+
+    await world.until("the job has given a node back", smaller)
+    await world.delete(third["metadata"]["name"])
+    again = await _comes_again(world, {0: first, 1: second, 2: third})
+    again = await world.running(again["metadata"]["name"])
+    assert pods.annotation(again, pods.NODES) == pods.annotation(third, pods.NODES)
+    assert pods.annotation(again, pods.JOB_ID) == str(job.job_id)
+    world.unharmed(second)
+
+
+async def _of_index(world: World, index: int) -> Object:
+    """The pod with this completion index, once it exists."""
+
+    async def look() -> Object | None:
+        found = await world.kube.items("pods", namespace=world.namespace)
+        wanted = ("batch.kubernetes.io/job-completion-index", str(index))
+        mine = (it for it in found if wanted in it["metadata"]["annotations"].items())
+        return next(mine, None)
+
+    return await world.until(f"the pod with index {index} exists", look)
+
+
+async def _runs_at(world: World, index: int) -> Object:
+    return await world.running((await _of_index(world, index))["metadata"]["name"])

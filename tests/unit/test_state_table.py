@@ -12,6 +12,7 @@ from scheduler.core.actions import (
     Bind,
     Cancel,
     Evict,
+    GiveBack,
     PartWith,
     ReadGang,
     Reseat,
@@ -44,7 +45,7 @@ def test_rows_and_columns_have_names_of_their_own():
 
 def test_every_action_is_shown_somewhere_and_explained_below():
     shown = {type(action) for pair in ALL for action in answer(*pair)}
-    of_gangs = {ReadGang, Reseat, PartWith}
+    of_gangs = {ReadGang, Reseat, GiveBack, PartWith}
     assert shown | of_gangs == set(get_args(Action))
     text = DOCUMENT.read_text(encoding="utf-8")
     known = get_args(Action)

@@ -283,6 +283,8 @@ async def updates_of_a_job_that_runs(play: Play) -> None:
     await play.call("update_job", job_id, comment="c", admin_comment="a", nice=5)
     await play.call("update_job", job_id, excluded_nodes=("n2",))
     await play.call("update_job", job_id, partition="night")
+    job = await play.slurm.client.job(job_id)
+    await play.call("update_job", job_id, required_nodes=job.nodes)
     await play.call("job", job_id)
 
 

@@ -189,6 +189,9 @@ class TinySlurm:
             raise SlurmInvalid("Job is no longer pending", error_number=2073, status=422)
         for name in self.refuses & changes.keys():
             raise SlurmInvalid(f"Invalid {name}", error_number=2000, status=422)
+        if "required_nodes" in changes:  # a running job gives the others back
+            kept = changes.pop("required_nodes")
+            changes["nodes"] = tuple(it for it in self.jobs[job_id].nodes if it in kept)
         self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
 
     async def cancel(

@@ -1,0 +1,60 @@
+"""A gang gives nodes back as soon as all pods on them have succeeded and none comes again.
+
+Slurm can take nodes from a running job that has no script. Everything about that is read from the
+job's record and from the pods, so a process that dies on the way leaves nothing half done: the next
+one sees the nodes that the job holds. Which rank was on which node is written into the owner tag
+together with the change, because the record no longer shows it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from scheduler.core.actions import GiveBack
+from scheduler.core.facts import RUNS, PodStage, UnitFacts
+from scheduler.core.seats import slots_of
+from scheduler.core.tagged import TaggedJob
+
+
+def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[GiveBack, ...]:
+    """Give back the nodes that no pod needs any more; () if there are none. A node stays whose
+    slots did not all have such a pod: a pod that failed there, or never came, is expected.
+    """
+    gang, tag = facts.gang, record.tag
+    if gang is None or tag is None or record.batch or record.parts or now < facts.give_back_at:
+        return ()
+    if facts.missing or not facts.owns(record) or record.state.flags:
+        return ()
+    done, busy = defaultdict[str, set[int]](set), set[str]()
+    for pod in facts.pods:
+        if pod.stage in RUNS:
+            busy.add(pod.node)
+        elif pod.final and pod.uid in tag.uids:
+            done[pod.node].add(pod.rank)
+    spare = {it for it in done if len(done[it]) >= tag.per_node} - busy
+    keep = tuple(node for node in record.nodes if node not in spare)
+    at = _nodes_of_ranks(facts, record)
+    if not keep or len(keep) == len(record.nodes) or not at:
+        return ()
+    return (GiveBack(record.job_id, keep, at),)
+
+
+def _nodes_of_ranks(facts: UnitFacts, record: TaggedJob) -> tuple[str, ...]:
+    """The node of each rank in the tag: where its pod is or was, else by the order of the slots. ()
+    if that contradicts what each node has room for.
+    """
+    tag = record.tag
+    if tag is None:
+        return ()
+    known = tag.at or slots_of(dict.fromkeys(record.nodes, tag.per_node))
+    if len(known) != len(tag.ranks):
+        return ()
+    seen = {
+        pod.rank: pod.node
+        for pod in facts.pods
+        if pod.node
+        and pod.uid in tag.uids
+        and (pod.stage in RUNS or pod.stage is PodStage.FINISHED)
+    }
+    at = tuple(seen.get(rank, node) for rank, node in zip(tag.ranks, known, strict=True))
+    return at if Counter(at) == Counter(known) else ()

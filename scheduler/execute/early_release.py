@@ -1,0 +1,72 @@
+"""Gives nodes of a running job back, whose pods have all succeeded. Which: `core/early_release.py`.
+
+Slurm can do that for external jobs (measured on 26.05.5). If it refuses, nothing is lost: the nodes
+come free with the end of the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from scheduler.core.actions import GiveBack
+from scheduler.core.refused_request import NEVER, Pauses
+from scheduler.execute.tools import Result, Tools
+from scheduler.slurm.suspicion import about_one_job
+from scheduler.state.units import Unit
+from slurmapi import BaseState, SlurmRefused
+
+log = structlog.get_logger(__name__)
+
+_PAUSES: Final = Pauses(60.0, 3600.0)
+
+
+class EarlyRelease:
+    """Shrinks the unit's own job, and no other (I14)."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def give_back(self, unit: Unit, action: GiveBack) -> Result:
+        """Leave the job only these nodes. Raises SlurmError if Slurm cannot be asked."""
+        job = unit.job
+        if job is None or job.job_id != action.job_id:
+            return 0.0
+        own = await self._tools.read_anew(unit, job)
+        tag = None if own is None else own.job.tag
+        if own is None or tag is None or own.job.state.base is not BaseState.RUNNING:
+            return 0.0  # the next pass decides from what this look has shown
+        left = [node for node in own.job.nodes if node not in action.keep]
+        if not left or len(action.at) != len(tag.ranks) or not set(action.keep) <= {*own.job.nodes}:
+            return 0.0
+        noted = tag.encode(at=action.at)
+        try:
+            await self._tools.slurm.update_job(
+                action.job_id,
+                send_by=own.send_by,
+                required_nodes=action.keep,
+                admin_comment=noted,
+            )
+        except SlurmRefused as error:
+            if not about_one_job(error):
+                raise
+            return self._refused(unit, left, error)
+        unit.refusals.give_back = NEVER
+        job.wrote(replace(own.job, admin_comment=noted, nodes=action.keep))
+        self._tools.count("give_back", "ok")
+        log.info("nodes given back", nodes=left, **_names(unit, action.job_id))
+        return None
+
+    def _refused(self, unit: Unit, left: list[str], error: SlurmRefused) -> Result:
+        refusal = unit.refusals.give_back.again(None, _PAUSES, now=self._tools.clock())
+        unit.refusals.give_back = refusal
+        self._tools.count("give_back", "refused")
+        job_id = 0 if unit.job is None else unit.job.job_id
+        log.warning("nodes not given back", nodes=left, error=str(error), **_names(unit, job_id))
+        return refusal.until - self._tools.clock()
+
+
+def _names(unit: Unit, job_id: int) -> dict[str, object]:
+    return {"job_id": job_id, "namespace": unit.namespace, "gang": unit.name}

@@ -1,0 +1,107 @@
+"""The pods of a batch Job end one after the other, and their nodes are free with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from scheduler.core.naming import read_tag
+from scheduler.kube.wire import PodStatus
+from slurmapi import BaseState, SlurmUnreachable
+from tests.unit.service.test_gangs import job, of_job
+from tests.unit.service.tiny_kube import TinyKube
+from tests.unit.service.tiny_service import Service
+from tests.unit.service.tiny_slurm import TinySlurm
+
+pytestmark = pytest.mark.looptime
+NODES: Final = ("n1", "n2")
+
+
+async def started(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    """A batch Job of two pods that run, each on a node; returns its Slurm job."""
+    kube.groups["train"] = job()
+    service.start()
+    of_job(kube, 0)
+    of_job(kube, 1)
+    await asyncio.sleep(2)
+    (job_id,) = slurm.submissions
+    slurm.change(job_id, BaseState.RUNNING, nodes=NODES, start_time=1)
+    await asyncio.sleep(5)
+    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n2"}
+    return job_id
+
+
+def count(service: Service, outcome: str) -> float:
+    labels = {"action": "give_back", "outcome": outcome}
+    name = "slurm_pod_scheduler_actions_total"
+    return service.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+async def test_node_is_free_when_its_pod_has_succeeded(slurm, kube, service):
+    job_id = await started(slurm, kube, service)
+    kube.end_containers("uid-0")
+    await asyncio.sleep(3)
+    assert slurm.jobs[job_id].nodes == ("n2",)
+    tag = read_tag(slurm.jobs[job_id].admin_comment)
+    assert tag is not None
+    assert (tag.ranks, tag.at) == ((0, 1), NODES)
+    assert count(service, "ok") == 1
+    await asyncio.sleep(60)
+    assert (slurm.live(job_id), kube.deleted) == (True, [])
+    assert count(service, "ok") == 1
+    kube.end_containers("uid-1")
+    await asyncio.sleep(5)
+    assert not slurm.live(job_id)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.02, 3.0])
+async def test_next_process_gives_the_pod_that_fails_later_its_own_node(slurm, kube, seconds):
+    """Whenever the former one died."""
+    first = Service(slurm, kube)
+    job_id = await started(slurm, kube, first)
+    kube.end_containers("uid-0")
+    await asyncio.sleep(seconds)
+    await first.kill()
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(5)
+    assert slurm.jobs[job_id].nodes == ("n2",)
+    kube.report("uid-1", PodStatus(phase="Failed"))
+    of_job(kube, 1, uid="anew")
+    await asyncio.sleep(10)
+    assert dict(kube.bindings)["anew"] == "n2"
+    assert slurm.calls["submit"] == 1
+    second.unharmed()
+    await second.kill()
+
+
+async def test_slurm_that_refuses_is_asked_rarely(slurm, kube, service):
+    job_id = await started(slurm, kube, service)
+    slurm.refuses.add("required_nodes")
+    kube.end_containers("uid-0")
+    await asyncio.sleep(50)
+    assert (count(service, "refused"), slurm.jobs[job_id].nodes) == (1, NODES)
+    await asyncio.sleep(3600)
+    assert count(service, "refused") < 8
+    assert slurm.live(job_id)
+
+
+async def test_slurm_that_is_away_is_asked_again(slurm, kube, service):
+    job_id = await started(slurm, kube, service)
+    slurm.fail["update"].append(SlurmUnreachable("away"))
+    kube.end_containers("uid-0")
+    await asyncio.sleep(20)
+    assert slurm.jobs[job_id].nodes == ("n2",)
+
+
+async def test_pod_that_failed_keeps_its_node(slurm, kube, service):
+    job_id = await started(slurm, kube, service)
+    kube.report("uid-0", PodStatus(phase="Failed"))
+    await asyncio.sleep(30)
+    assert slurm.jobs[job_id].nodes == NODES
+    of_job(kube, 0, uid="anew")
+    await asyncio.sleep(5)
+    assert dict(kube.bindings)["anew"] == "n1"
