@@ -30,7 +30,10 @@ def with_notes(life: JobLife, notes: Iterable[JobNoted]) -> JobLife:
         began = next((it for it in reversed(starts) if _meet(it.when, run.span.start)), None)
         if began is not None:
             starts.remove(began)
-        runs.append(_sharper(run, began, ends, ready))
+        sharper = _sharper(run, began, ends, ready)
+        if began is not None and began.nodes > run.nodes:
+            runs.append(_with_all_nodes(sharper, began))
+        runs.append(sharper)
     runs += [_unseen(life, it, ends) for it in starts]
     return replace(
         life,
@@ -46,6 +49,13 @@ def _sharper(run: Run, began: JobNoted | None, ends: Sequence[When], ready: Sequ
     start = run.span.start if began is None else run.span.start.within(began.when)
     end = _narrowed(run.span.end, [it for it in ends if start.maybe_before(it)])
     return replace(run, span=Span(start, end), ready=_narrowed(run.ready, ready))
+
+
+def _with_all_nodes(run: Run, began: JobNoted) -> Run:
+    """The run up to the unknown moment at which the job gave nodes back, before any poll."""
+    start = run.span.start
+    end = When(start.earliest, max(start.latest, run.span.end.latest))
+    return replace(run, span=Span(start, end), nodes=began.nodes)
 
 
 def _unseen(life: JobLife, began: JobNoted, ends: Sequence[When]) -> Run:

@@ -105,6 +105,31 @@ def test_the_log_tells_of_a_run_between_two_looks() -> None:
     assert at(14) in [it.when for it in life.evidence if it.sign is Sign.REQUEUED]
 
 
+def test_a_job_that_gives_a_node_back_goes_on_as_another_run() -> None:
+    both = frozenset({"n1", "n2"})
+    (life,) = lives(seen(10, "RUNNING", nodes=both), seen(20, "RUNNING"), seen(30, "CANCELLED"))
+    first, second = life.runs
+    assert (first.span.start, first.span.end, first.nodes) == (at(10), at(20), both)
+    assert (second.span.start, second.span.end, second.nodes) == (
+        at(20),
+        at(30),
+        frozenset({"n1"}),
+    )
+
+
+def test_the_log_tells_of_nodes_that_a_job_gave_back_before_a_look() -> None:
+    (life,) = lives(
+        seen(When(0, 1), "PENDING"),
+        seen(When(9, 19), "RUNNING"),
+        seen(30, "CANCELLED"),
+        noted=(began(11, "n1", "n2"), note(12, "ready")),
+    )
+    first, second = life.runs
+    assert (first.nodes, second.nodes) == (frozenset({"n1", "n2"}), frozenset({"n1"}))
+    assert (first.span.start, second.span.start) == (at(11), at(11))
+    assert (first.span.end, second.span.end) == (When(11, 30), at(30))
+
+
 def test_the_log_tells_of_a_suspension_between_two_looks() -> None:
     (life,) = lives(
         seen(When(0, 1), "RUNNING"),
