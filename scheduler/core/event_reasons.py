@@ -259,9 +259,11 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "",
         "The pod has the labels of a group's pods, but the group's controller did not create it, "
         "so it is served alone and not as a part of that [gang](gangs.md). The message names the "
-        "group and the controller that was expected.",
+        "group and the controller that was expected. Or the pod names a gang, and a rule of the "
+        "policy, which the message names, forms no such gangs.",
         "If the pod belongs to the group, let the group's controller create it. Otherwise remove "
-        "the labels.",
+        "the labels, or the annotation. If the rule should allow the gang, change the policy; it "
+        "counts for new pods.",
     ),
     Reason.PLACEHOLDER_LOST: Meaning(
         "Warning",

@@ -169,6 +169,11 @@ class Membership:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
+    def by_name(self) -> bool:
+        """Whether the group is known by a name alone, which another one may get after it."""
+        return self.object is None or not self.object.uid
+
+    @property
     def group(self) -> str:
         """The group in the owner tag of the job."""
         return f"{_WORDS[self.source]}/{self.name}"

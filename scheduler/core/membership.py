@@ -65,11 +65,17 @@ class _ProblemError(Exception):
         self.problem = Problem(key, NOT_SET if value is None else value, expected)
 
 
-def membership(pod: GroupView, sources: Sequence[Source]) -> Membership | Outsider | Problem | None:
-    """The pod's gang; None if it belongs to none. `Outsider` if it only seems to belong to one."""
+def membership(
+    pod: GroupView, sources: Sequence[Source], *, rule: str = ""
+) -> Membership | Outsider | Problem | None:
+    """The pod's gang; None if it belongs to none. `Outsider` if it only seems to belong to one, or
+    if the policy's `rule`, which has chosen the sources, does not want its gang.
+    """
     try:
+        if rule and (unwanted := _unwanted(pod, sources, rule)) is not None:
+            return unwanted
         found = _found(pod, sources)
-        _check_stray(pod, found)
+        _check_stray(pod, ranked=found is not None or bool(rule))
     except _ProblemError as error:
         return error.problem
     return found
@@ -88,14 +94,25 @@ def _found(pod: GroupView, sources: Sequence[Source]) -> _Found:
     return None
 
 
-def _check_stray(pod: GroupView, found: _Found) -> None:
-    """Refuse a size or a rank that nobody would read."""
+def _unwanted(pod: GroupView, sources: Sequence[Source], rule: str) -> Outsider | None:
+    """Why the pod's own gang is not formed: the site forbids it, which is no fault of the pod."""
+    key, name = pod.own(GANG)
+    if name in {None, ALONE} or Source.ANNOTATIONS in sources:
+        return None
+    return Outsider(
+        f"{key} is {name!r}, but by policy rule {rule!r} annotations form no gangs. The pod is "
+        "served by itself, not as a part of a gang"
+    )
+
+
+def _check_stray(pod: GroupView, *, ranked: bool) -> None:
+    """Refuse a size that nobody would read, and a rank unless the pod may be `ranked`."""
     gang_key, gang = pod.own(GANG)
     size_key, size = pod.own(GANG_SIZE)
     if size is not None and gang is None:
         raise _ProblemError(size_key, size, f"{gang_key} beside it, or no such annotation")
     rank_key, rank = pod.own(GANG_RANK)
-    if rank is not None and gang is None and found is None:
+    if rank is not None and gang is None and not ranked:
         raise _ProblemError(rank_key, rank, "no such annotation on a pod that belongs to no gang")
 
 

@@ -140,10 +140,11 @@ async def _both(settings: Settings, slurm: SlurmReader, kube: KubeReader) -> Fac
 
 async def _policy(settings: Settings) -> tuple[Policy, str]:
     """The policy, and why its file cannot be used; "" if it can, or if there is none."""
-    if settings.policy_file is None:
+    path = settings.policy_file
+    if path is None:
         return NO_POLICY, ""
     try:
-        return await asyncio.to_thread(policy_file.read, settings.policy_file), ""
+        return await asyncio.to_thread(policy_file.read, path, gangs=settings.gangs), ""
     except policy_file.PolicyError as error:
         return NO_POLICY, str(error)
 

@@ -7,12 +7,13 @@ values as a pod, in the same form.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from annotations.keys import BY_KEY, Definition
 from annotations.problems import NotAcceptableError
 from scheduler.config.wrong_values import nearest, shown
+from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.policy.document import Document, RuleDocument, SelectorDocument
 from scheduler.policy.rules import (
     Allowed,
@@ -30,8 +31,12 @@ _BOUNDS = ("min", "max")
 _MOST_GUESSES = 10
 
 
-def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
-    """The policy, and its faults, a line each. A policy with faults must not be used."""
+def compiled(
+    document: Document, gangs: Sequence[Source] = ALL_SOURCES
+) -> tuple[Policy, tuple[str, ...]]:
+    """The policy, and its faults, a line each. A policy with faults must not be used. `gangs` are
+    the site's sources of gangs.
+    """
     faults: list[str] = []
     rules = tuple(_rule(it, faults) for it in document.rules)
     names = Counter(rule.name for rule in rules)
@@ -39,7 +44,16 @@ def compiled(document: Document) -> tuple[Policy, tuple[str, ...]]:
     faults += [
         f"rule {name!r}: name: {name!r}: expected a name that no other rule has" for name in twice
     ]
+    faults += [fault for rule in rules for fault in _unknown_sources(rule, gangs)]
     return Policy(rules), tuple(faults)
+
+
+def _unknown_sources(rule: Rule, gangs: Sequence[Source]) -> Iterator[str]:
+    """The scheduler may have no right to read the objects of a source that the site leaves out."""
+    for source in rule.gangs or ():
+        if source not in gangs:
+            known = ", ".join(gangs) or "none"
+            yield f"rule {rule.name!r}: gangs: {source}: expected a source of --gangs ({known})"
 
 
 def _rule(rule: RuleDocument, faults: list[str]) -> Rule:
@@ -55,6 +69,7 @@ def _rule(rule: RuleDocument, faults: list[str]) -> Rule:
         forced=_section(rule.forced, _value, f"{where}: forced", faults),
         allowed=_section(rule.allowed, _allowed, f"{where}: allowed", faults),
         ignored=None if ignored is None else frozenset(ignored),
+        gangs=rule.gangs,
         required=_section(required, lambda it, _: it.key, f"{where}: required", faults),
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from scheduler.core.gang_sources import Source
 from scheduler.core.ignorable import Ignorable
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -24,8 +25,19 @@ def _not_empty(items: tuple[str, ...]) -> tuple[str, ...]:
     return items
 
 
+def _each_once(items: tuple[Source, ...]) -> tuple[Source, ...]:
+    if len(set(items)) < len(items):
+        raise ValueError("expected each source once")
+    return items
+
+
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 Patterns = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_not_empty)]
+Sources = Annotated[
+    tuple[Annotated[Source, Field(strict=False)], ...],
+    Field(strict=False),
+    AfterValidator(_each_once),
+]
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
@@ -72,6 +84,7 @@ class RuleDocument(_Shape):
     ignored_requirements: Annotated[tuple[Ignorable, ...], Field(strict=False)] | None = Field(
         None, alias="ignoredRequirements"
     )
+    gangs: Sources | None = None
 
     @field_validator("name")
     @classmethod
@@ -84,10 +97,10 @@ class RuleDocument(_Shape):
     @model_validator(mode="after")
     def _says_something(self) -> RuleDocument:
         said = self.defaults or self.forced or self.allowed or self.required
-        if not said and self.ignored_requirements is None:
+        if not said and self.ignored_requirements is None and self.gangs is None:
             raise ValueError(
-                "expected defaults, forced, allowed or required, or ignoredRequirements: it says "
-                "nothing"
+                "expected defaults, forced, allowed or required, ignoredRequirements or gangs: it "
+                "says nothing"
             )
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from groundwork.files import Signature, read_if_changed
 from scheduler.config import strict_yaml
 from scheduler.config.wrong_values import expected, nearest, shown
+from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.kube.clip import clipped
 from scheduler.policy.compiled import compiled
 from scheduler.policy.document import Document, Expression, RuleDocument, SelectorDocument
@@ -39,10 +40,12 @@ class PolicyError(Exception):
     """A policy file is wrong. The text has a line for each fault, which names the file."""
 
 
-def read(path: Path) -> Policy:
-    """The policy of that file. Blocks; raises PolicyError."""
+def read(path: Path, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
+    """The policy of that file. `gangs` are the site's sources of gangs. Blocks; raises
+    PolicyError.
+    """
     found = changed(path, None)
-    return understood(path, found[1] if found is not None else b"")
+    return understood(path, found[1] if found is not None else b"", gangs=gangs)
 
 
 def changed(path: Path, known: Signature | None) -> tuple[Signature | None, bytes] | None:
@@ -58,15 +61,15 @@ def changed(path: Path, known: Signature | None) -> tuple[Signature | None, byte
     return found
 
 
-def understood(path: Path, found: bytes) -> Policy:
+def understood(path: Path, found: bytes, *, gangs: Sequence[Source] = ALL_SOURCES) -> Policy:
     """The policy in that text. Raises PolicyError."""
     try:
-        return _understood(path, _parsed(path, found))
+        return _understood(path, _parsed(path, found), gangs)
     except (ValueError, RecursionError) as error:  # too long a number, or nested too deeply
         raise PolicyError(f"{path}: {error}") from None
 
 
-def _understood(path: Path, raw: object) -> Policy:
+def _understood(path: Path, raw: object, gangs: Sequence[Source]) -> Policy:
     count = _rules_in(raw)
     if count > MOST_RULES:
         raise PolicyError(f"{path}: rules: {count} of them: expected at most {MOST_RULES}")
@@ -75,7 +78,7 @@ def _understood(path: Path, raw: object) -> Policy:
     except ValidationError as error:
         first = (_fault(raw, part) for part in error.errors(include_url=False))
         raise PolicyError(_report(path, first, count=error.error_count())) from None
-    policy, faults = compiled(document)
+    policy, faults = compiled(document, gangs)
     if faults:
         raise PolicyError(_report(path, faults, count=len(faults)))
     policy.about(Subject(namespace=""))  # compiles the patterns now, not at the first pod

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from annotations.problems import Problem
+from scheduler.core.gang_sources import Source
 from scheduler.core.ignorable import Ignorable
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Identified, Pod
 from scheduler.policy.rules import NO_POLICY, Policy, Ruling, Subject
-from scheduler.policy.verdict import Verdict, judged
+from scheduler.policy.verdict import Verdict, gang_annotations, judged
 
 _KINDS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GangRules:
+    """The pod's annotations after the rules about its gang, and the sources of gangs that the rule
+    with that name sets; None if no rule does.
+    """
+
+    annotations: Mapping[str, str]
+    sources: tuple[Source, ...] | None = None
+    rule: str = ""
 
 
 class Rulebook:
@@ -39,6 +52,7 @@ class Rulebook:
     def _use(self, policy: Policy) -> None:
         self.policy = policy
         self._reads_labels = policy.reads_labels
+        self._is_about_gangs = policy.is_about_gangs
         # Pods of one namespace and PriorityClass are the same to the rules.
         self._rulings = lru_cache(maxsize=_KINDS)(_ruling(policy))
 
@@ -50,6 +64,10 @@ class Rulebook:
     def knows(self, namespace: str) -> bool:
         """Whether pods there can be judged yet: the watch of Namespaces may lag behind."""
         return not self._reads_labels or self._namespaces.by_name(namespace) is not None
+
+    def knows_gangs(self, namespace: str) -> bool:
+        """Whether it can be told yet what the rules say of the gangs of pods there."""
+        return not self._is_about_gangs or self.knows(namespace)
 
     def edition(self, namespace: str) -> Hashable:
         """A value that changes when an unchanged pod there may be judged differently."""
@@ -66,6 +84,17 @@ class Rulebook:
     def ignored(self, pod: Pod) -> frozenset[Ignorable]:
         """The requirements of the pod that need not be honoured."""
         return self._of(pod).ignored
+
+    def of_gang(self, pod: Pod) -> GangRules | None:
+        """What the rules say of the pod's gang; None if nothing. Its Namespace must be known."""
+        if not self._is_about_gangs:
+            return None
+        ruling, own = self._of(pod), pod.metadata.annotations
+        found = gang_annotations(ruling, own, prefixes=self._prefixes)
+        if ruling.gangs is None:
+            return None if found is own else GangRules(found)
+        rule, sources = ruling.gangs
+        return GangRules(found, sources, rule.name)
 
     def _of(self, pod: Pod) -> Ruling:
         namespace = pod.metadata.namespace

@@ -13,10 +13,15 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Final, TypeVar
 
+from annotations.keys import DEFINITIONS
 from annotations.node_list import NodeNames
+from scheduler.core.gang_sources import Source
 from scheduler.core.ignorable import Ignorable
 
 T = TypeVar("T")
+
+OF_GANG: Final = frozenset(it.field for it in DEFINITIONS if not it.of_job)
+"""The fields that say to which gang a pod belongs."""
 
 _GLOB: Final = frozenset("*?[")
 
@@ -126,6 +131,8 @@ class Rule:
     required: Mapping[str, str] = field(default_factory=dict)
     ignored: frozenset[Ignorable] | None = None
     """Requirements of the pod's spec that need not be honoured where they cannot be."""
+    gangs: tuple[Source, ...] | None = None
+    """The sources of gangs in place of those of the site, in this order."""
 
     def about(self, subject: Subject) -> bool:
         """Whether the rule applies to that pod. If the rule selects by PriorityClass, a pod without
@@ -153,6 +160,7 @@ class Ruling:
     allowed: Mapping[str, tuple[Rule, Allowed]]
     required: Mapping[str, tuple[Rule, str]]
     ignored: frozenset[Ignorable] = frozenset()
+    gangs: tuple[Rule, tuple[Source, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +173,14 @@ class Policy:
     def reads_labels(self) -> bool:
         """Whether the labels of Namespaces must be known."""
         return any(rule.requirements for rule in self.rules)
+
+    @property
+    def is_about_gangs(self) -> bool:
+        """Whether any rule decides to which gang a pod belongs."""
+        return any(
+            rule.gangs is not None or not OF_GANG.isdisjoint((*rule.forced, *rule.defaults))
+            for rule in self.rules
+        )
 
     def about(self, subject: Subject) -> tuple[Rule, ...]:
         """The rules that apply to that pod."""
@@ -179,6 +195,7 @@ class Policy:
             allowed=_firsts((rule, rule.allowed) for rule in rules),
             required=_firsts((rule, rule.required) for rule in rules),
             ignored=next((it.ignored for it in rules if it.ignored is not None), frozenset()),
+            gangs=next(((it, it.gangs) for it in rules if it.gangs is not None), None),
         )
 
 

@@ -15,7 +15,7 @@ from annotations.keys import BY_KEY, DEFINITIONS
 from annotations.problems import NOT_SET, NotAcceptableError
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import Remark
-from scheduler.policy.rules import Allowed, Policy, Range, Rule, Ruling, Subject, Value
+from scheduler.policy.rules import OF_GANG, Allowed, Policy, Range, Rule, Ruling, Subject, Value
 
 _USER: Final = "user_id"
 _GROUP: Final = "group_id"
@@ -62,6 +62,21 @@ def judged(ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence
     for field in case.fields:
         case.settle(field)
     return Verdict(case.annotations, tuple(case.problems), tuple(case.remarks))
+
+
+def gang_annotations(
+    ruling: Ruling, annotations: Mapping[str, str], *, prefixes: Sequence[str]
+) -> Mapping[str, str]:
+    """The pod's annotations as the rules leave those about its gang. What is refused or replaced is
+    told with the rest (`judged`).
+    """
+    if OF_GANG.isdisjoint(ruling.forced) and OF_GANG.isdisjoint(ruling.defaults):
+        return annotations
+    case = _Case(ruling, annotations, prefixes)
+    for field in case.fields:
+        if field in OF_GANG:
+            case.settle(field)
+    return case.annotations
 
 
 class _Case:

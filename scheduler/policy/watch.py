@@ -7,13 +7,15 @@ not watched: a ConfigMap changes by swapping links, which looks different on eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from groundwork.files import Signature
+from scheduler.core.gang_sources import Source
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.wire import Identified
 from scheduler.observe.metrics import Metrics
@@ -30,7 +32,7 @@ _MOST_NAMED: Final = 20
 class PolicyWatch:
     """Reads the file again and again, and calls `on_change` when other rules are in force. Rules
     that select by labels come into force when all Namespaces are listed; `namespaces` runs from
-    then on. Without a path there is nothing to do.
+    then on. Without a path there is nothing to do. `gangs` are the site's sources of gangs.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class PolicyWatch:
         namespaces: Reflector[Identified],
         on_change: Callable[[], None],
         metrics: Metrics,
+        gangs: Sequence[Source],
     ) -> None:
         self._path = path
+        self._understood = partial(file.understood, gangs=gangs)
         self._rulebook = rulebook
         self._namespaces = namespaces
         self._on_change = on_change
@@ -87,7 +91,7 @@ class PolicyWatch:
             if isinstance(seen, str):
                 raise file.PolicyError(seen)  # noqa: TRY301 - said by a thread
             # Reading a large file takes seconds, in which pods must be served.
-            policy = await asyncio.to_thread(file.understood, path, seen)
+            policy = await asyncio.to_thread(self._understood, path, seen)
         except file.PolicyError as error:
             self._next = None
             self._count("refused", outdated=True)

@@ -27,8 +27,8 @@ class Memory:
         self.pods = pods
         self.rules = rules_of(outside.settings)
         self.units = Units()
-        read = Memberships(outside.settings.gangs, prefixes=self.rules.prefixes)
-        self.gangs = Gangs(read, pods)
+        self.memberships = Memberships(outside.settings.gangs, prefixes=self.rules.prefixes)
+        self.gangs = Gangs(self.memberships, pods)
         urgency = Urgency(self.units, self.gangs, pods)
         self.queue = WorkQueue[str](
             metrics=outside.metrics,

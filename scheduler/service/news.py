@@ -63,6 +63,7 @@ class News:
 
     def wake_unit_of(self, pod: Pod, cause: WakeCause) -> None:
         """Something about this pod has changed, or may have."""
+        self._gangs.settle(pod)
         self.wake(self._key_of(pod.metadata.uid), cause)
 
     def _key_of(self, uid: str) -> str:

@@ -86,6 +86,7 @@ class Parts:
         self.standby = Standby(self.newcomers, units=memory.units, pods=memory.pods)
         memory.news.stand_by(self.standby)
         memory.presence.judge_nodes(caches.nodes.is_dead)
+        memory.memberships.judge_by(caches.rulebook)
         self.kill_wait = KillWait(
             outside.slurm,
             setting_seconds=int(outside.settings.slurm_kill_wait),

@@ -147,4 +147,5 @@ class Reflections:
             namespaces=reflector,
             on_change=self._memory.news.policy_changed,
             metrics=self._outside.metrics,
+            gangs=self._outside.settings.gangs,
         )

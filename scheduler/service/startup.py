@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import structlog
 from aiohttp import web
@@ -33,7 +32,7 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(AcceptErrors(loop.time))
     metrics = Metrics()
-    policy = await _policy(settings.policy_file)
+    policy = await _policy(settings)
     link = KubeLink(metrics, clock=monotonic)
     standing = Standing(link.not_ready)
     listeners = probes.Listeners()
@@ -116,11 +115,12 @@ async def _run(app: App) -> None:
     raise lost.exceptions[0]
 
 
-async def _policy(path: Path | None) -> Policy:
+async def _policy(settings: Settings) -> Policy:
     """The site's policy, which must be valid when the process starts. Raises SettingsError."""
+    path = settings.policy_file
     if path is None:
         return NO_POLICY
     try:
-        return await asyncio.to_thread(policy_file.read, path)
+        return await asyncio.to_thread(policy_file.read, path, gangs=settings.gangs)
     except policy_file.PolicyError as error:
         raise SettingsError(f"--policy-file: {error}") from None

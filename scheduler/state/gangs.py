@@ -4,21 +4,21 @@ A pod's labels and annotations are read once, when it is first seen: a later edi
 another gang. A pod that names a job already belongs to the gang that stands beside the job's id,
 or to none. So a group whose pods a version without gangs has submitted one by one is served so to
 the end.
+
+A policy decides once for a group, when its first pod comes. The pods of a group that come later,
+under other rules, would wait for pods that are served in another way.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from annotations import Problem
 from scheduler.core.gang_sources import MOST_PODS, Membership, Outsider, Source
 from scheduler.core.naming import GANG, JOB_ID
 from scheduler.kube.wire import Pod
-
-# Groups that are no gangs, for instance batch Jobs of one pod. One that is forgotten is read again.
-_MOST_ALONE: Final = 8192
+from scheduler.state.single_groups import SingleGroups
 
 
 class Read(Protocol):
@@ -27,7 +27,15 @@ class Read(Protocol):
     def __call__(
         self, pod: Pod, sources: Sequence[Source] | None = None, /
     ) -> Membership | Outsider | Problem | None:
-        """The pod's gang by these sources, or else by those of the site."""
+        """The pod's gang by these sources, or else by those of the policy and the site."""
+        ...
+
+    def unruled(self, pod: Pod, /) -> Membership | Outsider | Problem | None:
+        """Its gang without the policy; None also if the policy says nothing of it."""
+        ...
+
+    def knows(self, pod: Pod, /) -> bool:
+        """Whether it is known what the policy says of the pod's gang."""
         ...
 
 
@@ -51,11 +59,31 @@ class Gangs:
         """By uid: what is wrong with what a pod says about its gang, for which it is refused; or
         why it is served alone although it has the labels of a group.
         """
-        self._alone: OrderedDict[str, tuple[Source, ...]] = OrderedDict()
+        self._singles = SingleGroups()
+        self._unread: set[str] = set()
 
     def came(self, pod: Pod) -> None:
         """A pod has been seen for the first time."""
-        self._sort(pod, self._read(pod))
+        self._unread.add(pod.metadata.uid)
+        self.settle(pod)
+
+    def settle(self, pod: Pod) -> None:
+        """Find out to which gang the pod belongs, as soon as it is known what the policy says."""
+        uid = pod.metadata.uid
+        if uid in self._unread and self._read.knows(pod):
+            self._unread.discard(uid)
+            self._sort(pod, self._by_rules(pod))
+
+    def _by_rules(self, pod: Pod) -> Membership | Outsider | Problem | None:
+        """What the pod belongs to by the policy. But a gang that exists goes on as it is."""
+        found, plain = self._read(pod), self._read.unruled(pod)
+        if not isinstance(plain, Membership) or found == plain:
+            return found
+        if plain.key in self._pods or (_was_served(pod) and _may_join(pod, plain)):
+            return plain
+        if not isinstance(found, Membership):
+            self._singles.add(plain, [pod.metadata.uid], instead=())
+        return found
 
     def _sort(self, pod: Pod, found: Membership | Outsider | Problem | None) -> None:
         uid = pod.metadata.uid
@@ -64,12 +92,11 @@ class Gangs:
         if not _may_join(pod, found):
             if isinstance(found, Membership) and GANG not in pod.metadata.annotations:
                 self.dissolve(found.key, instead=())
-            return
-        if isinstance(found, Problem | Outsider):
+                self._singles.add(found, [uid], instead=())
+        elif isinstance(found, Problem | Outsider):
             self.flaws[uid] = found
-        elif found.key in self._alone:
-            self._alone.move_to_end(found.key)
-            instead = self._alone[found.key]
+        elif (instead := self._singles.instead_of(found)) is not None:
+            self._singles.add(found, [uid], instead=instead)
             if instead:
                 self._sort(pod, self._read(pod, instead))
         elif len(self._pods.get(found.key, ())) >= MOST_PODS:
@@ -83,6 +110,8 @@ class Gangs:
     def went(self, uid: str) -> None:
         """No watch shows the pod any more."""
         self.flaws.pop(uid, None)
+        self._unread.discard(uid)
+        self._singles.went(uid)
         found = self._of.pop(uid, None)
         if found is None:
             return
@@ -96,13 +125,11 @@ class Gangs:
         Returns the keys of their units.
         """
         uids = self._pods.pop(key, {})
-        self._alone[key] = tuple(instead)
-        if len(self._alone) > _MOST_ALONE:
-            self._alone.popitem(last=False)
         for uid in uids:
-            del self._of[uid]
+            self._singles.add(self._of.pop(uid), [uid], instead=instead)
+        for uid in uids if instead else ():
             pod = self._store.get(uid)
-            if pod is not None and instead:
+            if pod is not None:
                 self._sort(pod, self._read(pod, instead))
         return frozenset(map(self.key_of, uids))
 
@@ -122,7 +149,10 @@ class Gangs:
 
 def _may_join(pod: Pod, found: Membership | Outsider | Problem) -> bool:
     """Whether the pod is new to all processes, or another has served it in this very gang."""
-    meta = pod.metadata
-    if not (JOB_ID in meta.annotations or pod.spec.node_name or pod.finished):
+    if not _was_served(pod):
         return True
-    return isinstance(found, Membership) and meta.annotations.get(GANG) == found.key
+    return isinstance(found, Membership) and pod.metadata.annotations.get(GANG) == found.key
+
+
+def _was_served(pod: Pod) -> bool:
+    return JOB_ID in pod.metadata.annotations or bool(pod.spec.node_name) or pod.finished

@@ -27,7 +27,7 @@ def test_example_is_a_policy(path):
 
 def test_there_are_examples():
     assert EXAMPLES
-    assert len(FENCES) == 4
+    assert len(FENCES) == 5
     assert len(ROWS) == 7
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.core.gang_sources import Source
 from scheduler.policy.file import PolicyError, read, understood
 from scheduler.policy.rules import NO_POLICY
 from tests.unit.policy.policies import PATH
@@ -43,6 +44,10 @@ def test_file_without_rules_is_a_policy():
         (rule("forced: {qos: a}, namespaces: a"), "rule 'r': namespaces: 'a': expected a list"),
         (rule("forced: {qos: a}, namespaces: [7]"), "namespaces[0]: 7: expected text; put it in"),
         (rule("forced: {qos: a}, namespaces: []"), "namespaces: []: expected at least one; leave"),
+        (rule("gangs: [jobs]"), "rule 'r': gangs[0]: 'jobs': expected 'annotations', 'lws', "),
+        (rule("gangs: none"), "rule 'r': gangs: 'none': expected a list"),
+        (rule("gangs: [job, job]"), "rule 'r': gangs: ['job', 'job']: expected each source once"),
+        (rule("forced: {gang: Train}"), "rule 'r': forced.gang: 'Train': expected a name"),
         (rule("namespaces: [a]"), "rule 'r': expected defaults, forced, allowed or required"),
         (rule("forced: [qos]"), "rule 'r': forced: ['qos']: expected names with their values"),
         (rule("forced: {qoss: a}"), "rule 'r': forced: 'qoss': expected the name of an annotation"),
@@ -122,6 +127,21 @@ def test_rule_may_say_nothing_but_what_is_ignored():
     (found,) = understood(PATH, text.encode()).rules
     assert found.ignored == frozenset({"volumes", "resource-claims"})
     assert "ignoredRequirements" in faults(rule("ignoredRequirements: [taints]"))[0]
+
+
+def test_rule_may_say_nothing_but_which_gangs_there_are():
+    (found,) = understood(PATH, rule("namespaces: [a], gangs: [lws, job]").encode()).rules
+    assert found.gangs == (Source.LWS, Source.JOB)
+    (none,) = understood(PATH, rule("gangs: []").encode()).rules
+    assert none.gangs == ()
+
+
+def test_source_of_gangs_that_the_site_leaves_out_is_refused():
+    with pytest.raises(PolicyError) as caught:
+        understood(PATH, rule("gangs: [lws, job]").encode(), gangs=[Source.JOB])
+    assert str(caught.value) == (
+        "policy.yaml: rule 'r': gangs: lws: expected a source of --gangs (job)"
+    )
 
 
 def test_two_rules_of_one_name_are_refused():

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from scheduler.core.gang_sources import ALL_SOURCES
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.store import Store
 from scheduler.kube.wire import Identified, ObjectMeta
@@ -60,6 +61,7 @@ class Watched:
             namespaces=cast("Reflector[Identified]", self.namespaces),
             on_change=self._changed,
             metrics=self.metrics,
+            gangs=ALL_SOURCES,
         )
 
     def _changed(self) -> None:

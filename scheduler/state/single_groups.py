@@ -1,0 +1,60 @@
+"""Groups whose pods are served one by one: they are no gangs, or a policy says so."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.core.gang_sources import Membership, Source
+
+# For instance batch Jobs of one pod. One that is forgotten is read again.
+MOST_GROUPS: Final = 8192
+
+
+@dataclass(slots=True)
+class _Group:
+    """`instead` are sources by which its pods may belong to other gangs. `uids` are those of its
+    pods that exist, if the group is to be forgotten with its last pod.
+    """
+
+    instead: tuple[Source, ...] = ()
+    uids: set[str] = field(default_factory=set)
+
+
+class SingleGroups:
+    """A group that is known by its name alone is forgotten with its last pod, because the next one
+    of that name may be a gang. Others are kept, so that each is looked at only once.
+    """
+
+    def __init__(self) -> None:
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._keys: dict[str, str] = {}
+
+    def add(self, group: Membership, uids: Sequence[str], *, instead: Sequence[Source]) -> None:
+        """Serve these pods of the group, and those that come later, one by one."""
+        found = self._groups.setdefault(group.key, _Group())
+        found.instead = tuple(instead)
+        self._groups.move_to_end(group.key)
+        for uid in uids if group.by_name else ():
+            found.uids.add(uid)
+            self._keys[uid] = group.key
+        if len(self._groups) > MOST_GROUPS:
+            _key, former = self._groups.popitem(last=False)
+            for uid in former.uids:
+                del self._keys[uid]
+
+    def instead_of(self, group: Membership) -> tuple[Source, ...] | None:
+        """By which other sources its pods may belong to gangs; None if it is not served singly."""
+        found = self._groups.get(group.key)
+        return None if found is None else found.instead
+
+    def went(self, uid: str) -> None:
+        """The pod does not exist any more."""
+        key = self._keys.pop(uid, "")
+        found = self._groups.get(key)
+        if found is not None:
+            found.uids.discard(uid)
+            if not found.uids:
+                del self._groups[key]
