@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from scheduler.config.settings import Settings
 from scheduler.view.calling import carry_out
 from scheduler.view.connection import ViewError, chosen_namespace, connected
+from scheduler.view.peers import company
 from scheduler.view.printing import as_json, as_yaml, put
 from scheduler.view.safe_text import shown
 from scheduler.view.seen import see
@@ -55,13 +57,18 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     async with connected(settings, arguments.context) as session:
         namespace = await chosen_namespace(arguments.namespace, session, settings)
         seen = await see(session, namespace, arguments.pod)
+        names, ours = names_of(settings), settings.scheduler_name
+        told = story(seen, names, ours)
+        if told.row is not None:
+            found, unread = await company(session, told.row, scheduler=ours, names=names)
+            told = replace(told, company=found, unread=(unread,) if unread else ())
     other = "" if seen.pod is None else seen.pod.spec.scheduler_name
     if other not in {"", settings.scheduler_name}:
         raise ViewError(
             f"pod {arguments.pod} is for the scheduler {other!r}, so Slurm has no part in it; is "
             "that another name of ours, name it with --scheduler-name"
         )
-    put(_text(story(seen, names_of(settings), settings.scheduler_name), arguments.output))
+    put(_text(told, arguments.output))
 
 
 def _text(told: Story, form: str) -> str:

@@ -36,8 +36,26 @@ def as_object(row: Row) -> dict[str, Any]:
         "memoryBytes": row.memory_bytes,
         "gpus": row.gpus,
         "node": row.node,
+        "gang": _gang_object(row),
     }
     return {key: None if value == "" else value for key, value in found.items()}
+
+
+def _gang_object(row: Row) -> dict[str, Any] | None:
+    """The pod's gang; of a row that stands for a gang, its pods too."""
+    gang = row.gang.gang
+    if gang is None:
+        return None
+    found = {"name": gang.name or None, "size": gang.size, "firstNode": gang.first_node or None}
+    if not row.pods:
+        return found | {"rank": gang.rank}
+    return found | {"pods": [member_object(it) for it in row.pods]}
+
+
+def member_object(row: Row) -> dict[str, Any]:
+    """A pod of a gang."""
+    rank = None if row.gang.gang is None else row.gang.gang.rank
+    return {"name": row.name, "rank": rank, "state": row.state.value, "node": row.node or None}
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:

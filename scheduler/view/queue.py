@@ -14,7 +14,8 @@ from scheduler.config.settings import Settings
 from scheduler.view import choice
 from scheduler.view.calling import carry_out
 from scheduler.view.choice import Choice, ordered
-from scheduler.view.connection import chosen_namespace, connected
+from scheduler.view.connection import ViewError, chosen_namespace, connected
+from scheduler.view.gang_rows import by_gang
 from scheduler.view.listing import Listing, Wanted
 from scheduler.view.output import FORMS, Output
 from scheduler.view.printing import put
@@ -30,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(where)
     where.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
     _add_choice(parser)
+    parser.add_argument(
+        "--gangs",
+        action="store_true",
+        help="one line for all pods of a gang, with the state of the pod that is furthest behind",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -95,12 +101,17 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> None:
 
 async def _show(arguments: argparse.Namespace, listing: Listing, wanted: Wanted) -> None:
     """Show all rows, and then each change if the user wants to see them."""
-    output = Output(arguments.output, namespaces=not wanted.namespace)
+    # Names are for kubectl, which knows pods alone.
+    gangs = arguments.gangs and arguments.output != "name"
+    output = Output(arguments.output, namespaces=not wanted.namespace, gangs=gangs)
     chosen = Choice(arguments.states, arguments.partition)
 
     def rows() -> Sequence[Row]:
-        return ordered(filter(chosen.takes, listing.rows.values()), arguments.sort)
+        found = by_gang(listing.rows.values()) if gangs else listing.rows.values()
+        return ordered(filter(chosen.takes, found), arguments.sort)
 
+    if gangs and arguments.watch and not output.repaints:
+        raise ViewError("--gangs with --watch needs a terminal, and a table as the form")
     if arguments.watch and output.repaints:
         await repaint(listing, lambda: output.painting(rows()))
     elif arguments.watch:

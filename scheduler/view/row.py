@@ -15,6 +15,7 @@ from scheduler.core.pending_told import told
 from scheduler.kube.clip import clipped
 from scheduler.kube.demands import requests_of
 from scheduler.kube.wire import ContainerState, Pod, PodCondition
+from scheduler.view.gang import GangView, gang_of
 
 _MOST_BYTES: Final = 256
 _JOB: Final = re.compile(r"[1-9]\d{0,9}", re.ASCII)
@@ -70,8 +71,8 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A pod. "" and None stand for what is not known. Texts are bounded, and are as the pod has
-    them: `safe_text.py` makes them fit for a terminal.
+    """A pod, or the `pods` of a gang together. "" and None stand for what is not known. Texts are
+    bounded, and are as the pod has them: `safe_text.py` makes them fit for a terminal.
     """
 
     uid: str
@@ -92,6 +93,8 @@ class Row:
     memory_bytes: int
     gpus: int
     node: str
+    gang: GangView
+    pods: tuple[Row, ...] = ()
 
 
 def row_of(pod: Pod, names: Names) -> Row:
@@ -120,6 +123,7 @@ def row_of(pod: Pod, names: Names) -> Row:
         memory_bytes=amounts.get("memory", 0),
         gpus=sum(amounts.get(it, 0) for it in names.gpus),
         node=_bounded(pod.spec.node_name),
+        gang=gang_of(pod, names.prefixes),
     )
 
 

@@ -13,6 +13,7 @@ from scheduler.core.pending_reasons import Why
 from scheduler.kube.clip import clipped
 from scheduler.view.asked import AskedFor, asked
 from scheduler.view.history import Moment, history
+from scheduler.view.peers import Company
 from scheduler.view.prospect import Case, Prospect, meaning_of, prospect
 from scheduler.view.row import IN_QUEUE, Names, Row, State, row_of
 from scheduler.view.seen import Sighting
@@ -36,7 +37,8 @@ class RuledOut:
 class Story:
     """All that is told. `row` is None for a pod that is gone. `nodes` are the Slurm nodes of its
     job, as the pod names them. `end` is why a pod that is gone was ended, if an Event says so.
-    `meaning` explains the reason of either; None if no table knows it.
+    `meaning` explains the reason of either; None if no table knows it. `company` is its gang.
+    `unread` says what else could not be read.
     """
 
     seen: Sighting
@@ -50,6 +52,8 @@ class Story:
     history: tuple[Moment, ...]
     prospect: Prospect
     elsewhere: tuple[str, ...]
+    company: Company | None = None
+    unread: tuple[str, ...] = ()
 
 
 def story(seen: Sighting, names: Names, scheduler: str) -> Story:

@@ -51,6 +51,9 @@ COLUMNS: Final = (
     Column("GPUS", lambda row, _: str(row.gpus), number=True),
     Column("NODE", lambda row, _: row.node),
 )
+GANG: Final = Column("GANG", lambda row, _: "" if row.gang.gang is None else row.gang.gang.name)
+RANK: Final = Column("RANK", lambda row, _: _rank(row))
+PODS: Final = Column("PODS", lambda row, _: _pods(row))
 WIDE: Final = (
     Column("ACCOUNT", lambda row, _: row.account),
     Column("START", lambda row, now: _until(row.expected_start, now), number=True),
@@ -136,6 +139,23 @@ def _filled(text: str, size: int, *, right: bool) -> str:
 
 def _number(value: int | None) -> str:
     return "" if value is None else str(value)
+
+
+def _rank(row: Row) -> str:
+    """The pod's rank and the gang's size, such as 3/8."""
+    gang = row.gang.gang
+    if gang is None or (gang.rank is None and gang.size is None):
+        return ""
+    return "/".join(UNKNOWN if it is None else str(it) for it in (gang.rank, gang.size))
+
+
+def _pods(row: Row) -> str:
+    """How many pods have a Node, and how many there are to be."""
+    gang = row.gang.gang
+    if gang is None:
+        return ""
+    size = gang.size or len(row.pods)
+    return f"{sum(bool(it.node) for it in row.pods)}/{size}"
 
 
 def memory(amount: int) -> str:

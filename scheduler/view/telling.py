@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from scheduler.view.asked import AskedFor
+from scheduler.view.gang_telling import gang_lines, gang_object
 from scheduler.view.history import Moment
 from scheduler.view.printing import as_object, moment_text
 from scheduler.view.safe_text import cut, shown, width
@@ -38,6 +39,7 @@ def object_of(story: Story) -> dict[str, Any]:
             for it in story.asked
         ],
         "slurmNodes": story.nodes or None,
+        "gang": None if story.company is None else gang_object(story.company),
         "reason": _reason(story)[0] or None,
         "message": _reason(story)[1] or None,
         "meaning": None if meaning is None else meaning.meaning,
@@ -49,7 +51,7 @@ def object_of(story: Story) -> dict[str, Any]:
         "next": story.prospect.what,
         "commands": [{"what": it.what, "command": it.command} for it in story.prospect.steps],
         "knownElsewhere": list(story.elsewhere),
-        "unread": [*seen.unread, *(["more Events"] if seen.more_events else [])],
+        "unread": [*seen.unread, *story.unread, *(["more Events"] if seen.more_events else [])],
     }
 
 
@@ -70,6 +72,7 @@ def text_of(story: Story, now: datetime) -> str:
         ("", _head(story, now)),
         ("What it asks for", _asked(story)),
         ("Its Slurm job", _job(story, now)),
+        ("Its gang", _gang(story)),
         ("Why", _why(story)),
         ("Nodes ruled out", [line for it in story.ruled_out for line in _wrapped(it.said)]),
         ("What happened (UTC)", [line for it in story.history for line in _moment(it)]),
@@ -130,6 +133,11 @@ def _job(story: Story, now: datetime) -> list[str]:
     return _wrapped(", ".join(facts))
 
 
+def _gang(story: Story) -> list[str]:
+    rows = () if story.company is None else gang_lines(story.company)
+    return [line for what, it in rows for line in _wrapped(it, first=f"{_INDENT}{what:<16}")]
+
+
 def _why(story: Story) -> list[str]:
     meaning = story.meaning
     reason, message = _reason(story)
@@ -167,7 +175,7 @@ def _steps(story: Story) -> Iterator[str]:
 
 def _unread(story: Story) -> tuple[str, ...]:
     more = ("The pod has more Events than were read.",) if story.seen.more_events else ()
-    return (*story.seen.unread, *more)
+    return (*story.seen.unread, *story.unread, *more)
 
 
 def _item(text: str) -> list[str]:

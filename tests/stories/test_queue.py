@@ -23,7 +23,7 @@ pytestmark = pytest.mark.live_on("26.05")
 
 def _page_table() -> list[str]:
     """The lines of the table on the page."""
-    (found,) = re.findall(r"^```\n(NAME .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+    (found, _) = re.findall(r"^```\n(NAME .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
     return str(found).splitlines()
 
 
@@ -51,3 +51,26 @@ async def test_pods_that_wait_and_run_are_listed_as_squeue_lists_jobs(world: Wor
 
     lines = (await plugin(world, "queue")).replace(running["node"], "node-00").splitlines()
     assert [_lasting(it) for it in lines] == [_lasting(it) for it in _page_table()]
+
+
+@pytest.mark.flags("--gang-linger=2s")
+async def test_gang_is_one_line_and_each_of_its_pods_is_told(world: World) -> None:
+    asks = {"partition": world.cluster.partition, "gang": "trainer", "gang-size": "2"}
+    await world.create("trainer-0", cpus="1", memory="512Mi", slurm=asks)
+    await world.message_with("waiting for trainer-1", name="trainer-0")
+    (item,) = json.loads(await plugin(world, "queue", "--gangs", "-o", "json"))["items"]
+    assert (item["name"], item["reason"], item["gang"]["size"]) == ("trainer", "GangIncomplete", 2)
+    told = json.loads(await plugin(world, "explain", "trainer-0", "-o", "json"))["gang"]
+    assert (told["rank"], told["missing"]) == (0, "trainer-1")
+
+    await world.create("trainer-1", cpus="1", memory="512Mi", slurm=asks)
+    first = await world.running("trainer-0")
+    second = await world.running("trainer-1")
+    lines = (await plugin(world, "queue", "--gangs")).splitlines()
+    page = re.findall(r"^```\n(NAME +PODS .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+    shown = [it.replace(str(pods.node_of(first)), "node-00") for it in lines]
+    assert [_lasting(it) for it in shown] == [_lasting(it) for it in str(page[0]).splitlines()]
+    told = json.loads(await plugin(world, "explain", "trainer-1", "-o", "json"))["gang"]
+    assert (told["name"], told["rank"], told["size"]) == ("trainer", 1, 2)
+    assert told["firstNode"] == pods.node_of(first)
+    assert [it["node"] for it in told["pods"]] == [pods.node_of(first), pods.node_of(second)]
