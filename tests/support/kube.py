@@ -27,6 +27,7 @@ _GROUPS: Final = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
+    "services": "/api/v1",
     "cronjobs": "/apis/batch/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "endpointslices": "/apis/discovery.k8s.io/v1",

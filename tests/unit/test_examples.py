@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from annotations import ContainerResources, JobRequest, PodView, Rules, parse
 from scheduler.__main__ import parser
 from scheduler.config.flags import load
+from scheduler.core.naming import GANG_RANK, GANG_SIZE
 from scheduler.policy.file import read
 from scheduler.sandbox.kube import KubeCluster, NodeShape
 from tests.support.admission import rendered
@@ -156,6 +158,25 @@ async def test_manifest_is_taken_by_the_sandbox(path):
             await kube.apply(body)
             kind = f"{body['kind'].lower()}s"
             assert await kube.find(kind, body["metadata"]["name"], namespace=namespace)
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "gangs").iterdir()), ids=name)
+def test_example_of_a_gang_reads_what_the_binding_writes(path):
+    service, job = yaml.safe_load_all(path.read_text())
+    pod = job["spec"]["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"] == job["metadata"]["name"]
+    assert job["spec"]["parallelism"] == job["spec"]["completions"]
+    (container,) = pod["containers"]
+    fields = [
+        it["valueFrom"]["fieldRef"]["fieldPath"] for it in container["env"] if "valueFrom" in it
+    ]
+    assert fields == [f"metadata.annotations['{it}']" for it in (GANG_RANK, GANG_SIZE)]
+    # What the containers reach each other by, and how the shell reads the script.
+    *shell, script = container["command"]
+    assert f"{job['metadata']['name']}-0.{pod['subdomain']}" in str(container) + script.replace(
+        "$rank", "0"
+    )
+    subprocess.run([*shell[:1], "-n", "-c", script], check=True)
 
 
 @pytest.mark.parametrize(("example", "test"), APPLIED_LIVE.items(), ids=str)
