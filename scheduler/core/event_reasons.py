@@ -241,9 +241,11 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Normal",
         "PodScheduled",
         "The pod belongs to a [gang](gangs.md), whose pods share one Slurm job and start "
-        "together. The message says how many of them exist, and for which one the gang waits.",
-        "Wait until the controller has created all pods. If it creates fewer, correct the size "
-        "of the gang, or have its pods served one by one with the annotation `gang: none`.",
+        "together. The message says how many of them exist, and for which one the gang waits, or "
+        "that the PodGroup does not exist which says how many there are.",
+        "Wait until the controller has created all pods, or create the PodGroup. If the controller "
+        "creates fewer pods, correct the size of the gang, or have its pods served one by one: "
+        "create them anew with the annotation `gang: none`.",
     ),
     Reason.GANG_SLOT_LOST: Meaning(
         "Warning",

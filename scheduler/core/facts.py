@@ -113,6 +113,10 @@ class GangFacts:
     """What is done if a pod cannot come back to its slot while others run (`stuck.py`)."""
     culprit: str = ""
     """The pod whose request is at fault, if the unit's request is a list of problems."""
+    absent_since: float | None = None
+    """Since when it is known that its object does not exist yet; None if that is not so."""
+    grew_at: float | None = None
+    """When a pod joined it last."""
 
     @property
     def unread(self) -> bool:

@@ -13,6 +13,11 @@ from typing import Final
 from scheduler.core.actions import Action, Again, PartWith, ReadGang, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodFacts, PodStage, Tracked, UnitFacts
+from scheduler.core.gang_patience import (
+    may_never_be_complete,
+    until_it_may_not,
+    wait_for_object,
+)
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.seats import Seat
 from scheduler.core.tagged import TaggedJob
@@ -62,14 +67,20 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
     gang = facts.gang
     if gang is None:
         return ()
+    if gang.absent_since is not None:
+        return wait_for_object(gang, gang.absent_since, pods, now)
     if gang.size is None or gang.unread:
         return (ReadGang(), Again(SOON_SECONDS))
     missing = missing_of(facts, gang)
     if not missing:
         return ()
-    message = f"{missing[:1].upper()}{missing[1:]}. One Slurm job is submitted for all of them"
+    more = may_never_be_complete(gang, now)
+    message = (
+        f"{missing[:1].upper()}{missing[1:]}. One Slurm job is submitted for all of them{more}"
+    )
     tell = (Tell(pod, Reason.GANG_INCOMPLETE, message) for pod in pods)
-    return (*tell, *_read_again(gang, now))
+    soon = until_it_may_not(gang, now)
+    return (*tell, *(() if soon is None else (Again(soon),)), *_read_again(gang, now))
 
 
 def _read_again(gang: GangFacts, now: float) -> tuple[Action, ...]:

@@ -301,6 +301,10 @@ state of something.
 """
 
 
+TOO_LARGE: Final = frozenset({"PartitionNodeLimit", "PartitionConfig"})
+"""Reasons of a job that waits for more nodes than its partition gives to one job."""
+
+
 def pending_text(job_id: int, record: Job | None) -> str:
     """Slurm's reason and numbers in its own words, then what they mean and what would help.
 

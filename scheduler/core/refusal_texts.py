@@ -53,6 +53,11 @@ def _limited(request: JobRequest) -> str:
     return "; ".join(asked)
 
 
+TOO_LARGE: Final = frozenset({2005, 2006, 2014, 2015, 2050})
+"""Slurm's answers to a job that is larger than what it may get: CPUs, nodes, what the partition
+has, the limits of its account or QoS.
+"""
+
 # Error numbers of slurm_errno.h. Which of them a submit can get was measured on 26.05 and 24.11.
 _MEANINGS: Final[dict[int, tuple[Callable[[JobRequest], str], str]]] = {
     # slurmrestd leaves out the plugin's own message (measured on both).

@@ -7,21 +7,39 @@ forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import assert_never
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
 
 import structlog
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of
-from scheduler.core.gang_sources import GroupRef, Membership
+from scheduler.core.gang_sources import GroupRef, Membership, Source
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import Forbidden, KubeInterrupted
+from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
 from scheduler.state.units import Unit
 
 log = structlog.get_logger(__name__)
+
+
+# People and operators create these beside the pods, perhaps after them. The other objects create
+# the pods themselves, so one that does not exist has been deleted.
+_CREATED_BESIDE: Final = frozenset({Source.POD_GROUP, Source.SCHEDULER_PLUGINS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent(NoGang):
+    """There is no such object."""
+
+
+def _may_be_created(unit: Unit, gang: Gang) -> bool:
+    """Whether the object may be one that does not exist yet. Once a job has been submitted it has
+    been there.
+    """
+    return gang.member.source in _CREATED_BESIDE and gang.shape is None and unit.job is None
 
 
 class GangHand:
@@ -51,7 +69,14 @@ class GangHand:
             return None
         found = await self._shape(gang.member, gang.member.object)
         gang.read_at = self._tools.clock()
+        waits = isinstance(found, _Absent) and _may_be_created(unit, gang)
+        if not waits:
+            gang.absent_since = None
+        elif gang.absent_since is None:
+            gang.absent_since = gang.read_at
         match found:
+            case _Absent() if waits:
+                return 0.0
             case GangShape():
                 gang.shape, gang.problem = found, None
             case Problem():
@@ -78,7 +103,7 @@ class GangHand:
             why = f"the scheduler may not read {member.group}: {error}"
             return None if member.size is not None else NoGang(why)
         if found is None:
-            return NoGang(f"{member.group} does not exist any more")
+            return _Absent(f"{member.group} does not exist")
         return shape_of(member, found)
 
     def _dissolve(self, unit: Unit, found: NoGang) -> None:

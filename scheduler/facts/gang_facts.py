@@ -126,12 +126,14 @@ class GangReader:
             linger_seconds=self._linger_seconds,
             on_lost_slot=self._on_lost_slot,
             culprit=culprit,
+            absent_since=gang.absent_since,
+            grew_at=gang.grew_at,
         )
 
     def follow(self, gang: Gang, stages: Mapping[str, PodStage]) -> None:
         """Note since when none of the gang's pods can run."""
         lives = not _HOLD_RANKS.isdisjoint(stages.values())
-        gang.follow(lives=lives, now=self._clock())
+        gang.follow(lives=lives, pods=len(stages), now=self._clock())
 
 
 def _own_rank(pod: Member, gang: Gang | None) -> int | None:

@@ -21,11 +21,18 @@ class Gang:
     problem: Problem | None = None
     """Why the gang cannot be served, by its object."""
     read_at: float | None = None
+    absent_since: float | None = None
+    """Since when it is known that the object does not exist yet; None if that is not so."""
     quiet_since: float | None = None
     """Since when none of its pods can run; None while one can."""
+    most_pods: int = 0
+    """How many pods it had at most, and since when (`grew_at`)."""
+    grew_at: float | None = None
 
-    def follow(self, *, lives: bool, now: float) -> None:
-        """Note whether any of its pods can run now, or may be started."""
+    def follow(self, *, lives: bool, pods: int, now: float) -> None:
+        """Note whether any of its pods can run now, or may be started, and how many there are."""
+        if pods > self.most_pods:
+            self.most_pods, self.grew_at = pods, now
         if lives:
             self.quiet_since = None
         elif self.quiet_since is None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -86,6 +86,8 @@ class TinyKube:
         self.lose_next_binding = False
         self.patches: list[tuple[str, tuple[Condition, ...]]] = []
         self.fail: defaultdict[str, deque[Exception]] = defaultdict(deque)
+        self.asked: Counter[str] = Counter()
+        """How often the API server was asked for each operation."""
         self.seconds: dict[tuple[str, str], float] = {}
         """How long the API server takes over "bind", "patch" or "delete" in a namespace, where a
         webhook is slow there.
@@ -180,6 +182,7 @@ class TinyKube:
         return self.groups.get(ref.name)
 
     async def _call(self, operation: str, namespace: str) -> None:
+        self.asked[operation] += 1
         await asyncio.sleep(self.seconds.get((namespace, operation), 0.002))
         if self.fail[operation]:
             raise self.fail[operation].popleft()

@@ -1,0 +1,61 @@
+"""A gang that waits for what people have to create: its PodGroup, or pods that may never come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.core.actions import Action, Again, ReadGang, Tell
+from scheduler.core.event_reasons import Reason
+from scheduler.core.facts import GangFacts, PodFacts
+from scheduler.core.intervals import SOON_SECONDS
+
+LONGEST_PAUSE: Final = 30.0
+"""As often as this at most is asked for an object that has not been created for long."""
+_SHORTEST_PAUSE: Final = 2.0
+NO_MORE_SECONDS: Final = 60.0
+"""A gang that no pod has joined for so long may never be complete, and says so."""
+_SINGLY: Final = "To have them served one by one, create them anew with the annotation gang: none"
+
+
+def wait_for_object(
+    gang: GangFacts, absent_since: float, pods: Iterable[PodFacts], now: float
+) -> tuple[Action, ...]:
+    """What to do while the object that says how many pods there are does not exist yet. Nothing is
+    submitted: as single jobs, the pods could start without each other.
+    """
+    message = (
+        f"Gang {gang.name} waits because its PodGroup {gang.name} does not exist, which says how "
+        f"many pods start together. Create it. {_SINGLY}"
+    )
+    tell = (Tell(pod, Reason.GANG_INCOMPLETE, message) for pod in pods)
+    read_at = absent_since if gang.read_at is None else gang.read_at
+    # The pauses double: 2 s, 4 s, 8 s, ... So many gangs cost few requests.
+    pause = min(max(read_at - absent_since, _SHORTEST_PAUSE), LONGEST_PAUSE)
+    due = read_at + pause
+    return (*tell, *((ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)))
+
+
+def may_never_be_complete(gang: GangFacts, now: float) -> str:
+    """What to add to the words about missing pods; "" while they may just be on their way."""
+    if gang.grew_at is None or now < gang.grew_at + NO_MORE_SECONDS:
+        return ""
+    return (
+        f". No pod has come for {NO_MORE_SECONDS:.0f} s: unless whoever creates them makes "
+        f"{gang.minimum} of them, they never start. Then correct that, or the size of the gang. "
+        f"{_SINGLY}"
+    )
+
+
+def until_it_may_not(gang: GangFacts, now: float) -> float | None:
+    """In how many seconds that will be said; None if it has been, or never is."""
+    due = None if gang.grew_at is None else gang.grew_at + NO_MORE_SECONDS
+    return None if due is None or now >= due else due - now
+
+
+def taken_as_a_gang(gang: str, pods: int) -> str:
+    """What to add to Slurm's words if the job may be too large as a whole."""
+    return (
+        f"; the job is for {pods} pods, which are taken as one gang, {gang}, and get their nodes "
+        f"at the same time. {_SINGLY}"
+    )
