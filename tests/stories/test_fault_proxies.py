@@ -128,13 +128,16 @@ def _provoke(proxied: ProxiedCluster) -> None:
 
 
 async def _churn(world: World, prefix: str, native: int) -> None:
-    """Make one pod of each kind: it ends by itself, is deleted, loses its job, or is edited."""
-    ends, deleted, cancelled, waits = (
-        f"{prefix}-{what}" for what in ("ends", "deleted", "cancelled", "waits")
+    """Make one pod of each kind: it ends by itself, is deleted, loses its job, or is edited. And
+    make a gang, which is deleted.
+    """
+    ends, deleted, cancelled, waits, gang = (
+        f"{prefix}-{what}" for what in ("ends", "deleted", "cancelled", "waits", "gang")
     )
     await world.create(ends, restartPolicy="Never", annotations={"sandbox/run-seconds": "1"})
     await world.create(deleted)
     await world.create(cancelled)
+    await world.kube.create("jobs", pods.batch_job(2, name=gang), namespace=world.namespace)
     await world.create(waits, slurm={"dependency": f"afterok:{native}"})
     await asyncio.sleep(_STEP_SECONDS)
     await _annotate(world, waits, "soon")
@@ -146,6 +149,7 @@ async def _churn(world: World, prefix: str, native: int) -> None:
     await _annotate(world, waits, "soon")
     await _scancel(world, cancelled)
     await asyncio.sleep(_STEP_SECONDS)
+    await world.kube.delete("jobs", gang, namespace=world.namespace)
     for name in (ends, cancelled, waits):
         await world.delete(name)
 
