@@ -98,9 +98,16 @@ class Jobs:
         give_up_at = asyncio.get_running_loop().time() + seconds
         while not condition((await self.client.job_states([job_id]))[job_id]):
             if asyncio.get_running_loop().time() > give_up_at:
-                pytest.fail(f"not in time: {await self.client.job(job_id)}")
+                pytest.fail(f"not in time: {await self.client.job(job_id)}; {await self._busy()}")
             await asyncio.sleep(0.05)
         return await self.client.job(job_id)
+
+    async def _busy(self) -> str:
+        """The nodes that are not idle, for people: a job of an earlier test may hold one."""
+        found = await self.client.nodes()
+        return ", ".join(
+            f"{it.name} is {sorted(it.states)}" for it in found if it.states != {"IDLE"}
+        )
 
     async def running(self, job_id: int) -> Job:
         """The job once it runs, and can be cancelled without harm."""
