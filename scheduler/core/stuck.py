@@ -17,8 +17,10 @@ from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.seating import Seating
 from scheduler.core.tagged import TaggedJob
 
-LOOK_SECONDS: Final = 30.0
-"""How often a cause is looked at again that has lasted for a minute."""
+LOOK_SECONDS: Final = 5.0
+"""How often a cause is looked at again that has lasted for a minute: so late is the pod bound after
+the cause has gone.
+"""
 
 
 def without_slot(

@@ -739,4 +739,4 @@ def test_job_of_a_half_bound_unit_is_kept_though_it_has_too_few_nodes():
     tell, again = decide(facts(*pods, job=tracked(record())), NOW)
     assert isinstance(tell, Tell)
     assert (tell.pod, again) == (pods[1], SLOW)
-    assert "it holds 1 nodes for 2 pods" in tell.message
+    assert "this pod is bound once it holds a node for it" in tell.message
