@@ -168,9 +168,10 @@ def _log(unit: Unit, action: Evict) -> None:
     """One line for each deletion of a single pod, and one for all pods of a gang that end for the
     same reason.
     """
-    names = {"namespace": unit.namespace, "reason": action.reason, "message": action.message}
+    why = {"reason": action.reason, "message": action.message}
     if unit.gang is None:
-        log.warning("pod evicted", pod=action.pod.name, **names)
+        log.warning("pod evicted", namespace=unit.namespace, pod=action.pod.name, **why)
     elif unit.eviction.logged != action.message:
         unit.eviction.logged = action.message
-        log.warning("gang evicted", gang=unit.name, pods=len(unit.pods), **names)
+        gang, pods = unit.name, len(unit.pods)
+        log.warning("gang evicted", namespace=unit.namespace, gang=gang, pods=pods, **why)
