@@ -6,24 +6,27 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from groundwork.retry import ATTEMPTS
 from tests.faults import faults
 from tests.faults.calls import Call, Server
 from tests.faults.play import Fault, Rule
 from tests.faults.playground import Playground
 
-# Calls that are made only after another fault: maps each to the fault and call that lead to it.
-PROVOKED: Final[dict[str, tuple[Fault, str]]] = {
-    "get_pod": (faults.reset_after, "bind"),
-    "list_pods": (faults.expired, "watch_pods"),
-    "list_nodes": (faults.expired, "watch_nodes"),
-    "list_neighbours": (faults.expired, "watch_neighbours"),
-    "list_claims": (faults.expired, "watch_claims"),
-    "list_volumes": (faults.expired, "watch_volumes"),
-    "list_namespaces": (faults.expired, "watch_namespaces"),
-    # The path of a kind that is not served gets an answer that is none of the API's.
-    "list_apis": (faults.status(404), "get_group"),
-}
 TIMES: Final = 3
+# Calls that are made only after another fault: maps each to the fault and call that lead to it, and
+# to how often that fault must come at least.
+PROVOKED: Final[dict[str, tuple[Fault, str, int]]] = {
+    "get_pod": (faults.reset_after, "bind", 1),
+    "list_pods": (faults.expired, "watch_pods", 1),
+    "list_nodes": (faults.expired, "watch_nodes", 1),
+    "list_neighbours": (faults.expired, "watch_neighbours", 1),
+    "list_claims": (faults.expired, "watch_claims", 1),
+    "list_volumes": (faults.expired, "watch_volumes", 1),
+    "list_namespaces": (faults.expired, "watch_namespaces", 1),
+    # The path of a kind that is not served gets an answer that is none of the API's. A read is
+    # repeated after one, because it may be a gateway's.
+    "list_apis": (faults.status(404), "get_group", ATTEMPTS),
+}
 # The scheduler uses what Slurm said of a node for 30 s; a later binding to the node asks again.
 _STALE_SECONDS: Final = 35.0
 _STEP_SECONDS: Final = 3.0
@@ -48,8 +51,9 @@ async def play(ground: Playground, cells: Sequence[Cell], *, times: int = TIMES)
     await _churn(ground)
     for call in calls:
         if call.name in PROVOKED:
-            provoking, other = PROVOKED[call.name]
-            ground.play.rules.insert(0, Rule(provoking, call=other, times=times))
+            provoking, other, needed = PROVOKED[call.name]
+            rule = Rule(provoking, call=other, times=max(times, needed))
+            ground.play.rules.insert(0, rule)
     for number in range(_CHURNS):
         ground.cut()
         if any(call.name == "create_lease" for call in calls):

@@ -122,8 +122,8 @@ def _restart(scheduler: SchedulerProcess) -> None:
 
 
 def _provoke(proxied: ProxiedCluster) -> None:
-    for fault, call in PROVOKED.values():
-        proxied.play.rules.insert(0, Rule(fault, call=call))
+    for fault, call, needed in PROVOKED.values():
+        proxied.play.rules.insert(0, Rule(fault, call=call, times=needed))
     proxied.cut()
 
 
