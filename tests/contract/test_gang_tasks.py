@@ -28,6 +28,8 @@ async def test_packed_tasks_are_counted_on_each_node(gangs: Gangs) -> None:
     assert (job.tasks, job.cpus_by_node, job.tasks_by_node) == (10, {first: 60}, {first: 5})
 
 
+# Without a slurmd the node would lose the GPUs, and later tests with it: see the second one below.
+@pytest.mark.parametrize("gang_peer", WITH_SCRIPTS, indirect=True)
 async def test_node_is_full_when_it_has_no_gpus_for_another_task(gangs: Gangs) -> None:
     job = await _with_gpus_by_task(gangs)
     assert list(job.tasks_by_node.values()) == [2, 1]
@@ -60,10 +62,12 @@ async def test_gpus_of_tasks_are_lost_on_nodes_without_a_slurmd(gangs: Gangs) ->
     assert node.gres_used == "gpu:h100:0"
     await gangs.end(job)
     other = await gangs.next_on(first)
-    # It runs there without GPUs, so Slurm has seen that the first has ended.
-    await gangs.end(await gangs.running(required_nodes=(first,), gres=None))
-    assert (await gangs.client.job(other)).nodes == ()
-    await gangs.peer.restart()
+    try:
+        # It runs there without GPUs, so Slurm has seen that the first has ended.
+        await gangs.end(await gangs.running(required_nodes=(first,), gres=None))
+        assert (await gangs.client.job(other)).nodes == ()
+    finally:
+        await gangs.peer.restart()
     await gangs.jobs.running(other)
 
 
