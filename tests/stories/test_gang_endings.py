@@ -52,6 +52,10 @@ async def test_node_that_fails_ends_all_pods_of_its_gang_with_one_line_in_the_lo
 async def test_gang_goes_on_without_the_node_that_fails_and_its_pod_says_that_its_slot_is_lost(
     world: World,
 ) -> None:
+    if world.cluster.name.startswith("live"):
+        world.audit.accepted["I6"] = (
+            "a poll of a real Slurm may not show which nodes the job had before it lost one"
+        )
     before, job = await _running(world, slurm=_NO_KILL)
     lost = await _loses(world, before, 1)
     name = before[1]["metadata"]["name"]
