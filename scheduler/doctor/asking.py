@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TypeVar
 
@@ -54,15 +54,6 @@ class Asker:
         """The answer to one request. Raises TimeoutError."""
         async with asyncio.timeout(self._seconds):
             return await request
-
-
-async def together(requests: Iterable[Awaitable[T]]) -> list[T]:
-    """The answers to all of them. If some fail, the first error is raised once all have ended."""
-    results = await asyncio.gather(*requests, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [it for it in results if not isinstance(it, BaseException)]
 
 
 class Progress:

@@ -14,9 +14,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from groundwork.together import together
 from scheduler.config.settings import Settings
 from scheduler.core.node_mapping import Strategy, Way
-from scheduler.doctor.asking import Asker, Progress, together
+from scheduler.doctor.asking import Asker, Progress
 from scheduler.doctor.facts import AdmissionPolicy, KubeFacts, NodePods, PodsOnNodes, Unread
 from scheduler.doctor.rights import Right, rights
 from scheduler.kube.causes import cause_of

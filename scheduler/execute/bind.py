@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from asyncio import gather
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 import structlog
 
+from groundwork.together import together
 from scheduler.core.actions import Bind
 from scheduler.core.event_reasons import Reason
 from scheduler.core.intervals import FRESH_SECONDS
@@ -24,7 +24,7 @@ from scheduler.core.naming import (
     NODES,
 )
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
-from scheduler.execute.tools import Result, Tools, checked
+from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
 from scheduler.state.units import Unit
 
@@ -88,8 +88,7 @@ class Binder:
     async def _send_all(self, unit: Unit, actions: Sequence[Bind]) -> list[Result]:
         if len(actions) == 1:
             return [await self._send(unit, actions[0])]
-        sent = await gather(*(self._send(unit, it) for it in actions), return_exceptions=True)
-        return [checked(it) for it in sent]
+        return await together(self._send(unit, it) for it in actions)
 
     async def _send(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod

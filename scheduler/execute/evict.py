@@ -7,17 +7,16 @@ first, for a limited time.
 
 from __future__ import annotations
 
-from asyncio import gather
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
+from groundwork.together import together
 from scheduler.core.actions import Evict, Hurry
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts
 from scheduler.execute.ending_brake import EndingBrake
-from scheduler.execute.tools import checked
 from scheduler.kube.api import DeletionAccepted, Gone, Held, KubeApi, condition
 from scheduler.observe.metrics import Metrics
 from scheduler.state.units import Unit
@@ -68,8 +67,7 @@ class Evictor:
                 waits.append(wait)
         for start in range(0, len(due), _AT_ONCE):
             some = due[start : start + _AT_ONCE]
-            ended = await gather(*(self._evict(unit, it) for it in some), return_exceptions=True)
-            waits += [checked(it) for it in ended]
+            waits += await together(self._evict(unit, it) for it in some)
         return min(waits)
 
     async def _wait(self, unit: Unit, action: Evict) -> float | None:

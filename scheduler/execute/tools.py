@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from scheduler.core.naming import Owner
 from scheduler.execute.tell import Teller
@@ -18,9 +17,6 @@ from slurmapi import (
 
 Result = float | None
 """Seconds after which the unit should be looked at again; None if it can wait for an event."""
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +40,3 @@ class Tools:
         SlurmError.
         """
         return await own_placeholder(self.slurm, unit, job, owner=self.owner, clock=self.clock)
-
-
-def checked(result: T | BaseException) -> T:
-    """The result of one of several things that were done at once. Raises what that has raised."""
-    if isinstance(result, BaseException):
-        raise result
-    return result
