@@ -52,19 +52,21 @@ class EarlyRelease:
         except SlurmRefused as error:
             if not about_one_job(error):
                 raise
-            return self._refused(unit, left, error)
+            return self._refused(unit, action, left, error)
         unit.refusals.give_back = NEVER
         job.wrote(replace(own.job, admin_comment=noted, nodes=action.keep))
         self._tools.count("give_back", "ok")
         log.info("nodes given back", nodes=left, **_names(unit, action.job_id))
         return None
 
-    def _refused(self, unit: Unit, left: list[str], error: SlurmRefused) -> Result:
+    def _refused(
+        self, unit: Unit, action: GiveBack, left: list[str], error: SlurmRefused
+    ) -> Result:
         refusal = unit.refusals.give_back.again(None, _PAUSES, now=self._tools.clock())
         unit.refusals.give_back = refusal
         self._tools.count("give_back", "refused")
-        job_id = 0 if unit.job is None else unit.job.job_id
-        log.warning("nodes not given back", nodes=left, error=str(error), **_names(unit, job_id))
+        names = _names(unit, action.job_id)
+        log.warning("nodes not given back", nodes=left, error=str(error), **names)
         return refusal.until - self._tools.clock()
 
 
