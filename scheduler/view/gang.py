@@ -33,6 +33,7 @@ from scheduler.kube.clip import clipped
 from scheduler.kube.wire import Pod
 
 _MOST_BYTES: Final = 256
+_SHORT_KEY: Final = 8
 _KEY: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _NUMBER: Final = re.compile(SHORT_NUMBER)
 _LABELS: Final[Mapping[Source, tuple[str, ...]]] = {
@@ -64,6 +65,11 @@ class InGang:
     first_node: str = ""
     missing: str = ""
     selector: str = ""
+
+    @property
+    def short_key(self) -> str:
+        """As much of the key as people need to tell gangs without a name apart."""
+        return self.key[:_SHORT_KEY]
 
 
 @dataclass(frozen=True, slots=True)

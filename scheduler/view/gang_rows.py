@@ -9,7 +9,6 @@ from typing import Final
 from scheduler.view.gang import InGang
 from scheduler.view.row import IN_QUEUE, Row, State
 
-_SHORT_KEY: Final = 8
 _ORDER: Final = {state: place for place, state in enumerate(State)}
 
 
@@ -45,7 +44,7 @@ def _merged(key: str, pods: list[Row]) -> Row:
     return replace(
         last,
         uid="",
-        name=gang.name or key[:_SHORT_KEY],
+        name=gang.name or gang.short_key,
         gang=replace(last.gang, gang=replace(gang, rank=None)),
         created=min((it.created for it in pods if it.created), default=None),
         job=max((it.job for it in living if it.job is not None), default=None),

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from scheduler.core.incomplete import a_few
 from scheduler.view.peers import Company
 from scheduler.view.printing import member_object
 from scheduler.view.table import UNKNOWN
 
-_SHORT_KEY: Final = 8
-
 
 def gang_lines(company: Company) -> Iterator[tuple[str, str]]:
     """What is told, and its value."""
     gang = company.gang
-    yield "name", gang.name or f"{UNKNOWN} (key {gang.key[:_SHORT_KEY]})"
+    yield "name", gang.name or f"{UNKNOWN} (key {gang.short_key})"
     yield "rank and size", f"{_or_unknown(gang.rank)} of {_or_unknown(gang.size)}"
     if company.pods is not None:
         yield "pods", f"{len(company.there)} exist, {len(company.placed)} have a Node"
