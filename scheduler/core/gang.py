@@ -14,7 +14,9 @@ from scheduler.core.actions import Action, Again, PartWith, ReadGang, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodFacts, PodStage, Tracked, UnitFacts
 from scheduler.core.gang_patience import (
+    REREAD_SECONDS,
     may_never_be_complete,
+    read_when,
     until_it_may_not,
     wait_for_object,
 )
@@ -23,10 +25,6 @@ from scheduler.core.seats import Seat
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 
-REREAD_SECONDS: Final = 30.0
-"""While pods are missing, the object that says how many there are is read this often at most: it
-may have been scaled.
-"""
 _MOST_NAMES: Final = 3
 
 
@@ -87,8 +85,7 @@ def _read_again(gang: GangFacts, now: float) -> tuple[Action, ...]:
     """The object may say by now that fewer pods are to come."""
     if gang.read_at is None:
         return (Again(SLOW_LOOK_SECONDS),)  # the pods themselves say how many there are
-    due = gang.read_at + REREAD_SECONDS
-    return (ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)
+    return read_when(gang.read_at + REREAD_SECONDS, now)
 
 
 def seats_asked(facts: UnitFacts) -> tuple[Seat, ...]:

@@ -10,8 +10,10 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, PodFacts
 from scheduler.core.intervals import SOON_SECONDS
 
-LONGEST_PAUSE: Final = 30.0
-"""As often as this at most is asked for an object that has not been created for long."""
+REREAD_SECONDS: Final = 30.0
+"""While pods or the object behind a gang are missing, the object is read this often at most: it may
+have been scaled, or created.
+"""
 _SHORTEST_PAUSE: Final = 2.0
 NO_MORE_SECONDS: Final = 60.0
 """A gang that no pod has joined for so long may never be complete, and says so."""
@@ -31,9 +33,13 @@ def wait_for_object(
     tell = (Tell(pod, Reason.GANG_INCOMPLETE, message) for pod in pods)
     read_at = absent_since if gang.read_at is None else gang.read_at
     # The pauses double: 2 s, 4 s, 8 s, ... So many gangs cost few requests.
-    pause = min(max(read_at - absent_since, _SHORTEST_PAUSE), LONGEST_PAUSE)
-    due = read_at + pause
-    return (*tell, *((ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)))
+    pause = min(max(read_at - absent_since, _SHORTEST_PAUSE), REREAD_SECONDS)
+    return (*tell, *read_when(read_at + pause, now))
+
+
+def read_when(due: float, now: float) -> tuple[Action, ...]:
+    """Read the object if it is time, otherwise come again when it is."""
+    return (ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)
 
 
 def may_never_be_complete(gang: GangFacts, now: float) -> str:

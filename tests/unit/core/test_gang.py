@@ -25,7 +25,7 @@ from scheduler.core.actions import (
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, JobFacts, MissingPod, PodFacts, PodStage, UnitFacts
-from scheduler.core.gang import REREAD_SECONDS
+from scheduler.core.gang_patience import REREAD_SECONDS
 from scheduler.core.gang_ranks import Ranked, ranks_of
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.naming import SEVERAL, OwnerTag, read_tag

@@ -16,7 +16,7 @@ from scheduler.core.gang_objects import (
     PodGroupSpec,
     SchedulingPolicy,
 )
-from scheduler.core.gang_patience import LONGEST_PAUSE, NO_MORE_SECONDS
+from scheduler.core.gang_patience import NO_MORE_SECONDS, REREAD_SECONDS
 from scheduler.kube.errors import Forbidden
 from scheduler.kube.wire import Container, PodSpec, ResourceRequirements, SchedulingGroup
 from slurmapi import BaseState, SlurmInvalid, SlurmRefused
@@ -65,7 +65,7 @@ async def test_pods_wait_for_a_pod_group_that_is_created_after_them(
     )
     assert "gang: none" in said(kube)
     kube.groups["ring"] = group
-    await asyncio.sleep(LONGEST_PAUSE + 1)
+    await asyncio.sleep(REREAD_SECONDS + 1)
     assert [it.nodes for it in slurm.submissions.values()] == [2]
 
 
@@ -77,7 +77,7 @@ async def test_pod_group_that_never_comes_costs_few_requests(slurm, kube, servic
     await asyncio.sleep(60)
     assert kube.asked["get_group"] - before <= 7
     before = kube.asked["get_group"]
-    await asyncio.sleep(10 * LONGEST_PAUSE)
+    await asyncio.sleep(10 * REREAD_SECONDS)
     assert kube.asked["get_group"] - before <= 11
     assert slurm.calls["submit"] == 0
 
@@ -89,7 +89,7 @@ async def test_pod_group_that_lets_pods_start_singly_counts_also_when_it_comes_l
     in_group(kube, 0)
     await asyncio.sleep(10)
     kube.groups["ring"] = PluginsPodGroup(META, PluginsPodGroupSpec(min_member=1))
-    await asyncio.sleep(LONGEST_PAUSE)
+    await asyncio.sleep(REREAD_SECONDS)
     assert [it.nodes for it in slurm.submissions.values()] == [1]
 
 
