@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from scheduler.core.actions import GiveBack
-from scheduler.core.facts import RUNS, PodStage, UnitFacts
+from scheduler.core.facts import RUNS, UnitFacts
+from scheduler.core.lost_slots import nodes_of_ranks
+from scheduler.core.naming import OwnerTag
 from scheduler.core.seats import slots_of
 from scheduler.core.tagged import TaggedJob
 
@@ -25,36 +27,28 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
         return ()
     if facts.missing or not facts.owns(record) or record.state.flags:
         return ()
+    named = frozenset(tag.uids)
     done, busy = defaultdict[str, set[int]](set), set[str]()
     for pod in facts.pods:
         if pod.stage in RUNS:
             busy.add(pod.node)
-        elif pod.final and pod.uid in tag.uids:
+        elif pod.final and pod.uid in named:
             done[pod.node].add(pod.rank)
     spare = {it for it in done if len(done[it]) >= tag.per_node} - busy
     keep = tuple(node for node in record.nodes if node not in spare)
-    at = _nodes_of_ranks(facts, record)
-    if not keep or len(keep) == len(record.nodes) or not at:
+    if not keep or len(keep) == len(record.nodes):
         return ()
-    return (GiveBack(record.job_id, keep, at),)
+    at = _node_of_each_slot(facts, record, tag)
+    return (GiveBack(record.job_id, keep, at),) if at else ()
 
 
-def _nodes_of_ranks(facts: UnitFacts, record: TaggedJob) -> tuple[str, ...]:
+def _node_of_each_slot(facts: UnitFacts, record: TaggedJob, tag: OwnerTag) -> tuple[str, ...]:
     """The node of each rank in the tag: where its pod is or was, else by the order of the slots. ()
     if that contradicts what each node has room for.
     """
-    tag = record.tag
-    if tag is None:
-        return ()
     known = tag.at or slots_of(dict.fromkeys(record.nodes, tag.per_node))
     if len(known) != len(tag.ranks):
         return ()
-    seen = {
-        pod.rank: pod.node
-        for pod in facts.pods
-        if pod.node
-        and pod.uid in tag.uids
-        and (pod.stage in RUNS or pod.stage is PodStage.FINISHED)
-    }
+    seen = nodes_of_ranks(facts.pods, tag)
     at = tuple(seen.get(rank, node) for rank, node in zip(tag.ranks, known, strict=True))
     return at if Counter(at) == Counter(known) else ()

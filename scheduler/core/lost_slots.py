@@ -8,10 +8,13 @@ not take those of others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import OwnerTag
 from scheduler.core.tagged import TaggedJob
+
+_HAD_NODE: Final = RUNS | {PodStage.FINISHED}
 
 
 def kept_ranks(pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str]) -> tuple[int, ...]:
@@ -27,12 +30,23 @@ def kept_ranks(pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str]) ->
     if lost <= 0:
         return tag.ranks
     here, away = set[int](), set[int]()
-    for pod in pods:
-        if pod.node and pod.uid in tag.uids and pod.stage in RUNS | {PodStage.FINISHED}:
-            (here if pod.node in slots else away).add(pod.rank)
+    for rank, node in nodes_of_ranks(pods, tag).items():
+        (here if node in slots else away).add(rank)
     by_doubt = sorted(tag.ranks, key=lambda rank: (rank in here, rank not in away, -rank))
     gone = set(by_doubt[:lost])
     return tuple(rank for rank in tag.ranks if rank not in gone)
+
+
+def nodes_of_ranks(pods: Iterable[PodFacts], tag: OwnerTag) -> dict[int, str]:
+    """The node on which the pod of each rank is, or was until it ended. Ranks whose pod never had
+    one, or is not in the tag, are left out.
+    """
+    named = frozenset(tag.uids)
+    return {
+        pod.rank: pod.node
+        for pod in pods
+        if pod.node and pod.uid in named and pod.stage in _HAD_NODE
+    }
 
 
 def on_lost_nodes(
