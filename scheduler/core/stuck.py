@@ -16,6 +16,7 @@ from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS, UNFIT_SECO
 from scheduler.core.refused_bind import RefusedBind
 from scheduler.core.seating import Seating
 from scheduler.core.tagged import TaggedJob
+from scheduler.core.unfit_node import is_waited_for, until_it_suits
 
 LOOK_SECONDS: Final = 5.0
 """How often a cause is looked at again that has lasted for a minute: so late is the pod bound after
@@ -43,12 +44,10 @@ def on_unfit_node(
     now: float,
 ) -> tuple[Action, ...]:
     """For pods whose Node does not suit them, with a complaint about each node."""
-    why = f"Slurm job {record.job_id} is allocated, but {'; '.join(complaints.values())}"
-    since = facts.unfit_since  # set when the first message is written (`execute/tell.py`)
-    if since is None or now - since < UNFIT_SECONDS:
-        message = f"{why}: the pod is bound once that changes"
-        tell = (Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
-        return (*tell, Again(SOON_SECONDS))
+    what = "; ".join(complaints.values())
+    if is_waited_for(facts, now):
+        return until_it_suits(pods, record.job_id, what)
+    why = f"Slurm job {record.job_id} is allocated, but {what}"
     return _stuck(facts, pods, Reason.NODE_UNAVAILABLE, why, LOOK_SECONDS)
 
 

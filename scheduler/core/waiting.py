@@ -1,7 +1,8 @@
 """A pod waits for a Node: what to do until its placeholder holds one, and what to do then.
 
 Which edits its pending job can take: `edits.py`. Which Nodes are fit: `node_suitability.py`. How
-long an allocation on an unfit Node is kept: `_unfit`, with the times in `intervals.py`.
+long an allocation on an unfit Node is kept: `_unfit` and `unfit_node.py`, with the times in
+`intervals.py`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ from scheduler.core.remaining import ends_at
 from scheduler.core.seating import Seating, reseated, seating
 from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
 from scheduler.core.tagged import TaggedJob
+from scheduler.core.unfit_node import complaint, is_waited_for, unavailable, until_it_suits
 from scheduler.core.untold import first_words, recorded
 from slurmapi.model import BaseState, Job, JobState
 
@@ -401,7 +403,7 @@ def _some_unfit(
     """Other pods of the gang run: of those that wait, the ones whose Nodes suit them are bound."""
     record, node_of_pod = job.record, seated.nodes_of(pods)
     assert record is not None  # noqa: S101 - `allocated` has just read it
-    why = {node: _complaint(node, place) for node, place in unfit.items()}
+    why = {node: complaint(node, place) for node, place in unfit.items()}
     others = tuple(pod for pod in pods if node_of_pod[pod.uid] not in unfit)
     stuck = tuple(pod for pod in pods if node_of_pod[pod.uid] in unfit)
     answer = on_unfit_node(facts, stuck, record, why, now)
@@ -525,35 +527,17 @@ def _unfit(
     now: float,
 ) -> tuple[Action, ...]:
     """An allocation that the pod cannot use: wait if that can help, otherwise release it."""
-    why = {node: _complaint(node, place) for node, place in unfit.items()}
+    why = {node: complaint(node, place) for node, place in unfit.items()}
     what = "; ".join(why.values())
     passes = all(place.unfit is not None and place.unfit.passes for place in unfit.values())
-    # `unfit_since` is set when the message below is first written (`execute/tell.py`).
-    patient = facts.unfit_since is None or now - facts.unfit_since < UNFIT_SECONDS
-    if passes and patient:
-        message = f"{what}: the pod is bound once that changes"
-        return (*_unavailable(pods, job, message), Again(SOON_SECONDS))
+    if passes and is_waited_for(facts, now):
+        return until_it_suits(pods, job.job_id, what)
     message = f"{what}: {_NEXT_ELSEWHERE}"
     exclude = (Exclude(node, text) for node, text in why.items())
     since = f"{what} for over {UNFIT_SECONDS:.0f} s" if passes else what
     return (
-        *_unavailable(pods, job, message),
+        *unavailable(pods, job.job_id, message),
         *exclude,
         *_give_back(job.job_id, since),
         Again(0.0),
     )
-
-
-def _unavailable(pods: tuple[PodFacts, ...], job: Tracked, rest: str) -> tuple[Action, ...]:
-    message = f"Slurm job {job.job_id} is allocated, but {rest}"
-    return tuple(Tell(pod, Reason.NODE_UNAVAILABLE, message) for pod in pods)
-
-
-def _complaint(node: str, place: Place) -> str:
-    """The Node, its Slurm node if the names differ, and the complaint. Without a Node, the Slurm
-    node.
-    """
-    if not place.target:
-        return f"Slurm node {node} {place.unfit}"
-    behind = "" if place.target == node else f" (Slurm node {node})"
-    return f"Kubernetes Node {place.target}{behind} {place.unfit}"
