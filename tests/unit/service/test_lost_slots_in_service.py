@@ -37,6 +37,17 @@ async def without_a_node(slurm: TinySlurm, kube: TinyKube, service: Service) -> 
     return job_id
 
 
+async def started_anew(slurm: TinySlurm, kube: TinyKube, job_id: int) -> int:
+    """The job for both pods, once the last pod of the former one has ended and come again."""
+    kube.end_containers("uid-0")
+    again(kube, 0)
+    await asyncio.sleep(40)
+    assert not slurm.live(job_id)
+    (anew,) = set(slurm.submissions) - {job_id}
+    assert slurm.submissions[anew].nodes == 2
+    return anew
+
+
 async def test_only_the_pod_of_the_lost_node_goes(slurm, kube, service):
     await without_a_node(slurm, kube, service)
     marked = [
@@ -64,12 +75,7 @@ async def test_pod_that_comes_again_says_that_its_slot_is_lost_until_nothing_run
     assert slurm.live(job_id)
     assert slurm.calls["submit"] == 1
     kube.delete("uid-0")
-    kube.end_containers("uid-0")
-    again(kube, 0)
-    await asyncio.sleep(40)
-    assert not slurm.live(job_id)
-    (anew,) = set(slurm.submissions) - {job_id}
-    assert slurm.submissions[anew].nodes == 2
+    await started_anew(slurm, kube, job_id)
 
 
 async def test_gang_is_released_where_the_site_wants_it(slurm, kube):
@@ -79,12 +85,7 @@ async def test_gang_is_released_where_the_site_wants_it(slurm, kube):
     await asyncio.sleep(SOON)
     assert kube.deleted == ["uid-1", "uid-0"]
     assert service.recorder.reasons("uid-0").count("GangReleased") == 1
-    kube.end_containers("uid-0")
-    again(kube, 0)
-    await asyncio.sleep(40)
-    assert not slurm.live(job_id)
-    (anew,) = set(slurm.submissions) - {job_id}
-    assert slurm.submissions[anew].nodes == 2
+    anew = await started_anew(slurm, kube, job_id)
     slurm.change(anew, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
     await asyncio.sleep(5)
     assert {"anew-0", "anew-1"} <= {uid for uid, _ in kube.bindings}
