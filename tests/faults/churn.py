@@ -30,8 +30,8 @@ PROVOKED: Final[dict[str, tuple[Fault, str, int]]] = {
 # The scheduler uses what Slurm said of a node for 30 s; a later binding to the node asks again.
 _STALE_SECONDS: Final = 35.0
 _STEP_SECONDS: Final = 3.0
-# While nothing answers, the later calls come late: the fault `refused` needs up to eight of these on
-# a busy machine. It ends as soon as every fault was played.
+# While nothing answers, the later calls come late: the fault `refused` needs up to eight of these
+# on a busy machine. It ends as soon as every fault was played.
 _CHURNS: Final = 32
 
 
