@@ -205,7 +205,16 @@ def _noted(lives: list[JobLife], notes: list[JobNoted]) -> Iterator[JobLife]:
         if len(then) == 1:
             mine[then[0]].append(it)
     for index, life in enumerate(lives):
-        yield with_notes(life, mine[index])
+        yield with_notes(replace(life, uids=_all_uids(life, mine[index])), mine[index])
+
+
+def _all_uids(life: JobLife, notes: Iterable[JobNoted]) -> frozenset[str]:
+    """The pods in all tags of the job. The polls see a change of state, not one of the tag, so a
+    pod of a gang that was soon replaced by another may be in none of their records.
+    """
+    tags = [_tag(it.tag) for it in notes if it.what == "tagged"]
+    mine = [it for it in tags if it is not None and Owner(it.cluster, it.scheduler) == life.owner]
+    return life.uids.union(*(filter(None, it.uids) for it in mine))
 
 
 def _touched(lives: list[JobLife], asked: list[JobAsked]) -> Iterator[JobLife]:

@@ -74,13 +74,14 @@ class JobAsked:
 @dataclass(frozen=True, slots=True)
 class JobNoted:
     """A line that says that a job was "started" on `nodes`, "ready", "ended", "requeued" or
-    "suspended".
+    "suspended", or that its admin_comment was replaced by `tag` ("tagged").
     """
 
     when: When
     job_id: int
-    what: Literal["started", "ready", "ended", "requeued", "suspended"]
+    what: Literal["started", "ready", "ended", "requeued", "suspended", "tagged"]
     nodes: frozenset[str] = frozenset()
+    tag: str = ""
 
 
 @dataclass(slots=True)

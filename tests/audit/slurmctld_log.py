@@ -36,6 +36,7 @@ _NOTED: Final = re.compile(
     r"|(?:Requeuing |_job_complete: requeue |requeue job |preempted )"
     r"JobId=(?P<requeued>\d+)(?: per | due to | has been requeued|$)"
     r"|_slurm_rpc_suspend\(suspend\) for (?P<suspended>\d+) usec="
+    r"|_update_job: setting admin_comment to (?P<tag>.*) for JobId=(?P<tagged>\d+)$"
     r")"
 )
 _ENDS: Final = ("ended", "done", "late")
@@ -78,7 +79,9 @@ def asked(lines: Iterable[str]) -> Iterator[JobAsked]:
 
 
 def noted(lines: Iterable[str]) -> Iterator[JobNoted]:
-    """When jobs began, were ready, suspended or requeued, and ended. Not every end has a line."""
+    """When jobs began, were ready, suspended or requeued, got another tag, and ended. Not every end
+    has a line.
+    """
     for line in lines:
         found = _NOTED.match(line)
         if found is None:
@@ -93,6 +96,8 @@ def noted(lines: Iterable[str]) -> Iterator[JobNoted]:
             yield JobNoted(when, int(found["requeued"]), "requeued")
         elif found["suspended"]:
             yield JobNoted(when, int(found["suspended"]), "suspended")
+        elif found["tagged"]:
+            yield JobNoted(when, int(found["tagged"]), "tagged", tag=found["tag"])
         else:
             (ended,) = (found[it] for it in _ENDS if found[it])
             yield JobNoted(when, int(ended), "ended")

@@ -93,6 +93,24 @@ def test_the_log_tells_when_it_was_that_the_looks_saw() -> None:
     assert life.ended == at(31)
 
 
+def test_the_log_tells_of_pods_that_came_and_went_between_two_looks() -> None:
+    def tag(uid: str, **more: str) -> str:
+        named = TAG | {"v": 2, "uids": ["pod-1", uid], "ranks": [0, 1]} | more
+        return msgspec.json.encode(named).decode()
+
+    others = (tag("pod-9", scheduler="t"), tag("pod-9", cluster="d"), "", "{not json")
+    (life,) = lives(
+        seen(10, "RUNNING", admin_comment=tag("")),
+        seen(30, "CANCELLED", admin_comment=tag("pod-3")),
+        noted=tuple(
+            JobNoted(at(when), 7, "tagged", tag=it)
+            for when, it in enumerate((tag("pod-2"), *others, tag("pod-3")), start=15)
+        ),
+    )
+    assert set(life.uids) == {"pod-1", "pod-2", "pod-3"}
+    assert life.slots == 2
+
+
 def test_the_log_tells_of_a_run_between_two_looks() -> None:
     (life,) = lives(
         seen(When(0, 1), "PENDING"),

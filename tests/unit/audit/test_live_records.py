@@ -66,7 +66,7 @@ def test_a_kill_that_nobody_asked_for_is_slurms_own() -> None:
     assert [it.by for it in asked([line])] == [By.UNKNOWN]
 
 
-def test_slurmctlds_log_tells_when_jobs_began_and_ended() -> None:
+def test_slurmctlds_log_tells_when_jobs_began_and_ended_and_their_tags() -> None:
     lines = """\
 [2026-11-21T23:29:13.014] sched: Allocate JobId=1 NodeList=e-[000-001] #CPUs=2 Partition=main
 [2026-11-21T23:29:13.020] prolog_running_decr: Configuration for JobId=1 is complete
@@ -86,6 +86,8 @@ def test_slurmctlds_log_tells_when_jobs_began_and_ended() -> None:
 [2026-11-21T23:29:25.015] _slurm_rpc_suspend(suspend) for 11 usec=138
 [2026-11-21T23:29:26.014] _slurm_rpc_suspend(resume) for 11 usec=96
 [2026-11-21T23:29:27.014] _slurm_rpc_suspend(suspend) for 12 Job is not running
+[2026-11-21T23:29:28.014] _update_job: setting admin_comment to {"v": 2} for JobId=13
+[2026-11-21T23:29:28.015] _update_job: setting comment to {"v": 2} for JobId=13
 """
     found = list(noted(lines.splitlines()))
     assert [(it.what, it.job_id) for it in found] == [
@@ -102,7 +104,9 @@ def test_slurmctlds_log_tells_when_jobs_began_and_ended() -> None:
         ("requeued", 9),
         ("requeued", 10),
         ("suspended", 11),
+        ("tagged", 13),
     ]
+    assert found[-1].tag == '{"v": 2}'
     assert found[0].nodes == {"e-000", "e-001"}
     assert found[2].nodes == {"t1"}
 
