@@ -37,7 +37,15 @@ LWS: Final = GroupSource(
     "webhook/manifests.yaml",
     "crd/bases",
 )
-SOURCES: Final = (LWS,)
+JOBSET: Final = GroupSource(
+    "jobset",
+    "sigs.k8s.io/jobset",
+    "v0.11.0",
+    "sigs.k8s.io/jobset",
+    "components/webhook/manifests.yaml",
+    "components/crd/bases",
+)
+SOURCES: Final = (LWS, JOBSET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The real controllers of groups of pods (LeaderWorkerSets), beside the rig's API server.
+"""The real controllers of groups of pods (LeaderWorkerSet, JobSet), beside the rig's API server.
 
 Their webhooks are called by URL. They ask about pods only if the pods have the label of such a
 group, because they answer nothing about any other, and the tests beside them go on without them.
@@ -28,6 +28,7 @@ from tests.support.ports import free_ports
 
 _LABELS: Final = {
     "lws": "leaderworkerset.sigs.k8s.io/name",
+    "jobset": "jobset.sigs.k8s.io/jobset-name",
 }
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WEBHOOKS: Final = {
