@@ -12,11 +12,12 @@ class _Shape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GroupMeta(_Shape, frozen=True):
-    """Which object it is, and whether it is being deleted."""
+    """Which object it is, what is noted on it, and whether it is being deleted."""
 
     name: str = ""
     uid: str = ""
     deletion_timestamp: str | None = None
+    annotations: dict[str, str] = {}
 
 
 class GroupCondition(_Shape, frozen=True):
@@ -49,8 +50,9 @@ class BatchJob(_Shape, frozen=True):
 
 
 class JobTemplate(_Shape, frozen=True):
-    """The template of the Jobs of a JobSet."""
+    """The template of the Jobs of a JobSet. Its metadata have no name."""
 
+    metadata: GroupMeta = GroupMeta()
     spec: JobSpec = JobSpec()
 
 

@@ -1,12 +1,13 @@
 """How many pods a gang has, and in which order they come: from the object behind it. Pure.
 
 The allocation is asked for by this shape, not by the pods that exist. Some groups make their later
-pods only when the first ones are Ready, so a scheduler that waits for all pods would wait for ever.
+pods only when the first ones are Ready, or have a Node, so a scheduler that waits for all pods
+would wait for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,6 @@ from scheduler.core.gang_objects import (
     GroupMeta,
     GroupObject,
     JobSet,
-    JobSetSpec,
     JobSpec,
     LeaderWorkerSet,
     PluginsPodGroup,
@@ -25,7 +25,14 @@ from scheduler.core.gang_objects import (
     ReplicatedJob,
     Unserved,
 )
-from scheduler.core.gang_sources import MOST_PODS, Membership, Source
+from scheduler.core.gang_sources import (
+    JOBSET_BY_LABELS,
+    JOBSET_EXCLUSIVE,
+    LWS_EXCLUSIVE,
+    MOST_PODS,
+    Membership,
+    Source,
+)
 
 _IN_ORDER: Final = "InOrder"
 _COMPLETE: Final = "Complete"
@@ -38,7 +45,7 @@ _JOBSET_ENDS: Final = frozenset({"Completed", "Failed"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangShape:
     """`size` pods get one allocation. `minimum` of them come by themselves, and the others when
-    those are Ready. `over` says that no pod is expected any more.
+    those are Ready or have a Node. `over` says that no pod is expected any more.
     """
 
     size: int
@@ -49,7 +56,7 @@ class GangShape:
 
     @property
     def in_steps(self) -> bool:
-        """Whether some pods come only when others are Ready."""
+        """Whether some pods come only when others are Ready or have a Node."""
         return self.minimum < self.size
 
 
@@ -111,7 +118,8 @@ def _of_job(job: BatchJob) -> GangShape | NoGang:
     if pods < 2:
         return NoGang(f"batch Job {job.metadata.name!r} has one pod at a time")
     over = _is_over(job.metadata, job.spec.suspend, job.status.conditions, ends=_JOB_ENDS)
-    return GangShape(size=pods, minimum=pods, over=over)
+    minimum = 1 if _begins_with_one_pod(job.metadata.annotations) else pods
+    return GangShape(size=pods, minimum=minimum, over=over)
 
 
 def _of_jobset(group: JobSet) -> GangShape | NoGang:
@@ -123,7 +131,7 @@ def _of_jobset(group: JobSet) -> GangShape | NoGang:
     if size < 2:
         return NoGang(f"JobSet {group.metadata.name!r} has one pod at a time")
     over = _is_over(group.metadata, group.spec.suspend, group.status.conditions, ends=_JOBSET_ENDS)
-    minimum = max(1, _first_step(group.spec, blocks))
+    minimum = max(1, _first_step(group, blocks))
     return GangShape(size=size, minimum=minimum, over=over, blocks=blocks)
 
 
@@ -147,13 +155,32 @@ def _block(part: ReplicatedJob) -> tuple[int, int]:
     return jobs, _pods(part.template.spec) or 0
 
 
-def _first_step(spec: JobSetSpec, blocks: tuple[tuple[int, int], ...]) -> int:
-    """How many pods are made before any pod is Ready."""
-    parts = list(zip(spec.replicated_jobs, blocks, strict=True))
-    if spec.startup_policy is not None and spec.startup_policy.startup_policy_order == _IN_ORDER:
+def _first_step(group: JobSet, blocks: tuple[tuple[int, int], ...]) -> int:
+    """How many pods are made before any pod is Ready or has a Node."""
+    parts = list(zip(group.spec.replicated_jobs, blocks, strict=True))
+    policy = group.spec.startup_policy
+    if policy is not None and policy.startup_policy_order == _IN_ORDER:
         # A part without pods counts as started at once.
         parts = [it for it in parts if it[1][0] * it[1][1]][:1]
-    return sum(jobs * pods for part, (jobs, pods) in parts if not part.depends_on)
+    return sum(
+        jobs * _pods_at_once(group, part, pods)
+        for part, (jobs, pods) in parts
+        if not part.depends_on
+    )
+
+
+def _pods_at_once(group: JobSet, part: ReplicatedJob, pods: int) -> int:
+    """How many of the pods of a Job of this part are made before any of them has a Node."""
+    noted = (group.metadata.annotations, part.template.metadata.annotations)
+    return min(1, pods) if _begins_with_one_pod(*noted) else pods
+
+
+def _begins_with_one_pod(*annotations: Mapping[str, str]) -> bool:
+    """Whether a Job of a JobSet has its other pods created when the first one has a Node. The
+    annotations are those of the Job, or of the set and of the part of it to which the Job belongs.
+    """
+    exclusive = [it for it in annotations if JOBSET_EXCLUSIVE in it]
+    return bool(exclusive) and not any(JOBSET_BY_LABELS in it for it in exclusive)
 
 
 def _of_lws(member: Membership, group: LeaderWorkerSet) -> GangShape | NoGang:
@@ -161,7 +188,8 @@ def _of_lws(member: Membership, group: LeaderWorkerSet) -> GangShape | NoGang:
     size = member.size or group.spec.leader_worker_template.size or 1
     if size < 2:
         return NoGang(f"the groups of LeaderWorkerSet {group.metadata.name!r} have one pod each")
-    minimum = 1 if group.spec.startup_policy == _LEADER_READY else size
+    exclusive = LWS_EXCLUSIVE in group.metadata.annotations
+    minimum = 1 if exclusive or group.spec.startup_policy == _LEADER_READY else size
     return GangShape(size=size, minimum=minimum, over=_is_deleted(group.metadata))
 
 

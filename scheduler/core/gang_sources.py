@@ -65,12 +65,23 @@ LWS_GROUP_KEY: Final = "leaderworkerset.sigs.k8s.io/group-key"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 LWS_REVISION: Final = "leaderworkerset.sigs.k8s.io/template-revision-hash"
 LWS_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""On a LeaderWorkerSet: no other group shares the leader's topology domain. The workers are only
+created when the leader has a Node (LeaderWorkerSet v0.8.0, pod_controller.go).
+"""
 
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
 JOBSET_PART: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 JOBSET_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 JOBSET_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
+JOBSET_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+"""On a JobSet, on the Jobs of one part, and on each such Job: no other Job shares the topology
+domain of its first pod. A webhook refuses the other pods of the Job until that one has a Node
+(JobSet v0.11.0, pod_admission_webhook.go).
+"""
+JOBSET_BY_LABELS: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+"""Beside JOBSET_EXCLUSIVE: labels of the Nodes say where the pods go, so they all come at once."""
 
 PLUGINS_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 

@@ -224,6 +224,54 @@ def test_workers_may_come_when_their_leader_is_ready(policy: str, minimum: int) 
     )
 
 
+def test_workers_of_a_set_that_has_a_topology_for_itself_come_when_their_leader_has_a_node() -> (
+    None
+):
+    spec = {"leaderWorkerTemplate": {"size": 4}, "startupPolicy": "LeaderCreated"}
+    alone = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    found = shape_of(member(LWS, size=4), group(LWS, spec, annotations=alone))
+    assert found == GangShape(size=4, minimum=1)
+
+
+_ALONE: Final = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+_LABELLED: Final = {"alpha.jobset.sigs.k8s.io/node-selector": "true"}
+
+
+@pytest.mark.parametrize(
+    ("of_set", "of_part", "minimum"),
+    [
+        ({}, {}, 2 * 3 + 4),
+        (_ALONE, {}, 2 * 1 + 1),
+        ({}, _ALONE, 2 * 1 + 4),
+        (_ALONE | _LABELLED, {}, 2 * 3 + 4),
+        ({}, _ALONE | _LABELLED, 2 * 3 + 4),
+        (_ALONE, _ALONE | _LABELLED, 2 * 3 + 1),
+        (_LABELLED, {}, 2 * 3 + 4),
+        (_ALONE, {"note": "x"}, 2 * 1 + 1),
+    ],
+)
+def test_other_pods_of_a_job_that_has_a_topology_for_itself_come_when_the_first_has_a_node(
+    of_set: dict[str, str], of_part: dict[str, str], minimum: int
+) -> None:
+    first = part("a", 2, 3)
+    first["template"]["metadata"] = {"annotations": of_part}
+    found = shape(JOBSET, {"replicatedJobs": [first, part("b", 1, 4)]}, annotations=of_set)
+    assert isinstance(found, GangShape)
+    assert (found.size, found.minimum) == (10, minimum)
+
+
+def test_job_of_a_set_that_is_a_gang_of_its_own_and_has_a_topology_begins_with_one_pod() -> None:
+    found = shape(JOB, {"parallelism": 4}, annotations=_ALONE)
+    assert found == GangShape(size=4, minimum=1)
+    found = shape(JOB, {"parallelism": 4}, annotations=_ALONE | _LABELLED)
+    assert found == GangShape(size=4, minimum=4)
+
+
+def test_annotations_that_are_null_say_nothing() -> None:
+    found = shape(JOB, {"parallelism": 4}, annotations=None)
+    assert found == GangShape(size=4, minimum=4)
+
+
 @pytest.mark.parametrize(
     ("ref", "spec", "size"),
     [
