@@ -100,6 +100,24 @@ async def test_pod_that_fails_comes_back_to_its_node_in_the_same_job(world: Worl
     assert after[0]["metadata"]["uid"] == before[0]["metadata"]["uid"]
 
 
+@pytest.mark.live_on("neither")
+async def test_pod_killed_twenty_times_comes_back_to_its_slot_each_time(world: World) -> None:
+    await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
+    first = ranked = await all_run(world, 2)
+    job = await one_job(world, first)
+
+    async def back() -> dict[int, Object] | None:
+        now = await all_run(world, 2)
+        return now if now[1]["metadata"]["uid"] != ranked[1]["metadata"]["uid"] else None
+
+    for _ in range(20):
+        await world.delete(ranked[1]["metadata"]["name"])
+        ranked = await world.until("the second pod has come again", back)
+        assert (await one_job(world, ranked)).job_id == job.job_id
+        assert nodes_in_order(ranked) == nodes_in_order(first)
+    assert ranked[0]["metadata"]["uid"] == first[0]["metadata"]["uid"]
+
+
 async def test_gang_that_is_not_whole_says_who_is_missing(world: World) -> None:
     said = {"gang": "duo", "gang-size": "2"}
     await world.create("duo-0", slurm=said)
