@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from annotations import PREFIX
-from scheduler.core.gang_shape import GangShape, NoGang, shape_of
+from scheduler.core.gang_shape import GangShape, NoGang, rank_of, shape_of
 from scheduler.core.gang_sources import ALL_SOURCES, Membership, Source
 from scheduler.core.membership import membership
 from scheduler.facts.group_view import group_view
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.live
 
 _APIS: Final = {
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1",
     "PodGroup": "/apis/scheduling.k8s.io/v1alpha2",
 }
@@ -140,6 +141,26 @@ async def test_workers_come_when_their_leader_is_ready_and_a_new_group_is_the_sa
 
     again: Body = await eventually(recreated, "the leader is made again")
     assert _gang(again).key == leader.key
+
+
+@pytest.mark.usefixtures("controllers")
+async def test_pods_of_a_jobset_are_one_gang_in_the_order_of_its_jobs(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    pod = {"spec": {**POD, "restartPolicy": "Never"}}
+    job = {"spec": {"parallelism": 2, "completions": 2, "template": pod}}
+    parts = [{"name": "b", "replicas": 1}, {"name": "a", "replicas": 2}]
+    spec = {"replicatedJobs": [{**it, "template": job} for it in parts]}
+    await _create(kube, namespace, "JobSet", spec)
+    gangs = {name: _gang(pod) for name, pod in (await _pods(kube, namespace, 6)).items()}
+    assert {it.source for it in gangs.values()} == {Source.JOBSET}
+    assert len({it.key for it in gangs.values()}) == 1
+    shape = await _shape(kube, next(iter(gangs.values())))
+    assert shape == GangShape(size=6, minimum=6, blocks=((1, 2), (2, 2)))
+    ranks = {rank_of(it, shape): name.rpartition("-")[0] for name, it in gangs.items()}
+    assert [ranks[it] for it in range(6)] == [
+        f"g-{job}-{index}" for job in ("b-0", "a-0", "a-1") for index in (0, 1)
+    ]
 
 
 @pytest.mark.parametrize(
