@@ -249,18 +249,19 @@ async def test_jobset_that_restarts_takes_its_job_back(world: World, policy: Obj
     spec = {"replicatedJobs": parts, "failurePolicy": {"maxRestarts": 1}, **policy}
     await _create(world, "jobsets", spec)
     before, job = await _whole(world, 3, group=_JOBSET)
-    await _fail(world, before[2])
+    await _end(world, before[0], phase="Succeeded")
+    await _end(world, before[2], phase="Failed")
     await _come_again(world, before, job)
     found = await world.kube.get("jobsets", "train", namespace=world.namespace)
     assert found["status"]["restarts"] == 1
 
 
-async def _fail(world: World, pod: Object) -> None:
-    """Report that the pod's container has failed, as its kubelet would."""
+async def _end(world: World, pod: Object, *, phase: str) -> None:
+    """Report that the pod's container has ended, as its kubelet would."""
     await world.kube.patch(
         "pods",
         pod["metadata"]["name"],
-        {"status": {"phase": "Failed"}},
+        {"status": {"phase": phase}},
         namespace=world.namespace,
         subresource="status",
     )
