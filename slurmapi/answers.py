@@ -393,11 +393,17 @@ def _job(record: JobRecord, job_id: int, *, answered_at: int | None) -> Job:
         time_limit_minutes=limit,
         gres=record.tres_per_node or "",
         tres_allocated=record.tres_alloc_str or "",
+        leader=_leader(record, job_id),
         tasks=tasks,
         cpus_per_task=max(integer(record.cpus_per_task) or 1, 1),
         tasks_per_node=max(integer(record.tasks_per_node) or 0, 0),
         cpus_by_node={} if tasks == 1 else _cpus_by_node(record, nodes),
     )
+
+
+def _leader(record: JobRecord, job_id: int) -> int | None:
+    first = integer(record.het_job_id)
+    return first if first and first != job_id else None
 
 
 def _cpus_by_node(record: JobRecord, nodes: tuple[str, ...]) -> dict[str, int]:

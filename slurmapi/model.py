@@ -101,7 +101,8 @@ class Job:
     several nodes that names the tasks of each.
 
     The record of a heterogeneous job is that of all its components: `parts` are their own records,
-    in their order, which is also that of `nodes`. Other jobs have no `parts`.
+    in their order, which is also that of `nodes`. Other jobs have no `parts`. A component that was
+    asked for by its own id has the id of the first as its `leader`.
 
     `answered_at` is when Slurm answered, by Slurm's own clock, which its other times use too
     (`last_update` of `GET job/{id}`, measured on 26.05.5 and 24.11.5). It is ignored when records
@@ -139,6 +140,7 @@ class Job:
     tasks_per_node: int = 0
     cpus_by_node: Mapping[str, int] = field(default_factory=dict, hash=False)
     parts: tuple[Job, ...] = ()
+    leader: int | None = None
     answered_at: int | None = field(default=None, compare=False)
 
     @property

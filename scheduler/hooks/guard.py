@@ -192,6 +192,8 @@ class Guard:
         """
         try:
             job = await read_job(self._client, job_id)
+            if job.leader is not None:  # the tag of a heterogeneous job is on its first component
+                job = await read_job(self._client, job.leader)
         except SlurmNoSuchJob:
             return frozenset()
         tag = job.tag

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from slurmapi import BaseState, Job, JobState, JobSubmission, SlurmRefused
 from tests.contract.conftest import is_over
-from tests.contract.gangs import SECONDS, WITH_SCRIPTS, WITH_TIERS, Gangs
+from tests.contract.gangs import EXTERNAL, SCRIPTS_26, SECONDS, WITH_SCRIPTS, WITH_TIERS, Gangs
 from tests.rigs.slurm_conf import HIGH_PARTITION
 
 
@@ -72,9 +72,10 @@ async def test_all_components_are_told_by_the_id_of_the_first(shapes: Shapes) ->
     assert [tuple(part.excluded_nodes) for part in job.parts] == [(first,), (second,)]
     states = await shapes.client.job_states([job.job_id])
     assert states == {job.job_id: JobState(BaseState.RUNNING)}
+    assert job.leader is None
     assert job.ids[1] not in await shapes.client.job_states()
     other = await shapes.client.job(job.ids[1])
-    assert (other.parts, other.nodes) == ((), (first,))
+    assert (other.parts, other.nodes, other.leader) == ((), (first,), job.job_id)
 
 
 async def test_record_of_a_component_tells_its_place(shapes: Shapes) -> None:
@@ -224,3 +225,70 @@ async def _refused(shapes: Shapes, *parts: JobSubmission) -> int:
     with pytest.raises(SlurmRefused) as refused:
         await shapes.submit(*parts)
     return refused.value.error_number
+
+
+WITH_THREE: Final = (*EXTERNAL, *SCRIPTS_26)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_component_that_loses_its_only_node_ends_all(shapes: Shapes, lost: int) -> None:
+    """Also if the job may lose nodes."""
+    job = await shapes.running(kill_on_node_fail=False)
+    await shapes.gangs.lose(job.parts[lost].nodes[0])
+    job = await shapes.gangs.jobs.until(job.job_id, is_over)
+    print(
+        "PROBE only node", lost, [str(it.state) for it in job.parts], [it.nodes for it in job.parts]
+    )
+    assert {part.state.base for part in job.parts} == {BaseState.NODE_FAIL}
+
+
+@pytest.mark.parametrize("large", [0, 1])
+@pytest.mark.parametrize("gang_peer", WITH_THREE, indirect=True)
+async def test_only_the_first_component_may_lose_nodes(shapes: Shapes, large: int) -> None:
+    """If another loses one, Slurm ends the first. With its script all others end too."""
+    gone, kept, other = shapes.gangs.peer.nodes[:3]
+    await shapes.gangs.free(gone, kept, other)
+    parts = list(shapes.parts(kill_on_node_fail=False))
+    parts[1 - large] = replace(parts[1 - large], required_nodes=(other,))
+    parts[large] = replace(parts[large], nodes=2, required_nodes=(gone, kept))
+    job = await shapes.gangs.jobs.running(await shapes.submit(*parts))
+    await shapes.gangs.lose(gone)
+    if not large:
+        job = await shapes.gangs.on(job, kept, other)
+        return
+    follows = BaseState.RUNNING if shapes.gangs.peer.external else BaseState.FAILED
+    await shapes.states(job, [BaseState.NODE_FAIL, follows])
+    job = await shapes.client.job(job.job_id)
+    assert [part.nodes for part in job.parts] == [(other,), (kept,)]
+    assert (job.state.ended, job.state.partial) == (True, shapes.gangs.peer.external)
+
+
+@pytest.mark.parametrize("gang_peer", EXTERNAL, indirect=True)
+async def test_component_gives_nodes_back_by_its_own_id(shapes: Shapes) -> None:
+    gone, kept, leads = shapes.gangs.peer.nodes[:3]
+    await shapes.gangs.free(gone, kept, leads)
+    leader, workers = shapes.parts()
+    leader = replace(leader, required_nodes=(leads,))
+    workers = replace(workers, nodes=2, required_nodes=(gone, kept))
+    job = await shapes.gangs.jobs.running(await shapes.submit(leader, workers))
+    await shapes.client.update_job(job.ids[1], required_nodes=(kept,))
+    job = await shapes.client.job(job.job_id)
+    assert [part.nodes for part in job.parts] == [(leads,), (kept,)]
+    assert job.state == JobState(BaseState.RUNNING)
+    await shapes.gangs.jobs.running(await shapes.gangs.next_on(gone))
+
+
+async def test_pending_component_is_updated_by_its_own_id(shapes: Shapes) -> None:
+    first, second = shapes.gangs.pair
+    await shapes.gangs.free(first, second)
+    job_id = await shapes.submit(*shapes.parts(held=True))
+    job = await shapes.client.job(job_id)
+    await shapes.client.update_job(job_id, time_limit_minutes=7)
+    await shapes.client.update_job(job.ids[1], time_limit_minutes=9, excluded_nodes=(second,))
+    job = await shapes.client.job(job_id)
+    assert [part.time_limit_minutes for part in job.parts] == [7, 9]
+    assert [tuple(part.excluded_nodes) for part in job.parts] == [(first,), (second,)]
+    for each in job.ids:
+        await shapes.client.update_job(each, held=False)
+    job = await shapes.gangs.jobs.running(job_id)
+    assert job.nodes == (second, first)

@@ -209,12 +209,28 @@ def _lose(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
     if not job.asked.kill_on_node_fail and len(job.shares) > 1:
         others = (share.node for share in job.shares if share.node != node.config.name)
         shrink(cluster, job, frozenset(others), now=now)
+        if job.het_offset:
+            _lose_leader(cluster, job, node, now=now)
         if not job.external and node.config.name == job.batch_host:
             _lose_script(cluster, job, now=now)
     elif job.asked.requeue and not job.external:
         requeue(cluster, job, now=now)
     else:
         _node_fail(cluster, job, node, now=now)
+
+
+def _lose_leader(cluster: Cluster, job: Job, node: Node, *, now: float) -> None:
+    """End the first component of a job of which another has lost a node.
+
+    With its script the others end too; without one they run on (measured on 26.05.5).
+    """
+    leader, *others = cluster.components(job)
+    if not leader.alive:
+        return
+    _node_failed(cluster, leader, node, now=now)
+    for other in others:
+        if other.alive and not other.external:
+            script_killed(cluster, other, out_of_memory=False, now=now)
 
 
 def _lose_script(cluster: Cluster, job: Job, *, now: float) -> None:

@@ -10,7 +10,7 @@ from scheduler.core.naming import SEVERAL, Owner, OwnerTag
 from scheduler.hooks.guard import HandoverAnswer
 from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
-from slurmapi import BaseState, SlurmUnreachable
+from slurmapi import BaseState, JobState, SlurmUnreachable
 from tests.unit.hooks.conftest import OWNER, Scene, pod_on
 
 pytestmark = pytest.mark.looptime
@@ -137,6 +137,16 @@ async def test_pod_does_not_wait_for_itself(scene):
     scene.departing_pod("a")
     again = scene.placeholder("a", node="n1")
     assert (await cleared(scene, job_id=again)).answer is HandoverAnswer.FREE
+
+
+async def test_pod_does_not_wait_for_itself_when_a_further_component_asks(scene):
+    """Only the first component of a heterogeneous job has the tag."""
+    scene.departing_pod("a")
+    again = scene.placeholder("a", node="n1")
+    second = scene.slurm.add(state=JobState(BaseState.RUNNING), nodes=("n1",), leader=again)
+    assert (await cleared(scene, job_id=second)).answer is HandoverAnswer.FREE
+    stranger = scene.slurm.add(state=JobState(BaseState.RUNNING), nodes=("n1",))
+    assert (await cleared(scene, job_id=stranger)).answer is HandoverAnswer.BUSY
 
 
 async def test_tag_of_another_owner_stands_for_none_of_our_pods(scene):
