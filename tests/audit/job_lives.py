@@ -31,6 +31,10 @@ _LIVE: Final = _HOLDS | {"PENDING"}
 _KILLED: Final = _LIVE | {"CANCELLED", LOST}
 
 
+class _Part(msgspec.Struct, frozen=True):
+    per_node: int = 1
+
+
 class _Tag(msgspec.Struct, frozen=True):
     """The fields of an owner tag that count here; read without the scheduler's own code."""
 
@@ -41,6 +45,12 @@ class _Tag(msgspec.Struct, frozen=True):
     uids: tuple[str, ...]
     ranks: tuple[int, ...] = ()
     per_node: int = 1
+    parts: tuple[_Part, ...] = ()
+
+    @property
+    def most_on_a_node(self) -> int:
+        """How many pods a node takes at most."""
+        return max([self.per_node, *(it.per_node for it in self.parts)])
 
 
 _decode = msgspec.json.Decoder(_Tag).decode
@@ -145,7 +155,7 @@ class _Life:
             namespace="" if tag is None else tag.namespace,
             uids=frozenset() if tag is None else frozenset(self.uids),
             slots=0 if tag is None or tag.v == 1 else len(tag.uids),
-            per_node=1 if tag is None else tag.per_node,
+            per_node=1 if tag is None else tag.most_on_a_node,
             runs=tuple(self.runs),
             ended=self.ended,
             state=self.last.state,

@@ -11,6 +11,8 @@ from __future__ import annotations
 import http.client
 import threading
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.audit.history import When
@@ -28,6 +30,7 @@ _REST: Final = 3.0
 _MANY: Final = 40
 _LIVE: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 _UNSEEN: Final = ("",)
+_NONE: Final = {"number": 0}
 
 
 class SlurmRecords:
@@ -126,10 +129,12 @@ class SlurmRecords:
         for path in paths:
             sent = time.time()
             body = self._ask(path)
-            for raw in (body or {}).get("jobs") or ():
+            found = (body or {}).get("jobs") or ()
+            for raw in found:
                 if raw["job_id"] in wanted:
                     since = self._known[raw["job_id"]][1]
-                    self._seen.append(_seen(raw, When(since, time.time())))
+                    seen = _with_components(_seen(raw, When(since, time.time())), found)
+                    self._seen.append(seen)
                     self._known[raw["job_id"]] = (tuple(raw["job_state"]), sent)
                     wanted.discard(raw["job_id"])
         return not wanted
@@ -140,9 +145,10 @@ class SlurmRecords:
         if body is None:
             return None
         self._polled_at = sent
-        # The tasks of an array, which is never ours, have other ids ("12_3").
-        jobs = (it for it in body["jobs"] if str(it["job_id"]).isdigit())
-        return {int(it["job_id"]): tuple(it["state"]) for it in jobs}
+        # The tasks of an array, which is never ours, have other ids ("12_3"). Of a heterogeneous
+        # job the first component ("12+0") stands for all.
+        ids = ((str(it["job_id"]).removesuffix("+0"), it) for it in body["jobs"])
+        return {int(text): tuple(it["state"]) for text, it in ids if text.isdigit()}
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         """The answer; None if there is none, for example while a test has stopped a server."""
@@ -151,6 +157,13 @@ class SlurmRecords:
         except (OSError, http.client.HTTPException):
             return None
         return answer.body if answer.ok else None
+
+
+def _with_components(seen: JobSeen, found: Iterable[dict[str, Any]]) -> JobSeen:
+    """The first component of a heterogeneous job with the nodes of all."""
+    others = (it for it in found if it.get("het_job_id", _NONE)["number"] == seen.job_id)
+    more = (node for it in others for node in expanded(it["nodes"]))
+    return replace(seen, nodes=seen.nodes.union(more))
 
 
 def _seen(raw: dict[str, Any], when: When) -> JobSeen:

@@ -6,6 +6,7 @@ Works in any event loop, with virtual time too: `clock` gives the only times the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -64,6 +65,19 @@ class SandboxRecorder:
         self._records.closed = self._now
         return self._records
 
+    def _seen(self, job: Job, when: When) -> JobSeen:
+        """The job; for a component, the heterogeneous job with the nodes of all components."""
+        if not job.het_id:
+            return _seen(job, when)
+        parts = [it for it in self._slurm.jobs() if it.het_id == job.het_id]
+        parts.sort(key=lambda it: it.het_offset)
+        if not parts or parts[0].id != job.het_id:
+            return _seen(job, when)
+        nodes = frozenset(share.node for part in parts for share in part.shares)
+        flags = frozenset({"CONFIGURING"} if any(it.configuring for it in parts) else ())
+        whole = _seen(parts[0], when)
+        return replace(whole, state=_joint(parts), nodes=nodes, flags=flags)
+
     # --- Slurm's journal
 
     def changed(self, job: Job) -> None:
@@ -71,7 +85,7 @@ class SandboxRecorder:
         if job.sluid in self._over and not job.alive:
             return
         self._changed_at = self._now
-        self._records.jobs.append(_seen(job, at(self._now)))
+        self._records.jobs.append(self._seen(job, at(self._now)))
         if job.alive:
             self._live[job.id] = job.sluid
         else:
@@ -128,6 +142,13 @@ class SandboxRecorder:
     @property
     def _now(self) -> float:
         return self._slurm.clock()
+
+
+def _joint(parts: list[Job]) -> str:
+    """The state of all components: it has ended if one has, and runs if all do."""
+    ended = next((it.state for it in parts if not it.alive), None)
+    waits = next((it.state for it in parts if not it.shares), None)
+    return (ended or waits or parts[0].state).value
 
 
 def _document(call: Call) -> dict[str, Any]:
