@@ -10,6 +10,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts
 from scheduler.core.seats import Seat
+from scheduler.core.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,14 @@ class Submit:
     the nodes where its pods already run, and `why` says what happened to the former job. `replaces`
     is our job that the new one replaces; it is cancelled once the new one is recorded. `excluded`
     are Slurm nodes that the job must not get, with reasons. `first` puts it ahead of all others in
-    the queue.
+    the queue. The pods of a gang may have several `shapes`, which have all the seats; otherwise
+    there are none.
     """
 
     request: JobRequest
     seats: tuple[Seat, ...]
     per_node: int = 1
+    shapes: tuple[Shape, ...] = ()
     nodes: tuple[str, ...] = ()
     first: bool = False
     why: str = field(default="", compare=False)  # only for messages
@@ -161,15 +164,24 @@ class Exclude:
 
 @dataclass(frozen=True, slots=True)
 class Readmit:
-    """Change the excluded nodes of a waiting job, because other nodes suit the pod now."""
+    """Change the excluded nodes of a waiting job, because other nodes suit the pod now. `others`
+    has those of its further components by id, if it is heterogeneous.
+    """
 
     job_id: int
     excluded: tuple[str, ...]
+    others: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+    @property
+    def by_id(self) -> dict[int, tuple[str, ...]]:
+        """The excluded nodes by the id of each component."""
+        return {self.job_id: self.excluded, **dict(self.others)}
 
     @property
     def digest(self) -> str:
-        """Identifies this set of nodes by 8 bytes, however many there are."""
-        text = "\n".join(self.excluded).encode("utf-8", "surrogatepass")
+        """Identifies these sets of nodes by 8 bytes, however many there are."""
+        sets = (self.excluded, *(excluded for _, excluded in self.others))
+        text = "\n\n".join(map("\n".join, sets)).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 

@@ -87,14 +87,17 @@ def _end(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return (Inspect(job.job_id), Again(SOON_SECONDS))  # cancel only what is proven to be ours
     if not facts.owns(job.record):
         return (Forget(),)
-    if job.record.state.ended or (job.state is not None and job.state.ended):
+    over = job.state is not None and job.state.ended and not job.state.partial
+    partial = job.record.state.partial and not over  # the other components hold their nodes
+    ended = job.record.state.ended or (job.state is not None and job.state.ended)
+    if ended and not partial:
         return (Forget(),)
     if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_SECONDS:
         return (Again(SOON_SECONDS),)
     if now < facts.lingers_until:
         return (Again(min(facts.lingers_until - now, LINGER_LOOK_SECONDS)),)
     kept = expected_back(facts, job, now)
-    if kept:
+    if kept and not partial:
         return kept
     cancel = Cancel(job.job_id, _why_over(facts.pods), facts.outcome, unseen=facts.unseen)
     return (cancel, Again(SOON_SECONDS))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from scheduler.core.actions import (
     Action,
     Again,
+    Cancel,
     DropJob,
     Evict,
     Exclude,
@@ -36,7 +37,9 @@ def ended_before_bind(
     message = sentence(job.record, ending)
     seated = facts.seated(pods, job.record)
     if ending.again or _was_given_back(job.record) or not seated:
-        return (DropJob(job.job_id, message), Again(0.0))
+        # The other components of a heterogeneous job still hold their nodes.
+        rest = (Cancel(job.job_id, message),) if job.record.state.partial else ()
+        return (DropJob(job.job_id, message), *rest, Again(0.0))
     if job.record.batch and may_not_have_started(job.record):
         return _asked_for_elsewhere(pods, job.record)
     return (*(Evict(pod, ending.reason, message) for pod in seated), Again(SOON_SECONDS))

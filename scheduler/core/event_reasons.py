@@ -251,7 +251,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "Warning",
         "PodScheduled",
         "The pod belongs to a [gang](gangs.md) that runs, and has no slot: the gang's job has lost "
-        "the node, or the gang has grown, and Slurm gives a running job no other node.",
+        "the node, the gang has grown, or the pod asks for other resources than its slot has. "
+        "Slurm gives a running job no other node.",
         "It waits until no other pod of the gang runs; then one job is submitted anew for all. To "
         "have that now, delete the pods of the gang. With `--gang-lost-slot=release` the scheduler "
         "does it.",

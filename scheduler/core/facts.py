@@ -6,7 +6,7 @@ are seconds of one monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final, Literal
@@ -17,6 +17,7 @@ from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
 from scheduler.core.refused_bind import RefusedBind
+from scheduler.core.shapes import Size
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure
 from slurmapi.model import JobState
@@ -61,6 +62,8 @@ class PodFacts:
     """Whether all its containers have ended without an error."""
     final: bool = False
     """Whether it has succeeded, and its controller makes no other in its place."""
+    size: Size | None = None
+    """For a pod of a gang: what it takes of a node; None if that cannot be read."""
     placed_by_us: bool = True
     grace_seconds: int = 30
     ends_at: str = ""
@@ -213,6 +216,8 @@ class UnitFacts:
     nodes: Mapping[str, Place]
     gang: GangFacts | None = None
     """The gang that the unit is; None for a single pod."""
+    excluded_for: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """As `excluded`, by kind of its pods (`core.shapes`). Only for a gang of several shapes."""
     refused: tuple[Problem, ...] = ()
     """For a running pod: why the site's policy would refuse its request now."""
     accepted: Mapping[str, str] = field(default_factory=dict)
@@ -294,6 +299,16 @@ class UnitFacts:
     def any_runs(self) -> bool:
         """Whether containers of any pod may run."""
         return any(pod.stage in RUNS for pod in self.pods)
+
+    def sizes(self, pods: Iterable[PodFacts]) -> dict[int, Size]:
+        """The sizes of these pods by rank."""
+        return {pod.rank: pod.size for pod in pods if pod.size is not None}
+
+    def asked_by(self, pod: PodFacts) -> JobRequest | tuple[Problem, ...]:
+        """What this very pod asks for."""
+        if pod.size is None or not isinstance(self.request, JobRequest):
+            return self.request
+        return pod.size.applied(self.request)
 
     def owns(self, record: TaggedJob) -> bool:
         """Whether the job is the placeholder of this very unit (I8)."""

@@ -7,6 +7,7 @@ the decisions ask: is a pod still missing, which slots does the job need, is a p
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -21,7 +22,8 @@ from scheduler.core.gang_patience import (
     wait_for_object,
 )
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
-from scheduler.core.seats import Seat
+from scheduler.core.seats import Seat, suits
+from scheduler.core.shapes import MOST_SHAPES, Shape, kinds_of, shapes_of
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 
@@ -110,9 +112,57 @@ def seats_running(facts: UnitFacts) -> tuple[Seat, ...]:
     return tuple([running[rank] for rank in sorted(running)])
 
 
+def shapes_running(facts: UnitFacts) -> tuple[Shape, ...]:
+    """The shapes of a new job for the pods that run, each for its nodes: one for each size and each
+    number of pods on a node. () if they are all alike, or more than a job may have.
+    """
+    running = {it.rank: it for it in facts.pods if it.stage in RUNS}
+    if facts.gang is None or any(it.size is None for it in running.values()):
+        return ()
+    on_node = Counter(it.node for it in running.values())
+    found: list[Shape] = []
+    for shape in shapes_of(seats_running(facts), facts.sizes(running.values())):
+        by_room: dict[int, list[Seat]] = {}
+        for seat in shape.seats:
+            by_room.setdefault(on_node[running[seat.rank].node], []).append(seat)
+        for room, seats in by_room.items():
+            nodes = tuple(dict.fromkeys(running[it.rank].node for it in seats))
+            found.append(Shape(shape.size, tuple(seats), nodes, room))
+    return tuple(found) if 1 < len(found) <= MOST_SHAPES else ()
+
+
 def most_on_one_node(facts: UnitFacts) -> int:
     """How many of the pods that run share a node at most."""
     return max(Counter(it.node for it in facts.pods if it.stage in RUNS).values(), default=1)
+
+
+def shapes_asked(facts: UnitFacts, seats: tuple[Seat, ...]) -> tuple[Shape, ...]:
+    """The shapes of these seats of a gang, if there are several of them; otherwise ()."""
+    waiting = (it for it in facts.pods if it.stage is PodStage.WAITING)
+    found = () if facts.gang is None else shapes_of(seats, facts.sizes(waiting))
+    if len(found) < 2:
+        return ()
+    return tuple(
+        replace(it, excluded=tuple(facts.excluded_for.get(it.size.kind, {}).items()))
+        for it in found
+    )
+
+
+def reshaped(facts: UnitFacts, record: TaggedJob) -> str:
+    """Which pod that waits asks for something else than its slot of the job; "" if none does."""
+    gang, tag = facts.gang, record.tag
+    if gang is None or tag is None:
+        return ""
+    kinds = dict(zip(tag.ranks, kinds_of(tag), strict=True))
+    for pod in facts.pods:
+        if pod.stage is not PodStage.WAITING or pod.size is None:
+            continue
+        if not suits(pod.size.kind, kinds.get(pod.rank, "")):
+            return (
+                f"pod {pod.name} of gang {gang.name} asks for {pod.size}, and its slot of the "
+                "Slurm job is of another size"
+            )
+    return ""
 
 
 def resized(facts: UnitFacts, record: TaggedJob) -> str:

@@ -13,7 +13,7 @@ from scheduler.core.edits import asks_the_same
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import RUNS, PodFacts, Tracked, UnitFacts
-from scheduler.core.gang import most_on_one_node, seats_running
+from scheduler.core.gang import most_on_one_node, seats_running, shapes_running
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.taken_resources import lacks
 from scheduler.core.tenure import FIRST_TRIES, MOST_TRIES
@@ -64,10 +64,12 @@ def regain(
     if facts.refused:
         refused = f"{_REFUSED_NOW} ({_texts(facts.refused)})"
         why = f"{why}. {refused}, and the new job asks for the same as before"
+    shapes = shapes_running(facts)
     submit = Submit(
-        facts.request,
-        seats_running(facts),
-        per_node=most_on_one_node(facts),
+        shapes[0].size.applied(facts.request) if shapes else facts.request,
+        tuple(seat for shape in shapes for seat in shape.seats) or seats_running(facts),
+        per_node=1 if shapes else most_on_one_node(facts),
+        shapes=shapes,
         nodes=nodes,
         # Priority is only for pods that Slurm itself has placed and lost. Neither an author's
         # annotation nor a job that ended normally earns it.
@@ -88,7 +90,7 @@ def still_waits(
     """The pinned job that replaces a lost one waits in Slurm's queue. Slurm never refuses a pinned
     job, so if another job holds the node, both would compute there without end.
     """
-    tenure, request = facts.tenure, facts.request
+    tenure, request = facts.tenure, facts.asked_by(bound[0])
     waited = 0.0 if tenure.pinned_since is None else now - tenure.pinned_since
     if waited < PINNED_SECONDS:
         return (Again(PINNED_SECONDS - waited),)
@@ -126,9 +128,17 @@ def _gives_up(
     """Evict the pods. No record shows another job there, so this is weak evidence and the brake may
     delay it.
     """
-    needs = facts.request if isinstance(facts.request, JobRequest) else None
-    evicted = (Evict(pod, reason, message, evidence=Evidence.ABSENCE, needs=needs) for pod in bound)
+    evicted = (
+        Evict(pod, reason, message, evidence=Evidence.ABSENCE, needs=needs_of(facts, pod))
+        for pod in bound
+    )
     return (*evicted, Again(SOON_SECONDS))
+
+
+def needs_of(facts: UnitFacts, pod: PodFacts) -> JobRequest | None:
+    """What the pod uses on its node; None if that cannot be read."""
+    asked = facts.asked_by(pod)
+    return asked if isinstance(asked, JobRequest) else None
 
 
 def _was_accepted(facts: UnitFacts, request: JobRequest) -> bool:

@@ -8,17 +8,36 @@ not take those of others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import OwnerTag
+from scheduler.core.naming import OwnerTag, TagPart
+from scheduler.core.seats import slots_of
 from scheduler.core.tagged import TaggedJob
 
 _HAD_NODE: Final = RUNS | {PodStage.FINISHED}
 
 
-def kept_ranks(pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str]) -> tuple[int, ...]:
-    """The ranks that have the slots which the job still has, in the order of the slots.
+def ranks_kept(pods: Sequence[PodFacts], record: TaggedJob) -> tuple[int, ...]:
+    """The ranks that have the slots which the job still has, in the order of the slots. A component
+    that has lost nodes takes no slots of another.
+    """
+    tag = record.tag
+    if tag is None:
+        return ()
+    ranks, parts = iter(tag.ranks), tag.parts or (TagPart(len(tag.ranks)),)
+    kept: list[int] = []
+    for part, (nodes, per_node) in zip(parts, record.rooms, strict=False):
+        own = tuple(islice(ranks, part.slots))
+        kept += kept_ranks(pods, tag, slots_of(dict.fromkeys(nodes, per_node)), of=own)
+    return tuple(kept)
+
+
+def kept_ranks(
+    pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str], *, of: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """The ranks that have these slots, in their order: of all in the tag, or `of` one component.
 
     If the scheduler has given nodes back, the tag says which rank was where. Otherwise nothing says
     which rank was on a node that the job has lost, but most pods do. If a rank has no pod, those
@@ -26,15 +45,16 @@ def kept_ranks(pods: Iterable[PodFacts], tag: OwnerTag, slots: Sequence[str]) ->
     """
     if tag.at:
         return tuple(rank for rank, node in zip(tag.ranks, tag.at, strict=True) if node in slots)
-    lost = len(tag.ranks) - len(slots)
+    ranks = tuple(of) or tag.ranks
+    lost = len(ranks) - len(slots)
     if lost <= 0:
-        return tag.ranks
+        return ranks
     here, away = set[int](), set[int]()
     for rank, node in nodes_of_ranks(pods, tag).items():
         (here if node in slots else away).add(rank)
-    by_doubt = sorted(tag.ranks, key=lambda rank: (rank in here, rank not in away, -rank))
+    by_doubt = sorted(ranks, key=lambda rank: (rank in here, rank not in away, -rank))
     gone = set(by_doubt[:lost])
-    return tuple(rank for rank in tag.ranks if rank not in gone)
+    return tuple(rank for rank in ranks if rank not in gone)
 
 
 def nodes_of_ranks(pods: Iterable[PodFacts], tag: OwnerTag) -> dict[int, str]:
@@ -58,6 +78,6 @@ def on_lost_nodes(
     tag = record.tag
     if facts.gang is None or tag is None or not facts.owns(record):
         return ()
-    if len(record.nodes) * tag.per_node >= len(tag.ranks):
+    if sum(len(nodes) * per_node for nodes, per_node in record.rooms) >= len(tag.ranks):
         return ()
     return tuple(pod for pod in bound if pod.node and pod.node not in record.nodes)

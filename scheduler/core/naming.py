@@ -31,12 +31,25 @@ PINNED_APART: Final = ","
 MOST_RANKS: Final = 2**16
 """Ranks are below this. It also bounds the pods of a tag, because each has a rank of its own."""
 
+MOST_PARTS: Final = 128
+"""Slurm allows no more components."""
+
 
 class Owner(msgspec.Struct, frozen=True):
     """One scheduler of one Kubernetes cluster."""
 
     cluster: str
     scheduler: str
+
+
+class TagPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One component of a heterogeneous job: so many slots of one size, whose digest is `kind`
+    (`core.shapes`), `per_node` on each of its nodes.
+    """
+
+    slots: int
+    per_node: int = 1
+    kind: str = ""
 
 
 class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,7 +71,8 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     job's slots. A slot whose pod does not exist has a rank, and "" as uid and name. The names are
     for a process that finds the job without its pods, and must make sure that they are gone. Once
     the job has given nodes back, `at` has the node of each slot, those included that it has no
-    more.
+    more. The tag of a heterogeneous job has its `parts`, in the order of its components and slots.
+    It is in the comment of the first component alone, whose id stands for all.
     """
 
     v: int
@@ -81,6 +95,7 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     per_node: int = 1
     at: tuple[str, ...] = ()
+    parts: tuple[TagPart, ...] = ()
 
     @property
     def owner(self) -> Owner:
@@ -119,7 +134,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
 def _is_of_one(tag: OwnerTag) -> bool:
     """Whether it is a tag of a single pod, which names that pod and no group."""
     several = tag.unit_key or tag.group or tag.ranks or tag.names or tag.per_node != 1 or tag.at
-    return tag.v == VERSION and len(tag.uids) == 1 and not several
+    return tag.v == VERSION and len(tag.uids) == 1 and not several and not tag.parts
 
 
 def _is_of_several(tag: OwnerTag) -> bool:
@@ -131,8 +146,17 @@ def _is_of_several(tag: OwnerTag) -> bool:
     ranks, uids = set(tag.ranks), [uid for uid in tag.uids if uid]
     alike = len(tag.uids) == len(tag.names) == len(tag.ranks) == len(ranks)
     alike = alike and len(tag.at) in {0, len(ranks)}
-    alike = alike and len(uids) == len(set(uids)) > 0
+    alike = alike and len(uids) == len(set(uids)) > 0 and _adds_up(tag)
     return alike and min(ranks) >= 0 and max(ranks) < MOST_RANKS and 0 < tag.per_node <= MOST_RANKS
+
+
+def _adds_up(tag: OwnerTag) -> bool:
+    """Whether the components have just the slots of the tag, and as many as fill their nodes."""
+    if not tag.parts:
+        return True
+    full = all(0 < it.per_node <= it.slots and not it.slots % it.per_node for it in tag.parts)
+    several = 1 < len(tag.parts) <= MOST_PARTS and tag.per_node == 1
+    return full and several and sum(it.slots for it in tag.parts) == len(tag.ranks)
 
 
 def job_name(namespace: str, name: str, key: str) -> str:

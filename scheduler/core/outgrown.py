@@ -6,10 +6,14 @@ cancelled, and the owner of a running pod gets an Event.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from annotations import JobRequest
 from scheduler.core.edits import digests
+from scheduler.core.facts import PodFacts
+from scheduler.core.seats import suits
+from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
 
 _MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
@@ -40,6 +44,22 @@ def outgrown(record: TaggedJob, request: JobRequest) -> str:
             f"{memory / pods:.0f} MiB"
         )
     return ", ".join(grown_by) if grown_by and _was_resized(record, request) else ""
+
+
+def grown_pods(record: TaggedJob, pods: Iterable[PodFacts]) -> Iterator[tuple[PodFacts, str]]:
+    """The pods of a heterogeneous job that request more than their slots, and what is beyond."""
+    tag = record.tag
+    kinds = {} if tag is None else dict(zip(tag.ranks, kinds_of(tag), strict=True))
+    held = {node: part for part in record.parts for node in part.nodes}
+    for pod in pods:
+        part, size = held.get(pod.node), pod.size
+        if part is None or size is None or suits(size.kind, kinds.get(pod.rank, "")):
+            continue
+        if size.cpus > part.cpus_per_task:
+            yield (
+                pod,
+                f"{size.cpus} CPUs and its Slurm job {record.job_id} holds {part.cpus_per_task}",
+            )
 
 
 def _was_resized(record: TaggedJob, request: JobRequest) -> bool:

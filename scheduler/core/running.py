@@ -48,9 +48,9 @@ from scheduler.core.intervals import (
     SLOW_LOOK_SECONDS,
     SOON_SECONDS,
 )
-from scheduler.core.lost_job import regain, still_waits
+from scheduler.core.lost_job import needs_of, regain, still_waits
 from scheduler.core.lost_slots import on_lost_nodes
-from scheduler.core.outgrown import outgrown
+from scheduler.core.outgrown import grown_pods, outgrown
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.waiting import allocated
@@ -122,7 +122,8 @@ def _follow(
         ending = ending_of(record.state)
         message = sentence(record, ending)
         if ending.kept or not_launched(record):
-            return regain(facts, bound, now, why=message)
+            rest = record.job_id if record.state.partial else None  # it still holds nodes
+            return regain(facts, bound, now, why=message, replaces=rest)
         return (*(_evict(facts, pod, ending.reason, message) for pod in bound), Again(SOON_SECONDS))
     if facts.unrecorded:
         return (Record(job.job_id), Again(0.0))
@@ -140,8 +141,7 @@ def _follow(
 
 
 def _evict(facts: UnitFacts, pod: PodFacts, reason: Reason, message: str) -> Evict:
-    needs = facts.request if isinstance(facts.request, JobRequest) else None
-    return Evict(pod, reason, message, needs=needs)
+    return Evict(pod, reason, message, needs=needs_of(facts, pod))
 
 
 def _pending_again(
@@ -209,9 +209,18 @@ def _elsewhere(
 def _resized(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:
     if not isinstance(facts.request, JobRequest):
         return ()
+    if record.parts:
+        return _outgrown_shapes(facts, record)
     grown = outgrown(record, facts.request)
     message = f"The pod was resized while it ran: it asks for {grown}"
     return (Warn(Reason.RESIZED_BEYOND_JOB, message),) if grown else ()
+
+
+def _outgrown_shapes(facts: UnitFacts, record: TaggedJob) -> tuple[Action, ...]:
+    """Each pod that asks for more than the slot that it has in its component."""
+    found = grown_pods(record, (it for it in facts.pods if it.stage is PodStage.BOUND))
+    texts = (f"Pod {pod.name} was resized while it ran: it asks for {more}" for pod, more in found)
+    return tuple(Warn(Reason.RESIZED_BEYOND_JOB, text) for text in texts)
 
 
 def _make_room(facts: UnitFacts, bound: tuple[PodFacts, ...], record: Job) -> tuple[Action, ...]:

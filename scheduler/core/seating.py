@@ -12,9 +12,10 @@ from typing import Final
 
 from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
-from scheduler.core.lost_slots import kept_ranks
+from scheduler.core.lost_slots import kept_ranks, ranks_kept
 from scheduler.core.naming import OwnerTag
-from scheduler.core.seats import Seat, Sitter, seats, slots_of
+from scheduler.core.seats import Seat, Sitter, seats, slots_of, suits
+from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
 
 # A pod that has finished, or will never start, keeps its slot until another of its rank comes.
@@ -25,12 +26,14 @@ _IS_OVER: Final = frozenset({PodStage.FINISHED, PodStage.WITHDRAWN})
 @dataclass(frozen=True, slots=True)
 class Seating:
     """The node of each slot, and the slot of each pod that has one, by uid. `gone` are ranks of the
-    gang for which the job has no slot, because it has lost nodes or the gang has grown.
+    gang for which the job has no slot, because it has lost nodes or the gang has grown. `unlike`
+    are the uids of pods that ask for something else than the slot of their rank has.
     """
 
     slots: tuple[str, ...]
     taken: dict[str, int]
     gone: frozenset[int] = frozenset()
+    unlike: frozenset[str] = frozenset()
 
     def nodes_of(self, pods: Sequence[PodFacts]) -> dict[str, str]:
         """The node of each of these pods that has a slot, by uid."""
@@ -45,21 +48,45 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     if any(pod.stage in RUNS and not pod.node for pod in facts.pods):
         return "it is not known which of its nodes the pods that run are on"
     tag = record.tag
-    per_node = 1 if tag is None else tag.per_node
-    slots = slots_of(dict.fromkeys(record.nodes, per_node))
-    former = () if tag is None else kept_ranks(facts.pods, tag, slots)
+    if tag is None or not tag.parts:
+        room = 1 if tag is None else tag.per_node
+        slots = slots_of(dict.fromkeys(record.nodes, room))
+        former = () if tag is None else kept_ranks(facts.pods, tag, slots)
+    else:
+        room, rooms = 1, record.rooms
+        slots = tuple(it for nodes, n in rooms for it in slots_of(dict.fromkeys(nodes, n)))
+        former = ranks_kept(facts.pods, record)
+    kinds = () if facts.gang is None else _kinds(tag, former, slots)
     gone = _expected(facts, tag).difference(former)
     everybody = sitters_of(facts.pods, tag)
     sitters = [it for it in everybody if it.node or it.rank not in gone]
-    taken = seats(sitters, slots, former=former)
+    taken = seats(sitters, slots, former=former, kinds=kinds)
     needed = max(len(everybody), len(former))
     comes = any(it.stage is PodStage.WAITING and it.rank in gone for it in facts.pods)
     whole = not comes and all(it.node or it.uid in taken for it in sitters)
-    if len(slots) >= needed + per_node or not (whole or facts.any_runs):
+    if len(slots) >= needed + room or not (whole or facts.any_runs):
         return f"it holds {len(record.nodes)} nodes for {needed} pods"
     haunted = {it.rank for it in facts.missing if now < it.lingers_until}
     waits = {it.uid for it in facts.pods if it.stage is PodStage.WAITING and it.rank in haunted}
-    return Seating(slots, {uid: slot for uid, slot in taken.items() if uid not in waits}, gone)
+    left = {uid: slot for uid, slot in taken.items() if uid not in waits}
+    return Seating(slots, left, gone, _unlike(sitters, former, kinds) if kinds else frozenset())
+
+
+def _unlike(
+    sitters: Sequence[Sitter], former: Sequence[int], kinds: Sequence[str]
+) -> frozenset[str]:
+    """Those that ask for something else than the slot of their rank has."""
+    by_rank = dict(zip(former, kinds, strict=False))
+    return frozenset(it.uid for it in sitters if not suits(it.kind, by_rank.get(it.rank, "")))
+
+
+def _kinds(tag: OwnerTag | None, former: Sequence[int], slots: Sequence[str]) -> tuple[str, ...]:
+    """The kind of each slot of a gang's job; () if the tag is not known."""
+    if tag is None:
+        return ()
+    of_rank = dict(zip(tag.ranks, kinds_of(tag), strict=True))
+    kinds = [of_rank[rank] for rank in former[: len(slots)]]
+    return (*kinds, *("",) * (len(slots) - len(kinds)))
 
 
 def _expected(facts: UnitFacts, tag: OwnerTag | None) -> frozenset[int]:
@@ -81,7 +108,8 @@ def sitters_of(pods: tuple[PodFacts, ...], tag: OwnerTag | None) -> tuple[Sitter
         if pod.stage in RUNS:
             running.append(Sitter(uid=pod.uid, rank=pod.rank, node=pod.node))
         elif pod.stage not in _IS_OVER or pod.uid in named:
-            others.setdefault(pod.rank, Sitter(uid=pod.uid, rank=pod.rank))
+            kind = pod.size.kind if pod.size and pod.stage is PodStage.WAITING else ""
+            others.setdefault(pod.rank, Sitter(uid=pod.uid, rank=pod.rank, kind=kind))
     for uid, rank in () if tag is None else zip(tag.uids, tag.ranks, strict=False):
         if uid:
             others.setdefault(rank, Sitter(uid=uid, rank=rank))

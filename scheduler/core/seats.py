@@ -24,12 +24,14 @@ class Seat:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitter:
     """A pod that has a slot or needs one. `node` is the Slurm node on which it may run; "" if it is
-    on none. A pod that no watch shows any more is one too, as long as its slot is held for it.
+    on none. `kind` is the kind of slots that suit it (`shapes.py`); "" if any does. A pod that no
+    watch shows any more is one too, as long as its slot is held for it.
     """
 
     uid: str
     rank: int
     node: str = ""
+    kind: str = ""
 
 
 def slots_of(rooms: Mapping[str, int]) -> tuple[str, ...]:
@@ -38,15 +40,21 @@ def slots_of(rooms: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def seats(
-    sitters: Iterable[Sitter], slots: Sequence[str], *, former: Sequence[int] = ()
+    sitters: Iterable[Sitter],
+    slots: Sequence[str],
+    *,
+    former: Sequence[int] = (),
+    kinds: Sequence[str] = (),
 ) -> dict[str, int]:
     """The slot of each pod that gets one, by uid.
 
     `former` are the ranks to which the slots were given before, from the first slot on. A pod that
     is on a node stays there. If no slot is free there, it has none, and takes none from the others.
     Of pods that are on no node yet, those whose rank has a slot already get it, then the others.
+    `kinds` are those of the slots, if not all are alike. A pod whose rank has a slot of another
+    kind gets none.
     """
-    row = _Row(slots, former)
+    row = _Row(slots, former, kinds)
     ordered = sorted(sitters, key=lambda it: (it.rank, it.uid))
     standing = [it for it in ordered if it.node]
     coming = [it for it in ordered if not it.node]
@@ -60,11 +68,17 @@ def seats(
     return row.taken
 
 
+def suits(kind: str, slot: str) -> bool:
+    """Whether a pod of this kind can have a slot of that kind; "" is one that is not known."""
+    return not kind or not slot or kind == slot
+
+
 class _Row:
     """The slots while they are given away."""
 
-    def __init__(self, slots: Sequence[str], former: Sequence[int]) -> None:
+    def __init__(self, slots: Sequence[str], former: Sequence[int], kinds: Sequence[str]) -> None:
         self._slots = slots
+        self._kinds = kinds or ("",) * len(slots)
         self._free = dict.fromkeys(range(len(slots)))
         self._former = {rank: slot for slot, rank in enumerate(former) if slot < len(slots)}
         self.taken: dict[str, int] = {}
@@ -76,12 +90,18 @@ class _Row:
 
     def takes_any(self, sitter: Sitter) -> bool:
         """Give the sitter the first slot that suits it. False if there is none."""
-        suits = (slot for slot in self._free if sitter.node in {"", self._slots[slot]})
-        slot = next(suits, None)
+        own = self._former.get(sitter.rank)
+        if own is not None and not suits(sitter.kind, self._kinds[own]):
+            return False
+        slot = next((slot for slot in self._free if self._suits(sitter, slot)), None)
         return slot is not None and self._take(sitter, slot)
 
+    def _suits(self, sitter: Sitter, slot: int) -> bool:
+        there = sitter.node in {"", self._slots[slot]}
+        return there and suits(sitter.kind, self._kinds[slot])
+
     def _take(self, sitter: Sitter, slot: int) -> bool:
-        if slot not in self._free or sitter.node not in {"", self._slots[slot]}:
+        if slot not in self._free or not self._suits(sitter, slot):
             return False
         del self._free[slot]
         self.taken[sitter.uid] = slot

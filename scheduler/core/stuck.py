@@ -18,6 +18,7 @@ from scheduler.core.seating import Seating
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.unfit_node import is_waited_for, until_it_suits
 
+_MOST_NAMED: Final = 3
 LOOK_SECONDS: Final = 5.0
 """How often a cause is looked at again that has lasted for a minute: so late is the pod bound after
 the cause has gone.
@@ -28,12 +29,30 @@ def without_slot(
     facts: UnitFacts, pods: tuple[PodFacts, ...], record: TaggedJob, seated: Seating
 ) -> tuple[Action, ...]:
     """For pods for which the job has no node any more: it never gets another one."""
-    stuck = tuple(it for it in pods if it.rank in seated.gone and it.uid not in seated.taken)
+    left = tuple(it for it in pods if it.uid not in seated.taken)
+    stuck = tuple(it for it in left if it.rank in seated.gone)
     why = (
         f"Slurm job {record.job_id} has no node for {_named(stuck)} any more, and a running job "
         "gets no other"
     )
-    return _stuck(facts, stuck, Reason.GANG_SLOT_LOST, why, SLOW_LOOK_SECONDS) if stuck else ()
+    if stuck:
+        return _stuck(facts, stuck, Reason.GANG_SLOT_LOST, why, SLOW_LOOK_SECONDS)
+    return _unlike(facts, left, record, seated)
+
+
+def _unlike(
+    facts: UnitFacts, left: tuple[PodFacts, ...], record: TaggedJob, seated: Seating
+) -> tuple[Action, ...]:
+    """For pods that came again with other resources than their slots have."""
+    stuck = tuple(it for it in left if it.uid in seated.unlike)
+    if not stuck:
+        return ()
+    asks = "; ".join(f"rank {it.rank} ({it.name}) asks for {it.size}" for it in stuck[:_MOST_NAMED])
+    why = (
+        f"In Slurm job {record.job_id}, {asks}, and its slot has other resources, which a running "
+        "job cannot change"
+    )
+    return _stuck(facts, stuck, Reason.GANG_SLOT_LOST, why, SLOW_LOOK_SECONDS)
 
 
 def on_unfit_node(
@@ -90,6 +109,7 @@ def _stuck(
 
 
 def _named(pods: tuple[PodFacts, ...]) -> str:
-    return ", ".join(f"rank {it.rank} ({it.name})" for it in pods[:3]) + (
-        f" and {len(pods) - 3} more" if len(pods) > 3 else ""
+    more = len(pods) - _MOST_NAMED
+    return ", ".join(f"rank {it.rank} ({it.name})" for it in pods[:_MOST_NAMED]) + (
+        f" and {more} more" if more > 0 else ""
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Self
 
 from scheduler.core.naming import Owner, OwnerTag, read_tag
-from slurmapi.model import Job
+from slurmapi.model import PARTIAL, BaseState, Job, JobState
 
 _COPIED: Final = tuple(it.name for it in fields(Job))
 
@@ -21,7 +21,23 @@ class TaggedJob(Job):
     """None if the comment is not a tag, or one that `read_tag` does not believe."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tag", read_tag(self.admin_comment))
+        tag = read_tag(self.admin_comment)
+        object.__setattr__(self, "tag", tag)
+        if tag is None or not tag.parts or len(tag.parts) == len(self.parts):
+            return
+        if not self.state.ended:
+            # A component has ended so long ago that Slurm has forgotten it.
+            partial = JobState(BaseState.CANCELLED, self.state.flags | {PARTIAL})
+            object.__setattr__(self, "state", partial)
+
+    @property
+    def rooms(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """The nodes of each component, in rank order, and how many slots each of them has."""
+        tag = self.tag
+        if tag is None or not tag.parts:
+            return ((self.nodes, 1 if tag is None else tag.per_node),)
+        pairs = zip(self.parts, tag.parts, strict=False)
+        return tuple((record.nodes, part.per_node) for record, part in pairs)
 
     @classmethod
     def of(cls, job: Job) -> Self:

@@ -41,7 +41,14 @@ from scheduler.core.facts import (
     UnitFacts,
     Vanished,
 )
-from scheduler.core.gang import before_submit, missing_of, resized, seats_asked
+from scheduler.core.gang import (
+    before_submit,
+    missing_of,
+    reshaped,
+    resized,
+    seats_asked,
+    shapes_asked,
+)
 from scheduler.core.gang_patience import taken_as_a_gang
 from scheduler.core.in_the_way import ASK_AGAIN_SECONDS, InWay
 from scheduler.core.incomplete import lacking
@@ -52,6 +59,7 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
     UNFIT_SECONDS,
 )
+from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import Place
 from scheduler.core.outgrown import outgrown
 from scheduler.core.pending_reasons import TOO_LARGE, pending_text
@@ -134,10 +142,12 @@ def _begin(
     if now < facts.submit_at:
         return (Again(facts.submit_at - now),)
     excluded = tuple(facts.excluded.items())
+    seats = seats_asked(facts)
     submit = Submit(
         request,
-        seats_asked(facts),
+        seats,
         per_node=1 if facts.gang is None else facts.gang.per_node,
+        shapes=() if facts.gang is None else shapes_asked(facts, seats),
         excluded=excluded,
         grace_seconds=facts.grace_seconds,
     )
@@ -268,6 +278,10 @@ def _wait(
         what = ", ".join(called(name, request) for name in edit.anew)
         why = f"{what} was edited, and this edit needs a new job, at the end of the queue"
         return (*_give_back(job.job_id, why), Again(0.0))
+    other = "" if facts.gang is None else reshaped(facts, record)
+    if other:
+        why = f"{other}: a new job follows, at the end of the queue"
+        return (*_give_back(job.job_id, why), Again(0.0))
     if edit.in_place and now >= facts.update_at:
         return (Update(job.job_id, request, edit.in_place), Again(SLOW_LOOK_SECONDS))
     again = (Again(facts.update_at - now),) if edit.in_place else ()
@@ -303,15 +317,37 @@ def _readmit(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
         return ()
     if facts.uncompared_since is not None:
         return ()
-    request = facts.request
-    ours = facts.excluded.keys() - set(request.required_nodes)  # Slurm refuses a node in both lists
-    wanted = tuple(sorted({*request.excluded_nodes, *ours}))
-    if set(wanted) == set(record.excluded_nodes):
+    if record.tag is None:
         return ()
-    readmit = Readmit(job.job_id, wanted)
+    readmit = _readmission(facts, facts.request, record, record.tag)
+    if readmit is None:
+        return ()
     if now < facts.readmit_at and readmit.digest == facts.readmit_refused:
         return ()
     return (readmit,)
+
+
+def _readmission(
+    facts: UnitFacts, request: JobRequest, record: TaggedJob, tag: OwnerTag
+) -> Readmit | None:
+    """How the excluded nodes of the job, or of its components, must be changed."""
+    if not tag.parts:
+        wanted = _excluded(facts, request, "")
+        same = set(wanted) == set(record.excluded_nodes)
+        return None if same else Readmit(record.job_id, wanted)
+    each = [_excluded(facts, request, part.kind) for part in tag.parts]
+    pairs = list(zip(record.parts, each, strict=True))
+    if all(set(part.excluded_nodes) == set(excluded) for part, excluded in pairs):
+        return None
+    others = tuple((part.job_id, excluded) for part, excluded in pairs[1:])
+    return Readmit(record.job_id, each[0], others)
+
+
+def _excluded(facts: UnitFacts, request: JobRequest, kind: str) -> tuple[str, ...]:
+    """The nodes that pods of this kind must not get."""
+    found = facts.excluded_for.get(kind, facts.excluded) if kind else facts.excluded
+    ours = found.keys() - set(request.required_nodes)  # Slurm refuses a node in both lists
+    return tuple(sorted({*request.excluded_nodes, *ours}))
 
 
 def allocated(
@@ -339,6 +375,10 @@ def allocated(
         return (*_give_back(job.job_id, why), Again(0.0))
     if facts.gang is not None and facts.gang.unread:
         return (ReadGang(), Again(SOON_SECONDS))
+    other = "" if facts.gang is None or facts.any_runs else reshaped(facts, record)
+    if other:
+        why = f"{other}: a new job follows, at the end of the queue"
+        return (*_give_back(job.job_id, why), Again(0.0))
     seated = seating(facts, record, now)
     if isinstance(seated, str):
         return _not_dealt_out(facts, pods, record, seated)
@@ -438,7 +478,8 @@ def _pending(pods: tuple[PodFacts, ...], message: str) -> tuple[Action, ...]:
 
 def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
     request = facts.request
-    return outgrown(record, request) if isinstance(request, JobRequest) else ""
+    whole = isinstance(request, JobRequest) and not record.parts  # else `reshaped` says so
+    return outgrown(record, request) if whole and isinstance(request, JobRequest) else ""
 
 
 def _another_in_the_way(

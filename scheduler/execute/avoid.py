@@ -14,6 +14,7 @@ from scheduler.core.actions import Exclude, Readmit, Submit
 from scheduler.core.event_reasons import Reason
 from scheduler.core.naming import Owner
 from scheduler.core.refused_request import NEVER, Pauses
+from scheduler.core.tagged import TaggedJob
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.ownership import own_job
 from scheduler.slurm.suspicion import about_one_job
@@ -67,9 +68,8 @@ class Avoidance:
         if own is None:
             return
         try:
-            await self._slurm.update_job(
-                action.job_id, send_by=own.send_by, excluded_nodes=action.excluded
-            )
+            for job_id, excluded in action.by_id.items():  # an update concerns one component
+                await self._slurm.update_job(job_id, send_by=own.send_by, excluded_nodes=excluded)
         except SlurmRefused as error:
             if not about_one_job(error):
                 raise
@@ -79,7 +79,7 @@ class Avoidance:
         job = unit.job
         if job is not None and job.job_id == action.job_id and job.record is not None:
             # Otherwise a pass before the next look would send the same update again.
-            job.wrote(replace(job.record, excluded_nodes=action.excluded))
+            job.wrote(_with_excluded(job.record, action))
         self._metrics.actions.labels("readmit", "ok").inc()
         log.info("excluded nodes updated", job_id=action.job_id, nodes=len(action.excluded))
 
@@ -93,6 +93,14 @@ class Avoidance:
         self._warn(unit, Reason.UPDATE_REFUSED, message)
         self._metrics.actions.labels("readmit", "refused").inc()
         log.warning("excluded nodes not updated", job_id=action.job_id, error=str(error))
+
+
+def _with_excluded(record: TaggedJob, action: Readmit) -> TaggedJob:
+    parts = tuple(
+        replace(part, excluded_nodes=action.by_id.get(part.job_id, part.excluded_nodes))
+        for part in record.parts
+    )
+    return replace(record, excluded_nodes=action.excluded, parts=parts)
 
 
 def left_out(action: Submit) -> str:

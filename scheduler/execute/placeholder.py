@@ -13,7 +13,15 @@ from typing import Final, Literal
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
-from scheduler.core.naming import PINNED_APART, SEVERAL, VERSION, Owner, OwnerTag, job_name
+from scheduler.core.naming import (
+    PINNED_APART,
+    SEVERAL,
+    VERSION,
+    Owner,
+    OwnerTag,
+    TagPart,
+    job_name,
+)
 from scheduler.core.seats import Seat
 from slurmapi import JobSubmission
 
@@ -61,6 +69,7 @@ def submission(
     excluded: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
     sharing: Sharing | None = None,
+    parts: Sequence[TagPart] = (),
 ) -> JobSubmission:
     """The job for the unit with this `key`, with a slot for each of these `seats`, `per_node` on
     each node. The unit is a gang if it has a `group`, and a single pod otherwise.
@@ -71,7 +80,9 @@ def submission(
     `tries` says how many jobs have been submitted in place of lost ones, including this one, and
     `until` when the pod's time is over, in Unix seconds (0 if not known). The pods have
     `grace_seconds` to stop. `environment` tells the script how to reach the hooks API. `sharing`
-    says who else may use the node; it applies only if the request does not say.
+    says who else may use the node; it applies only if the request does not say. If there are
+    `parts`, the job is the first component of a heterogeneous one, and has the seats of the first
+    of them; `component` has the others.
     """
     tag = OwnerTag(
         v=SEVERAL if group else VERSION,
@@ -89,8 +100,10 @@ def submission(
         group=group,
         ranks=tuple(seat.rank for seat in seats) if group else (),
         names=tuple(seat.name for seat in seats) if group else (),
-        per_node=per_node,
+        per_node=1 if parts else per_node,
+        parts=tuple(parts) if len(parts) > 1 else (),
     )
+    slots = parts[0].slots if parts else len(seats)
     job = JobSubmission(
         name=job_name(namespace, name, key),
         external=mode == "external",
@@ -99,7 +112,7 @@ def submission(
         admin_comment=tag.encode(),
         cpus=request.cpus,
         memory_mib=request.memory_mib if mode == "external" else _for_script(request.memory_mib),
-        nodes=-(-len(seats) // per_node),
+        nodes=-(-slots // per_node),
         tasks_per_node=per_node,
         gres=request.gres,
         partition=request.partition,
@@ -124,6 +137,34 @@ def submission(
     if request.working_directory is not None:
         job = replace(job, working_directory=request.working_directory)
     return job if nodes else _with_start_conditions(job, request, excluded=excluded)
+
+
+def component(
+    first: JobSubmission,
+    request: JobRequest,
+    *,
+    part: TagPart,
+    nodes: Sequence[str] = (),
+    excluded: Sequence[str] = (),
+    sharing: Sharing | None = None,
+) -> JobSubmission:
+    """A further component of the job whose first one is given, for pods with this request. Only the
+    first has the owner tag, and the licenses, which are for the whole job.
+    """
+    more = replace(
+        first,
+        admin_comment="",
+        licenses=None,
+        cpus=request.cpus,
+        memory_mib=request.memory_mib if first.external else _for_script(request.memory_mib),
+        gres=request.gres,
+        nodes=part.slots // part.per_node,
+        tasks_per_node=part.per_node,
+        shared=_SHARED.get(request.exclusive or sharing),
+        required_nodes=tuple(nodes),
+        excluded_nodes=(),
+    )
+    return more if nodes else _with_start_conditions(more, request, excluded=excluded)
 
 
 def _for_script(memory_mib: int) -> int:

@@ -171,7 +171,10 @@ class Updater:
         own = await still_own(self._slurm, unit, job, owner=self._owner, clock=self._clock)
         if own is None:
             raise _NotOurs
-        await self._slurm.update_job(job.job_id, send_by=own.send_by, **changes)
+        # The tag is on the first component of a heterogeneous job alone.
+        ids = own.job.ids[:1] if "admin_comment" in changes else own.job.ids
+        for job_id in ids:
+            await self._slurm.update_job(job_id, send_by=own.send_by, **changes)
 
     def _say(self, unit: Unit, record: Job, action: Update, outcome: _Outcome) -> None:
         if outcome.taken:

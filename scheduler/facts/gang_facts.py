@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from annotations import JobRequest, Problem
+from scheduler.core.edits import called
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
 from scheduler.core.gang_ranks import Ranked, ranks_of
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_PODS, Outsider
 from scheduler.core.naming import Owner
+from scheduler.core.shapes import MOST_SHAPES, Size
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
 from scheduler.kube.wire import Pod
 from scheduler.state.gang import Gang
@@ -20,6 +22,11 @@ from scheduler.state.gangs import Gangs
 from scheduler.state.member import Member
 from scheduler.state.units import Unit
 
+_MOST_NAMED: Final = 3
+_NO_KILL: Final = (
+    "The pods of the gang have several sizes, and then the annotation no-kill helps only if a node "
+    "of those like rank 0 fails: if another node fails, Slurm ends the job"
+)
 _HOLD_RANKS = RUNS | {PodStage.WAITING, PodStage.GATED}
 
 
@@ -69,17 +76,23 @@ class GangReader:
         return ranks_of(ranked, record.tag if owned and record is not None else None)
 
     def read(
-        self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]
+        self,
+        unit: Unit,
+        pods: Sequence[Pod],
+        stages: Mapping[str, PodStage],
+        ranks: Mapping[str, int],
     ) -> tuple[Reading, str]:
         """What the unit asks for, and the name of the pod that is at fault if that is a list of
-        problems. The pods of a gang that wait must ask for the same.
+        problems. The pods of a gang that wait must ask for the same, except for their sizes. The
+        size is that of the lowest rank.
         """
         if not pods:
             return NOTHING, ""
         if unit.gang is None:
             return self._alone(pods[0], unit), ""
-        waiting = [it for it in pods if stages[it.metadata.uid] is PodStage.WAITING]
-        first, *others = waiting or pods[:1]
+        ordered = sorted(pods, key=lambda it: ranks.get(it.metadata.uid, 0))
+        waiting = [it for it in ordered if stages[it.metadata.uid] is PodStage.WAITING]
+        first, *others = waiting or ordered[:1]
         reading = self._reader.read(first, unit)
         if not waiting:
             return reading, ""
@@ -87,14 +100,24 @@ class GangReader:
             return replace(reading, request=(problem,)), ""
         if not isinstance(reading.request, JobRequest):
             return reading, first.metadata.name
+        one = Size.of(reading.request)
+        sizes = {one}
         for pod in others:
             other = self._reader.read(pod, unit)
             if not isinstance(other.request, JobRequest):
                 return other, pod.metadata.name
-            if other.request != reading.request:
+            if one.applied(other.request) != reading.request:
                 differs = _differs(first, reading.request, other.request)
                 return replace(other, request=(differs,)), pod.metadata.name
-        return reading, ""
+            sizes.add(Size.of(other.request))
+        return _of_shapes(reading, len(sizes)), ""
+
+    def size(self, pod: Pod, unit: Unit) -> Size | None:
+        """What a pod of a gang takes of a node; None if it cannot be read."""
+        if unit.gang is None:
+            return None
+        request = self._reader.read(pod, unit).request
+        return Size.of(request) if isinstance(request, JobRequest) else None
 
     def _alone(self, pod: Pod, unit: Unit) -> Reading:
         """What a pod asks for that is served alone, with what is wrong about its gang."""
@@ -151,14 +174,35 @@ def _too_large(gang: Gang) -> Problem | None:
     return Problem(f"number of pods of gang {gang.member.name}", str(size), f"at most {MOST_PODS}")
 
 
+def _of_shapes(reading: Reading, shapes: int) -> Reading:
+    """The reading of a gang whose pods are of so many shapes, with what Slurm cannot do for it."""
+    request = reading.request
+    if shapes < 2 or not isinstance(request, JobRequest):
+        return reading
+    if shapes > MOST_SHAPES:
+        expected = f"at most {MOST_SHAPES} in one gang"
+        return replace(
+            reading, request=(Problem("different sizes of pods", str(shapes), expected),)
+        )
+    if request.required_nodes:
+        named = ",".join(sorted(request.required_nodes)[:_MOST_NAMED])
+        expected = "none, because the pods of the gang have several sizes, and each size gets nodes"
+        problem = Problem(called("required_nodes", request), named, f"{expected} of its own")
+        return replace(reading, request=(problem,))
+    if not request.no_kill:
+        return reading
+    remark = Remark(Reason.REQUIREMENT_IGNORED, _NO_KILL)
+    return replace(reading, remarks=(*reading.remarks, remark))
+
+
 def _differs(first: Pod, one: JobRequest, other: JobRequest) -> Problem:
     named = ", ".join(
         f"{name} {getattr(other, name)!r}"
-        for name in ("cpus", "memory_mib", "gres", "partition")
+        for name in ("partition", "account", "qos")
         if getattr(one, name) != getattr(other, name)
     )
     return Problem(
-        "the pod's request",
-        named or "other annotations",
+        "the pod's annotations for Slurm",
+        named or "others",
         f"the same as that of pod {first.metadata.name}, because both belong to one gang",
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from annotations import JobRequest, Problem
 from scheduler.core.binding_proof import proves_binding
 from scheduler.core.facts import MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.naming import ENDS_AT, NODES, Owner
+from scheduler.core.shapes import Size, accepted_by
 from scheduler.facts.caches import Caches
 from scheduler.facts.claims import recorded_job
 from scheduler.facts.finality import is_final
@@ -60,25 +62,27 @@ class Gatherer:
         self._follow(unit, pods, stages)
         pod = pods[0] if pods else None
         self._jobs.weigh(unit, pods)
-        reading, culprit = self._gangs.read(unit, pods, stages)
-        request = reading.request
         alone = unit.gang is None and len(unit.members) == 1
         ranks = {} if alone else self._gangs.ranks(unit, pods, stages)
+        reading, culprit = self._gangs.read(unit, pods, stages, ranks)
+        request = reading.request
+        sizes = {} if unit.gang is None else self._sizes(unit, pods)
         refusals, forerunner = unit.refusals, unit.seen.forerunner
         corrected = refusals.submit.request not in {None, request}
         # A pod that is refused will not be bound, so we do not check whether it would fit.
         to_place = _to_place(pods, stages) if len(pods) > 1 else pod
-        placing = self._places.of(unit, None if reading.bulky else to_place)
+        by_kind = _by_kind(pods, stages, ranks, sizes) if sizes else {}
+        placing = self._places.of(unit, None if reading.bulky else to_place, by_kind)
         edit_refused = refusals.update.request is not None and refusals.update.request == request
         return UnitFacts(
             key=unit.key,
             owner=self._owner,
-            pods=tuple([self._pod(it, unit, ranks, stages) for it in pods]),
+            pods=tuple([self._pod(it, unit, ranks, stages, sizes) for it in pods]),
             missing=() if len(pods) == len(unit.members) else self._missing(unit, pods, ranks),
             request=request,
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
             refused=reading.refused,
-            accepted=self._accepted(unit) if reading.refused else {},
+            accepted=self._accepted(unit, request) if reading.refused else {},
             job=self._jobs.facts(unit),
             nodes=placing.nodes,
             in_way=self._places.in_way(unit, pods, placing.nodes),
@@ -94,6 +98,7 @@ class Gatherer:
             unlisted=self._nodes.unlisted,
             uncompared_since=placing.uncompared_since,
             excluded=placing.excluded,
+            excluded_for=placing.excluded_for,
             nowhere=placing.nowhere,
             refused_bind=refusals.bind,
             bound_by_us=self._bound_by_us(pods, unit),
@@ -138,11 +143,16 @@ class Gatherer:
         """The pod with this uid, as last seen."""
         return self._pods.get(uid)
 
-    def _accepted(self, unit: Unit) -> Mapping[str, str]:
+    def _sizes(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, Size]:
+        """What each pod of a gang takes of a node, by uid, as far as it can be read."""
+        found = ((it.metadata.uid, self._gangs.size(it, unit)) for it in pods)
+        return {uid: size for uid, size in found if size is not None}
+
+    def _accepted(self, unit: Unit, request: JobRequest | tuple[Problem, ...]) -> Mapping[str, str]:
         record = None if unit.job is None else unit.job.record
-        if record is None or not unit.owns(record, owner=self._owner):
+        if record is None or not unit.owns(record, owner=self._owner) or record.tag is None:
             return {}
-        return {} if record.tag is None else record.tag.asked
+        return accepted_by(record.tag, request)
 
     def _pod(
         self,
@@ -150,6 +160,7 @@ class Gatherer:
         unit: Unit,
         ranks: Mapping[str, int],
         stages: Mapping[str, PodStage],
+        sizes: Mapping[str, Size],
     ) -> PodFacts:
         meta, member = pod.metadata, unit.pod(pod.metadata.uid)
         ends_at = member.said.ends_at
@@ -160,6 +171,7 @@ class Gatherer:
             stage=stages[meta.uid],
             node=self._whereabouts.node(pod, unit),
             rank=ranks.get(meta.uid, 0),
+            size=sizes.get(meta.uid),
             succeeded=pod.status.phase == "Succeeded",
             final=unit.gang is not None and is_final(pod),
             placed_by_us=_placed_by_us(pod, unit),
@@ -196,6 +208,23 @@ def _to_place(pods: Sequence[Pod], stages: Mapping[str, PodStage]) -> Pod:
     unbound = {PodStage.WAITING, PodStage.GATED}
     waiting = (it for it in pods if stages[it.metadata.uid] in unbound)
     return next(waiting, pods[0])
+
+
+def _by_kind(
+    pods: Sequence[Pod],
+    stages: Mapping[str, PodStage],
+    ranks: Mapping[str, int],
+    sizes: Mapping[str, Size],
+) -> dict[str, Pod]:
+    """The first pod of each kind that waits, if a gang has several shapes."""
+    if len(set(sizes.values())) < 2:
+        return {}
+    found: dict[str, Pod] = {}
+    for pod in sorted(pods, key=lambda it: ranks.get(it.metadata.uid, 0)):
+        size = sizes.get(pod.metadata.uid)
+        if size is not None and stages[pod.metadata.uid] is PodStage.WAITING:
+            found.setdefault(size.kind, pod)
+    return found
 
 
 def _placed_by_us(pod: Pod, unit: Unit) -> bool:

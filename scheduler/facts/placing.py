@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from scheduler.core.in_the_way import InWay
@@ -15,6 +16,7 @@ from scheduler.nodes.coverage import Coverage
 from scheduler.state.units import Unit
 
 _NO_WISHES: Final = Wishes()
+_ALIKE: Final[Mapping[str, Pod]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Placing:
     excluded: Mapping[str, str]
     nowhere: str
     uncompared_since: float | None
+    excluded_for: Mapping[str, Mapping[str, str]]
+    """As `excluded`, by kind of the pods, if a gang has several shapes."""
 
 
 class Places:
@@ -41,8 +45,12 @@ class Places:
         self._coverage = coverage
         self._clock = clock
 
-    def of(self, unit: Unit, pod: Pod | None) -> Placing:
-        """Where the unit may go. Without a pod, only what depends on its job."""
+    def of(self, unit: Unit, pod: Pod | None, by_kind: Mapping[str, Pod] = _ALIKE) -> Placing:
+        """Where the unit may go. Without a pod, only what depends on its job. If the pods of a gang
+        have several shapes, `by_kind` has a pod of each kind that waits.
+        """
+        if by_kind and pod is not None:
+            return self._of_shapes(unit, {kind: self.of(unit, it) for kind, it in by_kind.items()})
         waiting = None if pod is None or pod.spec.node_name else pod
         uncompared, survey = None, UNKNOWN
         if waiting is not None:
@@ -56,6 +64,21 @@ class Places:
             excluded=self._excluded(unit, survey),
             nowhere="" if unit.job is not None else survey.nowhere,
             uncompared_since=uncompared,
+            excluded_for={},
+        )
+
+    def _of_shapes(self, unit: Unit, found: Mapping[str, Placing]) -> Placing:
+        """Each node with the pods that go there."""
+        first, *_ = found.values()
+        kinds = _kind_of_node(unit)
+        nodes = {node: kinds.get(node, "") for node in first.nodes}
+        waits = [it.uncompared_since for it in found.values() if it.uncompared_since is not None]
+        return Placing(
+            nodes={node: found.get(kind, first).nodes[node] for node, kind in nodes.items()},
+            excluded=first.excluded,
+            nowhere=next((it.nowhere for it in found.values() if it.nowhere), ""),
+            uncompared_since=min(waits, default=None),
+            excluded_for={kind: it.excluded for kind, it in found.items()},
         )
 
     def in_way(self, unit: Unit, pods: Sequence[Pod], places: Mapping[str, Place]) -> InWay | None:
@@ -77,15 +100,20 @@ class Places:
         return pod is None or self._fit.claim(pod, target)
 
     def _of_job(self, unit: Unit, pod: Pod | None, compared: Pod | None) -> dict[str, Place]:
-        alike = 1 if unit.gang is None else self._on_each_node(unit)
-        places = {node: self._place(node, pod, compared, alike) for node in _nodes_of_job(unit)}
+        alike = {} if unit.gang is None else self._on_each_node(unit)
+        places = {
+            node: self._place(node, pod, compared, alike.get(node, 1))
+            for node in _nodes_of_job(unit)
+        }
         return {node: place for node, place in places.items() if place is not None}
 
-    def _on_each_node(self, unit: Unit) -> int:
+    def _on_each_node(self, unit: Unit) -> dict[str, int]:
         """How many pods of a gang are about to be bound on each node."""
         record = None if unit.job is None else unit.job.record
         begun = unit.bindings.nodes or any(pod.seen.placed for pod in unit.pods)
-        return 1 if record is None or record.tag is None or begun else record.tag.per_node
+        if record is None or record.tag is None or begun:
+            return {}
+        return {node: room for nodes, room in record.rooms for node in nodes}
 
     def _place(self, node: str, pod: Pod | None, compared: Pod | None, alike: int) -> Place | None:
         """The Node behind this Slurm node, checked against the pod's own requirements. If the pod
@@ -101,6 +129,15 @@ class Places:
     def _excluded(self, unit: Unit, survey: Survey) -> Mapping[str, str]:
         learnt = unit.asked.exclusions.active(self._clock())
         return {**survey.ruled_out, **learnt} if learnt else survey.ruled_out
+
+
+def _kind_of_node(unit: Unit) -> dict[str, str]:
+    """The kind of the slots on each node of the unit's job, if it is heterogeneous."""
+    record = None if unit.job is None else unit.job.record
+    if record is None or record.tag is None or not record.tag.parts:
+        return {}
+    pairs = zip(record.parts, record.tag.parts, strict=False)
+    return {node: part.kind for held, part in pairs for node in held.nodes}
 
 
 def _nodes_of_job(unit: Unit) -> tuple[str, ...]:

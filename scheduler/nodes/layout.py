@@ -1,6 +1,7 @@
 """How many pods of a gang go on each node: as many as its partition's nodes take, within a limit.
 
-The number divides the pods of the gang, so that no node holds more than its pods need.
+What is left over goes on a last node, as a component of its own. Where the job must be in one piece
+the number divides the pods.
 """
 
 from __future__ import annotations
@@ -24,28 +25,41 @@ class Layouts:
     def __init__(self, kinds: NodeKinds) -> None:
         self._kinds = kinds
 
-    async def per_node(self, request: JobRequest, pods: int, *, most: int) -> int:
-        """How many of these pods, which all ask for this, go on each node: `most` or fewer, and at
-        least 1. Raises SlurmError.
+    async def parts(self, request: JobRequest, pods: int, *, most: int) -> tuple[Part, ...]:
+        """How these pods, which all ask for this, go on nodes: `most` or fewer on each. If they do
+        not divide evenly, the last part has the remainder. Raises SlurmError.
         """
         if min(pods, most) == 1:
-            return 1
+            return (Part(pods, 1),)
         nodes = await self._kinds.nodes_of(request.partition)
-        return _per_node(request, pods, most=most, nodes=nodes)
+        return _parts(request, pods, most=most, nodes=nodes)
 
 
-def _per_node(request: JobRequest, pods: int, *, most: int, nodes: Iterable[SlurmNode]) -> int:
+def _parts(
+    request: JobRequest, pods: int, *, most: int, nodes: Iterable[SlurmNode]
+) -> tuple[Part, ...]:
     device, gpus = _devices(request)
     pod = PodSize(cpus=request.cpus, memory_mib=request.memory_mib, gpus=gpus)
     sizes = Counter(_size(node, device) for node in nodes)
     whole = request.exclusive is Sharing.NONE
+    if not _in_one_piece(request):
+        found = plan(pods, pod, sizes, pods_per_node=most, whole_nodes=whole)
+        return found.parts if isinstance(found, Dealt) else (Part(pods, 1),)
     for each in range(min(pods, most), 1, -1):
         if pods % each:
             continue
         found = plan(pods, pod, sizes, pods_per_node=each, whole_nodes=whole)
         if found == Dealt((Part(pods // each, each),)):
-            return each
-    return 1
+            return (Part(pods // each, each),)
+    return (Part(pods, 1),)
+
+
+def _in_one_piece(request: JobRequest) -> bool:
+    """Whether the pods must be one component: Slurm gives each component nodes of its own, near
+    each other only within the component, and ends all if one loses a node.
+    """
+    near = request.contiguous or request.segment is not None or request.switches is not None
+    return near or request.no_kill or bool(request.required_nodes)
 
 
 def _devices(request: JobRequest) -> tuple[str, int]:

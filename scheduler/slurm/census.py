@@ -208,7 +208,8 @@ class Census:
         given_back = [(unit, unit.given_back) for unit in self._units if unit.given_back]
         states = await self._client.job_states()
         self._listing_seconds = self._clock() - began
-        live = [job_id for job_id, state in states.items() if not state.ended]
+        # Of a job that is partial, components still hold nodes.
+        live = [job_id for job_id, it in states.items() if it.partial or not it.ended]
         for unit, job_ids in given_back:
             unit.is_rid_of(job_ids.difference(live))  # they ended, perhaps by an unconfirmed cancel
         self._forget_all_but(set(live))
@@ -285,7 +286,8 @@ class Census:
         if tag is None or tag.owner != self._owner or not self._in_scope(tag.namespace):
             self._foreign.add(job.job_id)
             return
-        if job.state.ended or self._accounted_for(job.job_id):
+        over = job.state.ended and not job.state.partial
+        if over or self._accounted_for(job.job_id):
             return  # it ended in the meantime, or its own submit has just recorded it
         unit = self._units.of_tag(tag)
         if unit is not None and _let_go(unit, job, tag):

@@ -23,7 +23,7 @@ async def mark_given_back(
     """
     own = await own_job(slurm, job_id, unit=unit, owner=owner)
     tag = None if own is None else own.job.tag
-    if own is None or tag is None or own.job.state.ended:
+    if own is None or tag is None or (own.job.state.ended and not own.job.state.partial):
         return None
     if tag.given_back:
         return own

@@ -31,6 +31,34 @@ def ranks_by_slot(sitters: tuple[Sitter, ...], found: dict[str, int]) -> tuple[i
     return tuple(it.rank for it in by_slot)
 
 
+@given(units(), st.data())
+def test_each_pod_gets_a_slot_of_its_kind_and_keeps_it(
+    unit: tuple[tuple[Sitter, ...], tuple[str, ...]], data: st.DataObject
+) -> None:
+    sitters, slots = unit
+    ordered = sorted(sitters, key=lambda it: it.rank)
+    kinds = [data.draw(st.sampled_from("ab")) for _ in slots]
+    dealt = data.draw(st.permutations(range(len(slots))))[: len(sitters)]
+    mine = dict(zip((it.uid for it in ordered), (kinds[slot] for slot in dealt), strict=True))
+    sitters = tuple(replace(it, kind=mine[it.uid]) for it in sitters)
+    found = seats(sitters, slots, kinds=kinds)
+    assert len(found) == len(set(found.values())) == len(sitters)
+    assert all(kinds[slot] == mine[uid] for uid, slot in found.items())
+    for kind in "ab":
+        of_kind = [found[it.uid] for it in ordered if mine[it.uid] == kind]
+        assert of_kind == sorted(of_kind)
+    ranks = {slot: it.rank for it in sitters for slot in (found[it.uid],)}
+    former = tuple(ranks.get(slot, 100 + slot) for slot in range(len(slots)))
+    again = data.draw(st.permutations(sitters))
+    assert seats(again, slots, former=former, kinds=kinds) == found
+
+
+def test_pod_whose_rank_has_a_slot_of_another_kind_gets_none() -> None:
+    sitters = (Sitter(uid="x", rank=0, kind="b"), Sitter(uid="y", rank=1, kind="b"))
+    assert seats(sitters, ("n1", "n2"), former=(0, 1), kinds=("a", "b")) == {"y": 1}
+    assert seats(sitters, ("n1", "n2", "n3"), former=(0, 1), kinds=("a", "b", "b")) == {"y": 1}
+
+
 def test_node_has_as_many_slots_as_it_has_room() -> None:
     assert slots_of({"n10": 1, "n9": 2, "n3": 0}) == ("n10", "n9", "n9")
 

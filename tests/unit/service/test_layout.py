@@ -1,4 +1,4 @@
-"""How many pods of a gang share a node: within the limit, and so that no slot is left over."""
+"""How many pods of a gang share a node: within the limit, and the remainder on a last one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from scheduler.core.naming import read_tag
+from scheduler.core.packing import Part
 from scheduler.nodes.layout import Layouts
 from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
@@ -28,29 +29,41 @@ def layouts(slurm: TinySlurm) -> Layouts:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "pods", "most", "each"),
+    ("cpus", "pods", "most", "parts"),
     [
-        (16, 8, 8, 4),  # a node has 64 CPUs
-        (16, 6, 8, 3),
-        (16, 4, 2, 2),
-        (16, 8, 2, 1),  # two nodes have room for four only
-        (64, 2, 8, 1),
-        (1, 7, 4, 1),
-        (1, 1, 4, 1),
-        (999, 2, 2, 1),  # Slurm says that no node is large enough
+        (16, 8, 8, [(2, 4)]),  # two nodes have 64 CPUs each
+        (16, 6, 8, [(2, 3)]),
+        (16, 4, 2, [(2, 2)]),
+        (16, 8, 2, [(8, 1)]),  # two nodes have room for four only
+        (64, 2, 8, [(2, 1)]),
+        (1, 7, 4, [(1, 4), (1, 3)]),
+        (1, 1, 4, [(1, 1)]),
+        (999, 2, 2, [(2, 1)]),  # Slurm says that no node is large enough
     ],
 )
-async def test_as_many_as_a_node_takes_and_that_divide_the_gang(slurm, cpus, pods, most, each):
+async def test_as_many_as_a_node_takes_and_the_rest_on_another(slurm, cpus, pods, most, parts):
     request = replace(REQUEST, cpus=cpus, partition="main")
-    assert await layouts(slurm).per_node(request, pods, most=most) == each
+    found = await layouts(slurm).parts(request, pods, most=most)
+    assert [(it.nodes, it.pods_per_node) for it in found] == parts
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{"contiguous": True}, {"segment": 2}, {"no_kill": True}, {"required_nodes": ("n1",)}],
+    ids=str,
+)
+async def test_job_in_one_piece_has_a_number_that_divides_the_gang(slurm, wish):
+    request = replace(REQUEST, cpus=1, partition="main", **wish)
+    assert await layouts(slurm).parts(request, 7, most=4) == (Part(7, 1),)
+    assert await layouts(slurm).parts(request, 6, most=4) == (Part(2, 3),)
 
 
 async def test_gpus_count_too(slurm: TinySlurm) -> None:
     slurm.gres = "gpu:h100:4"
     request = replace(REQUEST, cpus=1, gpus=1, gres="gres/gpu:h100:1", partition="main")
-    assert await layouts(slurm).per_node(request, 8, most=8) == 4
+    assert await layouts(slurm).parts(request, 8, most=8) == (Part(2, 4),)
     other = replace(request, gres="gres/gpu:a100:1")
-    assert await layouts(slurm).per_node(other, 8, most=8) == 1
+    assert await layouts(slurm).parts(other, 8, most=8) == (Part(8, 1),)
 
 
 async def test_pods_that_share_a_node_are_bound_there_together(

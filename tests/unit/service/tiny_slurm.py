@@ -31,6 +31,7 @@ from slurmapi import (
     SlurmUnreachable,
     Submitted,
 )
+from slurmapi.components import joined
 from slurmapi.errors import leaves_open, refusal
 
 NODES: Final = ("n1", "n2")
@@ -60,6 +61,8 @@ class TinySlurm:
         self.nodes_in: dict[str, tuple[str, ...]] = {"main": NODES}
         self.defaults: dict[str, str] = {}
         self.submissions: dict[int, JobSubmission] = {}
+        self.components: dict[int, tuple[JobSubmission, ...]] = {}
+        """What was submitted for each component of a heterogeneous job, by the id of the first."""
         self.next_id = 1
         self.calls: Counter[str] = Counter()
         self.asked: list[tuple[str, tuple[int, ...]]] = []
@@ -108,7 +111,9 @@ class TinySlurm:
             accounting_storage=self.accounting_storage,
         )
 
-    async def submit(self, submission: JobSubmission) -> Submitted:
+    async def submit(
+        self, submission: JobSubmission, *, others: Sequence[JobSubmission] = ()
+    ) -> Submitted:
         await self._call("submit")
         refused = self.job_submit(submission)
         if refused is not None:
@@ -125,6 +130,7 @@ class TinySlurm:
             gres=submission.gres or "",
             excluded_nodes=submission.excluded_nodes,
         )
+        self._joined(job_id, (submission, *others))
         if self.lose_next_submit:
             self.lose_next_submit = False
             raise SlurmInterrupted("the answer was lost")
@@ -181,6 +187,15 @@ class TinySlurm:
         self, job_id: int, *, send_by: float | None = None, **changes: Any
     ) -> None:
         await self._call("update", job_id, send_by=send_by)
+        first = self._of_component(job_id)
+        if first is not None:
+            job = self.jobs[first]
+            parts = tuple(
+                dataclasses.replace(it, **changes) if it.job_id == job_id else it
+                for it in job.parts
+            )
+            self.jobs[first] = dataclasses.replace(job, parts=parts)
+            return
         if job_id not in self.jobs:
             raise _no_such_job()
         if not self.live(job_id):
@@ -192,7 +207,9 @@ class TinySlurm:
         if "required_nodes" in changes:  # a running job gives the others back
             kept = changes.pop("required_nodes")
             changes["nodes"] = tuple(it for it in self.jobs[job_id].nodes if it in kept)
-        self.jobs[job_id] = dataclasses.replace(self.jobs[job_id], **changes)
+        job = dataclasses.replace(self.jobs[job_id], **changes)
+        parts = (dataclasses.replace(job.parts[0], **changes), *job.parts[1:]) if job.parts else ()
+        self.jobs[job_id] = dataclasses.replace(job, parts=parts)
 
     async def cancel(
         self, job_ids: Sequence[int], *, send_by: float | None = None
@@ -202,10 +219,38 @@ class TinySlurm:
         except SlurmError as error:
             return dict.fromkeys(job_ids, error)
         for job_id in job_ids:
-            if self.live(job_id):
+            if self.live(job_id) or (job_id in self.jobs and self.jobs[job_id].state.partial):
                 self.on_cancel(self.jobs[job_id])
                 self.end(job_id, BaseState.CANCELLED)
         return {}
+
+    def _joined(self, job_id: int, submitted: Sequence[JobSubmission]) -> None:
+        """Make the job the first component of a heterogeneous one, whose others follow it."""
+        if len(submitted) < 2:
+            return
+        first = self.jobs[job_id]
+        parts = tuple(
+            dataclasses.replace(
+                first,
+                job_id=job_id + number,
+                admin_comment=it.admin_comment,
+                excluded_nodes=it.excluded_nodes,
+                cpus_per_task=it.cpus,
+            )
+            for number, it in enumerate(submitted)
+        )
+        self.next_id += len(parts) - 1
+        self.jobs[job_id] = dataclasses.replace(first, parts=parts)
+        self.components[job_id] = tuple(submitted)
+
+    def _of_component(self, job_id: int) -> int | None:
+        """The id of the first component of the job that has this one."""
+        found = (
+            first
+            for first, submitted in self.components.items()
+            if first < job_id < first + len(submitted)
+        )
+        return next(found, None)
 
     def _must_be_ids(self, *job_ids: int) -> None:
         if not self.no_ids.isdisjoint(job_ids):
@@ -250,6 +295,15 @@ class TinySlurm:
         if submission is not None:
             self.submissions[job_id] = submission
         return job_id
+
+    def start_parts(self, job_id: int, *nodes: tuple[str, ...]) -> None:
+        """Slurm starts a heterogeneous job, each component on these nodes."""
+        job, state = self.jobs[job_id], JobState(BaseState.RUNNING)
+        parts = tuple(
+            dataclasses.replace(part, state=state, nodes=held, start_time=1)
+            for part, held in zip(job.parts, nodes, strict=True)
+        )
+        self.jobs[job_id] = joined(parts)
 
     def live(self, job_id: int) -> bool:
         return job_id in self.jobs and not self.jobs[job_id].state.ended
