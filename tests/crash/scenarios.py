@@ -336,6 +336,25 @@ async def job_of_a_gang_is_cancelled(world: VirtualWorld) -> None:
     await world.gone("duo-1")
 
 
+async def gang_of_two_shapes_comes_again_and_is_cancelled(world: VirtualWorld) -> None:
+    """Its job has two components; one of them is cancelled alone, which ends all."""
+    first = await _gang_runs(world, cpus=("1", "2"))
+    job = world.live_job(first)
+    world.delete("duo-1")
+    await world.gone("duo-1")
+    world.create("duo-1", slurm=_DUO, cpus="2")
+    await world.running("duo-1")
+    assert [it.id for it in world.live_jobs() if it.id == job.id], world.picture()
+    (second,) = (it for it in world.slurm.jobs() if it.het_id == job.id and it.het_offset == 1)
+    world.cancel(second)
+    await world.gone("duo-0")
+    await world.gone("duo-1")
+    await world.until(
+        "no component is left",
+        lambda: not any(it.alive for it in world.slurm.jobs() if it.het_id == job.id),
+    )
+
+
 async def gang_is_withdrawn_while_it_waits(world: VirtualWorld) -> None:
     filler = world.fill()
     first = world.create("duo-0", slurm=_DUO)
@@ -419,6 +438,7 @@ SCENARIOS: Final = (
     Scenario(pod_of_a_gang_comes_again, flags=_OF_GANGS),
     Scenario(job_of_a_gang_is_cancelled, flags=_OF_GANGS),
     Scenario(gang_is_withdrawn_while_it_waits, flags=_OF_GANGS),
+    Scenario(gang_of_two_shapes_comes_again_and_is_cancelled, flags=_OF_GANGS),
     Scenario(three_pods_come_and_go),
     Scenario(three_pods_come_and_go, release="24.11"),
     Scenario(pod_is_deleted_while_it_runs, flags=_ELECTED),
@@ -432,10 +452,10 @@ SCENARIOS: Final = (
 )
 
 
-async def _gang_runs(world: VirtualWorld) -> str:
-    """A gang of two pods; returns the uid of the first."""
-    first = world.create("duo-0", slurm=_DUO)
-    world.create("duo-1", slurm=_DUO)
+async def _gang_runs(world: VirtualWorld, *, cpus: tuple[str, str] = ("2", "2")) -> str:
+    """A gang of two pods, with so many CPUs each; returns the uid of the first."""
+    first = world.create("duo-0", slurm=_DUO, cpus=cpus[0])
+    world.create("duo-1", slurm=_DUO, cpus=cpus[1])
     await world.running("duo-0")
     await world.running("duo-1")
     return first

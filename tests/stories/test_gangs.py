@@ -137,6 +137,45 @@ async def test_pod_that_opts_out_gets_a_job_of_its_own(world: World) -> None:
     assert [it.number("node_count") for it in records.values()] == [1, 1]
 
 
+@pytest.mark.flags("--gang-linger=2s", "--gangs=annotations")
+async def test_pods_of_two_sizes_start_together_each_on_a_slot_of_its_size(world: World) -> None:
+    said = {"gang": "duo", "gang-size": "2"}
+    await world.create("duo-0", slurm=said, cpus="1")
+    await world.create("duo-1", slurm=said, cpus="2")
+    first, second = await world.running("duo-0"), await world.running("duo-1")
+    assert pods.annotation(first, pods.JOB_ID) == pods.annotation(second, pods.JOB_ID)
+    assert pods.node_of(first) != pods.node_of(second)
+    assert pods.annotation(second, f"{_OWN}gang-first-node") == pods.node_of(first)
+    job = await world.placeholder(first)
+    assert job.tag["ranks"] == [0, 1]
+    assert [it["slots"] for it in job.tag["parts"]] == [1, 1]
+    await world.delete("duo-1")
+    await world.gone("duo-1")
+    await world.create("duo-1", slurm=said, cpus="2")
+    again = await world.running("duo-1")
+    assert pods.annotation(again, pods.JOB_ID) == str(job.job_id)
+    assert pods.node_of(again) == pods.node_of(second)
+    for name in ("duo-0", "duo-1"):
+        await world.delete(name)
+    await world.job_ended(job.job_id, state="CANCELLED")
+    await world.nothing_left()
+
+
+async def test_remainder_of_the_pods_goes_on_a_node_of_its_own(world: World) -> None:
+    said = {"pods-per-node": "2", "partition": world.cluster.partition}
+    await world.kube.create(
+        "jobs", pods.batch_job(3, slurm=said, cpus="1", memory="100Mi"), namespace=world.namespace
+    )
+    ranked = await all_run(world, 3)
+    job = await one_job(world, ranked)
+    assert [(it["slots"], it.get("per_node", 1)) for it in job.tag["parts"]] == [(2, 2), (1, 1)]
+    first, second, third = nodes_in_order(ranked)
+    assert (first, first != third) == (second, True)
+    await world.kube.delete("jobs", "train", namespace=world.namespace)
+    await world.job_ended(job.job_id, state="CANCELLED")
+    await world.nothing_left()
+
+
 async def test_next_scheduler_takes_the_gang_as_it_is(world: World) -> None:
     await world.kube.create("jobs", pods.batch_job(2), namespace=world.namespace)
     before = await all_run(world, 2)
