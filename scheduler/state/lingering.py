@@ -13,6 +13,7 @@ from typing import Final
 
 from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import NodeFacts
+from scheduler.core.seats import slots_of
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
 from slurmapi import BaseState
@@ -70,7 +71,8 @@ def _node_of(record: TaggedJob, tag: OwnerTag, uid: str) -> str:
     slot = tag.uids.index(uid) if uid in tag.uids else 0
     if tag.at:
         return tag.at[slot]
-    return record.nodes[min(slot, len(record.nodes) - 1)]
+    slots = [it for nodes, room in record.rooms for it in slots_of(dict.fromkeys(nodes, room))]
+    return slots[min(slot, len(slots) - 1)]
 
 
 def is_dead(node: NodeFacts | None) -> bool:
