@@ -25,6 +25,7 @@ from scheduler.migrate import command as migrate
 from scheduler.observe import logs
 from scheduler.observe.redacted import redacted
 from scheduler.service import startup
+from scheduler.service.shown import Showing
 from scheduler.view import explain, queue
 
 # Nobody has to audit in the image what no cluster needs.
@@ -212,7 +213,7 @@ def _run(arguments: argparse.Namespace) -> int:
         logs.set_up(given.zap_log_level, given.log_format)
         _settle_memory()
         descriptors.raise_limit()
-        asyncio.run(startup.run(given))
+        asyncio.run(startup.run(given, showing=_showing(given)))
     except (KubeConfigError, ClusterIdError, LeaseLostError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1
@@ -221,6 +222,14 @@ def _run(arguments: argparse.Namespace) -> int:
             raise
         return 1  # the log says why
     return 0
+
+
+def _showing(given: settings.Settings) -> Showing | None:
+    if given.page_bind_address is None:
+        return None
+    from scheduler.page.serving import serving  # noqa: PLC0415 - most processes have no page
+
+    return serving
 
 
 def _settle_memory() -> None:

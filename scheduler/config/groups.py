@@ -38,6 +38,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Observability": (
         *("health_probe_bind_address", "metrics_bind_address"),
+        *("page_bind_address", "page_access"),
         *("zap_log_level", "log_format"),
     ),
 }

@@ -43,6 +43,8 @@ _UNSET_VARIABLE: Final = re.compile(r"\$\(\w+\)")
 _URL: Final = re.compile(r"https?://[^\s/?#@]+")
 _ADDRESS: Final = re.compile(r"(?P<host>[^:\s]*|\[[0-9a-fA-F:.]+\]):(?P<port>\d{1,5})")
 
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
 
 class SettingsError(Exception):
     """The settings are wrong. The text has one line for each problem."""
@@ -295,6 +297,14 @@ class Settings(BaseModel):
         Address(host=None, port=8081), description="/healthz and /readyz"
     )
     metrics_bind_address: Listen = Field(Address(host=None, port=8080), description="/metrics")
+    page_bind_address: Listen = Field(
+        None, description="the live page (docs/page.md), such as 127.0.0.1:8082; 0: none"
+    )
+    page_access: Literal["token", "open"] = Field(
+        "token",
+        description="who may see the live page; token: those whose token Kubernetes accepts, and "
+        "of it what they may read there; open: anybody who reaches it, on a loopback address only",
+    )
     hooks_api_bind_address: Listen = Field(
         Address(host=None, port=8000),
         description="the hooks API, for hook scripts and placeholders; needs the token file",
@@ -450,6 +460,17 @@ class Settings(BaseModel):
         url = info.data.get("hooks_api_url")
         if value is not None and url is not None and not url.startswith("https:"):
             raise ValueError(f"expected --hooks-api-url=https://HOST beside it, not {url!r}")
+        return value
+
+    @field_validator("page_access")
+    @classmethod
+    def _for_this_machine_alone(cls, value: str, info: ValidationInfo) -> str:
+        address = info.data.get("page_bind_address")
+        if value == "open" and address is not None and address.host not in _LOOPBACK:
+            raise ValueError(
+                f"expected --page-bind-address=127.0.0.1:PORT beside it, not {address}: the page "
+                "shows pods of all namespaces"
+            )
         return value
 
     @field_validator("leader_elect_lease_duration")

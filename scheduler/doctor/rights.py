@@ -15,6 +15,7 @@ from scheduler.core.gang_sources import OBJECTS
 _SYSTEM: Final = "kube-system"
 _IDENTITY: Final = "to tell this cluster from others on the same Slurm"
 _LABELS: Final = "for the rules of the policy that select by labels"
+_PAGE: Final = "for the live page (--page-bind-address)"
 _VOLUMES: Final = "to serve pods with claims"
 
 
@@ -50,6 +51,7 @@ def rights(settings: Settings, *, own: str, reads_labels: bool = False) -> tuple
         *_on_the_cluster(settings),
         *(_to_list("namespaces", "read", _LABELS) if reads_labels else ()),
         *_in_its_own_namespace(settings, own),
+        *_for_the_page(settings),
     )
 
 
@@ -92,6 +94,16 @@ def _to_list(resource: str, access: str, purpose: str, *, namespace: str = "") -
     """The rights to keep a list of these objects, if the setting does not forgo it."""
     for verb in () if access == "none" else ("list", "watch"):
         yield Right(verb, resource, purpose, namespace=namespace, needed=access == "read")
+
+
+def _for_the_page(settings: Settings) -> Iterator[Right]:
+    if settings.page_bind_address is None:
+        return
+    for namespace in settings.watch_namespace or ("",):
+        yield Right("list", "events", _PAGE, namespace=namespace, needed=False)
+    if settings.page_access == "token":
+        yield Right("create", "tokenreviews", _PAGE, group="authentication.k8s.io")
+        yield Right("create", "subjectaccessreviews", _PAGE, group="authorization.k8s.io")
 
 
 def _in_its_own_namespace(settings: Settings, own: str) -> Iterator[Right]:

@@ -33,6 +33,8 @@ asyncio allocates at once.
 """
 FACE: Final = Capacity(connections=256, strangers=256)
 """For probes and metrics, which come one at a time and are answered at once."""
+PAGE: Final = Capacity(connections=256, strangers=128)
+"""For the live page: its streams hold their connections, and all else is answered at once."""
 HANDSHAKE_SECONDS: Final = 5.0
 # By then the caller must have sent the head of its request, with a token that we know.
 STRANGER_SECONDS: Final = 10.0
@@ -49,7 +51,8 @@ _ERROR_LINES_SECONDS: Final = 60.0
 
 class Listener:
     """Serves one application. A caller that has not become `known` within `stranger_seconds` is
-    disconnected; `handshake_seconds` are for the TLS handshake.
+    disconnected; `handshake_seconds` are for the TLS handshake. One that is known is disconnected
+    after `known_seconds`.
     """
 
     def __init__(
@@ -58,7 +61,9 @@ class Listener:
         *,
         stranger_seconds: float,
         handshake_seconds: float,
+        known_seconds: float = KNOWN_SECONDS,
     ) -> None:
+        self._known_seconds = known_seconds
         self._loop = asyncio.get_running_loop()
         self.places = ConnectionPlaces(capacity.within(descriptors()), clock=self._loop.time)
         self._terms = Terms(stranger_seconds, handshake_seconds, tls=None)
@@ -94,7 +99,7 @@ class Listener:
         door = self._doors.get(connection)
         if door is not None:
             self.places.know(door)
-            door.cut_after(KNOWN_SECONDS)
+            door.cut_after(self._known_seconds)
 
     async def close(self) -> None:
         """Stop listening, and close all connections. Callers that wait ask the next process."""

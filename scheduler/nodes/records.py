@@ -47,6 +47,8 @@ class SlurmNodes:
         self._on_change = on_change
         self._records: dict[str, tuple[float, SlurmNode | None]] = {}
         self._listed: Mapping[str, SlurmNode] | None = None
+        self.listed_at = float("-inf")
+        """When the last list came, by `clock`."""
         self._marks: frozenset[tuple[object, ...]] = frozenset()
         self._listing = asyncio.Lock()
         self._gpu_types: frozenset[str] = frozenset()
@@ -95,6 +97,14 @@ class SlurmNodes:
         if _mark(former) != _mark(node):
             self._on_change()
 
+    async def renew(self, *, older_than: float) -> None:
+        """List all nodes unless the last list is younger than so many seconds, or another one is
+        under way. Raises SlurmError.
+        """
+        if self._listing.locked() or self._clock() - self.listed_at <= older_than:
+            return
+        await self._list(again=True)
+
     async def run(self) -> None:
         """List all nodes regularly, for ever; cancel it to stop."""
         while True:
@@ -128,6 +138,7 @@ class SlurmNodes:
         kept = {name: it for name, it in self._records.items() if now - it[0] < _KEPT_SECONDS}
         self._records = kept | {node.name: (now, node) for node in nodes}
         first, self._listed = self._listed is None, {node.name: node for node in nodes}
+        self.listed_at = now
         self._learn_types(nodes)
         self.first_list.set()
         former, self._marks = self._marks, frozenset(map(_mark, nodes))

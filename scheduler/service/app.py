@@ -37,6 +37,7 @@ from scheduler.service.outside import Outside
 from scheduler.service.own_events import OwnEvents
 from scheduler.service.parts import Parts
 from scheduler.service.reflections import Reflections
+from scheduler.service.shown import Shown
 from scheduler.service.slurm_link import SlurmLink
 from scheduler.service.unit_counts import UnitCounts
 from scheduler.slurm.token_rights import TokenRights
@@ -130,6 +131,18 @@ class App:
 
     def _leads(self) -> bool:
         return self._election.seconds_left() > 0
+
+    @property
+    def shown(self) -> Shown:
+        """What the live page shows."""
+        return Shown(
+            pods=self._memory.pods,
+            gangs=self._memory.gangs,
+            records=self._reflections.nodes.records,
+            nodes=self._reflections.nodes.nodes,
+            leads=self._leads,
+            not_ready=self.not_ready,
+        )
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT. If a part ends unexpectedly, the process ends."""

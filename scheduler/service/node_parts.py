@@ -54,14 +54,14 @@ class NodeParts:
         self._metrics = metrics
         strategies = settings.strategies
         store = Store[Node]()
-        self._records = SlurmNodes(slurm, clock=clock, on_change=self._changed)
+        self.records = SlurmNodes(slurm, clock=clock, on_change=self._changed)
         self._files = {it: _map_file(it) for it in strategies if it.way is Way.FILE}
         self._pods = {it: Joined[Pod]() for it in strategies if it.way is Way.SLURMD_POD}
         self._map = NodeMap(
-            strategies, slurm=self._records, nodes=store, pods=self._pods, files=self._files
+            strategies, slurm=self.records, nodes=store, pods=self._pods, files=self._files
         )
-        self.nodes = Nodes(store, nodemap=self._map, slurm=self._records, on_change=on_change)
-        self.kinds = NodeKinds(slurm, self._records, may_serve=self.nodes.may_serve, clock=clock)
+        self.nodes = Nodes(store, nodemap=self._map, slurm=self.records, on_change=on_change)
+        self.kinds = NodeKinds(slurm, self.records, may_serve=self.nodes.may_serve, clock=clock)
         self._reflector = Reflector(
             kube,
             Resource(name="nodes", path="/api/v1/nodes", decode=NODES),
@@ -78,7 +78,7 @@ class NodeParts:
 
     async def run(self) -> None:
         """Keep all of it up to date, for ever; end it by cancelling."""
-        parts = [self._records.run(), self._follow_nodes()]
+        parts = [self.records.run(), self._follow_nodes()]
         parts += [reflector.run() for reflector in self._pod_reflectors]
         parts += [file.follow(self._changed) for file in self._files.values()]
         async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ class NodeParts:
         """Wait until Slurm has listed its nodes, but no longer than `_FIRST_SECONDS`."""
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
-                await self._records.first_list.wait()
+                await self.records.first_list.wait()
         except TimeoutError:
             log.warning("slurm's nodes are not known yet: nothing is submitted until they are")
 
@@ -98,7 +98,7 @@ class NodeParts:
         for reflector in self.reflectors:
             await reflector.synced.wait()
         if any(strategy.way in OF_SLURM for strategy in self._settings.strategies):
-            await self._records.first_list.wait()
+            await self.records.first_list.wait()
 
     async def _follow_nodes(self) -> None:
         may_read = await self._may_read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import structlog
 from aiohttp import web
@@ -23,12 +24,15 @@ from scheduler.policy import file as policy_file
 from scheduler.policy.rules import NO_POLICY, Policy
 from scheduler.service import probes
 from scheduler.service.app import App
+from scheduler.service.shown import Showing
 
 log = structlog.get_logger(__name__)
 
 
-async def run(settings: Settings) -> None:
-    """Connect, find out who we are, and schedule until SIGTERM. Raises LeaseLostError."""
+async def run(settings: Settings, *, showing: Showing | None = None) -> None:
+    """Connect, find out who we are, and schedule until SIGTERM; `showing` shows the live page
+    meanwhile. Raises LeaseLostError.
+    """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(AcceptErrors(loop.time))
     metrics = Metrics()
@@ -62,7 +66,8 @@ async def run(settings: Settings) -> None:
                     policy=policy,
                 )
                 standing.service = app.not_ready
-                await _run(app)
+                async with showing(settings, app.shown) if showing else nullcontext():
+                    await _run(app)
     finally:
         await listeners.close()
 

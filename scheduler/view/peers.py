@@ -65,7 +65,12 @@ async def company(
             "you may not list pods there (the right `list` on `pods`), so not the pods of its gang"
         )
         return Company(gang, None), why
-    pods = _of(gang.key, listing.rows.values())
+    return company_among(gang, listing.rows.values()), ""
+
+
+def company_among(gang: InGang, rows: Collection[Row]) -> Company:
+    """The gang with those of its pods that are among these rows."""
+    pods = _of(gang.key, rows)
     known = what_is_known(gang.key, pods)
     whole = replace(
         gang,
@@ -74,7 +79,7 @@ async def company(
         first_node=gang.first_node or known.first_node,
         missing=gang.missing or known.missing,
     )
-    return Company(whole, pods), ""
+    return Company(whole, pods)
 
 
 def _of(key: str, rows: Collection[Row]) -> tuple[Row, ...]:

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import structs
 
 from scheduler.kube.clip import clipped
 from scheduler.kube.errors import Forbidden, NotFound
-from scheduler.kube.session import KubeSession
+from scheduler.kube.session import Query
 from scheduler.kube.wire import (
     ItemList,
     ObjectMeta,
@@ -127,6 +127,21 @@ class _StoppedPod(Wire, frozen=True, gc=False):
     status: _StoppedStatus = _StoppedStatus()
 
 
+class Reader(Protocol):
+    """What reads from the API server: a session, or one that first asks who reads."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        timeout: float = _SECONDS,  # noqa: ASYNC109 - as in KubeSession
+    ) -> bytes:
+        """The body of the answer. Raises KubeError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """A container that has stopped."""
@@ -160,7 +175,7 @@ class Sighting:
     unread: tuple[str, ...] = ()
 
 
-async def see(session: KubeSession, namespace: str, name: str) -> Sighting:
+async def see(session: Reader, namespace: str, name: str) -> Sighting:
     """Read all of it. Raises ViewError if there is nothing to tell, and KubeError."""
     pod, stops = await _pod(session, namespace, name)
     events, more, unread = await _events(session, namespace, name, pod=pod)
@@ -182,9 +197,7 @@ async def see(session: KubeSession, namespace: str, name: str) -> Sighting:
     return seen if pod is None else await _with_controller(session, seen, pod)
 
 
-async def _pod(
-    session: KubeSession, namespace: str, name: str
-) -> tuple[Pod | None, tuple[Stop, ...]]:
+async def _pod(session: Reader, namespace: str, name: str) -> tuple[Pod | None, tuple[Stop, ...]]:
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     try:
         body = await session.request("GET", path, timeout=_SECONDS)
@@ -207,7 +220,7 @@ def _stops(pod: _StoppedPod) -> Iterator[Stop]:
 
 
 async def _events(
-    session: KubeSession, namespace: str, name: str, *, pod: Pod | None
+    session: Reader, namespace: str, name: str, *, pod: Pod | None
 ) -> tuple[tuple[Event, ...], bool, str]:
     """The pod's Events, whether there are more, and why they could not be read. Without the pod,
     those of the last pod of that name.
@@ -242,7 +255,7 @@ def _of_the_last(events: Iterable[Event]) -> list[Event]:
     return [it for _, it in dated if it.involved_object.uid == uid]
 
 
-async def _with_controller(session: KubeSession, seen: Sighting, pod: Pod) -> Sighting:
+async def _with_controller(session: Reader, seen: Sighting, pod: Pod) -> Sighting:
     """With the pod's controller, as far as it can be read."""
     owner = next((it for it in pod.metadata.owner_references if it.controller), None)
     if owner is None:

@@ -29,11 +29,11 @@ def on_one_node(kube: KubeRig, image: str) -> dict[str, Any]:
     """Values below `scheduler` that make up for what such a Node lacks: a network of pods that
     reaches the servers, and a registry.
     """
-    health, metrics, hooks = free_ports(3)
+    health, metrics, hooks, page = free_ports(4)
     api = urlsplit(kube.url)
     return _without_registry(image, api=f"{api.hostname}:{api.port}") | {
         "hostNetwork": True,
-        "ports": {"health": health, "metrics": metrics, "hooks": hooks},
+        "ports": {"health": health, "metrics": metrics, "hooks": hooks, "page": page},
     }
 
 

@@ -26,6 +26,7 @@ BY_HAND = {
     "kubeconfig": "a pod has a service account",
     "components": "there is one",
     "leader-elect-resource-namespace": "the chart gives rights in the release's own",
+    "page-access": "in a pod, whoever may forward a port would see all namespaces",
     "slurm-auth-token": "a token in the arguments is seen by all who read pods",
 }
 

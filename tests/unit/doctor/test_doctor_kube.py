@@ -73,6 +73,15 @@ def test_object_of_a_gang_is_read_where_its_source_is_on(
     assert more == {("get", plural, group, "") for plural, group in read}
 
 
+def test_page_needs_reviews_and_events() -> None:
+    more = wanted(page_bind_address="127.0.0.1:8082") - wanted()
+    assert more == {
+        ("list", "events", "", ""),
+        ("create", "tokenreviews", "authentication.k8s.io", ""),
+        ("create", "subjectaccessreviews", "authorization.k8s.io", ""),
+    }
+
+
 def test_policy_that_selects_by_labels_needs_the_right_of_its_example() -> None:
     settings = Settings.model_validate({})
     more = set(rights(settings, own=OWN, reads_labels=True)) - set(rights(settings, own=OWN))

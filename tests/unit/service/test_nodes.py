@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -262,3 +263,13 @@ def test_node_that_goes_in_another_state_than_it_had_leaves_nothing_behind() -> 
     assert world.nodes.topology.sharing("zone", "a") == {"k2"}
     assert world.nodes.topology.sharing("zone", "b") == set()
     assert set(world.nodes.all_facts()) == {"k2"}
+
+
+async def test_list_is_renewed_only_when_it_is_too_old() -> None:
+    world = World()
+    await world.records.renew(older_than=15)
+    await world.records.renew(older_than=15)
+    assert world.slurm.asked == ["*"]
+    world.now += 15.1
+    await asyncio.gather(*(world.records.renew(older_than=15) for _ in range(100)))
+    assert world.slurm.asked == ["*", "*"]

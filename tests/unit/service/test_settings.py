@@ -155,6 +155,22 @@ def test_refusal_names_flag_value_and_what_is_accepted(flag, value, expected):
     assert expected in error
 
 
+@pytest.mark.parametrize("address", [":8082", "0.0.0.0:8082", "10.0.0.1:8082", "[::]:8082"])
+def test_page_without_tokens_is_for_this_machine_alone(address):
+    error = refused(f"--page-bind-address={address}", "--page-access=open")
+    assert "expected --page-bind-address=127.0.0.1:PORT beside it" in error
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:8082", "localhost:1", "0"])
+def test_page_without_tokens_on_a_loopback_address(address):
+    assert parsed(f"--page-bind-address={address}", "--page-access=open").page_access == "open"
+
+
+def test_there_is_no_page_unless_it_is_asked_for():
+    assert parsed().page_bind_address is None
+    assert parsed().page_access == "token"
+
+
 def test_duration_of_nothing_is_refused():
     assert refused("--slurm-kill-wait=0s") == "--slurm-kill-wait: '0s': expected more than 0s"
 

@@ -61,6 +61,9 @@
 {{- $arguments = append $arguments (printf "--health-probe-bind-address=:%.0f" $ports.health) -}}
 {{- $metrics := ternary (printf ":%.0f" $ports.metrics) "0" $values.metrics.enabled -}}
 {{- $arguments = append $arguments (printf "--metrics-bind-address=%s" $metrics) -}}
+{{- if $values.page.enabled -}}
+  {{- $arguments = append $arguments (printf "--page-bind-address=127.0.0.1:%.0f" $ports.page) -}}
+{{- end -}}
 {{- if $values.hooks.enabled -}}
   {{- $arguments = concat $arguments (list
     (printf "--hooks-api-bind-address=:%.0f" $ports.hooks)

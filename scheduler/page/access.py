@@ -1,0 +1,215 @@
+"""Who may see what: Kubernetes says it, by a TokenReview and SubjectAccessReviews.
+
+A page shows the pods of a namespace to those who may list pods there, and nodes to those who may
+list Nodes. Answers are kept for a short time, so that a page costs the API server little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from groundwork.together import together
+from scheduler.kube.session import KubeSession
+from scheduler.kube.wire import decoder
+
+REMEMBERED_SECONDS: Final = 30.0
+MOST_REMEMBERED: Final = 8192
+MOST_NAMESPACES: Final = 100
+"""How many namespaces are asked about for one who may not list the pods of all."""
+LONGEST_TOKEN: Final = 4000
+"""In characters: a request's header is at most 4096 bytes long."""
+MOST_AT_ONCE: Final = 8
+MOST_WAITING: Final = 256
+_SECONDS: Final = 5.0
+_REVIEW: Final = "authentication.k8s.io/v1"
+_ACCESS: Final = "authorization.k8s.io/v1"
+
+T = TypeVar("T")
+
+
+class NobodyError(Exception):
+    """There is no token, or Kubernetes does not accept it."""
+
+
+class CrowdError(Exception):
+    """Too many questions wait for the API server already."""
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who a token belongs to, as Kubernetes says."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def key(self) -> str:
+        """A short name for the user with all that rights depend on."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """What somebody may see: pods of these namespaces, or of all (`everywhere`), and `nodes`.
+    `partial` says that not all namespaces were asked about.
+    """
+
+    name: str
+    everywhere: bool
+    namespaces: frozenset[str]
+    nodes: bool
+    partial: bool = False
+
+    def sees(self, scope: str) -> bool:
+        """Whether the lines of this namespace are shown."""
+        return self.everywhere or scope in self.namespaces
+
+
+class Access(Protocol):
+    """Says who may see what."""
+
+    async def user(self, token: str) -> User:
+        """Whose token it is. Raises NobodyError, CrowdError and KubeError."""
+        ...
+
+    async def viewer(self, user: User, namespaces: Collection[str]) -> Viewer:
+        """What the user may see of these namespaces. Raises CrowdError and KubeError."""
+        ...
+
+    async def may(self, user: User, verb: str, resource: str, *, namespace: str = "") -> bool:
+        """Whether the user has this right. Raises CrowdError and KubeError."""
+        ...
+
+
+class Open:
+    """Everybody may see everything."""
+
+    async def user(self, _token: str) -> User:
+        """The one user that there is."""
+        return User()
+
+    async def viewer(self, _user: User, _namespaces: Collection[str]) -> Viewer:
+        """Everything."""
+        return Viewer("", everywhere=True, namespaces=frozenset(), nodes=True)
+
+    async def may(self, _user: User, _verb: str, _resource: str, *, namespace: str = "") -> bool:
+        """Yes."""
+        del namespace
+        return True
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: User = User()
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus = _AccessStatus()
+
+
+_decode_token: Final = decoder(_TokenReview)
+_decode_access: Final = decoder(_AccessReview)
+
+
+class Reviews:
+    """Asks the API server. `clock` is in seconds."""
+
+    def __init__(self, kube: KubeSession, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._waiting = 0
+        self._kept: OrderedDict[object, tuple[float, Any]] = OrderedDict()
+
+    async def user(self, token: str) -> User:
+        """Whose token it is."""
+        if not token or len(token) > LONGEST_TOKEN:
+            raise NobodyError
+        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = await self._remembered(key, lambda: self._authenticated(token))
+        if found is None:
+            raise NobodyError
+        return found
+
+    async def viewer(self, user: User, namespaces: Collection[str]) -> Viewer:
+        """What the user may see."""
+        nodes = await self.may(user, "list", "nodes")
+        if await self.may(user, "list", "pods"):
+            return Viewer(user.username, everywhere=True, namespaces=frozenset(), nodes=nodes)
+        asked = sorted(namespaces)[:MOST_NAMESPACES]
+        may = await together(self.may(user, "list", "pods", namespace=it) for it in asked)
+        return Viewer(
+            user.username,
+            everywhere=False,
+            namespaces=frozenset(it for it, allowed in zip(asked, may, strict=True) if allowed),
+            nodes=nodes,
+            partial=len(namespaces) > MOST_NAMESPACES,
+        )
+
+    async def may(self, user: User, verb: str, resource: str, *, namespace: str = "") -> bool:
+        """Whether the user has this right; "" as the namespace stands for all."""
+        key = (user.key, verb, resource, namespace)
+        asked = {"verb": verb, "resource": resource, "namespace": namespace}
+        return await self._remembered(key, lambda: self._allowed(user, asked))
+
+    async def _authenticated(self, token: str) -> User | None:
+        body = {"apiVersion": _REVIEW, "kind": "TokenReview", "spec": {"token": token}}
+        status = _decode_token(await self._post(_REVIEW, "tokenreviews", body)).status
+        return status.user if status.authenticated else None
+
+    async def _allowed(self, user: User, asked: dict[str, str]) -> bool:
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "resourceAttributes": {key: it for key, it in asked.items() if it},
+        }
+        body = {"apiVersion": _ACCESS, "kind": "SubjectAccessReview", "spec": spec}
+        return _decode_access(
+            await self._post(_ACCESS, "subjectaccessreviews", body)
+        ).status.allowed
+
+    async def _post(self, version: str, resource: str, body: object) -> bytes:
+        if self._waiting >= MOST_WAITING:
+            raise CrowdError
+        self._waiting += 1
+        try:
+            async with self._slots:
+                return await self._kube.request(
+                    "POST",
+                    f"/apis/{version}/{resource}",
+                    body=body,
+                    timeout=_SECONDS,
+                    operation=resource,
+                )
+        finally:
+            self._waiting -= 1
+
+    async def _remembered(self, key: object, ask: Callable[[], Awaitable[T]]) -> T:
+        known = self._kept.get(key)
+        if known is not None and self._clock() < known[0]:
+            answer: T = known[1]
+            return answer
+        found = await ask()
+        self._kept[key] = (self._clock() + REMEMBERED_SECONDS, found)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_REMEMBERED:
+            self._kept.popitem(last=False)
+        return found

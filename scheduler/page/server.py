@@ -1,0 +1,221 @@
+"""The routes of the live page, and the headers that keep it apart from everything else.
+
+The page itself is the same for all and holds no data; the two routes below /api give data, to those
+whom `access.py` lets see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+
+from scheduler.kube.errors import KubeError, NotFound
+from scheduler.kube.session import KubeSession
+from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
+from scheduler.page.board import NODES_SECONDS, Board
+from scheduler.page.story import ReadsAsUser, told
+from scheduler.page.stream import Streams
+from scheduler.view.connection import ViewError
+from scheduler.view.row import Names
+
+MOST_STREAMS: Final = 100
+MOST_STREAMS_OF_A_USER: Final = 20
+MOST_STORIES: Final = 4
+MOST_STORIES_WAITING: Final = 32
+STORY_SECONDS: Final = 20.0
+_AGAIN_SECONDS: Final = "5"
+_FOLDER: Final = Path(__file__).parent / "static"
+_TYPES: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_LOOPBACK: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.I)
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_POD: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What the routes need. `is_open` says that no token is asked for. `stays` gets the connection
+    of a caller who is let in.
+    """
+
+    access: Access
+    board: Board
+    streams: Streams
+    kube: KubeSession
+    names: Names
+    scheduler_name: str
+    is_open: bool
+    stays: Callable[[object], None]
+
+
+class PageServer:
+    """The routes. Reads the files of the page when it is made."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._open: Counter[str] = Counter()
+        self._stories = asyncio.Semaphore(MOST_STORIES)
+        self._waiting = 0
+        self._files = {it.name: it.read_bytes() for it in _FOLDER.iterdir() if it.suffix in _TYPES}
+
+    def app(self) -> web.Application:
+        """The application to serve."""
+        app = web.Application(client_max_size=1, middlewares=[self._guarded])
+        app.on_response_prepare.append(_add_headers)
+        app.router.add_get("/", self._index)
+        app.router.add_get("/static/{name}", self._file)
+        app.router.add_get("/api/stream", self._stream)
+        app.router.add_get("/api/story", self._story)
+        return app
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._check_origin(request)
+            response = await handler(request)
+        except NobodyError:
+            response = _said(401, "Kubernetes does not accept this token")
+        except CrowdError:
+            response = _said(503, "too many questions wait for the API server; try again")
+        except NotFound as error:
+            response = _said(404, error.message)
+        except KubeError as error:
+            response = _said(503, f"the API server cannot be asked: {error}")
+        except ViewError as error:
+            response = _said(404, str(error))
+        except TimeoutError:
+            response = _said(504, "the API server did not answer in time")
+        except web.HTTPException as error:
+            response = _said(error.status, error.text or error.reason)
+        response.force_close()
+        return response
+
+    def _check_origin(self, request: web.Request) -> None:
+        """Pages of other sites get nothing. Without a token, a foreign name in Host would let one
+        of them read it all (DNS rebinding).
+        """
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if site not in {"same-origin", "none"} and request.path != "/":
+            raise web.HTTPForbidden(text="pages of other sites get nothing")
+        host = request.headers.get(hdrs.HOST, "")
+        if self._page.is_open and not _LOOPBACK.fullmatch(host):
+            raise web.HTTPForbidden(
+                text="Host: expected 127.0.0.1 or localhost, because no token is asked for"
+            )
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        return self._answer("index.html")
+
+    async def _file(self, request: web.Request) -> web.Response:
+        return self._answer(request.match_info["name"])
+
+    def _answer(self, name: str) -> web.Response:
+        body = self._files.get(name)
+        if body is None:
+            raise web.HTTPNotFound(text="there is no such file")
+        kind = _TYPES[Path(name).suffix]
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        user = await self._user(request)
+        if self._open.total() >= MOST_STREAMS or self._open[user.key] >= MOST_STREAMS_OF_A_USER:
+            return _said(503, "too many pages are open")
+        self._open[user.key] += 1
+        try:
+            return await self._streamed(request, user)
+        finally:
+            self._open[user.key] -= 1
+            self._open += Counter()  # forgets those who have none
+
+    async def _streamed(self, request: web.Request, user: User) -> web.StreamResponse:
+        page = self._page
+        await page.board.refresh()
+        viewer = await page.access.viewer(user, tuple(page.board.namespaces))
+        page.stays(request.protocol)
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
+        response.force_close()
+        await response.prepare(request)
+
+        async def review() -> Viewer:
+            again = await self._user(request)
+            return await page.access.viewer(again, tuple(page.board.namespaces))
+
+        since = request.query.get("since", "")
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(_follow_nodes(page.board), name="nodes of the page")
+            with suppress(NobodyError, CrowdError, KubeError, TimeoutError, ConnectionError):
+                await page.streams.write(response, viewer, since=since, review=review)
+            asking.cancel()
+        return response
+
+    async def _story(self, request: web.Request) -> web.Response:
+        user = await self._user(request)
+        namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
+        if _NAMESPACE.fullmatch(namespace) is None or _POD.fullmatch(name) is None:
+            raise web.HTTPBadRequest(text="namespace and name: expected those of a pod")
+        if self._waiting >= MOST_STORIES_WAITING:
+            raise CrowdError
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(STORY_SECONDS), self._stories:
+                return web.json_response(await self._told(user, namespace, name))
+        finally:
+            self._waiting -= 1
+
+    async def _told(self, user: User, namespace: str, name: str) -> dict[str, Any]:
+        page = self._page
+        reader = ReadsAsUser(page.kube, page.access, user)
+        return await told(
+            reader,
+            page.board,
+            namespace=namespace,
+            name=name,
+            names=page.names,
+            scheduler=page.scheduler_name,
+        )
+
+    async def _user(self, request: web.Request) -> User:
+        scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        return await self._page.access.user(token.strip() if scheme.lower() == "bearer" else "")
+
+
+def _said(status: int, text: str) -> web.Response:
+    headers = {hdrs.RETRY_AFTER: _AGAIN_SECONDS} if status == 503 else {}
+    if status == 401:
+        headers = {hdrs.WWW_AUTHENTICATE: "Bearer"}
+    return web.json_response({"error": text}, status=status, headers=headers)
+
+
+async def _follow_nodes(board: Board) -> None:
+    while True:
+        await board.renew_nodes()
+        await asyncio.sleep(NODES_SECONDS)
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)

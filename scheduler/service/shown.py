@@ -1,0 +1,35 @@
+"""What a running process shows to the live page: its own caches, and nothing that only it may
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from scheduler.config.settings import Settings
+from scheduler.kube.store import Joined
+from scheduler.kube.wire import Pod
+from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.records import SlurmNodes
+from scheduler.state.gangs import Gangs
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`pods` are those with our scheduler's name, `gangs` says which of them belong together.
+    `records` are Slurm's nodes, `nodes` the Nodes behind them. `leads` says whether this process
+    is the leader, and `not_ready` why it cannot work now.
+    """
+
+    pods: Joined[Pod]
+    gangs: Gangs
+    records: SlurmNodes
+    nodes: Nodes
+    leads: Callable[[], bool]
+    not_ready: Callable[[], Sequence[str]]
+
+
+Showing = Callable[[Settings, Shown], AbstractAsyncContextManager[None]]
+"""Shows it until the context is left. Raises SettingsError if its port cannot be opened."""
