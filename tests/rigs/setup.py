@@ -10,6 +10,7 @@ import sys
 from typing import Final
 
 from tests.rigs import (
+    chromium,
     faketime,
     group_build,
     helm,
@@ -37,6 +38,7 @@ def main() -> int:
             prometheus.ensure()
         with announced("libfaketime"):
             faketime.ensure()
+        _offer_chromium()
         with announced("helm, kustomize and kind"):
             helm.helm_program()
             helm.kustomize_program()
@@ -57,6 +59,15 @@ def main() -> int:
         print(f"the live tier cannot run here: {missing}", file=sys.stderr)
         return 1
     return 0
+
+
+def _offer_chromium() -> None:
+    """Without it only the test of the live page is skipped, which then says why."""
+    try:
+        with announced("Chromium"):
+            chromium.ensure()
+    except PrerequisiteError as missing:
+        print(f"the live page is not tried in a browser: {missing}", file=sys.stderr)
 
 
 def _need_tools() -> None:
