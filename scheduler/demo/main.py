@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -28,7 +29,10 @@ from scheduler.sandbox.cluster import Sandbox
 from scheduler.sandbox.main import command as sandbox_command
 from slurmapi import FileToken, SlurmClient, SlurmError, StaticToken
 
+_START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 0.1
+_PAGE: Final = re.compile(rb'"face": ?"page", ?"port": ?(\d+)')
 _LOG_LINES: Final = 15
 
 _LEGEND: Final = """\
@@ -75,6 +79,7 @@ async def _with_clusters(narrator: Narrator) -> None:
         log = sandbox.folder / "scheduler.log"
         stack.enter_context(_log_shown_on_failure(log))
         scheduler = await stack.enter_async_context(_scheduler(sandbox, log))
+        narrator.note(f"Watch it in a browser, while it lasts: {await _page_url(log)}")
         kube = await KubeSession.open(sandbox.kubeconfig, user_agent="slurm-pod-scheduler-demo")
         await stack.enter_async_context(kube)
         root = SlurmClient(sandbox.slurm_url, token=FileToken(sandbox.slurm_token_file))
@@ -112,6 +117,7 @@ async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subpr
             f"--slurm-auth-token-file={sandbox.slurm_token_file}",
             f"--placeholder-mode={sandbox.placeholder_mode}",
             *("--health-probe-bind-address=0", "--metrics-bind-address=0"),
+            *("--page-bind-address=127.0.0.1:0", "--page-access=open"),
             *("--hooks-api-bind-address=0", "--log-format=json"),
             env={name: value for name, value in os.environ.items() if not _sets(name)},
             stdin=asyncio.subprocess.DEVNULL,
@@ -127,6 +133,19 @@ async def _scheduler(sandbox: Sandbox, log: Path) -> AsyncIterator[asyncio.subpr
         status = await _stop(process)
     if status:
         raise DemoError(f"the scheduler ended with status {status} when asked to stop")
+
+
+async def _page_url(log: Path) -> str:
+    """Where the scheduler serves the live page, as its log says. Raises DemoError."""
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            while True:
+                found = _PAGE.search(await asyncio.to_thread(log.read_bytes))
+                if found is not None:
+                    return f"http://127.0.0.1:{int(found[1])}/"
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError:
+        raise DemoError("the scheduler serves no page") from None
 
 
 def _sets(name: str) -> bool:

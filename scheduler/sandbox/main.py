@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import shlex
 import signal
+import socket
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -54,9 +55,10 @@ Start the scheduler in another terminal:
 
   export KUBECONFIG={kubeconfig}
   {command} run --slurm-api-base={slurm_url} \\
-    --slurm-auth-token-file={token_file}
+    --slurm-auth-token-file={token_file} \\
+    --page-bind-address=127.0.0.1:{page} --page-access=open
 
-and give it work in a third one:
+look at http://127.0.0.1:{page}/ and give it work in a third one:
 
   export KUBECONFIG={kubeconfig}
   kubectl apply -f {example}
@@ -207,8 +209,15 @@ def _ready(sandbox: Sandbox, example: Path, commands: Path, *, kept: bool) -> st
         example=example,
         command=command(),
         commands=commands,
+        page=_free_port(),
         files=f"; its files stay in {sandbox.folder}" if kept else " and removes its files",
     )
+
+
+def _free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 def command() -> str:

@@ -55,6 +55,10 @@ _PLAYED: Final = """\
 Pods go to played Nodes: kubectl apply -f deploy/examples/quick-start.yaml
 """
 _CHART: Final = """\
+The live page is at http://127.0.0.1:{page}/ for the token that this prints (docs/page.md):
+
+  kubectl create token {name} --namespace {name}
+
 To install it anew, or to change {folder}/values.yaml (docs/install.md):
 
   helm uninstall {name} --namespace {name}
@@ -110,7 +114,7 @@ def _bring_up(stack: ExitStack, args: argparse.Namespace) -> str:
         "chart": CHART,
     }
     if args.chart:
-        _install(kube, node, slurm, place)
+        names["page"] = _install(kube, node, slurm, place)
     more = (_MIXED if shape.real else _PLAYED).format(**names)
     if args.chart:
         more += "\n" + _CHART.format(**names)
@@ -124,17 +128,20 @@ def _bring_up(stack: ExitStack, args: argparse.Namespace) -> str:
     )
 
 
-def _install(kube: KubeRig, node: RealNode, slurm: SlurmRig, place: Path) -> None:
+def _install(kube: KubeRig, node: RealNode, slurm: SlurmRig, place: Path) -> int:
+    """Returns the port of the live page."""
     program = helm.helm_program()
     archive = image.ensure()
     with announced("the image on the Node"):
         node.load(archive)
     given = chart.values(kube, slurm, image=image.NAME)
+    given["scheduler"]["page"] = {"enabled": True}
     hands.add_helm(place, program=program, values=given)
     token = slurm.token_file.read_text()
     with announced("helm install"), tempfile.TemporaryDirectory() as home:
         found = helm.Helm(program, home=Path(home), kubeconfig=kube.kubeconfig)
         chart.install(kube, found, given=given, token=token)
+    return int(given["scheduler"]["ports"]["page"])
 
 
 if __name__ == "__main__":
