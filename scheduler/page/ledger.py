@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MOST_REMOVED: Final = 20_000
@@ -28,6 +29,8 @@ class Ledger:
         self._removed = 0
         self.version = 0
         self.floor = 0
+        # The last answer, after which version and at which: most readers are equally far.
+        self._answer: tuple[int, int, Sequence[Line]] = (0, 0, ())
 
     def __len__(self) -> int:
         return len(self._lines) - self._removed
@@ -45,10 +48,15 @@ class Ledger:
             self._write(key, data, scope=known.scope, gone=True)
             self._forget()
 
-    def since(self, version: int) -> list[Line]:
+    def since(self, version: int) -> Sequence[Line]:
         """The lines that have changed after that version, in the order of their changes. After 0
-        those that are gone are left out.
+        those that are gone are left out. Many readers who ask the same get the same answer.
         """
+        if self._answer[:2] != (version, self.version):
+            self._answer = (version, self.version, tuple(self._since(version)))
+        return self._answer[2]
+
+    def _since(self, version: int) -> list[Line]:
         found = []
         for line in reversed(self._lines.values()):
             if line.version <= version:

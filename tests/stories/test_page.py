@@ -10,8 +10,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from scheduler.kube.session import KubeSession
 from tests.rigs import chromium
@@ -45,9 +47,14 @@ def cluster() -> Iterator[SandboxCluster]:
 
 
 @pytest.fixture
-def url(cluster: SandboxCluster, tmp_path: Path) -> Iterator[str]:
+def access() -> str:
+    return "open"
+
+
+@pytest.fixture
+def url(cluster: SandboxCluster, tmp_path: Path, access: str) -> Iterator[str]:
     (port,) = free_ports(1)
-    flags = (f"--page-bind-address=127.0.0.1:{port}", "--page-access=open")
+    flags = (f"--page-bind-address=127.0.0.1:{port}", f"--page-access={access}")
     with SchedulerProcess(cluster, folder=tmp_path, flags=flags):
         yield f"http://127.0.0.1:{port}/"
 
@@ -131,6 +138,31 @@ async def test_page_shows_pods_nodes_gangs_and_stories_and_runs_nothing_of_their
     assert await browser.value("document.title") == "Slurm pod scheduler"
     assert await browser.value("document.querySelectorAll('img').length") == 0
     assert browser.said == []
+
+
+@pytest.mark.parametrize("access", ["token"])
+async def test_page_is_for_those_whose_token_kubernetes_accepts(
+    cluster: SandboxCluster, url: str, kube: KubeSession, browser: Tab
+) -> None:
+    await _create(kube, "notebook")
+    await browser.size(1280, 800)
+    await browser.open(url)
+    for token in ("wrong", _token(cluster)):
+        await browser.until("document.activeElement?.id === 'token'")
+        assert await browser.value("document.querySelector('main').hidden")
+        await browser.call("Input.insertText", text=token)
+        await browser.press("Enter")
+        said = "document.querySelector('#status').innerText"
+        await browser.until(f"/not accept|live/.test({said})")
+    await browser.until("document.querySelector('#count')?.textContent === '1 pod'")
+    assert await browser.value("document.querySelector('#sign-in').hidden")
+    assert await browser.value("document.querySelector('#token').value") == ""
+
+
+def _token(cluster: SandboxCluster) -> str:
+    """The sandbox's kubeconfig has it as the password in the URL."""
+    found = yaml.safe_load(Path(cluster.kubeconfig).read_text())["clusters"][0]["cluster"]
+    return str(urlsplit(found["server"]).password)
 
 
 async def _pictures(browser: Tab, folder: Path, name: str) -> None:

@@ -82,9 +82,12 @@ class Tab:
         """Press a key that has a name, such as ArrowDown or Enter."""
         codes = {"ArrowDown": 40, "ArrowRight": 39, "End": 35, "Enter": 13, "Escape": 27}
         for kind in ("rawKeyDown", "keyUp"):
+            # A form is sent by the character, not by the key.
+            text = {"text": "\r"} if key == "Enter" and kind == "rawKeyDown" else {}
             await self.call(
                 "Input.dispatchKeyEvent",
-                type=kind,
+                **text,
+                type="keyDown" if text else kind,
                 key=key,
                 code=key,
                 windowsVirtualKeyCode=codes[key],

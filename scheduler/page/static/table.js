@@ -58,7 +58,7 @@ export class Table {
     keyed.sort(([a, one], [b, other]) => turn * compare(a, b) || compare(other.priority ?? 0, one.priority ?? 0) || compare(seconds(one.created), seconds(other.created)) || compare(one.name, other.name));
     this.rows = keyed.map((it) => it[1]);
     for (const it of this.head.children) it.setAttribute("aria-sort", it.dataset.key === this.by ? (this.down ? "descending" : "ascending") : "none");
-    byId("count").textContent = found.length === pods.length ? `${pods.length} pods` : `${found.length} of ${pods.length} pods`;
+    byId("count").textContent = found.length === pods.length ? `${pods.length} ${pods.length === 1 ? "pod" : "pods"}` : `${found.length} of ${pods.length} pods`;
     this.at = Math.min(this.at, Math.max(0, this.rows.length - 1));
     this.paint();
   }

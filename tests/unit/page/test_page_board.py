@@ -145,4 +145,12 @@ def test_removals_are_remembered_up_to_a_bound() -> None:
     assert len(found) == 0
     assert len(found.since(1)) <= MOST_REMOVED
     assert found.floor > 0
-    assert found.since(0) == []
+    assert found.since(0) == ()
+
+
+def test_readers_who_are_equally_far_share_one_answer() -> None:
+    found = Ledger()
+    found.put("a", b"1", scope="x")
+    assert found.since(0) is found.since(0)
+    found.put("b", b"1", scope="x")
+    assert [it.key for it in found.since(0)] == ["a", "b"]
