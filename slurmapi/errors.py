@@ -237,14 +237,14 @@ def refusal(
     if hangs or error_number in _LATER or error_number in _LINK:
         sentence = _sentence(description, error_number, status)
         return SlurmBusy(sentence, error_number=error_number, status=status)
-    kind: type[SlurmRefused] = SlurmRefused
+    error_type: type[SlurmRefused] = SlurmRefused
     if error_number == _NO_SUCH_JOB:
-        kind = SlurmNoSuchJob
+        error_type = SlurmNoSuchJob
     elif error_number in _AUTHENTICATION | _PERMISSION or status in AUTHENTICATION_STATUSES:
-        kind = SlurmDenied
+        error_type = SlurmDenied
     elif error_number in _NEVER or error_number in _REST_INVALID:
-        kind = SlurmInvalid
-    return kind(description, error_number=error_number, status=status)
+        error_type = SlurmInvalid
+    return error_type(description, error_number=error_number, status=status)
 
 
 def refusal_by_status(status: int, *, text: str, retry_after: float | None) -> SlurmError:

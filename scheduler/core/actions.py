@@ -10,7 +10,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts
 from scheduler.core.seats import Seat
-from scheduler.core.shapes import Shape
+from scheduler.core.shapes import PodShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Submit:
     request: JobRequest
     seats: tuple[Seat, ...]
     per_node: int = 1
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[PodShape, ...] = ()
     nodes: tuple[str, ...] = ()
     first: bool = False
     why: str = field(default="", compare=False)  # only for messages

@@ -23,7 +23,7 @@ from scheduler.core.gang_patience import (
 )
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.seats import Seat, suits
-from scheduler.core.shapes import MOST_SHAPES, Shape, kinds_of, shapes_of
+from scheduler.core.shapes import MOST_SHAPES, PodShape, kinds_of, shapes_of
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 
@@ -112,7 +112,7 @@ def seats_running(facts: UnitFacts) -> tuple[Seat, ...]:
     return tuple([running[rank] for rank in sorted(running)])
 
 
-def shapes_running(facts: UnitFacts) -> tuple[Shape, ...]:
+def shapes_running(facts: UnitFacts) -> tuple[PodShape, ...]:
     """The shapes of a new job for the pods that run, each for its nodes: one for each size and each
     number of pods on a node. () if they are all alike, or more than a job may have.
     """
@@ -120,14 +120,14 @@ def shapes_running(facts: UnitFacts) -> tuple[Shape, ...]:
     if facts.gang is None or any(it.size is None for it in running.values()):
         return ()
     on_node = Counter(it.node for it in running.values())
-    found: list[Shape] = []
+    found: list[PodShape] = []
     for shape in shapes_of(seats_running(facts), facts.sizes(running.values())):
         by_room: dict[int, list[Seat]] = {}
         for seat in shape.seats:
             by_room.setdefault(on_node[running[seat.rank].node], []).append(seat)
         for room, seats in by_room.items():
             nodes = tuple(dict.fromkeys(running[it.rank].node for it in seats))
-            found.append(Shape(shape.size, tuple(seats), nodes, room))
+            found.append(PodShape(shape.size, tuple(seats), nodes, room))
     return tuple(found) if 1 < len(found) <= MOST_SHAPES else ()
 
 
@@ -136,7 +136,7 @@ def most_on_one_node(facts: UnitFacts) -> int:
     return max(Counter(it.node for it in facts.pods if it.stage in RUNS).values(), default=1)
 
 
-def shapes_asked(facts: UnitFacts, seats: tuple[Seat, ...]) -> tuple[Shape, ...]:
+def shapes_asked(facts: UnitFacts, seats: tuple[Seat, ...]) -> tuple[PodShape, ...]:
     """The shapes of these seats of a gang, if there are several of them; otherwise ()."""
     waiting = (it for it in facts.pods if it.stage is PodStage.WAITING)
     found = () if facts.gang is None else shapes_of(seats, facts.sizes(waiting))

@@ -61,7 +61,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodShape:
     """The seats of pods of one size, in the order of their ranks. `nodes` are those on which these
     pods already run, with at most `per_node` on each. `excluded` are nodes that the component must
     not get, with reasons.
@@ -74,7 +74,7 @@ class Shape:
     excluded: tuple[tuple[str, str], ...] = ()
 
 
-def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[Shape, ...]:
+def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[PodShape, ...]:
     """The seats by size, the one with the lowest rank first. `sizes` are by rank. A pod that is
     still to come counts as one like the pod of the next lower rank, or else of the next higher one.
     """
@@ -84,10 +84,10 @@ def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[Shape, 
         last = sizes.get(seat.rank, last)
         if last is not None:
             found.setdefault(last, []).append(seat)
-    return tuple(Shape(size, tuple(of_it)) for size, of_it in found.items())
+    return tuple(PodShape(size, tuple(of_it)) for size, of_it in found.items())
 
 
-def kinds_by_rank(shapes: Iterable[Shape]) -> dict[int, str]:
+def kinds_by_rank(shapes: Iterable[PodShape]) -> dict[int, str]:
     """The kind of the slot that each rank asks for."""
     return {seat.rank: shape.size.kind for shape in shapes for seat in shape.seats}
 

@@ -12,7 +12,7 @@ from annotations import Sharing
 from scheduler.core.actions import Submit
 from scheduler.core.naming import Owner, TagPart
 from scheduler.core.packing import MOST_PARTS
-from scheduler.core.shapes import Shape, Size
+from scheduler.core.shapes import PodShape, Size
 from scheduler.execute.placeholder import Mode, component, submission
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.nodes.gpu_sharing import GpuSharing
@@ -25,7 +25,7 @@ from slurmapi import JobSubmission, SlurmClient, SlurmRefused, Submitted
 class _Part:
     """A component: pods of this shape, and how the owner tag tells it."""
 
-    shape: Shape
+    shape: PodShape
     tag: TagPart
 
 
@@ -68,14 +68,14 @@ class Sender:
 
     async def _parts(self, action: Submit) -> list[_Part]:
         """The components of the job, in the order of its slots; one for a plain job."""
-        alike = Shape(Size.of(action.request), action.seats, action.nodes, action.per_node)
+        alike = PodShape(Size.of(action.request), action.seats, action.nodes, action.per_node)
         shapes = action.shapes or (alike,)
         found = [it for shape in shapes for it in await self._dealt(action, shape)]
         if len(found) <= MOST_PARTS or action.nodes:
             return found
         return [_Part(it, TagPart(len(it.seats), 1, it.size.kind)) for it in shapes]
 
-    async def _dealt(self, action: Submit, shape: Shape) -> list[_Part]:
+    async def _dealt(self, action: Submit, shape: PodShape) -> list[_Part]:
         """The components for one shape."""
         pods, kind = len(shape.seats), shape.size.kind
         if action.nodes:
