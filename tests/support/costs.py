@@ -80,7 +80,8 @@ def least_cpu_seconds(work: Callable[[], object], *, tries: int = 5) -> float:
 @contextmanager
 def calls() -> Iterator[list[int]]:
     """Number of Python calls that this thread makes in the block; it becomes the one item of the
-    list. The number is the same in every run and on every machine.
+    list. The number is the same in every run and on every machine: garbage that other tests have
+    left is collected before, and none is in the block, because its finalizers would be counted.
     """
     made = 0
 
@@ -89,10 +90,14 @@ def calls() -> Iterator[list[int]]:
         made += event == "call"
 
     found: list[int] = []
-    former = sys.getprofile()
+    former, collects = sys.getprofile(), gc.isenabled()
+    gc.collect()
+    gc.disable()
     sys.setprofile(note)
     try:
         yield found
     finally:
         sys.setprofile(former)
+        if collects:
+            gc.enable()
         found.append(made)
