@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import tracemalloc
 from typing import Any, Final
 
@@ -59,6 +60,11 @@ def page(first: int) -> bytes:
 @pytest.mark.timeout(300)  # 8 s alone, for tracemalloc slows all that allocates
 def test_pods_of_others_take_25_mb_of_50_000():
     store, around = NeighbourStore(), Neighbourhood()
+    # Python's table of interned strings grows by megabytes at a time: by chance here, if it is
+    # nearly full of other tests' strings. With these it has grown before.
+    interned = [sys.intern(f"node-{number}") for number in range(NODES)]
+    interned += [sys.intern(f"team-{number}") for number in range(50)]
+    interned.append(sys.intern("default-scheduler"))
     gc.collect()
     tracemalloc.start()
     try:
@@ -70,6 +76,7 @@ def test_pods_of_others_take_25_mb_of_50_000():
     finally:
         tracemalloc.stop()
     assert len(store) == COUNT
+    assert {it.node for it in store.items.values()} <= set(interned)
     assert around.load("node-0").used == {"cpu": 2500, "memory": 10 * 2**30}
     assert kept < MOST_BYTES, f"{kept / COUNT:.0f} bytes a pod"
     # Pages are read one by one: the list as it was sent is never there as a whole.
