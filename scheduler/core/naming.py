@@ -31,7 +31,7 @@ PINNED_APART: Final = ","
 MOST_RANKS: Final = 2**16
 """Ranks are below this. It also bounds the pods of a tag, because each has a rank of its own."""
 
-MOST_PARTS: Final = 128
+MOST_COMPONENTS: Final = 128
 """Slurm allows no more components."""
 
 
@@ -155,7 +155,7 @@ def _adds_up(tag: OwnerTag) -> bool:
     if not tag.parts:
         return True
     full = all(0 < it.per_node <= it.slots and not it.slots % it.per_node for it in tag.parts)
-    several = 1 < len(tag.parts) <= MOST_PARTS and tag.per_node == 1
+    several = 1 < len(tag.parts) <= MOST_COMPONENTS and tag.per_node == 1
     return full and several and sum(it.slots for it in tag.parts) == len(tag.ranks)
 
 
