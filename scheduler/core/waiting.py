@@ -478,8 +478,9 @@ def _pending(pods: tuple[PodFacts, ...], message: str) -> tuple[Action, ...]:
 
 def _outgrown(facts: UnitFacts, record: TaggedJob) -> str:
     request = facts.request
-    whole = isinstance(request, JobRequest) and not record.parts  # else `reshaped` says so
-    return outgrown(record, request) if whole and isinstance(request, JobRequest) else ""
+    if record.parts or not isinstance(request, JobRequest):
+        return ""  # what pods of a heterogeneous job ask for: `reshaped`
+    return outgrown(record, request)
 
 
 def _another_in_the_way(
