@@ -53,8 +53,7 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
         slots = slots_of(dict.fromkeys(record.nodes, room))
         former = () if tag is None else kept_ranks(facts.pods, tag, slots)
     else:
-        room, rooms = 1, record.rooms
-        slots = tuple(it for nodes, n in rooms for it in slots_of(dict.fromkeys(nodes, n)))
+        room, slots = 1, record.slots
         former = ranks_kept(facts.pods, record)
     kinds = () if facts.gang is None else _kinds(tag, former, slots)
     gone = _expected(facts, tag).difference(former)

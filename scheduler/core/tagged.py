@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Self
 
 from scheduler.core.naming import Owner, OwnerTag, read_tag
+from scheduler.core.seats import slots_of
 from slurmapi.model import PARTIAL, BaseState, Job, JobState
 
 _COPIED: Final = tuple(it.name for it in fields(Job))
@@ -38,6 +39,13 @@ class TaggedJob(Job):
             return ((self.nodes, 1 if tag is None else tag.per_node),)
         pairs = zip(self.parts, tag.parts, strict=False)
         return tuple((record.nodes, part.per_node) for record, part in pairs)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The node of each slot, in rank order."""
+        return tuple(
+            slot for nodes, room in self.rooms for slot in slots_of(dict.fromkeys(nodes, room))
+        )
 
     @classmethod
     def of(cls, job: Job) -> Self:

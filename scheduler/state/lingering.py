@@ -13,7 +13,6 @@ from typing import Final
 
 from scheduler.core.naming import OwnerTag
 from scheduler.core.node_suitability import NodeFacts
-from scheduler.core.seats import slots_of
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
 from slurmapi import BaseState
@@ -71,7 +70,7 @@ def _node_of(record: TaggedJob, tag: OwnerTag, uid: str) -> str:
     slot = tag.uids.index(uid) if uid in tag.uids else 0
     if tag.at:
         return tag.at[slot]
-    slots = [it for nodes, room in record.rooms for it in slots_of(dict.fromkeys(nodes, room))]
+    slots = record.slots
     return slots[min(slot, len(slots) - 1)]
 
 
