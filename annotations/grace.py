@@ -3,7 +3,7 @@
 With `guarded`, the handover guard keeps the node for the pod instead of KillWait, so any grace
 period is accepted. Other grace periods: of a pod that is being deleted (when it is shortened),
 `scheduler/core/departing.py`; of a pod that the scheduler ends, `scheduler/core/running.py`; of a
-pod that vanished, `scheduler/state/lingering.py`. KillWait: `scheduler/slurm/kill_wait.py`.
+pod that vanished, `scheduler/state/pod_remains.py`. KillWait: `scheduler/slurm/kill_wait.py`.
 """
 
 from annotations.model import PodView, Rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.facts.outcome import outcome_of
 from scheduler.facts.successors import Successors
 from scheduler.kube.wire import Pod
-from scheduler.state.lingering import remains_of
+from scheduler.state.pod_remains import remains_of
 from scheduler.state.units import Units
 
 

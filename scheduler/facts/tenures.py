@@ -12,8 +12,8 @@ from scheduler.core.tenure import Tenure, learnt
 from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes
 from scheduler.slurm.slurmctld import LEAST_JOB_AGE, Slurmctld
-from scheduler.state.lingering import remains_by
 from scheduler.state.member import Member
+from scheduler.state.pod_remains import remains_by
 from scheduler.state.units import Unit
 
 

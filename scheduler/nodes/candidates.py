@@ -18,7 +18,7 @@ from scheduler.kube.store import Store
 from scheduler.kube.wire import Node
 from scheduler.nodes.map import NodeMap
 from scheduler.nodes.records import POWERED, SlurmNodes
-from scheduler.state.lingering import is_dead
+from scheduler.state.pod_remains import is_dead
 
 _MOST_SHOWN: Final = 3
 # Slurm stores the list with each job. If more nodes than this are of no use, none is excluded in

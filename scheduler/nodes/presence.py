@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.core.naming import JOB_ID, NODES
 from scheduler.kube.wire import Pod
 from scheduler.nodes.vanished_pods import Left, Parted
-from scheduler.state.lingering import Remains, remains_of
+from scheduler.state.pod_remains import Remains, remains_of
 
 # When a process has just started, only the pod itself shows who bound it, and its author can forge
 # that. It is believed for this long, which is enough for pods whose job ended in the meantime.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.succession import Forerunner
 from scheduler.core.tenure import Tenure
-from scheduler.state.lingering import Remains
+from scheduler.state.pod_remains import Remains
 from slurmapi.model import SlurmNode
 
 

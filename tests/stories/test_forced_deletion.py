@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.state.lingering import KUBELET_SECONDS
+from scheduler.state.pod_remains import KUBELET_SECONDS
 from tests.stories.clusters import told_on
 from tests.support import pods
 from tests.support.handover import cancel_placeholder, fill_others

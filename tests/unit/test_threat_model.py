@@ -20,7 +20,7 @@ from scheduler.listen import acceptor, listener, places
 from scheduler.nodes import surveyor, vanished_pods
 from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.policy import file as policy
-from scheduler.state.lingering import KUBELET_SECONDS
+from scheduler.state.pod_remains import KUBELET_SECONDS
 from tests.unit.kube.test_pod_budget import BUDGET_BYTES, ORDINARY_BYTES
 from tests.unit.service.test_connections import MOST_CALLS
 

@@ -11,7 +11,7 @@ from scheduler.core.naming import NODES
 from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.nodes.presence import CLAIM_SECONDS, Presence
 from scheduler.nodes.vanished_pods import MOST, MOST_CLAIMED
-from scheduler.state.lingering import KUBELET_SECONDS
+from scheduler.state.pod_remains import KUBELET_SECONDS
 
 _CENTURY = 3_000_000_000
 _BYTES = 1536  # of one pod whose name is as long as a name may be

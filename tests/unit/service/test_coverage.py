@@ -13,7 +13,7 @@ from scheduler.core.node_suitability import Taint
 from scheduler.kube.wire import PodSpec
 from scheduler.nodes.presence import CLAIM_SECONDS
 from scheduler.observe.wake import WakeCause
-from scheduler.state.lingering import KUBELET_SECONDS
+from scheduler.state.pod_remains import KUBELET_SECONDS
 from slurmapi import BaseState
 from tests.unit.core.things import tag
 from tests.unit.service.tiny_kube import TinyKube

@@ -19,8 +19,8 @@ from scheduler.observe.wake import WakeCause
 from scheduler.reconcile.workqueue import WorkQueue
 from scheduler.service.gauges import Gauges, observe_start
 from scheduler.service.unit_counts import UnitCounts
-from scheduler.state.lingering import Remains
 from scheduler.state.member import Member, by_uid
+from scheduler.state.pod_remains import Remains
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState

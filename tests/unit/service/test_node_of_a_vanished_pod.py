@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.naming import SEVERAL, OwnerTag, TagPart
 from scheduler.core.tagged import TaggedJob
-from scheduler.state.lingering import remains_by
+from scheduler.state.pod_remains import remains_by
 from slurmapi import BaseState, Job, JobState
 
 RUNS = JobState(BaseState.RUNNING)

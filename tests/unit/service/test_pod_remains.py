@@ -18,7 +18,7 @@ from scheduler.kube.wire import (
     StateRunning,
     StateTerminated,
 )
-from scheduler.state.lingering import KUBELET_SECONDS, is_dead, remains_of
+from scheduler.state.pod_remains import KUBELET_SECONDS, is_dead, remains_of
 from slurmapi import SlurmUnreachable
 from tests.unit.service.tiny_service import Service
 
