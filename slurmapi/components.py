@@ -4,6 +4,9 @@ The first component's id stands for all: a look and a cancel by it concern every
 update only the first one (measured on 26.05.5 and 24.11.5). Slurm starts all at the same time,
 never two on the same node, and ends all when it takes a node from one. Only its backfill scheduler
 starts them.
+
+This module only joins their records and states. The body of the submit: `encode` in
+`submission.py`.
 """
 
 from __future__ import annotations

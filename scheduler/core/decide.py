@@ -4,6 +4,9 @@ It asks three questions in order. Can none of the pods run any more? Then the pl
 cancelled. Does a pod run? Then its placeholder is kept, and the pod is ended only on positive
 evidence that Slurm has ended the job. Otherwise a pod waits for a Node, and gets the one that its
 placeholder holds.
+
+A placeholder without pods is kept for a while if containers of a pod that vanished may still run
+(`state/pod_remains.py`), or if other pods of its gang are expected (`expected_back` in `gang.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A gang: the pods of one group of Kubernetes, which share one job and start together.
 
 Which pods belong to a gang: `membership.py`. How many there must be: `gang_shape.py`. Here is what
-the decisions ask: is a pod still missing, which slots does the job need, is a pod expected back?
+the decisions ask: is a pod still missing (and the text that says which), which slots does the job
+need, is a pod expected back, so that the job is kept for `--gang-linger`?
 """
 
 from __future__ import annotations
@@ -182,8 +183,9 @@ def resized(facts: UnitFacts, record: TaggedJob) -> str:
 
 
 def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, ...]:
-    """What to do while the allocation is kept for pods that are expected again: a controller
-    replaces pods that fail. () if none is expected.
+    """What to do while no pod is left, but the allocation is kept for pods that are expected again:
+    a controller replaces pods that fail. () if none is expected, or none has come for so long as
+    `--gang-linger` says; then `decide.py` cancels the job.
     """
     gang, record = facts.gang, job.record
     if gang is None or record is None or record.tag is None or gang.over:

@@ -2,8 +2,8 @@
 
 An allocation is a row of slots: the nodes in Slurm's order, each as often as it has room for pods
 of the unit. Ranks follow that order, so that Slurm's knowledge of the network reaches them. A pod
-that comes in the place of another of the same rank gets that one's slot. `seating.py` asks for the
-pods of a unit; a unit of one pod has one slot.
+that comes in the place of another of the same rank gets that one's slot. `seating.py` calls this
+for the pods of a unit; a unit of one pod has one slot.
 """
 
 from __future__ import annotations

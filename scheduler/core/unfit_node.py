@@ -1,6 +1,9 @@
-"""An allocated Node does not suit a pod: how long that is waited for, and what the pod is told.
+"""The Node of an allocation does not suit its pod, as when it is cordoned: how long that is waited
+for, and what the pod is told.
 
-What follows then: `waiting.py` (`_unfit`), or `stuck.py` if other pods of the gang run.
+Whether a Node suits, and whether that may pass: `node_suitability.py`. The minute itself is
+UNFIT_SECONDS in `intervals.py`. When it is over, the job is given back by `waiting.py` (`_unfit`);
+if other pods of the gang run, `stuck.py` decides.
 """
 
 from __future__ import annotations

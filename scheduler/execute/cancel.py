@@ -3,9 +3,10 @@
 When: the pods can run no more (`core/decide.py`), a waiting pod cannot use its job or was edited
 (`core/waiting.py`), its partition needs another kind of job (`update.py`), a new job replaces a
 lost one (`core/lost_job.py`; `submit.py` then cancels the old one), the owner tag was taken away
-(`core/untagged.py`). `cancel_batches.py` sends the cancels of one moment together. Others that
-cancel: `slurm/census.py` (orphans, duplicates, jobs that a unit has released), `untagged.py` (jobs
-without their owner tag), `trial.py` and `slurm/token_rights.py` (their own trial jobs).
+(`core/untagged.py`). `cancel_batches.py` sends the cancels of one moment together; the HTTP
+request is made by `slurmapi/client.py`. Others that cancel: `slurm/census.py` (orphans, duplicates,
+jobs that a unit has released), `untagged.py` (jobs without their owner tag), `trial.py` and
+`slurm/token_rights.py` (their own trial jobs).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Cancels jobs in batches: all cancels of one moment go to Slurm in a single request."""
+"""Cancels jobs in batches: all cancels of one moment go to Slurm in a single request.
+
+Who cancels which job, and why: `cancel.py` lists all. The HTTP request: `SlurmClient.cancel` in
+`slurmapi/client.py`.
+"""
 
 from __future__ import annotations
 

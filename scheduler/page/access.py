@@ -1,7 +1,8 @@
 """Who may see what: Kubernetes says it, by a TokenReview and SubjectAccessReviews.
 
 A page shows the pods of a namespace to those who may list pods there, and nodes to those who may
-list Nodes. Answers are kept for a short time, so that a page costs the API server little.
+list Nodes. Answers are kept for a short time, so that a page costs the API server little. How
+many streams and stories there may be: `server.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The routes of the live page, and the headers that keep it apart from everything else.
+"""The routes of the live page, how many streams and stories there may be at once, and the headers
+that keep the page apart from everything else.
 
 The page itself is the same for all and holds no data; the two routes below /api give data, to those
 whom `access.py` lets see it.

@@ -3,7 +3,7 @@
 A stream sends at most CHUNK_LINES lines in a message and a message each PAUSE_SECONDS, and looks
 for changes once a second. It ends after LIFE_SECONDS, when the browser does not take a message in
 time, and when its viewer's rights have changed; the browser then comes back with the last cursor,
-and goes on from there.
+and goes on from there. How many streams may be open: `server.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""How long a job outlives a pod that is gone from the API while its containers may still run.
+"""What a pod leaves on its Node when it is gone from the API while its containers may still run,
+and so how long its job is kept. (How long the job of a gang waits for pods to come again:
+`core/gang.py`.)
 
 A pod that is deleted by force, or whose Node is dead, goes without a report from its kubelet. Its
 containers stop within their grace period after the kubelet hears of it; until then the node is not

@@ -1,4 +1,8 @@
-"""What `explain` tells of a pod's gang, as lines for people and as an object for programs."""
+"""What `explain` tells of a pod's gang, as lines for people and as an object for programs.
+
+What the pods themselves say, such as "Gang x (7 of 8 pods exist)", is written in `core/gang.py`
+(`missing_of`), and read back in `gang.py` of this package.
+"""
 
 from __future__ import annotations
 
