@@ -16,8 +16,8 @@ _MOST_NAMES: Final = 3
 
 
 def lacking(facts: UnitFacts) -> str:
-    """The names of the pods without which no other may start; "" if there are none. Of a gang
-    whose size is known, `gang.py` knows more.
+    """The names of the pods without which no other may start; "" if there are none. Always "" for
+    a gang: `missing_of` in `gang.py` knows which of its pods are missing.
     """
     if not facts.missing or facts.gang is not None:
         return ""

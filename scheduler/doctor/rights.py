@@ -42,8 +42,9 @@ class Right:
 
 
 def rights(settings: Settings, *, own: str, reads_labels: bool = False) -> tuple[Right, ...]:
-    """All of them. `own` is the namespace that the scheduler runs in, "" if it is not known.
-    `reads_labels` says that rules of the policy select by the labels of Namespaces.
+    """All rights that the scheduler uses with these settings. `own` is the namespace that it runs
+    in, "" if it is not known. `reads_labels` says that rules of the policy select by the labels of
+    Namespaces.
     """
     served = settings.watch_namespace or ("",)
     return (

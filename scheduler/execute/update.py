@@ -81,7 +81,9 @@ class Updater:
         return await self._edit(unit, action)
 
     async def _unfit(self, unit: Unit, action: Update) -> str:
-        """Why the job cannot be changed to the pod's present request; "" if it can."""
+        """Why the job cannot be moved to another partition that the pod asks for now; "" if it
+        can, or if the pod asks for the same one as before.
+        """
         record = None if unit.job is None else unit.job.record
         if record is None or "partition" not in action.changed:
             return ""

@@ -175,7 +175,10 @@ class _Writer:
             yield self._insertion(node, path, "".join(lines))
 
     def _insertion(self, node: yaml.MappingNode, path: Path, lines: str) -> TextEdit:
-        """New parts of metadata stand behind the others, anything else first (specs are long)."""
+        """Where new entries of a mapping go. In the document itself, in metadata and annotations,
+        and if no line of its own begins the mapping, they stand behind the others. Anywhere else
+        they come first, because specs are long.
+        """
         above = entry(node_at(self.root, path[:-1]), path[-1]) if path else None
         first = node.value[0][0]
         if above is None or path[-1] in _SHORT or above[0].end_mark.line == (first.start_mark.line):

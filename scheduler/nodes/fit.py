@@ -212,8 +212,9 @@ class NodeFit:
         return UNKNOWN if kept is None else kept.survey
 
     def claim(self, pod: Pod, target: str) -> bool:
-        """Count the pod on the Node from now on, if it still fits, because it is about to
-        be bound.
+        """Whether the pod may be bound to the Node now; not before the two have been compared. If
+        so, the pod is counted there from now on, so that the next one finds its room taken. Always
+        true if we may not read pods and Nodes.
         """
         if not self.readable:
             return True

@@ -415,9 +415,9 @@ class Census:
         )
 
     def _is_elsewhere(self, unit: Unit, found: TaggedJob) -> bool:
-        """Whether any of its pods runs on a node that the found job neither holds nor requests. If
-        so, the found job came late, from a process that submitted it before the pod was bound. Then
-        the end of the job that the unit holds counts.
+        """Whether any of the unit's pods runs on a node that the found job neither holds nor
+        requests. If so, the found job came late, from a process that submitted it before the pod
+        was bound: it is cancelled, and the unit keeps the job that has ended.
         """
         asked = () if found.tag is None else found.tag.pinned
         return not self._pods.slurm_nodes(unit) <= {*asked, *found.nodes}

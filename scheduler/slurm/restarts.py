@@ -42,8 +42,9 @@ class Restarts:
         self._boot: int | None = None
 
     async def happened(self) -> bool:
-        """Whether slurmctld has restarted since the last call. Asks Slurm only every 15 s. Raises
-        SlurmError if Slurm cannot be asked.
+        """Whether slurmctld has restarted since Slurm was asked last. Asks it every 15 s at most;
+        in between the answer is False. Also False if Slurm does not show when slurmctld started.
+        Raises SlurmError if Slurm cannot be asked.
         """
         now = self._clock()
         if now - self._asked_at < _EVERY_SECONDS:

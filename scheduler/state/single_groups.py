@@ -33,7 +33,9 @@ class SingleGroups:
         self._keys: dict[str, str] = {}
 
     def add(self, group: Membership, uids: Sequence[str], *, instead: Sequence[Source]) -> None:
-        """Serve these pods of the group, and those that come later, one by one."""
+        """From now on each pod of the group is served by itself, not as a part of this gang. `uids`
+        are pods of it that exist. `instead` are sources by which its pods may belong to others.
+        """
         found = self._groups.setdefault(group.key, _Group())
         found.instead = tuple(instead)
         self._groups.move_to_end(group.key)

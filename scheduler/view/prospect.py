@@ -177,7 +177,9 @@ def _edits(case: Case, row: Row) -> Iterator[Step]:
 
 
 def _changed(key: str) -> str:
-    """The annotation as kubectl changes it: what is no annotation of ours goes."""
+    """What `kubectl annotate` takes to change the annotation: "KEY=VALUE", with VALUE to be filled
+    in, or "KEY-", which removes it, if no annotation for Slurm has that name. A held pod is let go.
+    """
     name = key.rpartition("/")[2]
     if name not in BY_KEY:
         return f"{quote(key)}-"
