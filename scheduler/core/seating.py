@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.lost_slots import kept_ranks, ranks_kept
-from scheduler.core.naming import OwnerTag
+from scheduler.core.naming import OwnerTag, read_tag
 from scheduler.core.seats import Seat, Sitter, seats, slots_of, suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
@@ -154,3 +156,25 @@ def _seats(facts: UnitFacts, found: Seating, former: Sequence[Seat]) -> tuple[Se
         for slot in range(len(found.slots))
         if slot in named or free
     )
+
+
+def retagged(record: TaggedJob, change: Reseat) -> str | None:
+    """The job's tag with this change. None if the change was decided for other nodes than the job
+    has now, so that the tag would contradict itself and the job count as a foreign one.
+    """
+    tag = record.tag
+    if tag is None:
+        return None
+    if not change.seats:
+        return tag.encode(restarts=change.restarts)
+    ranks = tuple(seat.rank for seat in change.seats)
+    rooms = zip(tag.parts, record.rooms, strict=False)
+    noted = tag.encode(
+        restarts=change.restarts,
+        uids=tuple(seat.uid for seat in change.seats),
+        ranks=ranks,
+        at=tag.at if ranks == tag.ranks else (),  # else the job has all slots of the tag
+        names=tuple(seat.name for seat in change.seats),
+        parts=tuple(replace(it, slots=len(nodes) * room) for it, (nodes, room) in rooms),
+    )
+    return noted if read_tag(noted) is not None else None

@@ -16,6 +16,8 @@ from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of
 from scheduler.core.gang_sources import GroupRef, Membership, Source
+from scheduler.core.intervals import SOON_SECONDS
+from scheduler.core.seating import retagged
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import Forbidden, KubeInterrupted
 from scheduler.state.gang import Gang
@@ -121,19 +123,9 @@ class GangHand:
         if job is None or job.job_id != action.job_id:
             return 0.0
         own = await self._tools.read_anew(unit, job)
-        tag = None if own is None else own.job.tag
-        if own is None or tag is None:
-            return 0.0  # the next pass decides from what this look has shown
-        noted = tag.encode(restarts=action.restarts)
-        if action.seats:
-            ranks = tuple(seat.rank for seat in action.seats)
-            noted = tag.encode(
-                restarts=action.restarts,
-                uids=tuple(seat.uid for seat in action.seats),
-                ranks=ranks,
-                at=tag.at if ranks == tag.ranks else (),  # else the job has all slots of the tag
-                names=tuple(seat.name for seat in action.seats),
-            )
+        noted = None if own is None else retagged(own.job, action)
+        if own is None or noted is None:
+            return SOON_SECONDS  # the next pass decides from what this look has shown
         await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
         job.wrote(replace(own.job, admin_comment=noted))
         return 0.0

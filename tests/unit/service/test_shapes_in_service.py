@@ -33,6 +33,11 @@ def tag_of(slurm: TinySlurm, job_id: int = 1) -> OwnerTag:
     return tag
 
 
+def third_node(slurm: TinySlurm, kube: TinyKube) -> None:
+    slurm.comments["n3"], slurm.allocated["n3"], slurm.counted["n3"] = "", 0, 0
+    kube.set_node("n3")
+
+
 async def submitted(slurm: TinySlurm, kube: TinyKube, service: Service, **more: str) -> None:
     """A small leader, and two workers that share a node."""
     service.start()
@@ -245,3 +250,26 @@ async def test_gang_that_waits_and_gets_another_shape_is_asked_for_anew(slurm, k
     assert not slurm.live(1)
     (anew,) = set(slurm.components) - {1}
     assert [(it.cpus, it.tasks_per_node) for it in slurm.components[anew]] == [(4, 2), (1, 1)]
+
+
+async def test_pod_comes_again_after_the_first_component_has_lost_a_node(slurm, kube, service):
+    """The tag then has fewer slots, and still says which component has which."""
+    third_node(slurm, kube)
+    service.start()
+    for rank, cpu in enumerate(("8", "8", "1")):
+        member(kube, rank, cpu=cpu, pods_per_node="1", no_kill="true")
+    await asyncio.sleep(2)
+    slurm.start_parts(1, ("n1", "n2"), ("n3",))
+    await asyncio.sleep(5)
+    first, second = slurm.jobs[1].parts
+    slurm.jobs[1] = joined((replace(first, nodes=("n1",)), second))
+    await asyncio.sleep(10)
+    assert kube.deleted == ["uid-1"]
+    kube.end_containers("uid-1")
+    kube.report("uid-0", FAILED)
+    member(kube, 0, uid="anew", cpu="8", pods_per_node="1", no_kill="true")
+    await asyncio.sleep(10)
+    assert dict(kube.bindings)["anew"] == "n1"
+    tag = tag_of(slurm)
+    assert (tag.uids, [it.slots for it in tag.parts]) == (("anew", "uid-2"), [1, 1])
+    assert (slurm.calls["submit"], slurm.live(1)) == (1, True)
