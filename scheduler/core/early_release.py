@@ -3,7 +3,10 @@
 Slurm can take nodes from a running job that has no script. Everything about that is read from the
 job's record and from the pods, so a process that dies on the way leaves nothing half done: the next
 one sees the nodes that the job holds. Which rank was on which node is written into the owner tag
-together with the change, because the record no longer shows it afterwards.
+before or together with the change, because the record no longer shows it afterwards.
+
+Each component of a heterogeneous job keeps a node until the job ends: one without nodes would have
+ended, and with it the job.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from scheduler.core.actions import GiveBack
 from scheduler.core.facts import RUNS, UnitFacts
 from scheduler.core.lost_slots import nodes_of_ranks
 from scheduler.core.naming import OwnerTag
-from scheduler.core.seats import slots_of
 from scheduler.core.tagged import TaggedJob
 
 
@@ -23,7 +25,7 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
     slots did not all have such a pod: a pod that failed there, or never came, is expected.
     """
     gang, tag = facts.gang, record.tag
-    if gang is None or tag is None or record.batch or record.parts or now < facts.give_back_at:
+    if gang is None or tag is None or record.batch or now < facts.give_back_at:
         return ()
     if facts.missing or not facts.owns(record) or record.state.flags:
         return ()
@@ -34,19 +36,25 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
             busy.add(pod.node)
         elif pod.final and pod.uid in named:
             done[pod.node].add(pod.rank)
-    spare = {it for it in done if len(done[it]) >= tag.per_node} - busy
-    keep = tuple(node for node in record.nodes if node not in spare)
-    if not keep or len(keep) == len(record.nodes):
+    room = {node: per_node for nodes, per_node in record.rooms for node in nodes}
+    spare = {node for node, slots in room.items() if len(done[node]) >= slots} - busy
+    keep = tuple(node for nodes, _ in record.rooms for node in _kept(nodes, spare))
+    if len(keep) == len(record.nodes) or spare.issuperset(record.nodes):
         return ()
     at = _node_of_each_slot(facts, record, tag)
     return (GiveBack(record.job_id, keep, at),) if at else ()
+
+
+def _kept(nodes: tuple[str, ...], spare: set[str]) -> tuple[str, ...]:
+    """Those of a component's nodes that it keeps."""
+    return tuple(node for node in nodes if node not in spare) or nodes[:1]
 
 
 def _node_of_each_slot(facts: UnitFacts, record: TaggedJob, tag: OwnerTag) -> tuple[str, ...]:
     """The node of each rank in the tag: where its pod is or was, else by the order of the slots. ()
     if that contradicts what each node has room for.
     """
-    known = tag.at or slots_of(dict.fromkeys(record.nodes, tag.per_node))
+    known = tag.at or record.slots
     if len(known) != len(tag.ranks):
         return ()
     seen = nodes_of_ranks(facts.pods, tag)

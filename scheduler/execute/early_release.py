@@ -7,16 +7,18 @@ come free with the end of the job.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from scheduler.core.actions import GiveBack
 from scheduler.core.refused_request import NEVER, Pauses
+from scheduler.core.tagged import TaggedJob
 from scheduler.execute.tools import Result, Tools
+from scheduler.slurm.ownership import OwnJob
 from scheduler.slurm.suspicion import about_one_job
 from scheduler.state.units import Unit
-from slurmapi import BaseState, SlurmRefused
+from slurmapi import BaseState, Job, SlurmRefused
 
 log = structlog.get_logger(__name__)
 
@@ -41,23 +43,34 @@ class EarlyRelease:
         left = [node for node in own.job.nodes if node not in action.keep]
         if not left or len(action.at) != len(tag.ranks) or not set(action.keep) <= {*own.job.nodes}:
             return 0.0
-        noted = tag.encode(at=action.at)
         try:
-            await self._tools.slurm.update_job(
-                action.job_id,
-                send_by=own.send_by,
-                required_nodes=action.keep,
-                admin_comment=noted,
-            )
+            shrunk = await self._shrink(own, tag.encode(at=action.at), action.keep)
         except SlurmRefused as error:
             if not about_one_job(error):
                 raise
             return self._refused(unit, action, left, error)
         unit.refusals.give_back = NEVER
-        job.wrote(replace(own.job, admin_comment=noted, nodes=action.keep))
+        job.wrote(shrunk)
         self._tools.count("give_back", "ok")
         log.info("nodes given back", nodes=left, **_names(unit, action.job_id))
         return None
+
+    async def _shrink(self, own: OwnJob, noted: str, keep: tuple[str, ...]) -> TaggedJob:
+        """Write the tag, and leave the job only these nodes; returns its record. The first of
+        several components has the tag, so it comes first. Raises SlurmError.
+        """
+        record, parts = own.job, list[Job]()
+        for part in record.parts or (record,):
+            kept = tuple(node for node in part.nodes if node in keep)
+            changes: dict[str, Any] = {} if kept == part.nodes else {"required_nodes": kept}
+            if part.job_id == record.job_id:
+                changes["admin_comment"] = noted
+            if changes:
+                await self._tools.slurm.update_job(part.job_id, send_by=own.send_by, **changes)
+            parts.append(replace(part, nodes=kept))
+        nodes = tuple(node for part in parts for node in part.nodes)
+        of_several = tuple(parts) if record.parts else ()
+        return replace(record, admin_comment=noted, nodes=nodes, parts=of_several)
 
     def _refused(
         self, unit: Unit, action: GiveBack, left: list[str], error: SlurmRefused

@@ -128,6 +128,31 @@ async def test_node_is_free_again_when_its_pod_has_succeeded_and_the_others_run_
     world.unharmed(second)
 
 
+async def test_component_of_a_job_with_a_remainder_gives_its_node_back(world: World) -> None:
+    """The first component has two nodes of two pods each, the second one a node for the fifth."""
+    filler = await world.fill()
+    job = pods.batch_job(5, slurm={"pods-per-node": "2"})
+    await world.kube.create("jobs", job, namespace=world.namespace)
+    short = {"metadata": {"annotations": {"sandbox/run-seconds": "2"}}}
+    done = [await _of_index(world, index) for index in (0, 1)]
+    for pod in done:
+        await world.kube.patch("pods", pod["metadata"]["name"], short, namespace=world.namespace)
+    await world.end_native(filler)
+    rest = [await _runs_at(world, index) for index in (2, 3, 4)]
+    job_id = (await world.placeholder(rest[0])).job_id
+
+    async def smaller() -> bool:
+        record = await world.slurm.job(job_id)
+        return record is not None and record.number("node_count") == 1
+
+    await world.until("the first component has given a node back", smaller)
+    await world.delete(rest[1]["metadata"]["name"])
+    again = await _comes_again(world, dict(enumerate([*done, *rest])))
+    again = await world.running(again["metadata"]["name"])
+    assert pods.annotation(again, pods.NODES) == pods.annotation(rest[0], pods.NODES)
+    world.unharmed(rest[0], rest[2])
+
+
 async def _of_index(world: World, index: int) -> Object:
     """The pod with this completion index, once it exists."""
 

@@ -17,6 +17,8 @@ from tests.unit.service.tiny_slurm import TinySlurm
 
 pytestmark = pytest.mark.looptime
 NODES: Final = ("n1", "n2")
+MORE_NODES: Final = ("n3", "n4")
+UIDS: Final = ("uid-0", "uid-1", "uid-2", "uid-3")
 
 
 async def started(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
@@ -105,3 +107,61 @@ async def test_pod_that_failed_keeps_its_node(slurm, kube, service):
     of_job(kube, 0, uid="anew")
     await asyncio.sleep(5)
     assert dict(kube.bindings)["anew"] == "n1"
+
+
+async def started_in_two_sizes(slurm: TinySlurm, kube: TinyKube, service: Service) -> int:
+    """A batch Job of four pods: a small one on n1, and three that have a node each."""
+    for node in MORE_NODES:
+        slurm.add_node(node)
+        kube.set_node(node)
+    kube.groups["train"] = job(completions=4, parallelism=4)
+    service.start()
+    for rank in range(4):
+        of_job(kube, rank, cpu="8" if rank else "1")
+    await asyncio.sleep(2)
+    (job_id,) = slurm.components
+    slurm.start_parts(job_id, ("n1",), ("n2", *MORE_NODES))
+    await asyncio.sleep(5)
+    assert dict(kube.bindings) == dict(zip(UIDS, (*NODES, *MORE_NODES), strict=True))
+    return job_id
+
+
+async def test_each_component_gives_back_all_nodes_but_one(slurm, kube, service):
+    job_id = await started_in_two_sizes(slurm, kube, service)
+    for rank in (0, 2):
+        kube.end_containers(f"uid-{rank}")
+    await asyncio.sleep(10)
+    assert slurm.jobs[job_id].nodes == ("n1", "n2", "n4")
+    kube.end_containers("uid-1")
+    await asyncio.sleep(10)
+    assert [part.nodes for part in slurm.jobs[job_id].parts] == [("n1",), ("n4",)]
+    tag = read_tag(slurm.jobs[job_id].admin_comment)
+    assert tag is not None
+    assert tag.at == (*NODES, *MORE_NODES)
+    await asyncio.sleep(60)
+    assert (slurm.live(job_id), kube.deleted) == (True, [])
+    kube.end_containers("uid-3")
+    await asyncio.sleep(5)
+    assert not slurm.live(job_id)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.02, 0.03, 3.0])
+async def test_next_process_knows_the_slots_of_a_component_that_is_smaller(slurm, kube, seconds):
+    """Whenever the former one died."""
+    first = Service(slurm, kube)
+    job_id = await started_in_two_sizes(slurm, kube, first)
+    kube.end_containers("uid-1")
+    await asyncio.sleep(seconds)
+    await first.kill()
+    kube.relist()
+    second = Service(slurm, kube)
+    second.start()
+    await asyncio.sleep(5)
+    assert slurm.jobs[job_id].nodes == ("n1", "n3", "n4")
+    kube.report("uid-2", PodStatus(phase="Failed"))
+    of_job(kube, 2, uid="anew", cpu="8")
+    await asyncio.sleep(10)
+    assert dict(kube.bindings)["anew"] == "n3"
+    assert slurm.calls["submit"] == 1
+    second.unharmed()
+    await second.kill()

@@ -31,15 +31,16 @@ def member(kube: TinyKube, rank: int, *, uid: str = "", size: int = 2, gang: str
     return uid
 
 
-def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True) -> str:
-    """A pod of the batch Job `train`."""
+def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True, **request: str) -> str:
+    """A pod of the batch Job `train`. `request` has its CPUs, if it asks for others."""
     uid = uid or f"uid-{rank}"
     labels = {
         "batch.kubernetes.io/job-name": "train",
         "batch.kubernetes.io/controller-uid": "job-uid",
     }
     said = {"batch.kubernetes.io/job-completion-index": str(rank)} if index else {}
-    kube.create(uid, name=f"train-{rank}-{uid}", labels=labels, annotations=said, owner=OWNER)
+    name = f"train-{rank}-{uid}"
+    kube.create(uid, name=name, labels=labels, annotations=said, owner=OWNER, **request)
     return uid
 
 

@@ -33,11 +33,6 @@ def tag_of(slurm: TinySlurm, job_id: int = 1) -> OwnerTag:
     return tag
 
 
-def third_node(slurm: TinySlurm, kube: TinyKube) -> None:
-    slurm.comments["n3"], slurm.allocated["n3"], slurm.counted["n3"] = "", 0, 0
-    kube.set_node("n3")
-
-
 async def submitted(slurm: TinySlurm, kube: TinyKube, service: Service, **more: str) -> None:
     """A small leader, and two workers that share a node."""
     service.start()
@@ -254,7 +249,8 @@ async def test_gang_that_waits_and_gets_another_shape_is_asked_for_anew(slurm, k
 
 async def test_pod_comes_again_after_the_first_component_has_lost_a_node(slurm, kube, service):
     """The tag then has fewer slots, and still says which component has which."""
-    third_node(slurm, kube)
+    slurm.add_node("n3")
+    kube.set_node("n3")
     service.start()
     for rank, cpu in enumerate(("8", "8", "1")):
         member(kube, rank, cpu=cpu, pods_per_node="1", no_kill="true")

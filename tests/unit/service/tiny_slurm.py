@@ -189,12 +189,7 @@ class TinySlurm:
         await self._call("update", job_id, send_by=send_by)
         first = self._of_component(job_id)
         if first is not None:
-            job = self.jobs[first]
-            parts = tuple(
-                dataclasses.replace(it, **changes) if it.job_id == job_id else it
-                for it in job.parts
-            )
-            self.jobs[first] = dataclasses.replace(job, parts=parts)
+            self._update_component(first, job_id, **changes)
             return
         if job_id not in self.jobs:
             raise _no_such_job()
@@ -204,12 +199,16 @@ class TinySlurm:
             raise SlurmInvalid("Job is no longer pending", error_number=2073, status=422)
         for name in self.refuses & changes.keys():
             raise SlurmInvalid(f"Invalid {name}", error_number=2000, status=422)
-        if "required_nodes" in changes:  # a running job gives the others back
-            kept = changes.pop("required_nodes")
-            changes["nodes"] = tuple(it for it in self.jobs[job_id].nodes if it in kept)
-        job = dataclasses.replace(self.jobs[job_id], **changes)
-        parts = (dataclasses.replace(job.parts[0], **changes), *job.parts[1:]) if job.parts else ()
-        self.jobs[job_id] = dataclasses.replace(job, parts=parts)
+        if self.jobs[job_id].parts:
+            self._update_component(job_id, job_id, **changes)
+        else:
+            self.jobs[job_id] = _changed(self.jobs[job_id], **changes)
+
+    def _update_component(self, first: int, job_id: int, **changes: Any) -> None:
+        """Change one component of the job whose first one has the id `first`."""
+        before = self.jobs[first].parts
+        parts = (_changed(it, **changes) if it.job_id == job_id else it for it in before)
+        self.jobs[first] = joined(tuple(parts))
 
     async def cancel(
         self, job_ids: Sequence[int], *, send_by: float | None = None
@@ -296,6 +295,10 @@ class TinySlurm:
             self.submissions[job_id] = submission
         return job_id
 
+    def add_node(self, name: str) -> None:
+        """Another node, beside those of `NODES`."""
+        self.comments[name], self.allocated[name], self.counted[name] = "", 0, 0
+
     def start_parts(self, job_id: int, *nodes: tuple[str, ...]) -> None:
         """Slurm starts a heterogeneous job, each component on these nodes."""
         job, state = self.jobs[job_id], JobState(BaseState.RUNNING)
@@ -343,6 +346,13 @@ class TinySlurm:
 
     def _before(self, job_id: int) -> list[Job]:
         return [job for job in self.jobs.values() if job.job_id < job_id]
+
+
+def _changed(job: Job, **changes: Any) -> Job:
+    if "required_nodes" in changes:  # a running job gives the others back
+        kept = changes.pop("required_nodes")
+        changes["nodes"] = tuple(it for it in job.nodes if it in kept)
+    return dataclasses.replace(job, **changes)
 
 
 def _no_such_job() -> SlurmNoSuchJob:
