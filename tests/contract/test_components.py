@@ -236,9 +236,6 @@ async def test_component_that_loses_its_only_node_ends_all(shapes: Shapes, lost:
     job = await shapes.running(kill_on_node_fail=False)
     await shapes.gangs.lose(job.parts[lost].nodes[0])
     job = await shapes.gangs.jobs.until(job.job_id, is_over)
-    print(
-        "PROBE only node", lost, [str(it.state) for it in job.parts], [it.nodes for it in job.parts]
-    )
     assert {part.state.base for part in job.parts} == {BaseState.NODE_FAIL}
 
 
