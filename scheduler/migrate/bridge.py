@@ -17,7 +17,9 @@ WHOLE_NODE: Final = ("exclusive", "whole-node")
 _SHARED_NODE: Final = ("exclusive", "false")
 
 _FROM_REQUESTS: Final = "no such annotation: it follows from the containers' requests"
-_ONE_NODE: Final = "no such annotation: a pod is one node"
+_ONE_NODE: Final = (
+    "no such annotation: a pod is on one node, and the nodes of a gang follow from its pods"
+)
 _JOB_NAME: Final = (
     "no such annotation: the job is called <namespace>.<pod>.<uid>, which prevents a second job "
     "for the pod"
