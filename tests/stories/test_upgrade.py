@@ -383,10 +383,11 @@ def _early_updates(
     history: History, crowd: Crowd, jobs: dict[str, int], held_back: When
 ) -> Counter[str]:
     """How often each pod's job was certainly updated while waiting jobs were held back. slurmctld
-    logs an update after its answer, so one may seem to come later. Pods that end and the edited pod
-    are left out.
+    logs an update after its answer, so one may seem to come later. Pods that end, the edited pod
+    and running pods are left out: an update by the older scheduler just before it stopped may seem
+    to come after that, and `_written_only_what_had_to_be` counts all updates of running pods.
     """
-    expected = {_EDITED, *crowd.ending()}
+    expected = {_EDITED, *crowd.ending(), *crowd.running()}
     return Counter(
         name
         for name, job in _named(history, jobs)
