@@ -9,28 +9,24 @@ from scheduler.core.packing import Dealt, NodeSize, NoRoom, Packed, Plan, PodSiz
 
 _EIGHT: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
 _FOUR: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
-_SLURMD: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=8, slurmd=True)
 _NAMES: Final = {
     _EIGHT: "with 8 GPUs",
     _FOUR: "with 4 GPUs",
-    _SLURMD: "with 8 GPUs and a slurmd",
 }
 _Partition = dict[NodeSize, int]
 # Pods, the GPUs of each, the partition, the most that a node may have.
-_ROWS: Final[tuple[tuple[int, int, _Partition, int | None], ...]] = (
-    (8, 8, {_EIGHT: 100}, None),
-    (16, 2, {_EIGHT: 100}, None),
+_ROWS: Final[tuple[tuple[int, int, _Partition, int], ...]] = (
+    (8, 8, {_EIGHT: 100}, 1),
     (16, 2, {_EIGHT: 100}, 1),
-    (10, 1, {_EIGHT: 100}, None),
-    (17, 2, {_EIGHT: 100}, None),
-    (5, 3, {_EIGHT: 100}, None),
-    (12, 2, {_EIGHT: 2, _FOUR: 6}, None),
-    (12, 2, {_EIGHT: 2, _FOUR: 2}, None),
-    (16, 2, {_SLURMD: 100}, None),
-    (16, 2, {_SLURMD: 50, _EIGHT: 50}, None),
-    (200, 0, {_EIGHT: 100}, None),
-    (1000, 0, {_EIGHT: 100}, None),
-    (40, 4, {_EIGHT: 16}, None),
+    (16, 2, {_EIGHT: 100}, 16),
+    (10, 1, {_EIGHT: 100}, 16),
+    (17, 2, {_EIGHT: 100}, 16),
+    (17, 2, {_EIGHT: 100}, 3),
+    (5, 3, {_EIGHT: 100}, 16),
+    (12, 2, {_EIGHT: 2, _FOUR: 6}, 16),
+    (12, 2, {_EIGHT: 2, _FOUR: 2}, 16),
+    (200, 0, {_EIGHT: 100}, 16),
+    (40, 4, {_EIGHT: 16}, 16),
 )
 
 
@@ -46,7 +42,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         pod = PodSize(cpus=4, memory_mib=1000, gpus=gpus)
         there = ", ".join(f"{count} {_NAMES[size]}" for size, count in nodes.items())
         found = plan(pods, pod, nodes, pods_per_node=most)
-        yield str(pods), str(gpus), there, str(most or ""), _words(found)
+        yield str(pods), str(gpus), there, str(most), _words(found)
 
 
 def _words(found: Plan) -> str:
@@ -54,7 +50,7 @@ def _words(found: Plan) -> str:
         case Packed():
             return "packed by Slurm"
         case NoRoom(room):
-            return f"refused: room for {room}"
+            return f"too many: room for {room}"
         case Dealt(parts):
             return " + ".join(_part(it.nodes, it.pods_per_node) for it in parts)
 

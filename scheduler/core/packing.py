@@ -1,10 +1,13 @@
-"""How the alike pods of a gang go on the nodes of a partition: packed by Slurm, or so many on each.
+"""How the alike pods of a gang go on the nodes of a partition: so many on each, or packed by Slurm.
 
-Slurm packs pods where it can count them: pods without GPUs anywhere, and pods with GPUs where every
-node has a slurmd. On EXTERNAL nodes slurmctld does not take back the GPUs of such a job (measured
-on 26.05.5), so there the number of pods on each node is chosen here: the fewest nodes, then the
-most even number of pods on each. What is left over goes on a node of its own, as a further
-component of the job. docs/gangs-slurm.md has a table of examples.
+`nodes/layout.py` asks this for each gang that may have several pods on a node. It always passes a
+limit, and so the number of pods on each node is chosen here: the fewest nodes, then the most even
+number of pods on each. What is left over goes on a node of its own, as a further component of the
+job. docs/gangs-slurm.md has a table of examples.
+
+Without a limit the answer may be that Slurm packs the pods, where it can count them: pods without
+GPUs anywhere, and pods with GPUs where every node has a slurmd. On EXTERNAL nodes slurmctld does
+not take back the GPUs of such a job (measured on 26.05.5). No job of the scheduler is packed.
 """
 
 from __future__ import annotations
