@@ -113,12 +113,14 @@ class Brake:
         return self._confirm(case, held, seen_at=seen_at, now=now)
 
     def let_go(self, case: str) -> None:
-        """Stop holding a case that is ended on better evidence. It does not count."""
+        """Stop holding a case of which a pod is ended on strong evidence. It does not count. Its
+        other pods, if their evidence is weak, have to ask again.
+        """
         self._held.pop(case, None)
 
     def confirm(self, case: str, now: float) -> None:
-        """Let a case go because there is better evidence, which is not shown for each of its pods.
-        It does not count.
+        """Let a case go because there is better evidence about one of its pods: the others need not
+        have it too, so `ask` says Go for each of them. It does not count.
         """
         self._held.pop(case, None)
         self._confirmed[case] = now

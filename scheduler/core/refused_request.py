@@ -49,8 +49,8 @@ class RefusedRequest(Generic[_T]):
         return RefusedRequest(request, count, now + share * pauses.after(count), why)
 
     def whatever(self, *, until: float | None = None) -> RefusedRequest[_T]:
-        """The same, but for any request: no edit shortens the pause. `until` sets another end of
-        it.
+        """The same, but for any request: no edit shortens the pause, and `again` with None goes on
+        counting. `until` sets another end of the pause.
         """
         return replace(self, request=None, until=self.until if until is None else until)
 

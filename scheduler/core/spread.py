@@ -36,6 +36,7 @@ class Domains:
         self._constraints = constraints
         self._wishes = wishes
         self._keys = frozenset(it.topology_key for it in constraints)
+        # For each constraint, how many Nodes count for each value.
         self._nodes: list[dict[str, int]] = [{} for _ in constraints]
         self.by_node: list[dict[str, str]] = [{} for _ in constraints]
         """For each constraint, the value that each Node counts for, by the Node's name."""

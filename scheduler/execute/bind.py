@@ -46,8 +46,9 @@ class Binder:
         self._claim = claim
 
     async def bind(self, unit: Unit, actions: Sequence[Bind]) -> Result:
-        """Bind all these pods, or none if there is no place for one of them any more. Raises
-        KubeError; bindings may have been made nevertheless.
+        """Bind all these pods, or none if there is no place for one of them any more. If there are
+        many, the look at the job may become too old on the way: then the rest is left for the next
+        pass. Raises KubeError; bindings may have been made nevertheless.
         """
         results, unsent = list[Result](), list[Bind]()
         for action in actions:

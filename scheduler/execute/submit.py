@@ -94,9 +94,9 @@ class Submitter:
     async def _paced(self, unit: Unit, action: Submit) -> float:
         """Seconds until the unit may submit, because of its budgets."""
         seconds = 0.0 if action.nodes else await self._submits.pause(unit)
-        # The pause after a refusal is not over, so only an edit can have brought the unit here.
         if seconds or self._clock() >= unit.refusals.submit.until:
             return seconds
+        # The pause after a refusal is not over, so only an edit can have brought the unit here.
         return await self._edits.pause(unit)
 
     async def _submit(self, unit: Unit, action: Submit) -> Result:

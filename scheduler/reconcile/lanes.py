@@ -117,7 +117,9 @@ class _Lane(Generic[K]):
             del self.turns[tenant]
 
     def take(self, may: Callable[[Hashable], bool]) -> K:
-        """Take the first key of the next tenant for whom `may` is true."""
+        """Take the first key of the next tenant for whom `may` is true; there must be one. That
+        tenant gets its next turn after all others.
+        """
         tenant = next(filter(may, self.turns))
         keys = self.turns.pop(tenant)
         key, _ = keys.popitem(last=False)

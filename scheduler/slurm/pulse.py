@@ -227,7 +227,8 @@ class Pulse:
                 await self.look_now(ids)
                 if restarted or began - self._due_at > _LATE_SECONDS:
                     self._doubt()
-            if only_claims:  # a refusal of these ids would not show that Slurm works
+            # Also if there are no ids. A refusal of claimed ids would not show that Slurm works.
+            if only_claims:
                 await self._ping()
             self._heard()
             if ids:
