@@ -6,7 +6,8 @@ one sees the nodes that the job holds. Which rank was on which node is written i
 before or together with the change, because the record no longer shows it afterwards.
 
 Each component of a heterogeneous job keeps a node until the job ends: one without nodes would have
-ended, and with it the job.
+ended, and with it the job. `execute/early_release.py` sends the change, one request for each
+component.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A gang that waits for what people have to create: its PodGroup, or pods that may never come."""
+"""A gang that waits for what people have to create: its PodGroup, or pods that may never come.
+
+How long a gang without pods keeps its job (`--gang-linger`): `expected_back` in `gang.py`.
+"""
 
 from __future__ import annotations
 

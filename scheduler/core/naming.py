@@ -1,4 +1,4 @@
-"""The owner and the name of a placeholder.
+"""The owner and the name of a placeholder: the owner tag's format, and which tags are believed.
 
 A job id alone identifies no job, because slurmctld reuses ids after a crash (measured). A
 placeholder is ours if its `admin_comment`, which only Slurm administrators can write, says so.

@@ -1,4 +1,7 @@
-"""A job's record as the scheduler reads it: with its owner tag, decoded once."""
+"""A job's record as the scheduler reads it: with its owner tag, decoded once.
+
+The tag's format, and which tags are believed: `naming.py`.
+"""
 
 from __future__ import annotations
 

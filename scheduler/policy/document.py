@@ -1,4 +1,9 @@
-"""The shape of a policy file, as people write it; docs/policy.md says what it means."""
+"""The shape of a policy file, as people write it; docs/policy.md says what it means.
+
+A new field of rules goes into `RuleDocument` here and into `Rule` in `rules.py`; `compiled.py`
+takes it from one to the other and finds its faults. `Policy.ruling` in `rules.py` combines the
+rules of a pod, and `verdict.py` or `rulebook.py` applies them.
+"""
 
 from __future__ import annotations
 

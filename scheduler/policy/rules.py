@@ -1,6 +1,7 @@
 """Rules in the form in which they are applied: for which pods, and what they say about each field.
 
 Pure data. Fields are those of JobRequest, so that two annotations for one field are treated as one.
+What people write, and where a new field of rules goes: `document.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 What was read earlier may belong to another job by now: a slurmctld that has lost its state reuses
 ids, and this can happen between two polls that both succeed (measured). So each write has a time by
 which it must be sent, including any wait for a connection, and whoever repeats a write reads the
-tag again. What makes a job ours: `TaggedJob.is_of` in `core/tagged.py`.
+tag again. What makes a job ours: `TaggedJob.is_of` in `core/tagged.py`. The tag's format, and which
+tags are believed: `OwnerTag` and `read_tag` in `core/naming.py`.
 """
 
 from __future__ import annotations
