@@ -356,12 +356,13 @@ async def _running(world: World, *, grace: int = _GRACE, **slurm: str) -> Object
 
 async def _cancelled(world: World, after: int) -> int | None:
     """The id of a job that was submitted after the job with that id, and cancelled. The scheduler
-    gives up after a few of them, so the look at them is a quick one.
+    gives up after a few of them, so the look at them is a quick one. Heterogeneous jobs of other
+    stories have ids such as "54+0", and are none of them.
     """
     answer = await world.slurm.ask("GET", "jobs/state/")
     assert answer.ok, f"jobs/state: {answer}"
-    ended = (int(it["job_id"]) for it in answer.body["jobs"] if it["state"][0] == "CANCELLED")
-    return next((it for it in ended if it > after), None)
+    ended = (str(it["job_id"]) for it in answer.body["jobs"] if it["state"][0] == "CANCELLED")
+    return next((int(it) for it in ended if it.isdecimal() and int(it) > after), None)
 
 
 async def _with_nodes(world: World, job_id: int) -> Record | None:
