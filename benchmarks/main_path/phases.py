@@ -22,21 +22,19 @@ from benchmarks.main_path.figures import (
     Release,
     Relief,
     SchedulerBurst,
-    Stalls,
     Waiting,
 )
 from benchmarks.main_path.hands import NAMESPACE, Hands, hands
 from benchmarks.main_path.observed import BOUND, SUBMITTED, ObservedScheduler, Scrape
 from benchmarks.main_path.servers import Servers
 from benchmarks.main_path.usage import cpu_seconds_below
+from benchmarks.main_path.watched import REQUESTS, stalls, watched
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.pods import node_of
 from tests.support.ports import free_ports
 from tests.support.slurm_rest import read_token
 
-_REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
 _KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
-_STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
 _LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _STAGES: Final = "slurm_pod_scheduler_stage_seconds"
 _SETTLE_SECONDS: Final = 3.0
@@ -153,7 +151,7 @@ class Run:
                 burst=_burst(scheduler, scrape, used=used, servers=servers),
                 startup_cpu_seconds=startup,
                 longest_stall_seconds=scrape.total(_LAG),
-                slurm_requests=scrape.total(_REQUESTS),
+                slurm_requests=scrape.total(REQUESTS),
                 kube_requests=scrape.total(_KUBE_REQUESTS),
                 release=await self._release(),
             )
@@ -193,7 +191,7 @@ class Run:
                 await self._hands.create(self._names(before, count))
                 await scheduler.until_logged(SUBMITTED, count, seconds=self._patience)
                 await asyncio.sleep(_SETTLE_SECONDS)
-                waiting.append(await _watched(scheduler, relay, count, watch_seconds))
+                waiting.append(await watched(scheduler, relay, pods=count, seconds=watch_seconds))
                 before = count
             return waiting, await self._relief(scheduler, everything)
 
@@ -210,7 +208,7 @@ class Run:
             pods=self._pods,
             seconds=took,
             allocated_to_bound=_allocated_to_bound(scrape, longest=took),
-            stalls=_stalls(before, scrape),
+            stalls=stalls(before, scrape),
             peak_rss_mib=scheduler.peak_rss_mib(),
             release=await self._release(),
         )
@@ -235,25 +233,6 @@ async def run(
         return await steps.all(rounds=rounds, watch_seconds=watch_seconds, guard=guard)
 
 
-async def _watched(
-    scheduler: ObservedScheduler, relay: CountingRelay, pods: int, seconds: float
-) -> Waiting:
-    before, wire, cpu = await scheduler.scrape(), relay.requests, scheduler.cpu_seconds()
-    began = time.monotonic()
-    await asyncio.sleep(seconds)
-    used = scheduler.cpu_seconds() - cpu
-    after, wire = await scheduler.scrape(), relay.requests - wire
-    took = time.monotonic() - began
-    return Waiting(
-        pods=pods,
-        seconds=took,
-        requests_per_second=(after.total(_REQUESTS) - before.total(_REQUESTS)) / took,
-        counted_on_the_wire=wire / took,
-        cpu_share=used / seconds,
-        stalls=_stalls(before, after),
-    )
-
-
 def _burst(
     scheduler: ObservedScheduler,
     scrape: Scrape,
@@ -272,20 +251,12 @@ def _burst(
         queued_seconds=used[1],
         servers_cpu_seconds=servers,
         peak_rss_mib=scheduler.peak_rss_mib(),
-        stalls=_stalls(Scrape(()), scrape),
+        stalls=stalls(Scrape(()), scrape),
     )
 
 
 def _difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     return {name: used - before.get(name, 0.0) for name, used in after.items()}
-
-
-def _stalls(before: Scrape, after: Scrape) -> Stalls:
-    busy, waiting = (
-        int(after.total(_STALLS, cause=cause) - before.total(_STALLS, cause=cause))
-        for cause in ("busy", "waiting")
-    )
-    return Stalls(busy, waiting)
 
 
 def _allocated_to_bound(scrape: Scrape, *, longest: float) -> Latency:
