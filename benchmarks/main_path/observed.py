@@ -17,7 +17,13 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.main_path.servers import Servers
-from benchmarks.main_path.usage import cpu_seconds, cpu_seconds_below, peak_rss_mib, queued_seconds
+from benchmarks.main_path.usage import (
+    cpu_seconds,
+    cpu_seconds_below,
+    peak_rss_mib,
+    queued_seconds,
+    rss_mib,
+)
 from scheduler.config.settings import ENV_PREFIX
 from tests.support.ports import free_ports
 
@@ -90,6 +96,10 @@ class ObservedScheduler:
     def peak_rss_mib(self) -> float:
         """Its peak resident memory."""
         return self._used(peak_rss_mib)
+
+    def rss_mib(self) -> float:
+        """Its resident memory now."""
+        return self._used(rss_mib)
 
     def _used(self, figure: Callable[[int], float]) -> float:
         try:

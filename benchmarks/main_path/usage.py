@@ -20,8 +20,17 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_rss_mib(pid: int) -> float:
     """Its peak resident memory."""
+    return _memory_mib(pid, "VmHWM:")
+
+
+def rss_mib(pid: int) -> float:
+    """Its resident memory now."""
+    return _memory_mib(pid, "VmRSS:")
+
+
+def _memory_mib(pid: int, which: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(which):
             return int(line.split()[1]) / 1024
     raise ProcessLookupError(f"process {pid} has no memory: it has ended")
 

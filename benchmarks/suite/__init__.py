@@ -1,0 +1,1 @@
+"""Parts of `python -m benchmarks`, which runs the benchmarks one after the other."""
