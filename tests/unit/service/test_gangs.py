@@ -31,8 +31,8 @@ def member(kube: TinyKube, rank: int, *, uid: str = "", size: int = 2, gang: str
     return uid
 
 
-def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True, **request: str) -> str:
-    """A pod of the batch Job `train`. `request` has its CPUs, if it asks for others."""
+def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True, cpu: str = "4") -> str:
+    """A pod of the batch Job `train`."""
     uid = uid or f"uid-{rank}"
     labels = {
         "batch.kubernetes.io/job-name": "train",
@@ -40,7 +40,7 @@ def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True, **re
     }
     said = {"batch.kubernetes.io/job-completion-index": str(rank)} if index else {}
     name = f"train-{rank}-{uid}"
-    kube.create(uid, name=name, labels=labels, annotations=said, owner=OWNER, **request)
+    kube.create(uid, name=name, labels=labels, annotations=said, owner=OWNER, cpu=cpu)
     return uid
 
 
