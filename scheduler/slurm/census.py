@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, Protocol
@@ -48,6 +48,8 @@ from slurmapi import (
 log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 4
+# After so many ids other tasks run; they take less than 10 ms.
+_SCANNED_AT_ONCE: Final = 1000
 _PERIOD_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 2.0
 # The pause between two requested censuses. The list of all ids costs Slurm more than a pulse: with
@@ -214,23 +216,34 @@ class Census:
             unit.is_rid_of(job_ids.difference(live))  # they ended, perhaps by an unconfirmed cancel
         self._forget_all_but(set(live))
         self._recall()
-        known = self._foreign | self._unreadable
-        unknown = [
-            job_id
-            for job_id in sorted(live, reverse=True)
-            if job_id not in known and not self._accounted_for(job_id)
-        ]
-        for start in range(0, len(unknown), _AT_ONCE):
+        looks = 0
+        async for some in self._unknown(live):
             asked_at = self._clock()
-            found = await asyncio.gather(*map(self._job, unknown[start : start + _AT_ONCE]))
-            for job in found:
+            for job in await asyncio.gather(*map(self._job, some)):
                 if job is not None:
                     await self._found(job, asked_at)
                     self._reached = min(self._reached, job.submit_time or math.inf)
-            if start % _SETTLE_EVERY == 0:
+            if looks % _SETTLE_EVERY == 0:
                 self._settle(began, self._reached_before)
+            looks += _AT_ONCE
             await self._pace()
         return states
+
+    async def _unknown(self, live: list[int]) -> AsyncIterator[list[int]]:
+        """The jobs to look at, newest first and a few at a time. At a start the passes look at the
+        same jobs, so each is asked about when its turn comes.
+        """
+        known, some = self._foreign | self._unreadable, list[int]()
+        for number, job_id in enumerate(sorted(live, reverse=True), 1):
+            if job_id not in known and not self._accounted_for(job_id):
+                some.append(job_id)
+            if len(some) == _AT_ONCE:
+                yield some
+                some = []
+            elif number % _SCANNED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if some:
+            yield some
 
     def _forget_all_but(self, live: set[int]) -> None:
         """Forget the ids of jobs that are gone. If half of the foreign ids or more are gone,

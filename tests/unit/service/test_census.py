@@ -397,3 +397,17 @@ async def test_pods_that_come_and_go_ask_for_no_census(slurm, kube, service):
         await asyncio.sleep(2)
     assert slurm.calls["submit"] == 20
     assert slurm.calls["all_states"] == 1
+
+
+async def test_job_that_a_pass_has_looked_at_meanwhile_is_not_looked_at_again(slurm, kube, service):
+    """At a start the census and the passes share thousands of looks."""
+    for number in range(200):
+        job_id = slurm.add(admin_comment=tag(f"uid-{number}"), name=f"ns.train.{number}")
+        kube.create(f"uid-{number}", name=f"train-{number}", annotations={JOB_ID: str(job_id)})
+    slurm.seconds["job"] = 0.01
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(3)
+    assert service.census.completed_at is not None
+    assert 200 <= slurm.calls["job"] < 230
+    assert slurm.calls["submit"] == slurm.calls["cancel"] == 0
