@@ -140,7 +140,7 @@ def _against_goal(row: Row) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.2f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _more(values: Sequence[float], *, goal: float) -> Row | None:
