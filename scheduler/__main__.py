@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import importlib.util
 import os
 import sys
@@ -23,6 +22,7 @@ from scheduler.kube.session import KubeConfigError, in_cluster
 from scheduler.listen import descriptors
 from scheduler.migrate import command as migrate
 from scheduler.observe import logs
+from scheduler.observe.garbage import tended
 from scheduler.observe.redacted import redacted
 from scheduler.service import startup
 from scheduler.service.shown import Showing
@@ -211,9 +211,8 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         given = flags.load(arguments)
         logs.set_up(given.zap_log_level, given.log_format)
-        _settle_memory()
         descriptors.raise_limit()
-        asyncio.run(startup.run(given, showing=_showing(given)))
+        asyncio.run(tended(startup.run(given, showing=_showing(given))))
     except (KubeConfigError, ClusterIdError, LeaseLostError, OSError) as error:
         print(f"slurm-pod-scheduler: {error}", file=sys.stderr)
         return 1
@@ -230,14 +229,6 @@ def _showing(given: settings.Settings) -> Showing | None:
     from scheduler.page.serving import serving  # noqa: PLC0415 - most processes have no page
 
     return serving
-
-
-def _settle_memory() -> None:
-    """What the imports made stays for ever, so no collection need look at it: with it each full one
-    held the loop up for 30 to 50 ms (measured).
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _sandbox(arguments: argparse.Namespace) -> int:

@@ -50,6 +50,7 @@ class Gauges:
         self._reflectors = reflectors
         self._clock = clock
         self._started_at = clock()
+        self._shown: set[str] = set()
         metrics.slurm_answered.set_function(lambda: self._epoch(answered_at()))
         metrics.token_issued.set_function(lambda: lifetime().issued_at)
         metrics.token_expires.set_function(lambda: lifetime().expires_at)
@@ -67,10 +68,13 @@ class Gauges:
             await asyncio.sleep(_EVERY_SECONDS)
 
     def find_watches(self) -> None:
-        """Show when each watch in use last heard something."""
-        self._metrics.watch_heard.clear()
-        for name in {it.name for it in self._followed()}:
+        """Show when each watch in use last heard something. A series stays as long as its watch."""
+        found = {it.name for it in self._followed()}
+        for name in self._shown - found:
+            self._metrics.watch_heard.remove(name)
+        for name in found - self._shown:
             self._metrics.watch_heard.labels(name).set_function(self._heard(name))
+        self._shown = found
 
     def _heard(self, name: str) -> Callable[[], float]:
         """Returns a function for the time, in seconds since the epoch, at which the watches of this

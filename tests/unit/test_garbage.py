@@ -1,0 +1,87 @@
+"""Full collections of garbage stay short, and what is set aside is not lost.
+
+Each test has a process of its own, because what it sets aside would stay so for other tests.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+_BEGIN = """
+import gc, weakref
+from scheduler.observe.garbage import GarbageTender
+
+class Thing:
+    pass
+
+def circle():
+    thing = Thing()
+    thing.itself = thing
+    return thing
+
+def whole_collections():
+    return gc.get_stats()[2]["collections"]
+
+tender = GarbageTender(more=1000)
+"""
+
+
+def _runs(code: str) -> None:
+    script = _BEGIN + textwrap.dedent(code)
+    command = (sys.executable, "-c", script)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_full_collection_does_not_look_at_what_has_survived() -> None:
+    _runs("""
+        kept = [[number] for number in range(500)]
+        tender.tend()
+        assert len(gc.get_objects(generation=2)) < 10
+        assert gc.get_freeze_count() > 500
+    """)
+
+
+def test_what_is_set_aside_is_freed_with_its_last_reference() -> None:
+    _runs("""
+        thing = Thing()
+        seen = weakref.ref(thing)
+        tender.tend()
+        del thing
+        assert seen() is None
+    """)
+
+
+def test_young_circle_that_nobody_uses_is_freed() -> None:
+    _runs("""
+        seen = weakref.ref(circle())
+        tender.tend()
+        assert seen() is None
+    """)
+
+
+def test_circle_that_was_in_use_is_freed_once_many_more_objects_are_there() -> None:
+    _runs("""
+        held = circle()
+        seen = weakref.ref(held)
+        tender.tend()
+        del held
+        gc.collect()
+        assert seen() is not None
+        kept = [[number] for number in range(2 * gc.get_freeze_count() + 2000)]
+        tender.tend()
+        assert seen() is None
+        assert len(gc.get_objects(generation=2)) < 10
+    """)
+
+
+def test_objects_that_come_and_go_cause_no_full_collection() -> None:
+    _runs("""
+        before = whole_collections()
+        for _ in range(100):
+            kept = [[number] for number in range(900)]
+            tender.tend()
+        assert whole_collections() - before < 3, whole_collections() - before
+    """)
