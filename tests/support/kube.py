@@ -29,6 +29,8 @@ _GROUPS: Final = {
     "statefulsets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
     "leaderworkersets": "/apis/leaderworkerset.x-k8s.io/v1",
+    "podgroups": "/apis/scheduling.x-k8s.io/v1alpha1",
+    "podgroups.scheduling.k8s.io": "/apis/scheduling.k8s.io/v1alpha2",
     "jobsets": "/apis/jobset.x-k8s.io/v1alpha2",
     "services": "/api/v1",
     "cronjobs": "/apis/batch/v1",
@@ -61,7 +63,8 @@ class KubeAnswerError(Exception):
 class Kube:
     """The API server at `url`; an async context manager.
 
-    `agent` is the User-Agent of the requests. `kind` is a plural as in URLs ("pods"). Methods raise
+    `agent` is the User-Agent of the requests. `kind` is a plural as in URLs
+    ("pods"), with its group if another has the same plural. Methods raise
     KubeAnswerError for a refusal, and aiohttp.ClientError or TimeoutError when there is no answer
     within a minute.
     """
@@ -245,4 +248,5 @@ async def _decoded(response: aiohttp.ClientResponse) -> Object:
 
 def _path(kind: str, namespace: str, name: str = "") -> str:
     within = f"/namespaces/{namespace}" if namespace else ""
-    return f"{_GROUPS[kind]}{within}/{kind}" + (f"/{name}" if name else "")
+    plural = kind.partition(".")[0]
+    return f"{_GROUPS[kind]}{within}/{plural}" + (f"/{name}" if name else "")

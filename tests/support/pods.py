@@ -24,6 +24,7 @@ def pod(
     scheduler: str = SCHEDULER_NAME,
     slurm: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
     container: Object | None = None,
     **spec: Any,
 ) -> Object:
@@ -42,7 +43,7 @@ def pod(
     return {
         "metadata": {
             "name": name,
-            "labels": {"app": name},
+            "labels": {"app": name} | (labels or {}),
             "annotations": prefixed | (annotations or {}),
         },
         "spec": {

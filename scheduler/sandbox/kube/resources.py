@@ -273,6 +273,27 @@ BUDGETS = Resource(
 )
 
 
+# Objects that stand for groups of pods. No controller acts on them here.
+POD_GROUPS = Resource(
+    group="scheduling.k8s.io", version="v1alpha2", plural="podgroups", kind="PodGroup"
+)
+PLUGINS_POD_GROUPS = Resource(
+    group="scheduling.x-k8s.io",
+    version="v1alpha1",
+    plural="podgroups",
+    kind="PodGroup",
+    short=("pg", "pgs"),
+)
+LEADER_WORKER_SETS = Resource(
+    group="leaderworkerset.x-k8s.io",
+    version="v1",
+    plural="leaderworkersets",
+    kind="LeaderWorkerSet",
+    short=("lws",),
+)
+JOB_SETS = Resource(group="jobset.x-k8s.io", version="v1alpha2", plural="jobsets", kind="JobSet")
+
+
 POLICIES = Resource(
     group="admissionregistration.k8s.io",
     version="v1",
@@ -333,6 +354,10 @@ RESOURCES: tuple[Resource, ...] = (
     LEASES,
     NEW_EVENTS,
     BUDGETS,
+    POD_GROUPS,
+    PLUGINS_POD_GROUPS,
+    LEADER_WORKER_SETS,
+    JOB_SETS,
     POLICIES,
     POLICY_BINDINGS,
     *REVIEWS,
