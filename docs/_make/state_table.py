@@ -31,6 +31,7 @@ from scheduler.core.actions import (
     Record,
     Reject,
     Reseat,
+    ServeBeside,
     Submit,
     TakeBack,
     Tell,
@@ -410,6 +411,7 @@ def _shown(action: Action) -> str:
             | Reseat()
             | GiveBack()
             | PartWith()
+            | ServeBeside()
         ):
             return name
         case _:

@@ -80,6 +80,13 @@ class PartWith:
 
 
 @dataclass(frozen=True, slots=True)
+class ServeBeside:
+    """Serve each of these pods alone: its gang runs, and can do without it."""
+
+    pods: tuple[PodFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Weigh:
     """Read how much of this Slurm node is allocated."""
 
@@ -292,6 +299,7 @@ Action = (
     | Reseat
     | GiveBack
     | PartWith
+    | ServeBeside
     | Weigh
     | Update
     | Inspect

@@ -40,6 +40,7 @@ from scheduler.core.intervals import (
     SOON_SECONDS,
 )
 from scheduler.core.running import keep
+from scheduler.core.spare_pods import with_spare
 from scheduler.core.unknown_unit import leave_alone, of_unknown_unit
 from scheduler.core.untagged import give_up, untagged
 from scheduler.core.waiting import serve_waiting
@@ -49,6 +50,11 @@ _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 
 def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """What to do about a unit, in order. Total: it never raises, whatever the facts."""
+    actions = _decide(facts, now)
+    return with_spare(facts, actions) if facts.spare else actions
+
+
+def _decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     if isinstance(facts.job, Tracked) and untagged(facts):
         return give_up(facts, facts.job, now)
     if not any(pod.stage in RUNS | _WANTS for pod in facts.pods):

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     CONTROLLER_BACK_OFF = "ControllerBackOff"
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_SLOT_LOST = "GangSlotLost"
+    WAITS_FOR_GANG = "WaitsForGang"
     NOT_IN_GANG = "NotInGang"
     PLACEHOLDER_LOST = "PlaceholderLost"
     RESIZED_BEYOND_JOB = "ResizedBeyondJob"
@@ -256,6 +257,14 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "It waits until no other pod of the gang runs; then one job is submitted anew for all. To "
         "have that now, delete the pods of the gang. With `--gang-lost-slot=release` the scheduler "
         "does it.",
+    ),
+    Reason.WAITS_FOR_GANG: Meaning(
+        "Normal",
+        "PodScheduled",
+        "The pod belongs to a PodGroup that has more pods than start together (`minCount`, "
+        "`minMember`). So many others are its [gang](gangs.md). The pod gets a Slurm job of its "
+        "own as soon as the gang runs, or takes the place of a pod that goes before.",
+        "Wait. If all pods are to start together, raise `minCount` or `minMember`.",
     ),
     Reason.NOT_IN_GANG: Meaning(
         "Warning",

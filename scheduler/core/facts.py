@@ -211,6 +211,8 @@ class UnitFacts:
     owner: Owner
     pods: tuple[PodFacts, ...]
     missing: tuple[MissingPod, ...]
+    spare: tuple[PodFacts, ...] = ()
+    """Pods that wait and are not among `pods`: its gang has enough without them."""
     request: JobRequest | tuple[Problem, ...]
     job: JobFacts
     nodes: Mapping[str, Place]

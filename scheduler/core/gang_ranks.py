@@ -2,13 +2,17 @@
 
 A pod whose source gives it a rank keeps it. The ranks of all others stand in the owner tag of their
 job as soon as there is one, so that the next process gives each the same.
+
+A PodGroup says only how many pods start together. So its gang is *open*: any so many of its pods
+are the gang, those with the lowest ranks first, and the others are beyond it (`spare_pods.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum, unique
 from itertools import count
 from typing import Final
 
@@ -17,16 +21,39 @@ from scheduler.core.naming import OwnerTag
 _ORDINAL: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
+@unique
+class Standing(IntEnum):
+    """How a pod holds its rank, the firmest first."""
+
+    RUNS = 0
+    LEAVES = 1
+    """It may still run, and will not for long: one that comes in its place waits for the same."""
+    WAITS = 2
+    GATED = 3
+    """It cannot be started yet."""
+    DONE = 4
+    """It has succeeded."""
+    GONE = 5
+    """It holds no rank."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A pod of a gang. `own` is the rank that its source gives it, None if it gives none. `counts`
-    says that the pod holds its rank: it waits, may run, or has succeeded.
-    """
+    """A pod of a gang. `own` is the rank that its source gives it, None if it gives none."""
 
     uid: str
     name: str
     own: int | None = None
-    counts: bool = True
+    standing: Standing = Standing.WAITS
+
+    @property
+    def counts(self) -> bool:
+        """Whether it holds its rank."""
+        return self.standing is not Standing.GONE
+
+
+_MAKES_ROOM: Final = frozenset({Standing.LEAVES, Standing.DONE})
+"""A pod with one of these standings shares its rank with one that comes in its place."""
 
 
 def ranks_of(pods: Sequence[Ranked], tag: OwnerTag | None) -> dict[str, int]:
@@ -44,6 +71,79 @@ def ranks_of(pods: Sequence[Ranked], tag: OwnerTag | None) -> dict[str, int]:
     return ranks
 
 
+def open_ranks(pods: Iterable[Ranked], tag: OwnerTag | None, *, size: int) -> dict[str, int]:
+    """The rank of each pod of an open gang of this size, by uid; `is_beyond` says which have no
+    part in it. A pod that the job's tag names keeps its rank. One that comes again gets the rank
+    that a pod of its name had, or its own. The others get what is free. But while the gang runs, a
+    pod whose own rank is none of the gang's takes no slot: another is expected there.
+    """
+    pods = sorted(pods, key=_own_order)
+    runs = any(it.standing is Standing.RUNS for it in pods)
+    found = _OpenRanks(tag, size, strangers=tag is None or not runs)
+    noted = {} if tag is None else dict(zip(tag.uids, tag.ranks, strict=True))
+    by_standing: dict[Standing, list[Ranked]] = {it: [] for it in Standing}
+    for pod in pods:
+        if pod.uid in noted:
+            found.take(pod, noted[pod.uid])
+        else:
+            by_standing[pod.standing].append(pod)
+    for others in by_standing.values():
+        left = [it for it in others if not found.takes_its_own(it)]
+        for pod in left:
+            found.takes_any(pod)
+    return found.ranks
+
+
+def is_beyond(rank: int, tag: OwnerTag | None, *, size: int) -> bool:
+    """Whether a pod of this rank has no part in an open gang of this size with this job."""
+    return rank >= size and (tag is None or rank not in tag.ranks)
+
+
+class _OpenRanks:
+    """The ranks of an open gang while they are given away; to `strangers` too, that is, to pods
+    whose own rank is none of the gang's.
+    """
+
+    def __init__(self, tag: OwnerTag | None, size: int, *, strangers: bool) -> None:
+        self._strangers = strangers
+        former = () if tag is None else tag.ranks
+        self._slots = dict.fromkeys((*former, *range(size)))
+        names = () if tag is None else tag.names
+        self._names = {name: rank for name, rank in zip(names, former, strict=True) if name}
+        self._beyond = count(max(self._slots, default=-1) + 1)
+        self._held: dict[int, Standing] = {}
+        self.ranks: dict[str, int] = {}
+
+    def take(self, pod: Ranked, rank: int) -> None:
+        """Give the pod this rank."""
+        self.ranks[pod.uid] = rank
+        if pod.counts and (rank not in self._held or self._held[rank] in _MAKES_ROOM):
+            self._held[rank] = pod.standing
+
+    def takes_its_own(self, pod: Ranked) -> bool:
+        """Give the pod the rank that its name had, or its own. False if it has none of the gang's,
+        or if another holds it.
+        """
+        rank = self._names.get(pod.name, pod.own)
+        if rank is None or rank not in self._slots:
+            return False
+        if self._held.get(rank, Standing.DONE) not in _MAKES_ROOM:
+            return False
+        self.take(pod, rank)
+        return True
+
+    def takes_any(self, pod: Ranked) -> None:
+        """Give the pod a free rank, or that of one that leaves, or one beyond all."""
+        fits = self._strangers or pod.own is None or pod.own in self._slots
+        free = self._free() if pod.counts and fits else None
+        self.take(pod, next(self._beyond) if free is None else free)
+
+    def _free(self) -> int | None:
+        free = next((it for it in self._slots if it not in self._held), None)
+        left = (it for it in self._slots if self._held.get(it) is Standing.LEAVES)
+        return next(left, None) if free is None else free
+
+
 def _free(held: set[int], slots: Sequence[int]) -> Iterator[int]:
     """Ranks that nobody holds: first those for which the job has slots."""
     yield from (rank for rank in slots if rank not in held)
@@ -55,3 +155,9 @@ def _order(pod: Ranked) -> tuple[int, str]:
     """By the number at the end of the name, which controllers count up; otherwise by the name."""
     found = _ORDINAL.search(pod.name)
     return (int(found.group()) if found else 0, pod.name)
+
+
+def _own_order(pod: Ranked) -> tuple[int, str]:
+    """By the pod's own rank, if it has one."""
+    number, name = _order(pod)
+    return (number if pod.own is None else pod.own, name)

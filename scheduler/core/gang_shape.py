@@ -51,6 +51,8 @@ class GangShape:
     size: int
     minimum: int
     over: bool = False
+    open: bool = False
+    """Whether the group may have more pods than those: of a PodGroup, any so many are the gang."""
     blocks: tuple[tuple[int, int], ...] = ()
     """Of a JobSet, for each replicated Job in order: how many Jobs, with how many pods each."""
 
@@ -195,11 +197,11 @@ def _of_lws(member: Membership, group: LeaderWorkerSet) -> GangShape | NoGang:
 
 def _of_pod_group(meta: GroupMeta, least: int, field: str) -> GangShape | NoGang:
     """A PodGroup says how many pods must start together, not how many there are. The others are
-    served one by one.
+    served one by one (`spare_pods.py`).
     """
     if least < 2:
         return NoGang(f"PodGroup {meta.name!r} lets its pods start singly ({field} is below 2)")
-    return GangShape(size=least, minimum=least, over=_is_deleted(meta))
+    return GangShape(size=least, minimum=least, over=_is_deleted(meta), open=True)
 
 
 def _pods(spec: JobSpec) -> int | None:

@@ -49,6 +49,9 @@ OBJECTS: Final[Mapping[Source, tuple[str, str]]] = {
 }
 """API version and plural of the objects that are read for a source."""
 
+OPEN_SOURCES: Final = frozenset({Source.POD_GROUP, Source.SCHEDULER_PLUGINS})
+"""Their groups may have more pods than start together. The others get jobs of their own."""
+
 GANG: Final = "gang"
 GANG_SIZE: Final = "gang-size"
 GANG_RANK: Final = "gang-rank"

@@ -86,6 +86,8 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     if not pods or facts.unjudged:
         return (Again(SLOW_LOOK_SECONDS),)
     if not isinstance(facts.request, JobRequest):
+        if facts.gang is not None and facts.gang.unread:
+            return (ReadGang(), Again(SOON_SECONDS))  # it may be at fault who is none of the gang
         return (*_refuse(facts, facts.request, pods), *_take_back(facts))
     match facts.job:
         case NoJob():

@@ -16,7 +16,6 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.intervals import FRESH_SECONDS
 from scheduler.core.naming import (
     ENDS_AT,
-    GANG,
     GANG_FIRST_NODE,
     GANG_RANK,
     GANG_SIZE,
@@ -24,6 +23,7 @@ from scheduler.core.naming import (
     NODES,
 )
 from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
+from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
 from scheduler.state.units import Unit
@@ -200,10 +200,10 @@ def _bound_with(unit: Unit, action: Bind) -> dict[str, str]:
     annotations = {JOB_ID: str(action.job_id), NODES: action.node}
     if action.ends_at:
         annotations[ENDS_AT] = action.ends_at
+    annotations |= gang_annotation(unit)
     if unit.gang is None:
         return annotations
     return annotations | {
-        GANG: unit.key,
         GANG_RANK: str(action.pod.rank),
         GANG_SIZE: str(action.gang_size),
         GANG_FIRST_NODE: action.first_node,

@@ -26,6 +26,7 @@ from scheduler.core.actions import (
     Record,
     Reject,
     Reseat,
+    ServeBeside,
     Submit,
     TakeBack,
     Tell,
@@ -106,6 +107,8 @@ class Executor:
                 return await self._early_release.give_back(unit, action)
             case PartWith():
                 await self._gang_hand.part_with(unit, action)
+            case ServeBeside():
+                await self._gang_hand.serve_beside(unit, action)
             case Inspect(job_id=job_id):
                 return await self._learner.inspect(unit, job_id)
             case LookForTwins(tell=tell):

@@ -1,22 +1,23 @@
-"""What only gangs need: their object is read, slots are given anew, and pods that are gone are
-forgotten.
+"""What only gangs need: their object is read, slots are given anew, pods that are gone are
+forgotten, and those that the gang can do without are served alone.
 
-`core/gang.py` and `core/seating.py` decide when.
+`core/gang.py`, `core/seating.py` and `core/spare_pods.py` decide when.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import assert_never
 
 import structlog
 
 from annotations import Problem
-from scheduler.core.actions import PartWith, Reseat
+from scheduler.core.actions import PartWith, Reseat, ServeBeside
 from scheduler.core.gang_shape import GangShape, NoGang, shape_of
-from scheduler.core.gang_sources import GroupRef, Membership, Source
+from scheduler.core.gang_sources import OPEN_SOURCES, GroupRef, Membership
 from scheduler.core.intervals import SOON_SECONDS
+from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.core.seating import retagged
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.errors import Forbidden, KubeInterrupted
@@ -27,21 +28,17 @@ from scheduler.state.units import Unit
 log = structlog.get_logger(__name__)
 
 
-# People and operators create these beside the pods, perhaps after them. The other objects create
-# the pods themselves, so one that does not exist has been deleted.
-_CREATED_BESIDE: Final = frozenset({Source.POD_GROUP, Source.SCHEDULER_PLUGINS})
-
-
 @dataclass(frozen=True, slots=True)
 class _Absent(NoGang):
     """There is no such object."""
 
 
 def _may_be_created(unit: Unit, gang: Gang) -> bool:
-    """Whether the object may be one that does not exist yet. Once a job has been submitted it has
-    been there.
+    """Whether the object may be one that does not exist yet: people and operators create PodGroups
+    beside the pods, perhaps after them. The other objects create the pods themselves, so one that
+    does not exist has been deleted. Once a job has been submitted it has been there.
     """
-    return gang.member.source in _CREATED_BESIDE and gang.shape is None and unit.job is None
+    return gang.member.source in OPEN_SOURCES and gang.shape is None and unit.job is None
 
 
 class GangHand:
@@ -129,6 +126,22 @@ class GangHand:
         await self._tools.slurm.update_job(action.job_id, send_by=own.send_by, admin_comment=noted)
         job.wrote(replace(own.job, admin_comment=noted))
         return 0.0
+
+    async def serve_beside(self, unit: Unit, action: ServeBeside) -> None:
+        """Serve each of these pods alone from now on. The pod says so first, or the next process
+        might give it a slot of the gang beside its own job. Raises KubeError.
+
+        If the API server refuses that, the Binding will say it.
+        """
+        said = {GANG: BESIDE_GANG, JOB_ID: None}
+        for pod in action.pods:
+            await self._tools.teller.patch(unit, annotations=said, pods=[unit.pod(pod.uid)])
+            if pod.uid not in unit.members:
+                return  # a census has found a job of its own meanwhile
+            self._gangs.set_beside(pod.uid)
+            self._tools.units.part(unit, pod.uid)
+            self._wake(pod.uid)
+            log.info("pod is served beside its gang", namespace=unit.namespace, pod=pod.name)
 
     async def part_with(self, unit: Unit, action: PartWith) -> None:
         """Forget pods that are gone. Of one that was on a Node, only the API server's answer that

@@ -18,7 +18,7 @@ from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.budgets import Budgets
 from scheduler.core.event_reasons import MEANINGS, NO_ANSWER_YET, Reason
 from scheduler.core.facts import Remark
-from scheduler.core.naming import ENDS_AT, GANG, JOB_ID
+from scheduler.core.naming import BESIDE_GANG, ENDS_AT, GANG, JOB_ID
 from scheduler.core.refused_request import NEVER, Pauses
 from scheduler.kube.api import Condition, KubeApi, Refused, condition
 from scheduler.kube.clip import clipped
@@ -230,7 +230,7 @@ class Teller:
             return early
         self.announce(unit)
         anew = _names_no_job_yet(unit, pod)
-        job_id = None if unit.job is None else unit.job.job_id
+        job_id = None if unit.job is None or pod.uid in unit.spare else unit.job.job_id
         annotations = {} if job_id is None else job_annotations(unit, job_id)
         if not await self._patch_pod(unit, pod, conditions=(condition,), annotations=annotations):
             return max(0.0, unit.refusals.write.until - now)
@@ -260,13 +260,21 @@ class Teller:
 
 def job_annotations(unit: Unit, job_id: int) -> dict[str, str | None]:
     """What stands on a pod whose unit has this job."""
-    gang: dict[str, str | None] = {} if unit.gang is None else {GANG: unit.key}
-    return {JOB_ID: str(job_id), **gang}
+    return {JOB_ID: str(job_id), **gang_annotation(unit)}
+
+
+def gang_annotation(unit: Unit) -> dict[str, str]:
+    """What says on a pod with a job to which gang it belongs, or that it is served beside one."""
+    if unit.gang is not None:
+        return {GANG: unit.key}
+    return {GANG: BESIDE_GANG} if unit.beside_gang else {}
 
 
 def _names_no_job_yet(unit: Unit, pod: Member) -> bool:
     """Whether the unit has a job whose id is not written on the pod yet."""
-    return unit.job is not None and pod.said.recorded != unit.job.job_id
+    if unit.job is None or pod.uid in unit.spare:
+        return False
+    return pod.said.recorded != unit.job.job_id
 
 
 def _unwritten(

@@ -10,10 +10,10 @@ from annotations import JobRequest, Problem
 from scheduler.core.edits import called
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
-from scheduler.core.gang_ranks import Ranked, ranks_of
+from scheduler.core.gang_ranks import Ranked, Standing, is_beyond, open_ranks, ranks_of
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_PODS, Outsider
-from scheduler.core.naming import Owner
+from scheduler.core.naming import Owner, OwnerTag
 from scheduler.core.shapes import MOST_SHAPES, Size
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
 from scheduler.kube.wire import Pod
@@ -27,7 +27,14 @@ _NO_KILL: Final = (
     "The pods of the gang have several sizes, and then the annotation no-kill helps only if a node "
     "of those like rank 0 fails: if another node fails, Slurm ends the job"
 )
-_HOLD_RANKS = RUNS | {PodStage.WAITING, PodStage.GATED}
+_UNBOUND: Final = frozenset({PodStage.WAITING, PodStage.GATED})
+_CAN_RUN: Final = RUNS | _UNBOUND
+_STANDING: Final[Mapping[PodStage, Standing]] = {
+    PodStage.BOUND: Standing.RUNS,
+    PodStage.DEPARTING: Standing.LEAVES,
+    PodStage.WAITING: Standing.WAITS,
+    PodStage.GATED: Standing.GATED,
+}
 
 
 class GangReader:
@@ -59,21 +66,38 @@ class GangReader:
         self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]
     ) -> dict[str, int]:
         """The rank of each of the unit's pods by uid, those that are gone included."""
-        record = None if unit.job is None else unit.job.record
-        owned = record is not None and unit.owns(record, owner=self._owner)
-        counts = {
-            it.metadata.uid: it.succeeded or stages[it.metadata.uid] in _HOLD_RANKS for it in pods
-        }
+        standings = {it.metadata.uid: _standing(it, stages) for it in pods}
         ranked = [
             Ranked(
                 uid=it.uid,
                 name=it.name,
                 own=_own_rank(it, unit.gang),
-                counts=counts.get(it.uid, it.seen.placed),
+                standing=standings[it.uid] if it.uid in standings else _of_one_unseen(it),
             )
-            for it in unit.pods
+            for it in unit.members.values()
         ]
-        return ranks_of(ranked, record.tag if owned and record is not None else None)
+        tag, size = self._tag(unit), _open_size(unit)
+        return ranks_of(ranked, tag) if size is None else open_ranks(ranked, tag, size=size)
+
+    def spare(
+        self, unit: Unit, stages: Mapping[str, PodStage], ranks: Mapping[str, int]
+    ) -> frozenset[str]:
+        """The uids of the pods that wait and have no part in the gang, which has enough others."""
+        size = _open_size(unit)
+        if size is None:
+            return frozenset()
+        tag = self._tag(unit)
+        return frozenset(
+            uid
+            for uid, stage in stages.items()
+            if stage in _UNBOUND and is_beyond(ranks[uid], tag, size=size)
+        )
+
+    def _tag(self, unit: Unit) -> OwnerTag | None:
+        """The owner tag of the unit's job, as last seen."""
+        record = None if unit.job is None else unit.job.record
+        owned = record is not None and unit.owns(record, owner=self._owner)
+        return record.tag if owned and record is not None else None
 
     def read(
         self,
@@ -135,12 +159,13 @@ class GangReader:
         """What is known of a gang."""
         shape, member = gang.shape, gang.member
         per_node = request.pods_per_node if isinstance(request, JobRequest) else None
+        is_open = shape is not None and shape.open
         return GangFacts(
             name=member.name,
             group=member.group,
             size=(member.size if shape is None else shape.size),
             minimum=(member.size or 0) if shape is None else shape.minimum,
-            ranked=member.rank is not None or member.place is not None,
+            ranked=(member.rank is not None or member.place is not None) and not is_open,
             over=shape is not None and shape.over,
             has_object=member.object is not None,
             read_at=gang.read_at,
@@ -153,10 +178,26 @@ class GangReader:
             grew_at=gang.grew_at,
         )
 
-    def follow(self, gang: Gang, stages: Mapping[str, PodStage]) -> None:
+    def follow(self, gang: Gang, stages: Sequence[PodStage]) -> None:
         """Note since when none of the gang's pods can run."""
-        lives = not _HOLD_RANKS.isdisjoint(stages.values())
+        lives = not _CAN_RUN.isdisjoint(stages)
         gang.follow(lives=lives, pods=len(stages), now=self._clock())
+
+
+def _standing(pod: Pod, stages: Mapping[str, PodStage]) -> Standing:
+    stage = stages[pod.metadata.uid]
+    return Standing.DONE if pod.succeeded else _STANDING.get(stage, Standing.GONE)
+
+
+def _of_one_unseen(pod: Member) -> Standing:
+    """Containers of a pod that no watch shows may still run if it ever had a Node."""
+    return Standing.LEAVES if pod.seen.placed else Standing.GONE
+
+
+def _open_size(unit: Unit) -> int | None:
+    """How many pods of its group start together, if it may have more; None otherwise."""
+    shape = None if unit.gang is None else unit.gang.shape
+    return shape.size if shape is not None and shape.open else None
 
 
 def _own_rank(pod: Member, gang: Gang | None) -> int | None:

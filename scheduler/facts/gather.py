@@ -57,13 +57,18 @@ class Gatherer:
 
     def facts(self, unit: Unit) -> UnitFacts:
         """Everything that is known of the unit now."""
-        pods = self._whereabouts.pods(unit)
-        stages = _stages(unit, pods)
-        self._follow(unit, pods, stages)
-        pod = pods[0] if pods else None
-        self._jobs.weigh(unit, pods)
+        all_pods = self._whereabouts.pods(unit)
+        stages = _stages(unit, all_pods)
+        self._follow(unit, all_pods)
+        self._jobs.weigh(unit, all_pods)
         alone = unit.gang is None and len(unit.members) == 1
-        ranks = {} if alone else self._gangs.ranks(unit, pods, stages)
+        ranks = {} if alone else self._gangs.ranks(unit, all_pods, stages)
+        pods = all_pods
+        spare: tuple[Pod, ...] = ()
+        if unit.gang is not None:
+            pods, spare = self._parted(unit, all_pods, stages, ranks)
+            self._gangs.follow(unit.gang, [stages[it.metadata.uid] for it in pods])
+        pod = pods[0] if pods else None
         reading, culprit = self._gangs.read(unit, pods, stages, ranks)
         request = reading.request
         sizes = {} if unit.gang is None else self._sizes(unit, pods)
@@ -78,7 +83,10 @@ class Gatherer:
             key=unit.key,
             owner=self._owner,
             pods=tuple([self._pod(it, unit, ranks, stages, sizes) for it in pods]),
-            missing=() if len(pods) == len(unit.members) else self._missing(unit, pods, ranks),
+            spare=tuple([self._pod(it, unit, ranks, stages, {}) for it in spare]) if spare else (),
+            missing=(
+                () if len(all_pods) == len(unit.members) else self._missing(unit, all_pods, ranks)
+            ),
             request=request,
             gang=None if unit.gang is None else self._gangs.facts(unit.gang, request, culprit),
             refused=reading.refused,
@@ -113,15 +121,30 @@ class Gatherer:
             longest_grace=self._reader.longest_grace,
         )
 
-    def _follow(self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]) -> None:
+    def _follow(self, unit: Unit, pods: Sequence[Pod]) -> None:
         """Note how the pods end, and forget the readings of those that are gone."""
         for pod in pods:
             self._partings.saw(pod)
         if len(pods) < len(unit.members):
             for uid in unit.uids - {it.metadata.uid for it in pods}:
                 self._reader.forget(uid)
-        if unit.gang is not None:
-            self._gangs.follow(unit.gang, stages)
+
+    def _parted(
+        self,
+        unit: Unit,
+        pods: tuple[Pod, ...],
+        stages: Mapping[str, PodStage],
+        ranks: Mapping[str, int],
+    ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+        """The pods that the unit's job is for, and those that its gang can do without."""
+        spare = self._gangs.spare(unit, stages, ranks)
+        unit.set_apart(spare)
+        if not spare:
+            return pods, ()
+        return (
+            tuple(it for it in pods if it.metadata.uid not in spare),
+            tuple(it for it in pods if it.metadata.uid in spare),
+        )
 
     def _missing(
         self, unit: Unit, pods: Sequence[Pod], ranks: Mapping[str, int]

@@ -80,6 +80,7 @@ class Newcomers:
             job=_claimed(pods),
             gang=None if member is None else Gang(member),
             members=by_uid(map(self._member, pods)),
+            beside_gang=self._gangs.is_beside(key),
         )
         if member is None and stage_of(pods[0], bound=False) in _NEW:
             unit.seen.forerunner = self._successors.take(pods[0])

@@ -39,7 +39,7 @@ class Whereabouts:
 
     def pods(self, unit: Unit) -> tuple[Pod, ...]:
         """The unit's pods that the watch shows, in the order in which they came."""
-        found = [self._pods.get(it.uid) for it in unit.pods]
+        found = [self._pods.get(uid) for uid in unit.members]
         return tuple([pod for pod in found if pod is not None])
 
     def shows(self, uid: str) -> bool:

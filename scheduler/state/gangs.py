@@ -3,7 +3,7 @@
 A pod's labels and annotations are read once, when it is first seen: a later edit moves no pod into
 another gang. A pod that names a job already belongs to the gang that stands beside the job's id,
 or to none. So a group whose pods a version without gangs has submitted one by one is served so to
-the end.
+the end. A pod of a PodGroup that says it is served beside its gang is so to its end.
 
 A policy decides once for a group, when its first pod comes. The pods of a group that come later,
 under other rules, would wait for pods that are served in another way.
@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from annotations import Problem
-from scheduler.core.gang_sources import MOST_PODS, Membership, Outsider, Source
-from scheduler.core.naming import GANG, JOB_ID
+from scheduler.core.gang_sources import MOST_PODS, OPEN_SOURCES, Membership, Outsider, Source
+from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.kube.wire import Pod
 from scheduler.state.single_groups import SingleGroups
 
@@ -60,6 +60,7 @@ class Gangs:
         why it is served alone although it has the labels of a group.
         """
         self._singles = SingleGroups()
+        self._beside: set[str] = set()
         self._unread: set[str] = set()
 
     def came(self, pod: Pod) -> None:
@@ -79,6 +80,8 @@ class Gangs:
         found, plain = self._read(pod), self._read.unruled(pod)
         if not isinstance(plain, Membership) or found == plain:
             return found
+        if _is_beside(pod, plain):
+            return plain
         if plain.key in self._pods or (_was_served(pod) and _may_join(pod, plain)):
             return plain
         if not isinstance(found, Membership):
@@ -89,7 +92,9 @@ class Gangs:
         uid = pod.metadata.uid
         if found is None:
             return
-        if not _may_join(pod, found):
+        if _is_beside(pod, found):
+            self._beside.add(uid)
+        elif not _may_join(pod, found):
             if isinstance(found, Membership) and GANG not in pod.metadata.annotations:
                 self.dissolve(found.key, instead=())
                 self._singles.add(found, [uid], instead=())
@@ -112,6 +117,7 @@ class Gangs:
         self.flaws.pop(uid, None)
         self._unread.discard(uid)
         self._singles.went(uid)
+        self._beside.discard(uid)
         found = self._of.pop(uid, None)
         if found is None:
             return
@@ -119,6 +125,15 @@ class Gangs:
         del pods[uid]
         if not pods:
             del self._pods[found.key]
+
+    def set_beside(self, uid: str) -> None:
+        """The pod is served alone from now on, beside the gang of its group."""
+        self.went(uid)
+        self._beside.add(uid)
+
+    def is_beside(self, uid: str) -> bool:
+        """Whether the pod is served alone, beside the gang of its group."""
+        return uid in self._beside
 
     def dissolve(self, key: str, *, instead: Sequence[Source]) -> frozenset[str]:
         """The group is no gang: each of its pods is served alone, or in a gang by another source.
@@ -145,6 +160,14 @@ class Gangs:
     def pods(self, key: str) -> Collection[str]:
         """The uids of the gang's pods, in the order in which they came; none if it is no gang."""
         return self._pods.get(key, {}).keys()
+
+
+def _is_beside(pod: Pod, found: Membership | Outsider | Problem) -> bool:
+    """Whether a process has served the pod beside its gang. The pod's author can say so too, and
+    gets no more by that than a job for this pod alone.
+    """
+    of_podgroup = isinstance(found, Membership) and found.source in OPEN_SOURCES
+    return of_podgroup and pod.metadata.annotations.get(GANG) == BESIDE_GANG
 
 
 def _may_join(pod: Pod, found: Membership | Outsider | Problem) -> bool:

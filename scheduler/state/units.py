@@ -215,14 +215,24 @@ class Unit:
     """
 
     pods: tuple[Member, ...] = field(init=False)
-    """Its pods, in the order in which they came."""
+    """Its pods, in the order in which they came, without those that are spare."""
     uids: Set[str] = field(init=False)
-    """The uids of its pods."""
+    """The uids of all its members."""
+    spare: frozenset[str] = frozenset()
+    """The uids of members that have no part in the gang: it has enough others (`set_apart`)."""
+    beside_gang: bool = False
+    """Whether its pod belongs to a group whose gang has enough others."""
 
     def __post_init__(self) -> None:
         self.members = self.members or {self.key: Member(self.key, self.name)}
         self.uids = self.members.keys()
         self.pods = tuple(self.members.values())
+
+    def set_apart(self, spare: frozenset[str]) -> None:
+        """Note which of its members have no part in the gang."""
+        if spare != self.spare:
+            self.spare = spare
+            self.pods = tuple(it for it in self.members.values() if it.uid not in spare)
 
     def pod(self, uid: str) -> Member:
         """The unit's pod with this uid. Raises KeyError if it has none."""
@@ -361,7 +371,8 @@ class Units:
     def part(self, unit: Unit, uid: str) -> None:
         """Forget a pod of a gang that goes on without it."""
         del unit.members[uid]
-        unit.pods = tuple(unit.members.values())
+        unit.spare -= {uid}
+        unit.pods = tuple(it for it in unit.members.values() if it.uid not in unit.spare)
         self._by_pod.pop(uid, None)
         self.binding.pop(uid, None)
         unit.bindings.forget(uid)
@@ -374,8 +385,8 @@ class Units:
             self.binding.pop(key, None)  # it may have been sent after the unit was removed
             return
         self.forget_bindings(unit)
-        for pod in unit.pods:
-            self._by_pod.pop(pod.uid, None)
+        for uid in unit.members:
+            self._by_pod.pop(uid, None)
         if unit.job is not None:
             self._let_go(unit.job.job_id, key)
 

@@ -27,7 +27,7 @@ from scheduler.core.gang_sources import (
     Source,
 )
 from scheduler.core.membership import membership
-from scheduler.core.naming import GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE
+from scheduler.core.naming import BESIDE_GANG, GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE
 from scheduler.facts.group_view import group_view
 from scheduler.kube.clip import clipped
 from scheduler.kube.wire import Pod
@@ -83,9 +83,16 @@ class GangView:
 
 
 def gang_of(pod: Pod, prefixes: tuple[str, ...]) -> GangView:
-    """What the pod shows of its gang."""
+    """What the pod shows of its gang. One that is served beside a gang has none."""
+    if pod.metadata.annotations.get(GANG) == BESIDE_GANG or _waits_for_gang(pod):
+        return GangView()
     found = tuple(_candidates(group_view(pod, pod.metadata.annotations, prefixes)))
     return GangView(_recorded(pod, found) or _awaited(pod, found), tuple(it.key for it in found))
+
+
+def _waits_for_gang(pod: Pod) -> bool:
+    condition = pod.condition("PodScheduled")
+    return condition is not None and condition.reason == Reason.WAITS_FOR_GANG
 
 
 def _candidates(view: GroupView) -> Iterator[Membership]:

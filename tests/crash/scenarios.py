@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.sandbox.kube.kubelet import EXIT_CODE, RUN_SECONDS, STOP_SECONDS
-from scheduler.sandbox.kube.resources import NODES
+from scheduler.sandbox.kube.resources import NODES, POD_GROUPS
 from scheduler.sandbox.slurm import lifecycle
 from scheduler.sandbox.slurm.records import Job, State
-from tests.crash.virtual_world import MERGE, OPERATOR, VirtualWorld
+from tests.crash.virtual_world import MERGE, NAMESPACE, OPERATOR, VirtualWorld
 from tests.support import pods
 
 _DUO: Final = {"gang": "duo", "gang-size": "2"}
@@ -355,6 +355,28 @@ async def gang_of_two_shapes_comes_again_and_is_cancelled(world: VirtualWorld) -
     )
 
 
+async def pod_beyond_its_gang_has_a_job_of_its_own(world: VirtualWorld) -> None:
+    """It keeps it when a pod of the gang comes again, and when the gang's job ends."""
+    group = {"metadata": {"name": "trio"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    world.kube.create(POD_GROUPS, NAMESPACE, group)
+    member = {"schedulingGroup": {"podGroupName": "trio"}}
+    first, _, beyond = (world.create(f"trio-{it}", **member) for it in range(3))
+    for number in range(3):
+        await world.running(f"trio-{number}")
+    gang, single = world.live_job(first), world.live_job(beyond)
+    assert gang.id != single.id, world.picture()
+    world.delete("trio-1")
+    await world.gone("trio-1")
+    again = world.create("trio-1", **member)
+    await world.running("trio-1")
+    assert world.live_job(again).id == gang.id, world.picture()
+    world.cancel(gang)
+    await world.gone("trio-0")
+    await world.gone("trio-1")
+    assert single.state is State.RUNNING, world.picture()
+    assert world.phase("trio-2") == "Running", world.picture()
+
+
 async def gang_is_withdrawn_while_it_waits(world: VirtualWorld) -> None:
     filler = world.fill()
     first = world.create("duo-0", slurm=_DUO)
@@ -438,6 +460,7 @@ SCENARIOS: Final = (
     Scenario(pod_of_a_gang_comes_again, flags=_OF_GANGS),
     Scenario(job_of_a_gang_is_cancelled, flags=_OF_GANGS),
     Scenario(gang_is_withdrawn_while_it_waits, flags=_OF_GANGS),
+    Scenario(pod_beyond_its_gang_has_a_job_of_its_own, flags=_OF_GANGS),
     Scenario(gang_of_two_shapes_comes_again_and_is_cancelled, flags=_OF_GANGS),
     Scenario(three_pods_come_and_go),
     Scenario(three_pods_come_and_go, release="24.11"),

@@ -16,6 +16,7 @@ from scheduler.core.actions import (
     PartWith,
     ReadGang,
     Reseat,
+    ServeBeside,
     Submit,
 )
 from scheduler.core.facts import JobFacts, PodStage, Tracked
@@ -45,7 +46,7 @@ def test_rows_and_columns_have_names_of_their_own():
 
 def test_every_action_is_shown_somewhere_and_explained_below():
     shown = {type(action) for pair in ALL for action in answer(*pair)}
-    of_gangs = {ReadGang, Reseat, GiveBack, PartWith}
+    of_gangs = {ReadGang, Reseat, GiveBack, PartWith, ServeBeside}
     assert shown | of_gangs == set(get_args(Action))
     text = DOCUMENT.read_text(encoding="utf-8")
     known = get_args(Action)

@@ -55,9 +55,11 @@ _CALLERS: Final = {
     "Unit.is_rid_of": {"slurm"},
     "Units.add": {"facts", "slurm"},
     "Units.join": {"facts"},
+    "Unit.set_apart": {"facts"},
     "Gang.follow": {"facts"},
     "Gangs.went": {"service"},
     "Gangs.dissolve": {"execute"},
+    "Gangs.set_beside": {"execute"},
     "Units.part": {"execute", "slurm"},
     "Units.remove": {"execute", "reconcile"},
     "Units.clear": {"service"},
@@ -228,6 +230,7 @@ def test_callers_of_each_method_that_writes_are_named() -> None:
     within = {"SingleGroups.add", "SingleGroups.went"}  # only `Gangs` has one
     # These write by methods of dicts.
     indirect = {"Units.remove", "Units.clear", "Units.forget_bindings", "Gangs.dissolve"}
+    indirect |= {"Gangs.set_beside"}
     assert _methods_that_write() | indirect == set(_CALLERS) | exclusions | within
 
 

@@ -165,7 +165,10 @@ async def test_pods_of_a_jobset_are_one_gang_in_the_order_of_its_jobs(
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [({"gang": {"minCount": 2}}, GangShape(size=2, minimum=2)), ({"basic": {}}, None)],
+    [
+        ({"gang": {"minCount": 2}}, GangShape(size=2, minimum=2, open=True)),
+        ({"basic": {}}, None),
+    ],
     ids=["gang", "basic"],
 )
 async def test_pod_names_the_pod_group_of_kubernetes_and_that_its_policy(

@@ -103,6 +103,17 @@ def test_condition_that_names_another_gang_proves_nothing(message: str) -> None:
     assert of(new("train-1", status=waiting(message, "GangIncomplete"))) is None
 
 
+def test_pod_beside_a_gang_belongs_to_none() -> None:
+    told = "Gang train has its 2 pods without this one"
+    said = {SUNK + "gang": "train", SUNK + "gang-size": "3"}
+    beside = [
+        new("train-2", status=waiting(told, "WaitsForGang")),
+        pod("train-3", annotations=said | {OURS + "gang": "none", OURS + "job-id": "8"}),
+    ]
+    rows = [row(it) for it in (member(0, node="node-0"), *beside)]
+    assert [it.name for it in by_gang(rows)] == ["train-2", "train-3", "train"]
+
+
 def test_gang_is_one_row_and_other_pods_stay_as_they_are() -> None:
     rows = [row(it) for it in (member(0, node="node-0"), member(1, node="node-1"), pod("alone"))]
     rows.append(row(new("train-2", status=waiting())))
