@@ -17,7 +17,7 @@ from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
 from scheduler.core.refused_bind import RefusedBind
-from scheduler.core.shapes import Size
+from scheduler.core.shapes import Expected, Size
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.tenure import Tenure
 from slurmapi.model import JobState
@@ -120,6 +120,8 @@ class GangFacts:
     """Since when it is known that its object does not exist yet; None if that is not so."""
     grew_at: float | None = None
     """When a pod joined it last."""
+    templates: tuple[Expected, ...] = ()
+    """If its pods come in steps: the sizes of its templates, in the order of the ranks."""
 
     @property
     def unread(self) -> bool:

@@ -24,7 +24,7 @@ from scheduler.core.gang_patience import (
 )
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.seats import Seat, suits
-from scheduler.core.shapes import MOST_SHAPES, PodShape, kinds_of, shapes_of
+from scheduler.core.shapes import MOST_SHAPES, PodShape, kinds_of, shapes_of, with_expected
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 
@@ -140,7 +140,9 @@ def most_on_one_node(facts: UnitFacts) -> int:
 def shapes_asked(facts: UnitFacts, seats: tuple[Seat, ...]) -> tuple[PodShape, ...]:
     """The shapes of these seats of a gang, if there are several of them; otherwise ()."""
     waiting = (it for it in facts.pods if it.stage is PodStage.WAITING)
-    found = () if facts.gang is None else shapes_of(seats, facts.sizes(waiting))
+    if facts.gang is None:
+        return ()
+    found = shapes_of(seats, with_expected(facts.sizes(waiting), facts.gang.templates))
     if len(found) < 2:
         return ()
     return tuple(

@@ -33,6 +33,8 @@ class JobSpec(_Shape, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
+    template: msgspec.Raw = msgspec.Raw()
+    """The template of its pods, as JSON."""
 
 
 class GroupStatus(_Shape, frozen=True):
@@ -95,9 +97,13 @@ class JobSet(_Shape, frozen=True):
 
 
 class LeaderWorkerTemplate(_Shape, frozen=True):
-    """How many pods each group of a LeaderWorkerSet has, with its leader."""
+    """How many pods each group of a LeaderWorkerSet has, with its leader, and their templates as
+    JSON. Without a template of its own the leader is like the workers.
+    """
 
     size: int | None = None
+    leader_template: msgspec.Raw = msgspec.Raw()
+    worker_template: msgspec.Raw = msgspec.Raw()
 
 
 class LeaderWorkerSetSpec(_Shape, frozen=True):

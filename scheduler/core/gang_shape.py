@@ -34,6 +34,9 @@ from scheduler.core.gang_sources import (
     Source,
 )
 
+_LEADER: Final = "spec.leaderWorkerTemplate.leaderTemplate"
+_WORKER: Final = "spec.leaderWorkerTemplate.workerTemplate"
+_FIELD: Final = "spec.replicatedJobs[{}].template.spec.template"
 _IN_ORDER: Final = "InOrder"
 _COMPLETE: Final = "Complete"
 _LEADER_READY: Final = "LeaderReady"
@@ -95,6 +98,39 @@ def _shape(member: Membership, group: GroupObject) -> GangShape | NoGang:
             return _of_pod_group(group.metadata, group.spec.min_member or 0, "spec.minMember")
         case Unserved():
             return NoGang(f"this cluster has no {group.plural} of {group.api_version}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The template of so many pods, whose ranks follow each other. `field` is where it stands in
+    the object, and `data` its JSON; empty if there is none.
+    """
+
+    pods: int
+    field: str
+    data: bytes
+
+
+def templates_of(group: GroupObject, shape: GangShape) -> tuple[Template, ...]:
+    """The templates of a gang's pods in the order of their ranks; () if the object has none of
+    which pods come in steps.
+    """
+    match group:
+        case LeaderWorkerSet():
+            of_set = group.spec.leader_worker_template
+            leader, worker = bytes(of_set.leader_template), bytes(of_set.worker_template)
+            if not leader:
+                return (Template(shape.size, _WORKER, worker),)
+            return (Template(1, _LEADER, leader), Template(shape.size - 1, _WORKER, worker))
+        case JobSet():
+            parts = zip(group.spec.replicated_jobs, shape.blocks, strict=True)
+            return tuple(
+                Template(jobs * pods, _FIELD.format(part.name), bytes(part.template.spec.template))
+                for part, (jobs, pods) in parts
+                if jobs * pods
+            )
+        case _:
+            return ()
 
 
 def rank_of(member: Membership, shape: GangShape) -> int | None:

@@ -87,6 +87,44 @@ def shapes_of(seats: Sequence[Seat], sizes: Mapping[int, Size]) -> tuple[PodShap
     return tuple(PodShape(size, tuple(of_it)) for size, of_it in found.items())
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Of so many pods, whose ranks follow each other: the size that their template says; None if
+    that is not known, and `why`.
+    """
+
+    pods: int
+    size: Size | None
+    why: str = ""
+
+
+def with_expected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> dict[int, Size]:
+    """The sizes by rank, with those of pods that do not exist yet. A pod that exists shows what
+    becomes of its template: defaults and webhooks change all pods alike.
+    """
+    found = dict(sizes)
+    first = 0
+    for template in templates:
+        ranks = range(first, first + template.pods)
+        first += template.pods
+        size = next((sizes[rank] for rank in ranks if rank in sizes), template.size)
+        if size is not None:
+            found |= {rank: size for rank in ranks if rank not in sizes}
+    return found
+
+
+def unexpected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> tuple[str, ...]:
+    """Why sizes of pods are not known that do not exist yet, and that no pod of theirs shows."""
+    found: list[str] = []
+    first = 0
+    for template in templates:
+        ranks = range(first, first + template.pods)
+        first += template.pods
+        if template.why and not any(rank in sizes for rank in ranks):
+            found.append(template.why)
+    return tuple(found)
+
+
 def kinds_by_rank(shapes: Iterable[PodShape]) -> dict[int, str]:
     """The kind of the slot that each rank asks for."""
     return {seat.rank: shape.size.kind for shape in shapes for seat in shape.seats}

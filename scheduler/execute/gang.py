@@ -14,12 +14,13 @@ import structlog
 
 from annotations import Problem
 from scheduler.core.actions import PartWith, Reseat, ServeBeside
-from scheduler.core.gang_shape import GangShape, NoGang, shape_of
-from scheduler.core.gang_sources import OPEN_SOURCES, GroupRef, Membership
+from scheduler.core.gang_shape import GangShape, NoGang, shape_of, templates_of
+from scheduler.core.gang_sources import OPEN_SOURCES, GroupRef
 from scheduler.core.intervals import SOON_SECONDS
 from scheduler.core.naming import BESIDE_GANG, GANG, JOB_ID
 from scheduler.core.seating import retagged
 from scheduler.execute.tools import Result, Tools
+from scheduler.facts.template_sizes import TemplateSizes
 from scheduler.kube.errors import Forbidden, KubeInterrupted
 from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
@@ -51,11 +52,13 @@ class GangHand:
         tools: Tools,
         gangs: Gangs,
         *,
+        sizes: TemplateSizes,
         wake: Callable[[str], None],
         doubt_pods: Callable[[], None],
     ) -> None:
         self._tools = tools
         self._gangs = gangs
+        self._sizes = sizes
         self._wake = wake
         self._doubt_pods = doubt_pods
 
@@ -66,7 +69,7 @@ class GangHand:
         gang = unit.gang
         if gang is None or gang.member.object is None:
             return None
-        found = await self._shape(gang.member, gang.member.object)
+        found = await self._shape(gang, gang.member.object)
         gang.read_at = self._tools.clock()
         waits = isinstance(found, _Absent) and _may_be_created(unit, gang)
         if not waits:
@@ -90,12 +93,11 @@ class GangHand:
                 assert_never(found)
         return 0.0
 
-    async def _shape(
-        self, member: Membership, ref: GroupRef
-    ) -> GangShape | NoGang | Problem | None:
+    async def _shape(self, gang: Gang, ref: GroupRef) -> GangShape | NoGang | Problem | None:
         """What the object says. None if it says nothing, and the pods themselves say how many there
-        are.
+        are. If the pods come in steps, what their templates ask for is noted.
         """
+        member = gang.member
         try:
             found = await self._tools.kube.get_group(ref)
         except Forbidden as error:
@@ -103,7 +105,10 @@ class GangHand:
             return None if member.size is not None else NoGang(why)
         if found is None:
             return _Absent(f"{member.group} does not exist")
-        return shape_of(member, found)
+        shape = shape_of(member, found)
+        if isinstance(shape, GangShape) and shape.in_steps:
+            gang.templates = self._sizes.of(templates_of(found, shape), ref)
+        return shape
 
     def _dissolve(self, unit: Unit, found: NoGang) -> None:
         """Serve each pod alone, or as a pod of another gang."""

@@ -14,8 +14,9 @@ from scheduler.core.gang_ranks import Ranked, Standing, is_beyond, open_ranks, r
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_PODS, Outsider
 from scheduler.core.naming import Owner, OwnerTag
-from scheduler.core.shapes import MOST_SHAPES, Size
+from scheduler.core.shapes import MOST_SHAPES, Size, unexpected, with_expected
 from scheduler.facts.reader import NOTHING, Reading, RequestReader
+from scheduler.kube.clip import clipped
 from scheduler.kube.wire import Pod
 from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
@@ -125,7 +126,7 @@ class GangReader:
         if not isinstance(reading.request, JobRequest):
             return reading, first.metadata.name
         one = Size.of(reading.request)
-        sizes = {one}
+        sizes = {ranks.get(first.metadata.uid, 0): one}
         for pod in others:
             other = self._reader.read(pod, unit)
             if not isinstance(other.request, JobRequest):
@@ -133,8 +134,10 @@ class GangReader:
             if one.applied(other.request) != reading.request:
                 differs = _differs(first, reading.request, other.request)
                 return replace(other, request=(differs,)), pod.metadata.name
-            sizes.add(Size.of(other.request))
-        return _of_shapes(reading, len(sizes)), ""
+            sizes[ranks.get(pod.metadata.uid, 0)] = Size.of(other.request)
+        expected = with_expected(sizes, unit.gang.templates)
+        reading = _with_unknown(reading, unexpected(sizes, unit.gang.templates))
+        return _of_shapes(reading, len(set(expected.values()))), ""
 
     def size(self, pod: Pod, unit: Unit) -> Size | None:
         """What a pod of a gang takes of a node; None if it cannot be read."""
@@ -176,6 +179,7 @@ class GangReader:
             culprit=culprit,
             absent_since=gang.absent_since,
             grew_at=gang.grew_at,
+            templates=gang.templates,
         )
 
     def follow(self, gang: Gang, stages: Sequence[PodStage]) -> None:
@@ -213,6 +217,18 @@ def _too_large(gang: Gang) -> Problem | None:
     if gang.problem is not None or size is None or size <= MOST_PODS:
         return gang.problem
     return Problem(f"number of pods of gang {gang.member.name}", str(size), f"at most {MOST_PODS}")
+
+
+def _with_unknown(reading: Reading, unknown: Sequence[str]) -> Reading:
+    """The reading with why sizes are not known of pods that do not exist yet."""
+    if not unknown:
+        return reading
+    message = (
+        "The size of pods of the gang that do not exist yet is not known, so they get slots like "
+        f"those of the pods before them: {'; '.join(unknown[:_MOST_NAMED])}"
+    )
+    remark = Remark(Reason.REQUIREMENT_IGNORED, clipped(message))
+    return replace(reading, remarks=(*reading.remarks, remark))
 
 
 def _of_shapes(reading: Reading, shapes: int) -> Reading:

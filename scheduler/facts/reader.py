@@ -94,6 +94,15 @@ class RequestReader:
             return self._required(pod, self._read(pod, unit))
         return replace(_too_large(pod) or Reading((bulky,)), bulky=True)
 
+    def read_template(self, pod: Pod) -> JobRequest | tuple[Problem, ...]:
+        """What a pod of a template asks for, which is given as one. Nothing of it is kept."""
+        large = excess(pod)
+        if large is not None:
+            return (large,)
+        if (reading := _too_large(pod)) is None:
+            reading = self._parser()(_Spec(pod, None, gpu_types=self._nodes.gpu_types))
+        return reading.request
+
     def _read(self, pod: Pod, unit: Unit) -> Reading:
         if (large := _too_large(pod)) is not None:
             return large

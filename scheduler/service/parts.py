@@ -32,6 +32,7 @@ from scheduler.facts.newcomers import Newcomers
 from scheduler.facts.placing import Places
 from scheduler.facts.reader import RequestReader
 from scheduler.facts.requirements import Requirements
+from scheduler.facts.template_sizes import TemplateSizes
 from scheduler.facts.tenures import Tenures
 from scheduler.facts.unit_jobs import UnitJobs
 from scheduler.facts.whereabouts import Whereabouts
@@ -300,6 +301,7 @@ class Parts:
             gang_hand=GangHand(
                 tools,
                 self._memory.gangs,
+                sizes=TemplateSizes(self.reader, prefixes=self._memory.rules.prefixes),
                 wake=lambda uid: self._memory.news.wake(uid, WakeCause.WATCH),
                 doubt_pods=caches.doubt_pods,
             ),

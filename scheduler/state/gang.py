@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from annotations import Problem
 from scheduler.core.gang_shape import GangShape
 from scheduler.core.gang_sources import Membership
+from scheduler.core.shapes import Expected
 
 
 @dataclass(slots=True)
@@ -18,6 +19,8 @@ class Gang:
     member: Membership
     shape: GangShape | None = None
     """What the object says; None until it has been read."""
+    templates: tuple[Expected, ...] = ()
+    """The sizes of its templates, if its pods come in steps."""
     problem: Problem | None = None
     """Why the gang cannot be served, by its object."""
     read_at: float | None = None

@@ -170,6 +170,24 @@ async def test_leader_starts_before_its_workers_exist_and_they_take_their_slots(
 
 @pytest.mark.live_on("26.05")
 @pytest.mark.parametrize("kind", list(_KINDS))
+async def test_later_pods_of_another_size_find_slots_of_their_size(world: World, kind: str) -> None:
+    spec: Object = {"replicatedJobs": [_part("driver", 1, cpus="1"), _part("workers", 2)]}
+    spec |= _IN_ORDER
+    if kind == "leaderworkersets":
+        spec = _leader_worker_set(3, restart="None", startupPolicy="LeaderReady")
+        leader = pods.pod("train", cpus="1")
+        del leader["metadata"]["name"]
+        spec["leaderWorkerTemplate"]["leaderTemplate"] = leader
+    await _create(world, kind, spec)
+    ranked = await all_run(world, 3)
+    job = await one_job(world, ranked)
+    assert [it["slots"] for it in job.tag["parts"]] == [1, 2]
+    assert len({pods.node_of(it) for it in ranked.values()}) == 3
+    _began_alone(world, *ranked.values())
+
+
+@pytest.mark.live_on("26.05")
+@pytest.mark.parametrize("kind", list(_KINDS))
 async def test_pods_that_must_follow_their_leader_to_its_topology_come_when_it_has_a_node(
     world: World, kind: str
 ) -> None:

@@ -134,7 +134,9 @@ class SlurmHand:
         """
         answer = await self.ask("GET", "jobs/state/")
         assert answer.ok, f"jobs/state: {answer}"
-        live = [it["job_id"] for it in answer.body["jobs"] if it["state"][0] in LIVE]
+        # A component is listed as 10+0, 11+1; the first one has the owner tag for all.
+        ids = (str(it["job_id"]).split("+") for it in answer.body["jobs"] if it["state"][0] in LIVE)
+        live = [int(job_id) for job_id, *offset in ids if offset in ([], ["0"])]
         if len(live) > _FEW:
             return [it for it in await self.placeholders(namespace) if it.live]
         found = [await self.job(job_id) for job_id in sorted(live)]

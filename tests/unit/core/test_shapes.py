@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core.edits import digests
 from scheduler.core.naming import SEVERAL, OwnerTag, TagPart, read_tag
 from scheduler.core.seats import Seat
-from scheduler.core.shapes import Size, accepted_by, kinds_of, shapes_of
+from scheduler.core.shapes import Expected, Size, accepted_by, kinds_of, shapes_of, with_expected
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState, Job, JobState
 from tests.unit.core.things import REQUEST
@@ -52,6 +52,27 @@ def test_each_seat_is_in_the_shape_of_its_size_in_the_order_of_ranks(
 def test_pod_to_come_counts_as_one_like_that_before_it() -> None:
     shapes = shapes_of([Seat(rank) for rank in range(5)], {1: SMALL, 3: LARGE})
     assert [[it.rank for it in shape.seats] for shape in shapes] == [[0, 1, 2], [3, 4]]
+
+
+@given(
+    st.dictionaries(st.integers(0, 12), st.sampled_from([SMALL, LARGE])),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, SMALL, LARGE])), max_size=4),
+)
+def test_pods_that_exist_count_as_they_are_and_the_others_as_their_template(
+    sizes: dict[int, Size], given_templates: list[tuple[int, Size | None]]
+) -> None:
+    templates = [Expected(pods, size) for pods, size in given_templates]
+    found = with_expected(sizes, templates)
+    assert {rank: found[rank] for rank in sizes} == sizes
+    first = 0
+    for template in templates:
+        ranks = range(first, first + template.pods)
+        first += template.pods
+        there = [sizes[rank] for rank in ranks if rank in sizes]
+        expected = there[0] if there else template.size
+        for rank in ranks:
+            assert found.get(rank) == sizes.get(rank, expected)
+    assert found.keys() <= {*sizes, *range(first)}
 
 
 def test_kind_is_the_same_in_the_tag_of_a_plain_job() -> None:
