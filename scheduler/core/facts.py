@@ -122,6 +122,8 @@ class GangFacts:
     """When a pod joined it last."""
     templates: tuple[Expected, ...] = ()
     """If its pods come in steps: the sizes of its templates, in the order of the ranks."""
+    untold_until: float = 0.0
+    """Until then nothing is told about pods that are missing: they may just be on their way."""
 
     @property
     def unread(self) -> bool:

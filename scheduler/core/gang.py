@@ -75,6 +75,8 @@ def before_submit(facts: UnitFacts, pods: tuple[PodFacts, ...], now: float) -> t
     missing = missing_of(facts, gang)
     if not missing:
         return ()
+    if now < gang.untold_until:
+        return (Again(gang.untold_until - now),)
     more = may_never_be_complete(gang, now)
     message = (
         f"{missing[:1].upper()}{missing[1:]}. One Slurm job is submitted for all of them{more}"

@@ -11,7 +11,7 @@ from typing import Final
 from scheduler.core.actions import Action, Again, ReadGang, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, PodFacts
-from scheduler.core.intervals import SOON_SECONDS
+from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, SOON_SECONDS, UNTOLD_SECONDS
 
 REREAD_SECONDS: Final = 30.0
 """While pods or the object behind a gang are missing, the object is read this often at most: it may
@@ -43,6 +43,16 @@ def wait_for_object(
 def read_when(due: float, now: float) -> tuple[Action, ...]:
     """Read the object if it is time, otherwise come again when it is."""
     return (ReadGang(), Again(SOON_SECONDS)) if now >= due else (Again(due - now),)
+
+
+def untold_until(*, came_at: float | None, grew_at: float | None) -> float:
+    """Until when nothing is told about missing pods. `came_at` is when the first pod of the gang
+    came, and `grew_at` when the last one did. Most gangs are complete a moment later: each pod
+    would get a condition that is already wrong, and the job would have to wait for these writes.
+    """
+    if came_at is None or grew_at is None:
+        return 0.0
+    return min(grew_at + UNTOLD_SECONDS, came_at + LONGEST_UNTOLD_SECONDS)
 
 
 def may_never_be_complete(gang: GangFacts, now: float) -> str:

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 import structlog
 
-from groundwork.together import together
+from groundwork.together import few_at_once
 from scheduler.core.actions import Bind
 from scheduler.core.event_reasons import Reason
 from scheduler.core.intervals import FRESH_SECONDS
@@ -59,11 +59,7 @@ class Binder:
                 results.append(await self._note(unit, action, outcome))
         if not self._claim_all(unsent):
             return 0.0
-        for start in range(0, len(unsent), _AT_ONCE):
-            if start and self._is_too_old(unit):
-                self._withdraw(unsent[start:])
-                return 0.0
-            results += await self._send_all(unit, unsent[start : start + _AT_ONCE])
+        results += await self._send_all(unit, unsent)
         return min((it for it in results if it is not None), default=None)
 
     def _claim_all(self, actions: Sequence[Bind]) -> bool:
@@ -87,9 +83,21 @@ class Binder:
         return unit.job is None or self._clock() - unit.job.record_at > FRESH_SECONDS
 
     async def _send_all(self, unit: Unit, actions: Sequence[Bind]) -> list[Result]:
-        if len(actions) == 1:
-            return [await self._send(unit, actions[0])]
-        return await together(self._send(unit, it) for it in actions)
+        """Send these bindings, a few at a time, for as long as the look at the job is young enough.
+        Those that were not sent are withdrawn.
+        """
+        sent: set[str] = set()
+
+        async def send(action: Bind) -> Result:
+            if len(sent) >= _AT_ONCE and self._is_too_old(unit):
+                return 0.0
+            sent.add(action.pod.uid)
+            return await self._send(unit, action)
+
+        try:
+            return await few_at_once(_AT_ONCE, actions, send)
+        finally:
+            self._withdraw([it for it in actions if it.pod.uid not in sent])
 
     async def _send(self, unit: Unit, action: Bind) -> Result:
         pod = action.pod

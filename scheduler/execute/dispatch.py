@@ -88,6 +88,10 @@ class Executor:
         """End these pods of a unit, as one case of the brake's. Raises KubeError and SlurmError."""
         return await self._evictor.evict(unit, actions)
 
+    async def tell(self, unit: Unit, actions: Sequence[Tell]) -> Result:
+        """Set the conditions of several pods of a unit. Raises KubeError."""
+        return await self._teller.tell_all(unit, actions)
+
     async def do(  # noqa: PLR0912 - one branch for each action
         self, unit: Unit, action: Action
     ) -> Result:
@@ -138,7 +142,7 @@ class Executor:
             case Reject():
                 return await self._teller.reject(unit, action)
             case Tell():
-                return await self._teller.tell(unit, action)
+                return await self.tell(unit, [action])
             case Warn(reason=reason, message=message):
                 self._teller.warn(unit, reason, message)
             case Again(seconds=seconds):

@@ -8,11 +8,12 @@ first, for a limited time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
-from groundwork.together import together
+from groundwork.together import few_at_once
 from scheduler.core.actions import Evict, Hurry
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts
@@ -65,9 +66,7 @@ class Evictor:
                 due.append(action)
             else:
                 waits.append(wait)
-        for start in range(0, len(due), _AT_ONCE):
-            some = due[start : start + _AT_ONCE]
-            waits += await together(self._evict(unit, it) for it in some)
+        waits += await few_at_once(_AT_ONCE, due, partial(self._evict, unit))
         return min(waits)
 
     async def _wait(self, unit: Unit, action: Evict) -> float | None:

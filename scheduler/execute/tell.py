@@ -9,11 +9,13 @@ Events: `kube/recorder.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
 from annotations import Problem
+from groundwork.together import few_at_once
 from scheduler.core.actions import NoteEnd, Reject, Tell
 from scheduler.core.budgets import Budgets
 from scheduler.core.event_reasons import MEANINGS, NO_ANSWER_YET, Reason
@@ -37,6 +39,8 @@ _OUTAGE_EVENTS: Final = (20, 0.2)
 _WRITES: Final = Pauses(5.0, 300.0)
 
 
+# So many pods of a gang are written on at once.
+_AT_ONCE: Final = 16
 # The message of one condition has room for this many problems.
 MOST_PROBLEMS: Final = 8
 _PROBLEM_BYTES: Final = 400
@@ -159,11 +163,21 @@ class Teller:
             self._event_on(unit, pod, action.reason, action.message)
         return await self._write(unit, pod, action.reason, action.message)
 
+    async def tell_all(self, unit: Unit, actions: Sequence[Tell]) -> float | None:
+        """Tell several pods of the unit. Returns how many seconds to wait for the first of those
+        whose condition has just been written. Raises KubeError.
+        """
+        waits = await few_at_once(_AT_ONCE, actions, partial(self.tell, unit))
+        return min((it for it in waits if it is not None), default=None)
+
     async def tell_waiting(self, unit: Unit, reason: Reason, message: str) -> None:
         """Set the condition on the pods that still wait for a Node. Raises KubeError."""
-        for pod in unit.pods:
+
+        async def write(pod: Member) -> None:
             if unit.waiting and pod.uid not in unit.bindings.nodes:
                 await self._write(unit, pod, reason, message)
+
+        await few_at_once(_AT_ONCE, list(unit.pods), write)
 
     def not_scheduled(self, reason: Reason, message: str) -> Condition:
         """The condition PodScheduled=False, with `unschedulable_reason` if the site has set one."""
@@ -180,8 +194,8 @@ class Teller:
         """Write annotations on each of these pods. False if the API server has refused any of these
         writes. Raises KubeError.
         """
-        written = [await self._patch_pod(unit, pod, annotations=annotations) for pod in pods]
-        return all(written)
+        write = partial(self._patch_pod, unit, annotations=annotations)
+        return all(await few_at_once(_AT_ONCE, pods, write))
 
     async def _patch_pod(
         self,
@@ -200,8 +214,9 @@ class Teller:
         if not isinstance(patched, Refused):
             unit.refusals.write = NEVER
             return True
-        pause = unit.refusals.write.again(None, _WRITES, now=self._clock())
-        unit.refusals.write = pause
+        now = self._clock()
+        if now >= unit.refusals.write.until:  # those that are refused together count once
+            unit.refusals.write = unit.refusals.write.again(None, _WRITES, now=now)
         self.warn(unit, Reason.STATUS_REFUSED, _unwritten(patched, conditions, annotations))
         return False
 

@@ -10,6 +10,7 @@ from annotations import JobRequest, Problem
 from scheduler.core.edits import called
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
+from scheduler.core.gang_patience import untold_until
 from scheduler.core.gang_ranks import Ranked, Standing, is_beyond, open_ranks, ranks_of
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_PODS, Outsider
@@ -180,6 +181,7 @@ class GangReader:
             absent_since=gang.absent_since,
             grew_at=gang.grew_at,
             templates=gang.templates,
+            untold_until=untold_until(came_at=gang.came_at, grew_at=gang.grew_at),
         )
 
     def follow(self, gang: Gang, stages: Sequence[PodStage]) -> None:

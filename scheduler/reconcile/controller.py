@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from scheduler.core.actions import Action, Bind, Evict, Inspect
+from scheduler.core.actions import Action, Bind, Evict, Inspect, Tell
 from scheduler.core.decide import decide
 from scheduler.core.facts import PodStage
 from scheduler.execute.dispatch import Executor
@@ -133,7 +133,8 @@ class Controller:
         return await self._do(unit, actions)
 
     async def _do(self, unit: Unit, actions: Iterable[Action]) -> float | None:
-        """Execute all actions in order, and bindings or evictions that follow each other at once.
+        """Execute all actions in order, but bindings, evictions or words that follow each other
+        together.
         Returns after how many seconds the unit needs another pass: the least that any action asks
         for, or None if no action asks.
         """
@@ -145,6 +146,9 @@ class Controller:
             elif kind is Evict:
                 evicts = [action for action in group if isinstance(action, Evict)]
                 wishes.append(await self._executor.evict(unit, evicts))
+            elif kind is Tell:
+                tells = [action for action in group if isinstance(action, Tell)]
+                wishes.append(await self._executor.tell(unit, tells))
             else:
                 for action in group:
                     wishes.append(await self._executor.do(unit, action))  # noqa: PERF401

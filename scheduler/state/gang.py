@@ -28,6 +28,8 @@ class Gang:
     """Since when it is known that the object does not exist yet; None if that is not so."""
     quiet_since: float | None = None
     """Since when none of its pods can run; None while one can."""
+    came_at: float | None = None
+    """Since when this process knows a pod of it."""
     most_pods: int = 0
     """How many pods it had at most, and since when (`grew_at`)."""
     grew_at: float | None = None
@@ -36,6 +38,7 @@ class Gang:
         """Note whether any of its pods can run now, or may be started, and how many there are."""
         if pods > self.most_pods:
             self.most_pods, self.grew_at = pods, now
+            self.came_at = now if self.came_at is None else self.came_at
         if lives:
             self.quiet_since = None
         elif self.quiet_since is None:

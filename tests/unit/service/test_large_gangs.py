@@ -1,0 +1,82 @@
+"""Gangs of many pods: what is written on each of them does not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from scheduler.core.intervals import LONGEST_UNTOLD_SECONDS, UNTOLD_SECONDS
+from slurmapi import BaseState
+from tests.unit.service.test_gangs import member
+from tests.unit.service.tiny_kube import TinyKube
+
+pytestmark = pytest.mark.looptime
+_SIZE: Final = 64
+# How long the API server takes over a write on a pod.
+_SLOW_SECONDS: Final = 0.1
+
+
+async def _come(kube: TinyKube, *, apart_seconds: float, size: int = _SIZE) -> None:
+    """The pods of the gang, one after the other."""
+    for rank in range(size):
+        member(kube, rank, size=_SIZE)
+        await asyncio.sleep(apart_seconds)
+
+
+async def test_job_of_a_gang_whose_pods_come_quickly_is_submitted_without_a_word(
+    slurm, kube, service
+):
+    kube.seconds["ns", "patch"] = _SLOW_SECONDS
+    service.start()
+    await _come(kube, apart_seconds=UNTOLD_SECONDS / _SIZE)
+    await asyncio.sleep(_SLOW_SECONDS)
+    assert slurm.calls["submit"] == 1
+    assert kube.asked["patch"] == 0
+
+
+async def test_pods_are_told_who_is_missing_once_none_has_come_for_a_moment(slurm, kube, service):
+    service.start()
+    await _come(kube, apart_seconds=0.01, size=_SIZE - 1)
+    await asyncio.sleep(UNTOLD_SECONDS + 1)
+    said = kube.condition_of("uid-0")
+    assert said is not None
+    assert said.message.startswith("Gang train (63 of 64 pods exist): waiting for train-63")
+    assert kube.asked["patch"] == _SIZE - 1
+    assert slurm.calls["submit"] == 0
+
+
+async def test_pods_that_come_one_by_one_for_long_are_told_all_the_same(slurm, kube, service):
+    service.start()
+    size = int(LONGEST_UNTOLD_SECONDS) + 2
+    await _come(kube, apart_seconds=1.0, size=size)
+    assert kube.condition_of("uid-0") is not None
+    assert slurm.calls["submit"] == 0
+
+
+async def test_words_about_a_waiting_job_are_written_on_many_pods_at_once(slurm, kube, service):
+    """The pods get their nodes only after that: written one by one, it would take 6.4 s."""
+    kube.seconds["ns", "patch"] = _SLOW_SECONDS
+    service.start()
+    await _come(kube, apart_seconds=0)
+    await asyncio.sleep(UNTOLD_SECONDS + 1)
+    assert kube.asked["patch"] == _SIZE
+    assert kube.condition_of("uid-63") is not None
+    slurm.change(1, BaseState.RUNNING, nodes=("n1",), start_time=1)
+    looked = slurm.calls["job"]
+    await asyncio.sleep(1)
+    assert slurm.calls["job"] > looked, "the start was not noticed"
+
+
+async def test_writes_that_are_refused_together_count_as_one_refusal(slurm, kube, service):
+    """So the next try comes after 5 s, and not after 5 min."""
+    kube.refuses["patch"] = "a webhook says no"
+    service.start()
+    await _come(kube, apart_seconds=0)
+    await asyncio.sleep(UNTOLD_SECONDS + 2)
+    del kube.refuses["patch"]
+    assert 0 < kube.asked["patch"] <= 16
+    await asyncio.sleep(8)
+    assert kube.condition_of("uid-0") is not None
+    assert kube.condition_of("uid-63") is not None
