@@ -11,6 +11,7 @@ from tests.support.cluster import Cluster
 _FIXTURES: Final = {
     "sandbox-26.05": "sandbox_26",
     "sandbox-24.11": "sandbox_24",
+    "sandbox-24.11-wide": "sandbox_24_wide",
     "live-26.05": "live_26",
     "live-24.11": "live_24",
 }

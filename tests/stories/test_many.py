@@ -20,12 +20,12 @@ _MANY: Final = 500
 _FEW_NODES: Final = 100
 _MANY_ON_FEW_NODES: Final = 60
 # Beside a whole live run, with a load of 46 on two cores, the binds took 200 s.
-_STARVED_SECONDS: Final = 480.0
+STARVED_SECONDS: Final = 480.0
 _WINDOW_SECONDS: Final = 5.0
 _REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
-_REQUESTS_PER_SECOND: Final = 8.0
+REQUESTS_PER_SECOND: Final = 8.0
 # Requests per second: one shared pulse per --poll-interval, and reads of job records for reasons.
-_RATES: Final = {"job_states": 4.0, "job": 4.0, "": _REQUESTS_PER_SECOND}
+_RATES: Final = {"job_states": 4.0, "job": 4.0, "": REQUESTS_PER_SECOND}
 # Requests that were not made for a while may be made at once.
 _SAVED: Final = 16
 
@@ -38,14 +38,14 @@ async def test_hundreds_of_pods_are_bound_without_a_request_storm(world: World) 
     for until in (count // 5, count):
         await _create(world, range(created, until))
         created = until
-        await _waiting_costs_little(world, count=until)
+        await waiting_costs_little(world, count=until)
 
-    began, before = time.monotonic(), _requests(world)
+    began, before = time.monotonic(), requests(world)
     await world.end_native(filler)
-    await world.until("all pods run", lambda: _all_run(world, count), seconds=_STARVED_SECONDS)
-    spent, seconds = _requests(world) - before, time.monotonic() - began
+    await world.until("all pods run", lambda: so_many_run(world, count), seconds=STARVED_SECONDS)
+    spent, seconds = requests(world) - before, time.monotonic() - began
     # One look at each job that has started, and the pulse.
-    most = 2 * count + _REQUESTS_PER_SECOND * seconds
+    most = 2 * count + REQUESTS_PER_SECOND * seconds
     assert spent <= most, f"{spent} requests for {count} starts in {seconds} s"
 
     placeholders = await world.one_placeholder_each()
@@ -67,20 +67,20 @@ async def _create(world: World, indexes: range) -> None:
             group.create_task(one(index))
 
 
-async def _waiting_costs_little(world: World, *, count: int) -> None:
+async def waiting_costs_little(world: World, *, count: int) -> None:
     """Once all have a job, check that the request rates do not depend on the number of pods."""
     await world.until(f"{count} pods wait", lambda: _all_have_jobs(world, count), seconds=120)
     await asyncio.sleep(YOUNG_SECONDS)  # until then the pulse may come more often
-    began, before = time.monotonic(), {it: _requests(world, it) for it in _RATES}
+    began, before = time.monotonic(), {it: requests(world, it) for it in _RATES}
     await asyncio.sleep(_WINDOW_SECONDS)
-    spent = {it: _requests(world, it) - before[it] for it in _RATES}
+    spent = {it: requests(world, it) - before[it] for it in _RATES}
     seconds = time.monotonic() - began
     for operation, rate in _RATES.items():
         most = rate * seconds + _SAVED
         assert spent[operation] <= most, f"{spent} requests in {seconds} s while {count} pods wait"
 
 
-def _requests(world: World, operation: str = "") -> float:
+def requests(world: World, operation: str = "") -> float:
     """How many requests of that operation slurmrestd answered, or how many it got in all."""
     if not operation:
         return world.scheduler.metrics()[_REQUESTS]
@@ -92,6 +92,6 @@ async def _all_have_jobs(world: World, count: int) -> bool:
     return sum(pods.annotation(it, pods.JOB_ID) is not None for it in found) == count
 
 
-async def _all_run(world: World, count: int) -> bool:
+async def so_many_run(world: World, count: int) -> bool:
     found = await world.kube.items("pods", namespace=world.namespace)
     return sum(pods.phase(it) == "Running" for it in found) == count

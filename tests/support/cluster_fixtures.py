@@ -42,6 +42,15 @@ def sandbox_24() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def sandbox_24_wide() -> Iterator[Cluster]:
+    """The model with Slurm 24.11 and ten nodes, more than the real rig has."""
+    from tests.support.sandbox import SandboxCluster
+
+    with SandboxCluster("24.11", nodes=10) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
 def sandbox_accounted_26() -> Iterator[Cluster]:
     """The model with Slurm 26.05, accounts and limits, and four nodes."""
     from tests.support.sandbox import SandboxCluster
