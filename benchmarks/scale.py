@@ -30,11 +30,16 @@ from benchmarks.main_path import observed, servers
 from benchmarks.main_path.counting import CountingRelay
 from benchmarks.main_path.figures import Stalls, Waiting
 from benchmarks.main_path.hands import ClearingFailed, Hands, hands
-from benchmarks.main_path.observed import SUBMITTED, ObservedScheduler, SchedulerFailed, Scrape
+from benchmarks.main_path.observed import (
+    KUBE_REQUESTS,
+    SLURM_REQUESTS,
+    SUBMITTED,
+    ObservedScheduler,
+    SchedulerFailed,
+)
 from benchmarks.main_path.servers import NODES, Servers, ServersError
-from benchmarks.main_path.watched import REQUESTS, stalls, watched
+from benchmarks.main_path.watched import watched
 
-_KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
 _LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _SETTLE_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 3600.0
@@ -149,10 +154,10 @@ async def _started(
         ready_seconds=ready,
         submitted_seconds=submitted,
         cpu_seconds=used,
-        slurm_requests=scrape.total(REQUESTS),
-        kube_requests=scrape.total(_KUBE_REQUESTS),
+        slurm_requests=scrape.total(SLURM_REQUESTS),
+        kube_requests=scrape.total(KUBE_REQUESTS),
         longest_stall_seconds=scrape.total(_LAG),
-        stalls=stalls(Scrape(()), scrape),
+        stalls=scrape.stalls(),
     )
 
 

@@ -11,6 +11,8 @@ import asyncio
 import os
 import ssl
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic, thread_time
 from typing import Any, Final
@@ -25,7 +27,7 @@ from scheduler.observe.loop import STALL_SECONDS
 _CONCURRENCY: Final = 48
 _SLURM_CONNECTIONS: Final = 16
 _KUBE_CONNECTIONS: Final = 100
-_POLL_SECONDS: Final = 0.25
+POLL_SECONDS: Final = 0.25
 _CHUNK: Final = 1000
 _STALL_LOOK_SECONDS: Final = 0.02
 _VERSIONS: Final = {"26.05": "v0.0.45", "24.11": "v0.0.42"}
@@ -73,31 +75,31 @@ class BareLoop:
     ) -> None:
         self._kube = kube
         self._slurm = slurm
-        self._external = settings.release != "24.11"
+        self._release = settings.release
         self._pods = f"/api/v1/namespaces/{settings.namespace}/pods"
-        self._api = f"/slurm/{_VERSIONS[settings.release]}"
+        self._api = api_path(settings.release)
         self._slots = asyncio.Semaphore(_CONCURRENCY)
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._used_at_start: tuple[float, float] | None = None
-        self._busy = self._starved = 0
+        self._loop_watch = LoopWatch()
 
     async def run(self) -> Outcome:
         """All pods from list to bound."""
-        pods = (await _ask(self._kube, "GET", self._pods))["items"]
+        pods = (await ask(self._kube, "GET", self._pods))["items"]
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(it) for it in (self._poll(), self._watch_loop())]
+            beside = [group.create_task(it) for it in (self._poll(), self._loop_watch.run())]
             async with asyncio.TaskGroup() as work:
                 tasks = [work.create_task(self._one(pod["metadata"])) for pod in pods]
             for task in beside:
                 task.cancel()
-        cpu, queued = self._used_at_start or _used()
-        cpu_now, queued_now = _used()
+        cpu, queued = self._used_at_start or used()
+        cpu_now, queued_now = used()
         return Outcome(
             courses=[task.result() for task in tasks],
             cpu_seconds=cpu_now - cpu,
             queued_seconds=queued_now - queued,
             peak_rss_mib=peak_rss_mib(os.getpid()),
-            stalls=Stalls(self._busy, self._starved),
+            stalls=self._loop_watch.stalls,
         )
 
     async def _one(self, metadata: dict[str, Any]) -> Course:
@@ -106,7 +108,7 @@ class BareLoop:
             course.job_id = await self._submit(metadata)
             course.submitted = monotonic()
             if self._used_at_start is None:
-                self._used_at_start = _used()
+                self._used_at_start = used()
         running = self._waiting[course.job_id] = asyncio.get_running_loop().create_future()
         await running
         course.allocated = monotonic()
@@ -116,21 +118,8 @@ class BareLoop:
         return course
 
     async def _submit(self, metadata: dict[str, Any]) -> int:
-        mode = {"flags": ["EXTERNAL_JOB"]} if self._external else {"script": _SCRIPT}
-        job = {
-            "name": f"{metadata['namespace']}.{metadata['name']}.{metadata['uid'][:8]}",
-            "current_working_directory": "/tmp",
-            "environment": ["PATH=/usr/bin:/bin"],
-            "nodes": "1",
-            "tasks": 1,
-            "cpus_per_task": 1,
-            "minimum_cpus": 1,
-            "memory_per_node": {"set": True, "number": 100},
-            "dependency": "singleton",
-        }
-        answer = await _ask(
-            self._slurm, "POST", f"{self._api}/job/submit", body={"job": job | mode}
-        )
+        job = placeholder(metadata, nodes=1, release=self._release)
+        answer = await ask(self._slurm, "POST", f"{self._api}/job/submit", body={"job": job})
         return int(answer["job_id"])
 
     async def _poll(self) -> None:
@@ -138,14 +127,27 @@ class BareLoop:
             ids = list(self._waiting)
             for start in range(0, len(ids), _CHUNK):
                 query = "&".join(f"job_id={it}" for it in ids[start : start + _CHUNK])
-                answer = await _ask(self._slurm, "GET", f"{self._api}/jobs/state/?{query}")
+                answer = await ask(self._slurm, "GET", f"{self._api}/jobs/state/?{query}")
                 for job in answer["jobs"]:
                     if "RUNNING" in job["state"]:
                         self._waiting.pop(int(job["job_id"])).set_result(None)
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _watch_loop(self) -> None:
-        """Measure stalls as the scheduler does: if both stall, the machine is the cause."""
+    async def _bind(self, metadata: dict[str, Any], job_id: int) -> None:
+        """Bind the pod to its job's node, which only the full record of the job names."""
+        answer = await ask(self._slurm, "GET", f"{self._api}/job/{job_id}")
+        body = binding(metadata, answer["jobs"][0]["nodes"])
+        await ask(self._kube, "POST", f"{self._pods}/{metadata['name']}/binding", body=body)
+
+
+class LoopWatch:
+    """Measures stalls as the scheduler does: if both stall, the machine is the cause."""
+
+    def __init__(self) -> None:
+        self._busy = self._starved = 0
+
+    async def run(self) -> None:
+        """Measure for ever; cancel it to stop."""
         loop = asyncio.get_running_loop()
         while True:
             due, computed = loop.time() + _STALL_LOOK_SECONDS, thread_time()
@@ -155,25 +157,53 @@ class BareLoop:
                 self._busy += busy
                 self._starved += not busy
 
-    async def _bind(self, metadata: dict[str, Any], job_id: int) -> None:
-        """Bind the pod to its job's node, which only the full record of the job names."""
-        answer = await _ask(self._slurm, "GET", f"{self._api}/job/{job_id}")
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": answer["jobs"][0]["nodes"]},
-        }
-        await _ask(self._kube, "POST", f"{self._pods}/{metadata['name']}/binding", body=binding)
+    @property
+    def stalls(self) -> Stalls:
+        """How many there were."""
+        return Stalls(self._busy, self._starved)
 
 
-def _used() -> tuple[float, float]:
+def api_path(release: str) -> str:
+    """Where slurmrestd of that release has its newest API that both sides know."""
+    return f"/slurm/{_VERSIONS[release]}"
+
+
+def placeholder(metadata: dict[str, Any], *, nodes: int, release: str) -> dict[str, Any]:
+    """A job with one CPU and 100 MiB on each of so many nodes, named after that pod."""
+    mode = {"script": _SCRIPT} if release == "24.11" else {"flags": ["EXTERNAL_JOB"]}
+    return {
+        "name": f"{metadata['namespace']}.{metadata['name']}.{metadata['uid'][:8]}",
+        "current_working_directory": "/tmp",
+        "environment": ["PATH=/usr/bin:/bin"],
+        "nodes": str(nodes),
+        "tasks": nodes,
+        "cpus_per_task": 1,
+        "minimum_cpus": nodes,
+        "memory_per_node": {"set": True, "number": 100},
+        "dependency": "singleton",
+        **mode,
+    }
+
+
+def binding(metadata: dict[str, Any], node: str) -> dict[str, Any]:
+    """What binds that pod to a Node."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def used() -> tuple[float, float]:
+    """CPU seconds of this process, and the seconds for which it waited for a CPU."""
     return cpu_seconds(os.getpid()), queued_seconds(os.getpid())
 
 
-async def _ask(
+async def ask(
     session: aiohttp.ClientSession, method: str, path: str, *, body: object = None
 ) -> dict[str, Any]:
+    """The answer to one request; RuntimeError if it is refused."""
     data = None if body is None else msgspec.json.encode(body)
     headers = {"Content-Type": "application/json"}
     async with session.request(method, path, data=data, headers=headers) as response:
@@ -183,7 +213,11 @@ async def _ask(
         return answer
 
 
-async def _run(settings: Settings) -> Outcome:
+@asynccontextmanager
+async def connections(
+    settings: Settings,
+) -> AsyncIterator[tuple[aiohttp.ClientSession, aiohttp.ClientSession]]:
+    """To the API server and to slurmrestd, with the scheduler's default limits."""
     context = ssl.create_default_context(cafile=settings.kube_ca) if settings.kube_ca else True
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     async with (
@@ -201,6 +235,11 @@ async def _run(settings: Settings) -> Outcome:
             timeout=timeout,
         ) as slurm,
     ):
+        yield kube, slurm
+
+
+async def _run(settings: Settings) -> Outcome:
+    async with connections(settings) as (kube, slurm):
         return await BareLoop(kube, slurm, settings=settings).run()
 
 

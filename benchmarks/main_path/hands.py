@@ -34,14 +34,15 @@ class Hands:
         self._slurm = slurm
         self._servers = servers
 
-    async def create(self, names: Iterable[str]) -> None:
-        """A pod of one CPU for each name."""
-        await _all(names, self._create)
+    async def create(self, names: Iterable[str], *, slurm: dict[str, str] | None = None) -> None:
+        """A pod of one CPU for each name; `slurm` holds annotations of the scheduler's."""
 
-    async def _create(self, name: str) -> None:
-        memory = f"{_MEMORY_MIB}Mi"
-        pod = pods.pod(name, cpus="1", memory=memory, grace=_GRACE_SECONDS)
-        await self._kube.create("pods", pod, namespace=NAMESPACE)
+        async def one(name: str) -> None:
+            memory = f"{_MEMORY_MIB}Mi"
+            pod = pods.pod(name, cpus="1", memory=memory, grace=_GRACE_SECONDS, slurm=slurm)
+            await self._kube.create("pods", pod, namespace=NAMESPACE)
+
+        await _all(names, one)
 
     async def pods(self) -> list[Object]:
         """All pods there are."""
@@ -90,6 +91,15 @@ class Hands:
     async def no_pods(self) -> bool:
         """Whether there is no pod, not even one that is being deleted."""
         return not await self.pods()
+
+    async def clear(self, *, seconds: float) -> None:
+        """Remove all pods at once and cancel all jobs, as nobody else does. Raises ClearingFailed
+        if that takes longer than so many seconds.
+        """
+        await self.delete_pods(grace_seconds=0)
+        await self.cancel(await self.live_jobs())
+        await self.until("no pods", self.no_pods, seconds=seconds)
+        await self.until("no jobs", self.none_left, seconds=seconds)
 
     async def until(
         self, what: str, holds: Callable[[], Awaitable[bool]], *, seconds: float

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.main_path.figures import Stalls
 from benchmarks.main_path.servers import Servers
 from benchmarks.main_path.usage import (
     cpu_seconds,
@@ -29,6 +30,9 @@ from tests.support.ports import free_ports
 
 SUBMITTED: Final = "placeholder submitted"
 BOUND: Final = "pod bound"
+SLURM_REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
+KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
+_STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
 _LOOK_SECONDS: Final = 0.05
 # Generous, because other work may slow the machine down; nobody reads the metrics again.
 _READY_SECONDS: Final = 120.0
@@ -54,6 +58,15 @@ class Scrape:
             for found, having, value in self.samples
             if found == name and labels.items() <= having.items()
         )
+
+    def stalls(self, *, since: Scrape | None = None) -> Stalls:
+        """The stalls of the event loop, all of them or those after another look."""
+        before = since or Scrape(())
+        busy, waiting = (
+            int(self.total(_STALLS, cause=cause) - before.total(_STALLS, cause=cause))
+            for cause in ("busy", "waiting")
+        )
+        return Stalls(busy, waiting)
 
     def buckets(self, name: str, **labels: str) -> list[tuple[float, float]]:
         """Upper bounds and cumulative counts of a histogram."""
@@ -121,15 +134,17 @@ class ObservedScheduler:
             )
         )
 
-    def times(self, event: str) -> dict[str, float]:
-        """When, in epoch seconds, each pod uid was first logged with that event."""
+    def times(self, event: str, *, by: str = "uid") -> dict[str, float]:
+        """When, in epoch seconds, each value of a field was first logged with that event: the key
+        of the unit ("uid"), or the name of the pod or gang ("pod").
+        """
         marker = f'"{event}"'.encode()
         found: dict[str, float] = {}
         for line in self._log.read_bytes().splitlines():
             if marker in line:
                 entry: dict[str, Any] = msgspec.json.decode(line)
                 at = datetime.fromisoformat(entry["timestamp"]).timestamp()
-                found.setdefault(entry["uid"], at)
+                found.setdefault(entry[by], at)
         return found
 
     async def until_logged(self, event: str, count: int, *, seconds: float) -> None:

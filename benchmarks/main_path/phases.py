@@ -25,16 +25,22 @@ from benchmarks.main_path.figures import (
     Waiting,
 )
 from benchmarks.main_path.hands import NAMESPACE, Hands, hands
-from benchmarks.main_path.observed import BOUND, SUBMITTED, ObservedScheduler, Scrape
+from benchmarks.main_path.observed import (
+    BOUND,
+    KUBE_REQUESTS,
+    SLURM_REQUESTS,
+    SUBMITTED,
+    ObservedScheduler,
+    Scrape,
+)
 from benchmarks.main_path.servers import Servers
 from benchmarks.main_path.usage import cpu_seconds_below
-from benchmarks.main_path.watched import REQUESTS, stalls, watched
+from benchmarks.main_path.watched import watched
 from tests.support.hooks import hooks_on, secret_file
 from tests.support.pods import node_of
 from tests.support.ports import free_ports
 from tests.support.slurm_rest import read_token
 
-_KUBE_REQUESTS: Final = "slurm_pod_scheduler_kube_requests_total"
 _LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
 _STAGES: Final = "slurm_pod_scheduler_stage_seconds"
 _SETTLE_SECONDS: Final = 3.0
@@ -82,9 +88,7 @@ class Run:
 
     async def _bare(self) -> Burst:
         await self._hands.create(self._names(0, self._pods))
-        settings = self._folder / "bare.json"
-        settings.touch(mode=0o600)
-        settings.write_bytes(msgspec.json.encode(self._bare_settings()))
+        settings = settings_file(self._servers, self._folder, timeout_seconds=self._patience)
         before = cpu_seconds_below(os.getpid())
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.main_path.bare", str(settings)),
@@ -98,31 +102,11 @@ class Run:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        servers = _difference(before, cpu_seconds_below(os.getpid()))
+        servers = difference(before, cpu_seconds_below(os.getpid()))
         if process.returncode:
             raise BareLoopFailed(f"the bare loop ended with status {process.returncode}")
-        await self._clear()
+        await self._hands.clear(seconds=self._patience)
         return _bare_burst(msgspec.json.decode(printed, type=bare.Outcome), servers=servers)
-
-    def _bare_settings(self) -> bare.Settings:
-        servers = self._servers
-        return bare.Settings(
-            kube_url=servers.kube_url,
-            kube_token=servers.kube_token,
-            kube_ca=str(servers.kube_ca or ""),
-            slurm_url=servers.slurm_url,
-            slurm_token=read_token(servers.slurm_token_file),
-            release=servers.release,
-            namespace=NAMESPACE,
-            timeout_seconds=self._patience,
-        )
-
-    async def _clear(self) -> None:
-        """Remove the pods and jobs of the bare loop, which releases nothing itself."""
-        await self._hands.delete_pods(grace_seconds=0)
-        await self._hands.cancel(await self._hands.live_jobs())
-        await self._hands.until("no pods", self._hands.no_pods, seconds=self._patience)
-        await self._hands.until("no jobs", self._hands.none_left, seconds=self._patience)
 
     async def _guarded(self) -> SchedulerBurst:
         """A burst with the guard: PrologSlurmctld of each job asks before its pod is bound."""
@@ -144,15 +128,15 @@ class Run:
             before = scheduler.servers_cpu_seconds()
             await scheduler.until_logged(BOUND, self._pods, seconds=self._patience)
             used = scheduler.cpu_seconds() - startup, scheduler.queued_seconds() - queued
-            servers = _difference(before, scheduler.servers_cpu_seconds())
+            servers = difference(before, scheduler.servers_cpu_seconds())
             await self._all_bound(scheduler)
             scrape = await scheduler.scrape()
             return SchedulerBurst(
                 burst=_burst(scheduler, scrape, used=used, servers=servers),
                 startup_cpu_seconds=startup,
                 longest_stall_seconds=scrape.total(_LAG),
-                slurm_requests=scrape.total(REQUESTS),
-                kube_requests=scrape.total(_KUBE_REQUESTS),
+                slurm_requests=scrape.total(SLURM_REQUESTS),
+                kube_requests=scrape.total(KUBE_REQUESTS),
                 release=await self._release(),
             )
 
@@ -208,7 +192,7 @@ class Run:
             pods=self._pods,
             seconds=took,
             allocated_to_bound=_allocated_to_bound(scrape, longest=took),
-            stalls=stalls(before, scrape),
+            stalls=scrape.stalls(since=before),
             peak_rss_mib=scheduler.peak_rss_mib(),
             release=await self._release(),
         )
@@ -233,6 +217,24 @@ async def run(
         return await steps.all(rounds=rounds, watch_seconds=watch_seconds, guard=guard)
 
 
+def settings_file(servers: Servers, folder: Path, *, timeout_seconds: float) -> Path:
+    """The settings of a bare loop, in a file that only its owner reads."""
+    settings = bare.Settings(
+        kube_url=servers.kube_url,
+        kube_token=servers.kube_token,
+        kube_ca=str(servers.kube_ca or ""),
+        slurm_url=servers.slurm_url,
+        slurm_token=read_token(servers.slurm_token_file),
+        release=servers.release,
+        namespace=NAMESPACE,
+        timeout_seconds=timeout_seconds,
+    )
+    path = folder / "bare.json"
+    path.touch(mode=0o600)
+    path.write_bytes(msgspec.json.encode(settings))
+    return path
+
+
 def _burst(
     scheduler: ObservedScheduler,
     scrape: Scrape,
@@ -251,11 +253,12 @@ def _burst(
         queued_seconds=used[1],
         servers_cpu_seconds=servers,
         peak_rss_mib=scheduler.peak_rss_mib(),
-        stalls=stalls(Scrape(()), scrape),
+        stalls=scrape.stalls(),
     )
 
 
-def _difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What was used between two looks, by name."""
     return {name: used - before.get(name, 0.0) for name, used in after.items()}
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
 
 from benchmarks.main_path.counting import CountingRelay
-from benchmarks.main_path.figures import Stalls, Waiting
-from benchmarks.main_path.observed import ObservedScheduler, Scrape
-
-REQUESTS: Final = "slurm_pod_scheduler_slurm_requests_total"
-_STALLS: Final = "slurm_pod_scheduler_loop_stalls_total"
+from benchmarks.main_path.figures import Waiting
+from benchmarks.main_path.observed import SLURM_REQUESTS, ObservedScheduler
 
 
 async def watched(
@@ -27,17 +23,8 @@ async def watched(
     return Waiting(
         pods=pods,
         seconds=took,
-        requests_per_second=(after.total(REQUESTS) - before.total(REQUESTS)) / took,
+        requests_per_second=(after.total(SLURM_REQUESTS) - before.total(SLURM_REQUESTS)) / took,
         counted_on_the_wire=wire / took,
         cpu_share=used / seconds,
-        stalls=stalls(before, after),
+        stalls=after.stalls(since=before),
     )
-
-
-def stalls(before: Scrape, after: Scrape) -> Stalls:
-    """How often the event loop was late between two looks at /metrics."""
-    busy, waiting = (
-        int(after.total(_STALLS, cause=cause) - before.total(_STALLS, cause=cause))
-        for cause in ("busy", "waiting")
-    )
-    return Stalls(busy, waiting)
