@@ -28,9 +28,14 @@ class RefusedBind:
 
     @classmethod
     def after(cls, former: RefusedBind | None, *, job_id: int, why: str, now: float) -> RefusedBind:
-        """Count one more refusal."""
+        """Count one more refusal. The bindings of a gang are sent together: those that are refused
+        within the shortest pause count once.
+        """
         if former is None:
             return cls(job_id, why, since=now, again_at=now + _FIRST_SECONDS)
+        last = former.again_at - former.pause
+        if former.job_id == job_id and now < last + _FIRST_SECONDS:
+            return former
         pause = min(2 * former.pause, _LONGEST_SECONDS)
         return cls(job_id, why, since=former.since, again_at=now + pause, pause=pause)
 

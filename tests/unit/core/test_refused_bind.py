@@ -28,6 +28,12 @@ def test_pauses_between_tries_grow_to_half_a_minute():
     assert tries == [2, 6, 14, 30, 60, 90]
 
 
+def test_bindings_of_a_gang_that_are_refused_together_count_once():
+    together = [number / 100 for number in range(16)]
+    assert refused(*together) == refused(0.0)
+    assert refused(*together, 2.0, 2.1).again_at == NOW + 6
+
+
 def test_job_is_kept_for_a_minute_from_the_first_refusal():
     found = refused(0.0, 2.0, 6.0)
     assert not found.is_over(1, NOW + KEPT_SECONDS - 0.1)
