@@ -317,8 +317,10 @@ class _NodeRecord(msgspec.Struct, frozen=True):
     extra: str | None = None
     instance_id: str | None = None
     cpus: Number = None
+    effective_cpus: Number = None
     alloc_cpus: Number = None
     real_memory: Number = None
+    specialized_memory: Number = None
     alloc_memory: Number = None
     gres: str | None = None
     gres_used: str | None = None
@@ -337,9 +339,40 @@ class NodesAnswer(Answer, frozen=True):
         return tuple(_node(record) for record in self.nodes)
 
 
+class _Names(msgspec.Struct, frozen=True):
+    """Lists of names; `assigned` is a single one."""
+
+    allowed: Words = None
+    deny: Words = None
+    assigned: str | None = None
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    """`minimums`, `maximums` or `defaults` of a partition."""
+
+    time: Number = None
+    nodes: Number = None
+    cpus_per_node: Number = None
+    partition_memory_per_node: Number = None
+    partition_memory_per_cpu: Number = None
+    shares: Number = None
+
+
+class _PartitionOwn(msgspec.Struct, frozen=True):
+    state: Words = None
+    exclusive: str | None = None
+
+
 class _PartitionRecord(msgspec.Struct, frozen=True):
     name: str
     flags: Words = None
+    accounts: _Names | None = None
+    groups: _Names | None = None
+    qos: _Names | None = None
+    minimums: _Limits | None = None
+    maximums: _Limits | None = None
+    defaults: _Limits | None = None
+    partition: _PartitionOwn | None = None
 
 
 class PartitionsAnswer(Answer, frozen=True):
@@ -479,8 +512,10 @@ def _node(record: _NodeRecord) -> SlurmNode:
         extra=record.extra or "",
         instance_id=record.instance_id or "",
         cpus=integer(record.cpus) or 0,
+        job_cpus=integer(record.effective_cpus) or integer(record.cpus) or 0,
         allocated_cpus=integer(record.alloc_cpus) or 0,
         memory_mib=integer(record.real_memory) or 0,
+        specialized_memory_mib=integer(record.specialized_memory) or 0,
         allocated_memory_mib=integer(record.alloc_memory) or 0,
         gres=record.gres or "",
         gres_used=record.gres_used or "",
@@ -489,4 +524,45 @@ def _node(record: _NodeRecord) -> SlurmNode:
 
 
 def _partition(record: _PartitionRecord) -> Partition:
-    return Partition(name=record.name, is_default="DEFAULT" in _split(record.flags))
+    flags = None if record.flags is None else frozenset(_split(record.flags))
+    accounts, groups, qos = record.accounts or _Names(), record.groups or _Names(), record.qos
+    own, most = record.partition or _PartitionOwn(), record.maximums or _Limits()
+    least, defaults, qos = (
+        record.minimums or _Limits(),
+        record.defaults or _Limits(),
+        qos or _Names(),
+    )
+    return Partition(
+        name=record.name,
+        is_default="DEFAULT" in (flags or ()),
+        flags=flags,
+        states=_split(own.state),
+        max_minutes=integer(most.time),
+        default_minutes=integer(defaults.time),
+        min_nodes=_limit(least.nodes),
+        max_nodes=integer(most.nodes),
+        max_cpus_per_node=_limit(most.cpus_per_node),
+        max_memory_per_node_mib=_limit(most.partition_memory_per_node),
+        max_memory_per_cpu_mib=_limit(most.partition_memory_per_cpu),
+        whole_nodes=_takes_whole_nodes(own, most),
+        accounts=_split(accounts.allowed),
+        denied_accounts=_split(accounts.deny),
+        qos=_split(qos.allowed),
+        denied_qos=_split(qos.deny),
+        groups=_split(groups.allowed),
+        own_qos=qos.assigned or "",
+    )
+
+
+def _limit(value: Number) -> int | None:
+    """A limit of which 0 means none."""
+    return integer(value) or None
+
+
+def _takes_whole_nodes(own: _PartitionOwn, most: _Limits) -> bool:
+    """Whether OverSubscribe is EXCLUSIVE. v0.0.45 tells it as `exclusive`, and always 0 as `shares`
+    (measured on 26.05.5).
+    """
+    if own.exclusive is not None:
+        return own.exclusive == "NODE"
+    return integer(most.shares) == 0

@@ -220,8 +220,12 @@ class SlurmNode:
     extra: str = ""
     instance_id: str = ""
     cpus: int = 0
+    job_cpus: int = 0
+    """Those that jobs may have: without specialized cores (`effective_cpus`)."""
     allocated_cpus: int = 0
     memory_mib: int = 0
+    specialized_memory_mib: int = 0
+    """What no job may have (MemSpecLimit)."""
     allocated_memory_mib: int = 0
     gres: str = ""
     gres_used: str = ""
@@ -230,11 +234,33 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition."""
+    """One partition. A limit that is None is not set, or is not told. Lists of names are empty if
+    they do not restrict anybody.
+    """
 
     name: str
     is_default: bool = False
     """Only newer data_parsers have it; False if unknown."""
+    flags: frozenset[str] | None = frozenset()
+    """Such as HIDDEN and ROOT_ONLY. None if not told: data_parsers before v0.0.45 have none."""
+    states: tuple[str, ...] = ()
+    """UP, DOWN, DRAIN or INACTIVE."""
+    max_minutes: int | None = None
+    default_minutes: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    max_cpus_per_node: int | None = None
+    max_memory_per_node_mib: int | None = None
+    max_memory_per_cpu_mib: int | None = None
+    whole_nodes: bool = False
+    """Whether each job gets whole nodes (OverSubscribe=EXCLUSIVE)."""
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    own_qos: str = ""
+    """The QoS whose limits hold for the whole partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Which type of GPU a pod requires is read in `annotations/gpu_type.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 _SOCKETS: Final = re.compile(r"\([^)]*\)")
@@ -33,11 +34,27 @@ def types_of(gres: str, *, name: str) -> frozenset[str]:
 
 def count_of(gres: str, wanted: str) -> int:
     """How many of "gpu" or "gpu:h100" a node has, according to its `gres` or `gres_used`."""
-    found = 0
+    return sum(
+        count for kind, count in _counts(gres) if kind == wanted or kind.startswith(f"{wanted}:")
+    )
+
+
+def counts_of(gres: str, *, name: str) -> dict[str, int]:
+    """How many a node has of each type of the gres of this name, according to its `gres` or
+    `gres_used`. Those without a type are under "".
+    """
+    found: dict[str, int] = {}
+    for kind, count in _counts(gres):
+        head, _, of_type = kind.partition(":")
+        if head == name:
+            found[of_type] = found.get(of_type, 0) + count
+    return found
+
+
+def _counts(gres: str) -> Iterator[tuple[str, int]]:
+    """Each entry as its name, with the type if it has one, and its count."""
     for entry in _SOCKETS.sub("", gres).split(","):
         parts = entry.strip().split(":")
         count = parts.pop() if _COUNT.fullmatch(parts[-1]) else "1"
         kind = ":".join(part for part in parts if part != _NO_CONSUME)
-        if kind == wanted or kind.startswith(f"{wanted}:"):
-            found += int(count) if count.isdigit() else 0
-    return found
+        yield kind, int(count) if count.isdigit() else 0

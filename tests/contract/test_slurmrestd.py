@@ -234,6 +234,11 @@ async def test_nodes_and_partitions_are_listed(client: SlurmClient, slurm_peer: 
     assert {"high", slurm_peer.partition} <= set(partitions)
     told = [part.name for part in partitions.values() if part.is_default]
     assert told == ([slurm_peer.partition] if slurm_peer.major == "26.05" else [])
+    main = partitions[slurm_peer.partition]
+    assert (main.states, main.max_minutes, main.max_nodes) == (("UP",), None, None)
+    assert (main.whole_nodes, main.accounts, main.qos, main.groups) == (False, (), (), ())
+    assert (main.flags is None) == (slurm_peer.major == "24.11")
+    assert (first.job_cpus, first.specialized_memory_mib) == (first.cpus, 0)
 
 
 async def test_unix_socket_serves_the_same(

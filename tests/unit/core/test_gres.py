@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.gres import types_of
+from scheduler.core.gres import counts_of, types_of
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,19 @@ from scheduler.core.gres import types_of
 )
 def test_types(gres, types):
     assert types_of(gres, name="gpu") == types
+
+
+@pytest.mark.parametrize(
+    ("gres", "counts"),
+    [
+        ("", {}),
+        ("(null)", {}),
+        ("gpu", {"": 1}),
+        ("gpu:8(S:0-1),nic:2", {"": 8}),
+        ("gpu:h100:0(IDX:N/A)", {"h100": 0}),
+        ("gpu:h100:8(S:0,1),gpu:1g.10gb:7(S:0),gpu:h100:1", {"h100": 9, "1g.10gb": 7}),
+        ("gpu:a100:no_consume:2,gpumem:4", {"a100": 2}),
+    ],
+)
+def test_gres_are_counted_by_their_type(gres: str, counts: dict[str, int]) -> None:
+    assert counts_of(gres, name="gpu") == counts

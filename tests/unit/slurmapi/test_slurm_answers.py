@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmapi import BaseState, Job, JobState, Response, SlurmError, SlurmGarbled
+from slurmapi import BaseState, Job, JobState, Partition, Response, SlurmError, SlurmGarbled
 from slurmapi.answers import (
     ConfAnswer,
     JobsAnswer,
@@ -274,3 +274,88 @@ def test_any_bytes_are_read_or_raise_an_error_of_ours(body: bytes, kind: type[An
         decode(response(b"{" + body), kind)
     except SlurmError:
         return
+
+
+# As slurmrestd tells the same limits (measured on 26.05.5, and on 24.11.5 with v0.0.42).
+LIMITED: dict[str, Any] = {
+    "name": "main",
+    "accounts": {"allowed": "a,b", "deny": ""},
+    "groups": {"allowed": "root"},
+    "qos": {"allowed": "x,y", "deny": "", "assigned": "part"},
+    "minimums": {"nodes": 2},
+    "defaults": {"time": number(30)},
+}
+MOST: dict[str, Any] = {
+    "cpus_per_node": number(4),
+    "partition_memory_per_node": number(1000),
+    "partition_memory_per_cpu": UNSET,
+    "nodes": number(3),
+    "time": number(60),
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "flags", "shares", "whole"),
+    [
+        ({"exclusive": "NODE"}, ["DEFAULT", "HIDDEN"], 0, True),
+        ({"exclusive": "NO"}, [], 0, False),
+        ({"exclusive": "USER"}, [], 0, False),
+        ({}, None, 0, True),
+        ({}, None, 1, False),
+        ({}, None, 32772, False),
+    ],
+)
+def test_limits_of_a_partition_are_read(
+    own: dict[str, Any], flags: list[str] | None, shares: int, *, whole: bool
+) -> None:
+    body = LIMITED | {
+        "flags": flags,
+        "partition": own | {"state": ["UP"]},
+        "maximums": MOST | {"shares": shares},
+    }
+    (read,) = settled(response({"partitions": [body]}), PartitionsAnswer).all()
+    assert read == Partition(
+        name="main",
+        is_default="DEFAULT" in (flags or ()),
+        flags=None if flags is None else frozenset(flags),
+        states=("UP",),
+        max_minutes=60,
+        default_minutes=30,
+        min_nodes=2,
+        max_nodes=3,
+        max_cpus_per_node=4,
+        max_memory_per_node_mib=1000,
+        whole_nodes=whole,
+        accounts=("a", "b"),
+        qos=("x", "y"),
+        groups=("root",),
+        own_qos="part",
+    )
+
+
+def test_partition_without_limits_has_none() -> None:
+    most = {
+        "cpus_per_node": INFINITE,
+        "partition_memory_per_node": number(0),
+        "nodes": INFINITE,
+        "time": INFINITE,
+        "shares": 1,
+    }
+    body = {"name": "main", "maximums": most, "minimums": {"nodes": 0}}
+    (read,) = settled(response({"partitions": [body]}), PartitionsAnswer).all()
+    assert read == Partition(name="main", flags=None)
+
+
+def test_cpus_and_memory_that_no_job_may_have_are_told_apart() -> None:
+    body = {
+        "name": "n1",
+        "cpus": 64,
+        "effective_cpus": 62,
+        "real_memory": 9,
+        "specialized_memory": 4,
+    }
+    (read,) = settled(response({"nodes": [body]}), NodesAnswer).all()
+    assert (read.cpus, read.job_cpus) == (64, 62)
+    assert (read.memory_mib, read.specialized_memory_mib) == (9, 4)
+    (read,) = settled(response({"nodes": [{"name": "n1", "cpus": 64}]}), NodesAnswer).all()
+    assert read.job_cpus == 64
