@@ -229,6 +229,13 @@ class KubeSession:
                 async with response:
                     return await response.read()
 
+    async def bearer_token(self) -> str:
+        """The token of these credentials; "" if they have none, such as those with a certificate
+        alone.
+        """
+        kind, _, token = (await self._credentials.header() or "").partition(" ")
+        return token.strip() if kind.lower() == "bearer" else ""
+
     async def server_time(self, *, timeout: float) -> datetime | None:  # noqa: ASYNC109 - as above
         """The API server's time of day, in whole seconds; None if its answer does not say. Any user
         may read the path that is requested. Raises KubeError.

@@ -1,7 +1,7 @@
 """The routes of the live page, how many streams and stories there may be at once, and the headers
 that keep the page apart from everything else.
 
-The page itself is the same for all and holds no data; the two routes below /api give data, to those
+The page itself is the same for all and holds no data; the routes below /api give data, to those
 whom `access.py` lets see it.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from scheduler.kube.errors import KubeError, NotFound
 from scheduler.kube.session import KubeSession
 from scheduler.page.access import Access, CrowdError, NobodyError, User, Viewer
 from scheduler.page.board import NODES_SECONDS, Board
+from scheduler.page.partitions import NotKnownError, PartitionBoard
 from scheduler.page.story import ReadsAsUser, told
 from scheduler.page.stream import Streams
 from scheduler.view.connection import ViewError
@@ -32,6 +33,10 @@ MOST_STREAMS_OF_A_USER: Final = 20
 MOST_STORIES: Final = 4
 MOST_STORIES_WAITING: Final = 32
 STORY_SECONDS: Final = 20.0
+MOST_ASKING: Final = 32
+MOST_ASKING_OF_A_USER: Final = 4
+"""How many may wait at a time to be told of partitions; the answers are made one by one."""
+PARTITIONS_SECONDS: Final = 20.0
 _AGAIN_SECONDS: Final = "5"
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
@@ -66,12 +71,35 @@ class Page:
 
     access: Access
     board: Board
+    partitions: PartitionBoard
     streams: Streams
     kube: KubeSession
     names: Names
     scheduler_name: str
     is_open: bool
     stays: Callable[[object], None]
+
+
+class AskingPlaces:
+    """A number of places, of which one user may have a part."""
+
+    def __init__(self, most: int, most_of_a_user: int) -> None:
+        self._most = most
+        self._most_of_a_user = most_of_a_user
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, user: User) -> Iterator[None]:
+        """Have a place within the block. Raises CrowdError if there is none."""
+        key = user.key
+        if self._taken.total() >= self._most or self._taken[key] >= self._most_of_a_user:
+            raise CrowdError
+        self._taken[key] += 1
+        try:
+            yield
+        finally:
+            self._taken[key] -= 1
+            self._taken += Counter()  # forgets those who have none
 
 
 class PageServer:
@@ -82,6 +110,7 @@ class PageServer:
         self._open: Counter[str] = Counter()
         self._stories = asyncio.Semaphore(MOST_STORIES)
         self._waiting = 0
+        self._asking = AskingPlaces(MOST_ASKING, MOST_ASKING_OF_A_USER)
         self._files = {it.name: it.read_bytes() for it in _FOLDER.iterdir() if it.suffix in _TYPES}
 
     def app(self) -> web.Application:
@@ -92,6 +121,7 @@ class PageServer:
         app.router.add_get("/static/{name}", self._file)
         app.router.add_get("/api/stream", self._stream)
         app.router.add_get("/api/story", self._story)
+        app.router.add_get("/api/partitions", self._partitions)
         return app
 
     @web.middleware
@@ -102,7 +132,9 @@ class PageServer:
         except NobodyError:
             response = _said(401, "Kubernetes does not accept this token")
         except CrowdError:
-            response = _said(503, "too many questions wait for the API server; try again")
+            response = _said(503, "too many questions wait; try again")
+        except NotKnownError as error:
+            response = _said(503, f"Slurm's partitions and nodes are not known yet: {error}")
         except NotFound as error:
             response = _said(404, error.message)
         except KubeError as error:
@@ -110,7 +142,7 @@ class PageServer:
         except ViewError as error:
             response = _said(404, str(error))
         except TimeoutError:
-            response = _said(504, "the API server did not answer in time")
+            response = _said(504, "there was no answer in time")
         except web.HTTPException as error:
             response = _said(error.status, error.text or error.reason)
         response.force_close()
@@ -199,6 +231,24 @@ class PageServer:
             names=page.names,
             scheduler=page.scheduler_name,
         )
+
+    async def _partitions(self, request: web.Request) -> web.Response:
+        """What a namespace may ask for, to those who may list its pods. No node is named."""
+        page = self._page
+        user = await self._user(request)
+        namespace, after = request.query.get("namespace", ""), request.query.get("after", "")
+        if _NAMESPACE.fullmatch(namespace) is None:
+            raise web.HTTPBadRequest(text="namespace: expected the name of a namespace")
+        if not await page.access.may(user, "list", "pods", namespace=namespace):
+            raise web.HTTPForbidden(
+                text=f"you may not list pods in namespace {namespace}, so you are not told what it "
+                "may ask for; name another namespace, or ask the administrators for that right"
+            )
+        page.stays(request.protocol)
+        with self._asking.place(user):
+            async with asyncio.timeout(PARTITIONS_SECONDS):
+                body = await page.partitions.answer(namespace, after=after)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def _user(self, request: web.Request) -> User:
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")

@@ -15,6 +15,7 @@ from scheduler.listen.listener import HANDSHAKE_SECONDS, PAGE, STRANGER_SECONDS,
 from scheduler.observe.clock import monotonic
 from scheduler.page.access import Access, Open, Reviews
 from scheduler.page.board import Board
+from scheduler.page.partitions import PartitionBoard
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import LIFE_SECONDS, Streams, StreamTold
 from scheduler.service.shown import Shown
@@ -72,6 +73,13 @@ def _page(settings: Settings, shown: Shown, kube: KubeSession, listener: Listene
     return Page(
         access=access,
         board=board,
+        partitions=PartitionBoard(
+            shown,
+            names,
+            served=settings.watch_namespace,
+            keeps_gpus_apart=settings.gpu_node_sharing != "shared",
+            clock=monotonic,
+        ),
         streams=Streams(board, site),
         kube=kube,
         names=names,

@@ -73,6 +73,14 @@ class Rulebook:
         """A value that changes when an unchanged pod there may be judged differently."""
         return self._version, tuple(sorted(self._labels(namespace).items()))
 
+    def ruling(self, namespace: str) -> Ruling | None:
+        """The combined rules about pods there without a PriorityClass; None if rules select by
+        labels and the Namespace is unknown.
+        """
+        if not self.knows(namespace):
+            return None
+        return self._rulings(namespace, tuple(sorted(self._labels(namespace).items())), "")
+
     def judge(self, pod: Pod) -> Verdict | Problem:
         """The verdict; a problem if rules select by labels and the Namespace is unknown."""
         namespace = pod.metadata.namespace

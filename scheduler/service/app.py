@@ -24,6 +24,7 @@ from scheduler.kube.recorder import Recorder
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
+from scheduler.nodes.partitions import SlurmPartitions
 from scheduler.observe.clock import monotonic
 from scheduler.observe.loop import watch_loop
 from scheduler.observe.metrics import Metrics
@@ -140,6 +141,9 @@ class App:
             gangs=self._memory.gangs,
             records=self._reflections.nodes.records,
             nodes=self._reflections.nodes.nodes,
+            fit=self._reflections.caches.fit,
+            partitions=SlurmPartitions(self._slurm.client, clock=monotonic),
+            rulebook=self._reflections.caches.rulebook,
             leads=self._leads,
             not_ready=self.not_ready,
         )

@@ -8,4 +8,8 @@ and says in one line why it fails, `site.py` has the flags.
 `explain.py` is the command about one pod. `seen.py` reads the pod, its Events and its controller,
 `story.py` puts together what `asked.py`, `history.py` and `prospect.py` make of that, and
 `telling.py` has its forms.
+
+`partitions.py` is the command about what may be asked for. `page_client.py` asks the scheduler's
+page, at the address that `page_address.py` reads; without it `partitions_of_pods.py` tells what
+pods show. `partition_row.py` has the fields, `partition_table.py` the table.
 """

@@ -10,19 +10,25 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from scheduler.core.gang_sources import Membership
+from scheduler.core.node_suitability import NodeFacts
 from scheduler.kube.session import KubeSession
 from scheduler.kube.store import Joined, Store
 from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes
+from scheduler.nodes.fit import NodeFit
+from scheduler.nodes.neighbourhood import Neighbourhood
+from scheduler.nodes.partitions import SlurmPartitions
 from scheduler.nodes.records import SlurmNodes
 from scheduler.observe.clock import monotonic
 from scheduler.page.access import Access, Open, Reviews
 from scheduler.page.board import Board
+from scheduler.page.partitions import PartitionBoard
 from scheduler.page.server import Page, PageServer
 from scheduler.page.stream import Streams, StreamTold
+from scheduler.policy.rulebook import Rulebook
 from scheduler.service.shown import Shown
 from scheduler.state.gangs import Gangs
-from slurmapi import SlurmNode
+from slurmapi import Partition, SlurmClient, SlurmError, SlurmNode
 from tests.unit.kube.conftest import _no_outside_settings, session, stub
 from tests.unit.view.pods import NAMES, decoded, pod
 
@@ -45,12 +51,51 @@ class Records:
 
 
 class SameNames:
-    """Nodes with the names of Slurm's nodes."""
+    """Nodes with the names of Slurm's nodes. `known` are their facts, None while no Node may be
+    read; `absent` are nodes without a Node.
+    """
 
     edition = 0
 
+    def __init__(self) -> None:
+        self.known: dict[str, NodeFacts] | None = None
+        self.absent: set[str] = set()
+
+    @property
+    def readable(self) -> bool:
+        return self.known is not None
+
     def kube_node(self, name: str) -> str:
         return name
+
+    def may_serve(self, name: str) -> bool:
+        return name not in self.absent
+
+    def facts(self, name: str) -> NodeFacts | None:
+        return (self.known or {}).get(name)
+
+
+class Fit:
+    """The pods on Nodes."""
+
+    def __init__(self) -> None:
+        self.around = Neighbourhood()
+        self.readable = True
+
+
+class Slurm:
+    """Answers about partitions; `asked` counts the requests."""
+
+    def __init__(self) -> None:
+        self.told: tuple[Partition, ...] = ()
+        self.asked = 0
+        self.fails: SlurmError | None = None
+
+    async def partitions(self) -> tuple[Partition, ...]:
+        self.asked += 1
+        if self.fails is not None:
+            raise self.fails
+        return self.told
 
 
 class Members:
@@ -73,15 +118,25 @@ class World:
         self.members = Members()
         self.now = 1000.0
         self.later = 0.0
+        self.nodes = SameNames()
+        self.fit = Fit()
+        self.slurm = Slurm()
+        self.rulebook = Rulebook(prefixes=NAMES.prefixes)
         self.shown = Shown(
             pods=self.pods,
             gangs=cast("Gangs", self.members),
             records=cast("SlurmNodes", self.records),
-            nodes=cast("Nodes", SameNames()),
+            nodes=cast("Nodes", self.nodes),
+            fit=cast("NodeFit", self.fit),
+            partitions=SlurmPartitions(cast("SlurmClient", self.slurm), clock=lambda: self.now),
+            rulebook=self.rulebook,
             leads=lambda: True,
             not_ready=list,
         )
         self.board = Board(self.shown, NAMES, clock=lambda: self.now)
+        self.partitions = PartitionBoard(
+            self.shown, NAMES, served=(), keeps_gpus_apart=True, clock=lambda: self.now
+        )
 
     def clock(self) -> float:
         """The clock of the page's routes: it goes as ours does, `later` seconds ahead."""
@@ -117,6 +172,7 @@ async def _serve(world: World, session: KubeSession, access: Access) -> AsyncIte
     page = Page(
         access=access,
         board=world.board,
+        partitions=world.partitions,
         streams=Streams(world.board, site),
         kube=session,
         names=NAMES,
