@@ -26,7 +26,7 @@ from scheduler.observe.garbage import tended
 from scheduler.observe.redacted import redacted
 from scheduler.service import startup
 from scheduler.service.shown import Showing
-from scheduler.view import explain, queue
+from scheduler.view import explain, partitions, queue
 
 # Nobody has to audit in the image what no cluster needs.
 _LEFT_OUT: Final = (
@@ -170,6 +170,17 @@ def _add_views(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     queue.add_arguments(listing)
     listing.set_defaults(command=queue.run, parser=listing)
+    asking = commands.add_parser(
+        "partitions",
+        help="what may I ask for: partitions, limits, and what would start now",
+        description="List Slurm's partitions as a namespace may use them: state, time limit, "
+        "nodes and GPUs, the largest pod and the largest gang that there is room for now. Asks "
+        "the live page of the running scheduler with your own token; where none can be reached, "
+        "tells what the pods of the namespace show. - stands for what is not known. Exit status: "
+        "0; 1 if the cluster or the page refuses; 2 for wrong words; 130 after Ctrl-C.",
+    )
+    partitions.add_arguments(asking)
+    asking.set_defaults(command=partitions.run, parser=asking)
     telling = commands.add_parser(
         "explain",
         help="the whole story of one pod, and the command to give next",

@@ -19,6 +19,13 @@ async def plugin(world: World, command: str, *words: str) -> str:
     """What the command prints about the story's namespace; asserts that it succeeds and says
     nothing else.
     """
+    out, said = await plugin_and_remarks(world, command, *words)
+    assert said == ""
+    return out
+
+
+async def plugin_and_remarks(world: World, command: str, *words: str) -> tuple[str, str]:
+    """What the command prints, and what it says on standard error; asserts that it succeeds."""
     program = "from scheduler.__main__ import plugin; raise SystemExit(plugin())"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, command, f"--namespace={world.namespace}", *words),
@@ -29,5 +36,5 @@ async def plugin(world: World, command: str, *words: str) -> str:
     )
     async with asyncio.timeout(_SECONDS):
         out, err = await process.communicate()
-    assert (process.returncode, err) == (0, b"")
-    return out.decode()
+    assert process.returncode == 0, err
+    return out.decode(), err.decode()

@@ -253,6 +253,7 @@ def test_environment_variable_that_is_named_sets_something(document):
         ["run"],
         ["queue"],
         ["explain"],
+        ["partitions"],
         ["migrate"],
         ["completion"],
         ["nodes"],
