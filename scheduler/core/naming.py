@@ -114,6 +114,11 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
         """The nodes to which the job was pinned."""
         return tuple(self.node.split(PINNED_APART)) if self.node else ()
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether it does not contradict itself. One that does is not believed when it is read."""
+        return _is_of_one(self) or _is_of_several(self)
+
     def encode(self, **changes: Any) -> str:
         """The tag as compact JSON, with these fields changed."""
         return msgspec.json.encode(msgspec.structs.replace(self, **changes)).decode()
@@ -130,7 +135,7 @@ def read_tag(admin_comment: str) -> OwnerTag | None:
         tag = _decoder.decode(admin_comment)
     except msgspec.MsgspecError:
         return None
-    return tag if _is_of_one(tag) or _is_of_several(tag) else None
+    return tag if tag.adds_up else None
 
 
 def _is_of_one(tag: OwnerTag) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.lost_slots import kept_ranks, ranks_kept
-from scheduler.core.naming import OwnerTag, read_tag
+from scheduler.core.naming import OwnerTag
 from scheduler.core.seats import Seat, Sitter, seats, slots_of, suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
@@ -169,7 +169,8 @@ def retagged(record: TaggedJob, change: Reseat) -> str | None:
         return tag.encode(restarts=change.restarts)
     ranks = tuple(seat.rank for seat in change.seats)
     rooms = zip(tag.parts, record.rooms, strict=False)
-    noted = tag.encode(
+    changed = replace(
+        tag,
         restarts=change.restarts,
         uids=tuple(seat.uid for seat in change.seats),
         ranks=ranks,
@@ -177,4 +178,4 @@ def retagged(record: TaggedJob, change: Reseat) -> str | None:
         names=tuple(seat.name for seat in change.seats),
         parts=tuple(replace(it, slots=len(nodes) * room) for it, (nodes, room) in rooms),
     )
-    return noted if read_tag(noted) is not None else None
+    return changed.encode() if changed.adds_up else None
