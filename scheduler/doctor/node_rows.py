@@ -17,7 +17,7 @@ _MILLI: Final = 1000
 _MIB: Final = 2**20
 _GPU: Final = "gpu"
 # A node with one of these gets no job.
-_CLOSED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINT", "ERROR", "UNKNOWN"})
+_CLOSED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE", "ERROR", "UNKNOWN"})
 _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
 # The API server sets these by what stands in other fields, which are told in words.
 _KNOWN_TAINTS: Final = "node.kubernetes.io/"

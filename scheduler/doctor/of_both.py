@@ -19,7 +19,7 @@ _BESIDE: Final = "docs/nodes.md#beside-other-pods"
 MOST_SECONDS_OFF: Final = 5.0
 _MILLI: Final = 1000
 _MIB: Final = 2**20
-_AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINT"}) | POWERED
+_AVOIDED: Final = frozenset({"DOWN", "DRAIN", "FAIL", "FUTURE", "MAINTENANCE"}) | POWERED
 
 
 def mapping(facts: Facts) -> Iterator[CheckResult]:

@@ -62,6 +62,7 @@ def tainted(effect: str, key: str = "team") -> Node:
     [
         (pair("a"), []),
         (pair("a", states=frozenset({"IDLE", "DRAIN"})), ["Slurm: DRAIN"]),
+        (pair("a", states=frozenset({"IDLE", "MAINTENANCE"})), ["Slurm: MAINTENANCE"]),
         (Pair(slurm_node("a"), "", "is not known"), ["no Node: is not known"]),
         (pair("a", kube_node("a", ready=False)), ["the Node is not ready"]),
         (pair("a", kube_node("a", cordoned=True)), ["the Node is cordoned"]),
