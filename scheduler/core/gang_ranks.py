@@ -22,7 +22,7 @@ _ORDINAL: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
 @unique
-class Standing(IntEnum):
+class RankHold(IntEnum):
     """How a pod holds its rank, the firmest first."""
 
     RUNS = 0
@@ -44,15 +44,15 @@ class Ranked:
     uid: str
     name: str
     own: int | None = None
-    standing: Standing = Standing.WAITS
+    standing: RankHold = RankHold.WAITS
 
     @property
     def counts(self) -> bool:
         """Whether it holds its rank."""
-        return self.standing is not Standing.GONE
+        return self.standing is not RankHold.GONE
 
 
-_MAKES_ROOM: Final = frozenset({Standing.LEAVES, Standing.DONE})
+_MAKES_ROOM: Final = frozenset({RankHold.LEAVES, RankHold.DONE})
 """A pod with one of these standings shares its rank with one that comes in its place."""
 
 
@@ -78,10 +78,10 @@ def open_ranks(pods: Iterable[Ranked], tag: OwnerTag | None, *, size: int) -> di
     pod whose own rank is none of the gang's takes no slot: another is expected there.
     """
     pods = sorted(pods, key=_own_order)
-    runs = any(it.standing is Standing.RUNS for it in pods)
+    runs = any(it.standing is RankHold.RUNS for it in pods)
     found = _OpenRanks(tag, size, strangers=tag is None or not runs)
     noted = {} if tag is None else dict(zip(tag.uids, tag.ranks, strict=True))
-    by_standing: dict[Standing, list[Ranked]] = {it: [] for it in Standing}
+    by_standing: dict[RankHold, list[Ranked]] = {it: [] for it in RankHold}
     for pod in pods:
         if pod.uid in noted:
             found.take(pod, noted[pod.uid])
@@ -111,7 +111,7 @@ class _OpenRanks:
         names = () if tag is None else tag.names
         self._names = {name: rank for name, rank in zip(names, former, strict=True) if name}
         self._beyond = count(max(self._slots, default=-1) + 1)
-        self._held: dict[int, Standing] = {}
+        self._held: dict[int, RankHold] = {}
         self.ranks: dict[str, int] = {}
 
     def take(self, pod: Ranked, rank: int) -> None:
@@ -127,7 +127,7 @@ class _OpenRanks:
         rank = self._names.get(pod.name, pod.own)
         if rank is None or rank not in self._slots:
             return False
-        if self._held.get(rank, Standing.DONE) not in _MAKES_ROOM:
+        if self._held.get(rank, RankHold.DONE) not in _MAKES_ROOM:
             return False
         self.take(pod, rank)
         return True
@@ -140,7 +140,7 @@ class _OpenRanks:
 
     def _free(self) -> int | None:
         free = next((it for it in self._slots if it not in self._held), None)
-        left = (it for it in self._slots if self._held.get(it) is Standing.LEAVES)
+        left = (it for it in self._slots if self._held.get(it) is RankHold.LEAVES)
         return next(left, None) if free is None else free
 
 

@@ -11,7 +11,7 @@ from scheduler.core.edits import called
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
 from scheduler.core.gang_patience import untold_until
-from scheduler.core.gang_ranks import Ranked, Standing, is_beyond, open_ranks, ranks_of
+from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks, ranks_of
 from scheduler.core.gang_shape import rank_of
 from scheduler.core.gang_sources import MOST_PODS, Outsider
 from scheduler.core.naming import Owner, OwnerTag
@@ -31,11 +31,11 @@ _NO_KILL: Final = (
 )
 _UNBOUND: Final = frozenset({PodStage.WAITING, PodStage.GATED})
 _CAN_RUN: Final = RUNS | _UNBOUND
-_STANDING: Final[Mapping[PodStage, Standing]] = {
-    PodStage.BOUND: Standing.RUNS,
-    PodStage.DEPARTING: Standing.LEAVES,
-    PodStage.WAITING: Standing.WAITS,
-    PodStage.GATED: Standing.GATED,
+_HOLDS: Final[Mapping[PodStage, RankHold]] = {
+    PodStage.BOUND: RankHold.RUNS,
+    PodStage.DEPARTING: RankHold.LEAVES,
+    PodStage.WAITING: RankHold.WAITS,
+    PodStage.GATED: RankHold.GATED,
 }
 
 
@@ -68,7 +68,7 @@ class GangReader:
         self, unit: Unit, pods: Sequence[Pod], stages: Mapping[str, PodStage]
     ) -> dict[str, int]:
         """The rank of each of the unit's pods by uid, those that are gone included."""
-        standings = {it.metadata.uid: _standing(it, stages) for it in pods}
+        standings = {it.metadata.uid: _hold(it, stages) for it in pods}
         ranked = [
             Ranked(
                 uid=it.uid,
@@ -190,14 +190,14 @@ class GangReader:
         gang.follow(lives=lives, pods=len(stages), now=self._clock())
 
 
-def _standing(pod: Pod, stages: Mapping[str, PodStage]) -> Standing:
+def _hold(pod: Pod, stages: Mapping[str, PodStage]) -> RankHold:
     stage = stages[pod.metadata.uid]
-    return Standing.DONE if pod.succeeded else _STANDING.get(stage, Standing.GONE)
+    return RankHold.DONE if pod.succeeded else _HOLDS.get(stage, RankHold.GONE)
 
 
-def _of_one_unseen(pod: Member) -> Standing:
+def _of_one_unseen(pod: Member) -> RankHold:
     """Containers of a pod that no watch shows may still run if it ever had a Node."""
-    return Standing.LEAVES if pod.seen.placed else Standing.GONE
+    return RankHold.LEAVES if pod.seen.placed else RankHold.GONE
 
 
 def _open_size(unit: Unit) -> int | None:

@@ -26,7 +26,7 @@ from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, JobFacts, MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.gang_patience import REREAD_SECONDS
-from scheduler.core.gang_ranks import Ranked, Standing, ranks_of
+from scheduler.core.gang_ranks import Ranked, RankHold, ranks_of
 from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.naming import SEVERAL, OwnerTag, read_tag
 from scheduler.core.seats import Seat
@@ -281,7 +281,7 @@ def some_pods() -> st.SearchStrategy[list[Ranked]]:
             uid=number.map("uid-{}".format),
             name=number.map("train-{}".format),
             own=st.none() | number,
-            standing=st.sampled_from(Standing),
+            standing=st.sampled_from(RankHold),
         ),
         max_size=6,
         unique_by=lambda it: it.uid,
@@ -308,7 +308,7 @@ def test_ranks_follow_the_numbers_in_the_names_and_stay_after_a_restart():
     noted = read_tag(gang_tag("u10", "u9", "u2"))
     assert ranks_of(pods, noted) == {"u10": 0, "u9": 1, "u2": 2}
     ended = [
-        replace(pods[0], standing=Standing.GONE),
+        replace(pods[0], standing=RankHold.GONE),
         *pods[1:],
         Ranked(uid="new", name="train-11"),
     ]

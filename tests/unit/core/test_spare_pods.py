@@ -24,7 +24,7 @@ from scheduler.core.actions import (
 from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import NoJob, PodStage, UnitFacts, Vanished
-from scheduler.core.gang_ranks import Ranked, Standing, is_beyond, open_ranks
+from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks
 from scheduler.core.intervals import SOON_SECONDS
 from scheduler.core.naming import read_tag
 from slurmapi.model import BaseState
@@ -36,7 +36,7 @@ TAG: Final = read_tag(gang_tag("uid-0", "uid-1"))
 SPARE: Final = waiting(3)
 
 
-def pods(*names: str, standing: Standing = Standing.WAITS) -> list[Ranked]:
+def pods(*names: str, standing: RankHold = RankHold.WAITS) -> list[Ranked]:
     """Pods whose names end in their own ranks, or in none."""
     return [
         Ranked(
@@ -75,13 +75,13 @@ def test_two_pods_that_say_the_same_rank_are_both_of_the_gang():
 
 
 def test_pods_that_cannot_start_hold_up_no_others():
-    found = open_ranks([*pods("0", standing=Standing.GATED), *pods("1", "2")], None, size=SIZE)
+    found = open_ranks([*pods("0", standing=RankHold.GATED), *pods("1", "2")], None, size=SIZE)
     assert given_to(found) == {1: "uid-1", 0: "uid-2"}
 
 
 def test_pods_of_a_former_life_hold_no_rank_of_the_next():
     """They succeeded, and nobody has deleted them."""
-    done = [replace(it, uid=f"old-{it.uid}") for it in pods("0", "1", standing=Standing.DONE)]
+    done = [replace(it, uid=f"old-{it.uid}") for it in pods("0", "1", standing=RankHold.DONE)]
     found = open_ranks([*done, *pods("0", "1")], None, size=SIZE)
     assert (found["uid-0"], found["uid-1"]) == (0, 1)
 
@@ -96,10 +96,10 @@ def test_pods_that_the_job_names_stay_its_pods():
     }
 
 
-@pytest.mark.parametrize("left", [Standing.GONE, Standing.LEAVES, Standing.DONE])
+@pytest.mark.parametrize("left", [RankHold.GONE, RankHold.LEAVES, RankHold.DONE])
 @pytest.mark.parametrize("strangers", [(), ("2", "3")])
 def test_pod_that_comes_again_gets_its_rank_and_no_other_takes_it(left, strangers):
-    there = pods("0", standing=Standing.RUNS)
+    there = pods("0", standing=RankHold.RUNS)
     former = pods("1", standing=left)
     again = [replace(it, uid="anew") for it in pods("1")]
     found = open_ranks([*pods(*strangers), *again, *there, *former], TAG, size=SIZE)
@@ -108,25 +108,25 @@ def test_pod_that_comes_again_gets_its_rank_and_no_other_takes_it(left, stranger
 
 
 def test_slot_of_a_pod_that_has_gone_waits_for_it_while_the_gang_runs():
-    there = [*pods("0", standing=Standing.RUNS), *pods("1", standing=Standing.GONE)]
+    there = [*pods("0", standing=RankHold.RUNS), *pods("1", standing=RankHold.GONE)]
     assert open_ranks([*there, *pods("2")], TAG, size=SIZE)["uid-2"] == SIZE
 
 
 def test_pod_takes_the_place_of_one_that_goes_while_the_gang_waits():
-    there = [*pods("0"), *pods("1", standing=Standing.GONE)]
+    there = [*pods("0"), *pods("1", standing=RankHold.GONE)]
     assert open_ranks([*there, *pods("2")], TAG, size=SIZE)["uid-2"] == 1
 
 
 def test_pod_whose_name_says_nothing_takes_the_slot_of_one_that_leaves():
     tag = read_tag(gang_tag("uid-a", "uid-b"))
-    there = [*pods("a", standing=Standing.RUNS), *pods("b", standing=Standing.LEAVES)]
+    there = [*pods("a", standing=RankHold.RUNS), *pods("b", standing=RankHold.LEAVES)]
     found = open_ranks([*there, *pods("c", "d")], tag, size=SIZE)
     assert (found["uid-c"], found["uid-d"]) == (1, SIZE)
 
 
 def test_pod_that_got_a_free_rank_gets_it_again_by_its_name():
     tag = read_tag(gang_tag("uid-3", "uid-1"))
-    there = pods("1", standing=Standing.RUNS)
+    there = pods("1", standing=RankHold.RUNS)
     again = [replace(it, uid="anew") for it in pods("3")]
     assert open_ranks([*there, *again], tag, size=SIZE)["anew"] == 0
 
@@ -139,7 +139,7 @@ def some_pods() -> st.SearchStrategy[list[Ranked]]:
             uid=number.map("uid-{}".format),
             name=number.map("train-{}".format),
             own=st.none() | number,
-            standing=st.sampled_from(Standing),
+            standing=st.sampled_from(RankHold),
         ),
         max_size=7,
         unique_by=lambda it: it.uid,
@@ -151,7 +151,7 @@ def test_each_rank_of_an_open_gang_has_one_pod_that_stays(found, order, size):
     tag = None if order is None else read_tag(gang_tag(*(f"uid-{it}" for it in order)))
     ranks = open_ranks(found, tag, size=size)
     assert ranks.keys() == {it.uid for it in found}
-    stay = {Standing.RUNS, Standing.WAITS, Standing.GATED}
+    stay = {RankHold.RUNS, RankHold.WAITS, RankHold.GATED}
     held = [ranks[it.uid] for it in found if it.standing in stay]
     assert len(set(held)) == len(held)
     noted = {} if tag is None else dict(zip(tag.uids, tag.ranks, strict=True))
@@ -160,7 +160,7 @@ def test_each_rank_of_an_open_gang_has_one_pod_that_stays(found, order, size):
 
 @given(some_pods(), st.integers(2, 4))
 def test_so_many_pods_that_can_start_are_the_gang_whatever_their_names(found, size):
-    able = {it.uid for it in found if it.standing in {Standing.RUNS, Standing.WAITS}}
+    able = {it.uid for it in found if it.standing in {RankHold.RUNS, RankHold.WAITS}}
     ranks = open_ranks(found, None, size=size)
     inside = {uid for uid in able if ranks[uid] < size}
     assert len(inside) == min(size, len(able))
