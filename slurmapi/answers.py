@@ -171,13 +171,18 @@ class StatesAnswer(Answer, frozen=True):
         alone: dict[int, JobState] = {}
         tasks: dict[int, JobState] = {}
         components: list[tuple[int, int, JobState]] = []
+        # A thousand jobs have a few states between them.
+        parsed: dict[str | tuple[str, ...], JobState] = {}
         for record in self.jobs:
             job_id, component, task = _split_id(record.job_id)
-            state = JobState.parse(record.state or record.job_state or "")
+            said = record.state or record.job_state or ""
+            words = said if isinstance(said, str) else tuple(said)
+            if (known := parsed.get(words)) is None:
+                known = parsed[words] = JobState.parse(said)
             if component is not None:
-                components.append((job_id, component, state))
+                components.append((job_id, component, known))
             else:
-                (tasks if task else alone)[job_id] = state
+                (tasks if task else alone)[job_id] = known
         return tasks | joint_states(components) | alone
 
 

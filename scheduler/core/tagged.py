@@ -68,8 +68,10 @@ class TaggedJob(Job):
         """Whether the job is the owner's and holds, or will hold, a place for this pod. It may be
         the job of a unit of several pods that does not exist in this process.
         """
-        tag = self._tag_of(owner)
-        return tag is not None and uid in tag.uids
+        tag = self.tag  # not by `_tag_of`: a bind asks this about each pod on its Node
+        if tag is None or uid not in tag.uids:
+            return False
+        return (tag.cluster, tag.scheduler) == (owner.cluster, owner.scheduler)
 
     def seated(self, *, owner: Owner) -> frozenset[str]:
         """All pods that it seats, by uid."""

@@ -86,8 +86,7 @@ class Coverage:
         now, kube_node = self._clock(), cache(self._kube_node)  # the pods have few nodes
         standings = {
             uid: self._standing(uid, now, kube_node=kube_node, asked_after=runs_from)
-            for uid in here
-            if self._counts(uid, now)
+            for uid in self._counting(here, now)
         }
         for sure, wanted in (True, _IN_THE_WAY), (False, _MAY_BE_IN_THE_WAY):
             found = [uid for uid, it in standings.items() if it in wanted]
@@ -95,11 +94,13 @@ class Coverage:
                 return self._in_way_of(unit, found, standings, sure=sure)
         return None
 
-    def _counts(self, uid: str, now: float) -> bool:
-        """Whether we bound the pod, as far as we know. A pod that its author has bound, with our
-        annotations on it, delays others for a short time only.
+    def _counting(self, uids: Collection[str], now: float) -> Collection[str]:
+        """Those of the pods that we bound, as far as we know. A pod that its author has bound, with
+        our annotations on it, delays others for a short time only.
         """
-        return now < self._claims_until or self._presence.is_proven(uid)
+        if now < self._claims_until:
+            return uids
+        return [uid for uid in uids if self._presence.is_proven(uid)]
 
     def _standing(
         self,

@@ -250,15 +250,14 @@ class NodeFit:
 
     def _demands(self, pod: Pod) -> Demands:
         """What the pod requires; plain if neither other pods nor volumes affect where it may go."""
-        demands, reach = self._demanded(pod), self._volumes.reach(pod)
-        if reach:
-            demands = replace(demands, reach=reach)
+        own, reach = self._demanded(pod), self._volumes.reach(pod)
+        demands = replace(own, reach=reach) if reach else own
         readable = self.readable
         if not readable or demands.too_much:
             demands = replace(demands, ports=(), near=(), apart=(), spread=())
         if demands.special or (readable and self._repelling(demands)):
             return demands
-        if demands is self._demanded(pod):
+        if demands is own:
             return self._plain(pod)
         return replace(demands, namespace="", labels="")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from functools import cache, partial
 from typing import Final
 
 from prometheus_client import (
@@ -77,6 +78,9 @@ class Metrics:
             buckets=_FAST,
             registry=registry,
         )
+        # Each request is observed, and the search for its two series takes longer than that.
+        self._slurm_series = cache(partial(_series, self.slurm_requests, self.slurm_seconds))
+        self._kube_series = cache(partial(_series, self.kube_requests, self.kube_seconds))
         self.stage_seconds = Histogram(
             "slurm_pod_scheduler_stage_seconds",
             "Latency of a unit by stage: submitted (since seen), allocated (since submitted), "
@@ -377,13 +381,15 @@ class Metrics:
 
     def kube_call(self, operation: str, outcome: str, seconds: float) -> None:
         """Observe one request to the API server."""
-        self.kube_requests.labels(operation, outcome).inc()
-        self.kube_seconds.labels(operation).observe(seconds)
+        requests, durations = self._kube_series(operation, outcome)
+        requests.inc()
+        durations.observe(seconds)
 
     def slurm_call(self, operation: str, outcome: str, seconds: float) -> None:
         """Observe one request to slurmrestd."""
-        self.slurm_requests.labels(operation, outcome).inc()
-        self.slurm_seconds.labels(operation).observe(seconds)
+        requests, durations = self._slurm_series(operation, outcome)
+        requests.inc()
+        durations.observe(seconds)
 
     def added(self) -> None:
         """A key was added."""
@@ -420,3 +426,10 @@ class Metrics:
         self._watch_items.labels(resource).observe(events)
         if seconds < _SHORT_WATCH_SECONDS and not events:
             self._short_watches.labels(resource).inc()
+
+
+def _series(
+    requests: Counter, durations: Histogram, operation: str, outcome: str
+) -> tuple[Counter, Histogram]:
+    """The series of one kind of request, by its operation and its outcome."""
+    return requests.labels(operation, outcome), durations.labels(operation)
