@@ -73,6 +73,8 @@ class Run:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=dict(os.environ),
+            # As the scheduler and the servers: Linux divides busy CPUs between sessions.
+            start_new_session=True,
         )
         try:
             yield process

@@ -134,8 +134,10 @@ class BareLoop:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _bind(self, metadata: dict[str, Any], job_id: int) -> None:
-        """Bind the pod to its job's node, which only the full record of the job names."""
-        answer = await ask(self._slurm, "GET", f"{self._api}/job/{job_id}")
+        """Bind the pod to its job's node, which only the record of the job names. Like the
+        scheduler, ask for the record without its cores, which are most of it.
+        """
+        answer = await ask(self._slurm, "GET", f"{self._api}/job/{job_id}?flags=ALL")
         body = binding(metadata, answer["jobs"][0]["nodes"])
         await ask(self._kube, "POST", f"{self._pods}/{metadata['name']}/binding", body=body)
 

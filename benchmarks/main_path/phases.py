@@ -95,6 +95,8 @@ class Run:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             env=dict(os.environ),
+            # As the scheduler and the servers: Linux divides busy CPUs between sessions.
+            start_new_session=True,
         )
         try:
             printed, _ = await process.communicate()
