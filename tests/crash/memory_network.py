@@ -19,6 +19,7 @@ from typing import Any, Final
 
 # One way; long enough that what happens at once elsewhere comes in between.
 LATENCY_SECONDS: Final = 0.001
+_APART_SECONDS: Final = 1e-6
 
 
 class Wire(ABC):
@@ -76,6 +77,7 @@ class MemoryNetwork:
         self._listeners: dict[int, _Listener] = {}
         self._reserved: dict[int, tuple[Any, Any]] = {}
         self._ports = itertools.count(20_000)
+        self._last = 0.0
 
     def listen(self, factory: Callable[[], Any], port: int) -> MemoryServer:
         """Take connections on a port, a free one for 0."""
@@ -111,8 +113,8 @@ class MemoryNetwork:
         """Connect to whoever listens there. Raises OSError."""
         listener, host = self._find(address[1]), HERE.get()
         client, server = factory(), listener.factory()
-        near = MemoryTransport(self.loop, client, contextvars.copy_context(), address)
-        far = MemoryTransport(self.loop, server, listener.context, ("127.0.0.1", 0))
+        near = MemoryTransport(self, client, contextvars.copy_context(), address)
+        far = MemoryTransport(self, server, listener.context, ("127.0.0.1", 0))
         near.peer, far.peer = far, near
         if host is not None:
             near.belong(host, host.watch(address[1]))
@@ -122,6 +124,13 @@ class MemoryNetwork:
         client.connection_made(near)
         listener.context.run(server.connection_made, far)
         return near, client
+
+    def arrival(self) -> float:
+        """When what is sent now arrives: after all that was sent before. The loop's timers keep no
+        order among those of one moment, so two connections would take turns as they please.
+        """
+        self._last = max(self.loop.time() + LATENCY_SECONDS, self._last + _APART_SECONDS)
+        return self._last
 
     def _find(self, port: int) -> _Listener:
         host = HERE.get()
@@ -195,7 +204,7 @@ class MemoryTransport(asyncio.Transport):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        network: MemoryNetwork,
         protocol: Any,
         context: contextvars.Context,
         peername: tuple[Any, Any],
@@ -205,7 +214,8 @@ class MemoryTransport(asyncio.Transport):
         self.peer: MemoryTransport
         self.wire: Wire | None = None
         self.host: Host | None = None
-        self._loop = loop
+        self._network = network
+        self._loop = network.loop
         self._protocol = protocol
         self._context = context
         self._inbox: deque[bytes | None] = deque()  # None is the end
@@ -269,7 +279,7 @@ class MemoryTransport(asyncio.Transport):
     def arrive(self, data: bytes | None) -> None:
         """From the other end; after the latency it is there."""
         self._inbox.append(data)
-        self._loop.call_later(LATENCY_SECONDS, self._deliver, context=self._context)
+        self._loop.call_at(self._network.arrival(), self._deliver, context=self._context)
 
     def vanish(self, linger: float) -> None:
         """The host at this end is gone. What it has sent still arrives, the end of it later."""
