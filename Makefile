@@ -77,8 +77,7 @@ bench: $(STAMP) ## the benchmarks, full size, on the sandbox
 	$(BIN)/python -m benchmarks.decide
 	$(BIN)/python -m benchmarks.scrape
 	$(BIN)/python -m benchmarks.failover
-	$(BIN)/python -m benchmarks.one_pod
-	$(BIN)/python -m benchmarks.main_path --on sandbox --pods 1000
+	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.gangs --on sandbox
 
 bench-smoke: $(STAMP) ## a short run of each benchmark
@@ -86,7 +85,7 @@ bench-smoke: $(STAMP) ## a short run of each benchmark
 	$(BIN)/python -m benchmarks.decide --units 2000
 	$(BIN)/python -m benchmarks.scrape --units 1000
 	$(BIN)/python -m benchmarks.failover --rounds 1 --only stopped
-	$(BIN)/python -m benchmarks.main_path --on sandbox --pods 100
+	$(BIN)/python -m benchmarks --short
 	$(BIN)/python -m benchmarks.gangs --on sandbox --sizes 8 --rounds 1
 
 image: ## the container image, by docker, podman or buildah (docs/image.md)
