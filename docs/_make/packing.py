@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from scheduler.core.packing import Dealt, NodeSize, NoRoom, Packed, Plan, PodSize, plan
+from scheduler.core.packing import Dealt, NodeSize, NoRoom, Plan, PodSize, plan
 
 _EIGHT: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
 _FOUR: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
@@ -47,8 +47,6 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 def _words(found: Plan) -> str:
     match found:
-        case Packed():
-            return "packed by Slurm"
         case NoRoom(room):
             return f"too many: room for {room}"
         case Dealt(parts):

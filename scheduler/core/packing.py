@@ -1,13 +1,12 @@
-"""How the alike pods of a gang go on the nodes of a partition: so many on each, or packed by Slurm.
+"""How the alike pods of a gang go on the nodes of a partition: so many on each.
 
-`nodes/layout.py` asks this for each gang that may have several pods on a node. It always passes a
-limit, and so the number of pods on each node is chosen here: the fewest nodes, then the most even
-number of pods on each. What is left over goes on a node of its own, as a further component of the
-job. docs/gangs-slurm.md has a table of examples.
+`nodes/layout.py` asks this for each gang that may have several pods on a node. The fewest nodes
+are taken, then the most even number of pods on each. What is left over goes on a node of its own,
+as a further component of the job. docs/gangs-slurm.md has a table of examples.
 
-Without a limit the answer may be that Slurm packs the pods, where it can count them: pods without
-GPUs anywhere, and pods with GPUs where every node has a slurmd. On EXTERNAL nodes slurmctld does
-not take back the GPUs of such a job (measured on 26.05.5). No job of the scheduler is packed.
+Slurm could also choose, but on EXTERNAL nodes slurmctld does not take back the GPUs of a job that
+it has dealt out by tasks (measured on 26.05.5), and it tells where such tasks are only with all
+cores of each node.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-# Slurm tells where packed pods are with all cores of each of their nodes: 19 KB for a node of 64,
-# which take 3 ms to write. In the worst case each pod is on a node of its own.
-MOST_PACKED: Final = 512
 # A component is a job of its own, with a record and a state to be read. Slurm allows 128.
 MOST_PARTS: Final = 8
 
@@ -36,12 +32,11 @@ class PodSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSize:
-    """What a node has. One without a slurmd is in state EXTERNAL."""
+    """What a node has."""
 
     cpus: int
     memory_mib: int
     gpus: int = 0
-    slurmd: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +50,6 @@ class Part:
     def pods(self) -> int:
         """How many pods it has."""
         return self.nodes * self.pods_per_node
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Slurm finds the nodes for so many pods."""
-
-    pods: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +68,16 @@ class NoRoom:
     pods: int
 
 
-Plan = Packed | Dealt | NoRoom
+Plan = Dealt | NoRoom
 
 
-def plan(
-    pods: int,
-    pod: PodSize,
-    nodes: Mapping[NodeSize, int],
-    *,
-    pods_per_node: int | None = None,
-    whole_nodes: bool = False,
-) -> Plan:
+def plan(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> Plan:
     """How `pods` of this size go on `nodes`, which says how many of each size a partition has.
-
-    `pods_per_node` is the most that a node may have. With `whole_nodes` no other job gets anything
-    of a node, and Slurm does not tell how many pods it has.
+    `pods_per_node` is the most that a node may have.
     """
-    rooms = _Rooms(pod, nodes, most=min(pods, pods_per_node or pods))
+    rooms = _Rooms(pod, nodes, most=min(pods, pods_per_node))
     if rooms.pods < pods:
         return NoRoom(rooms.pods)
-    free = pods_per_node is None and not whole_nodes and 1 < pods <= MOST_PACKED
-    if free and _countable(pod, nodes) and _fits_packed(pods, pod, nodes):
-        return Packed(pods)
     parts = _even(pods, rooms) or _uneven(pods, rooms)
     return NoRoom(rooms.pods) if parts is None else Dealt(parts)
 
@@ -130,17 +106,6 @@ class _Rooms:
     def nodes_for(self, pods: int) -> int:
         """How many nodes have room for at least so many pods."""
         return self._at_least[bisect_left(self.sizes, pods)]
-
-
-def _countable(pod: PodSize, nodes: Mapping[NodeSize, int]) -> bool:
-    return not pod.gpus or all(size.slurmd for size, count in nodes.items() if count > 0)
-
-
-def _fits_packed(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int]) -> bool:
-    """Whether they also fit by the memory that Slurm counts, which is by CPU and rounded up."""
-    rounded = -(-pod.memory_mib // pod.cpus) * pod.cpus
-    counted = PodSize(cpus=pod.cpus, memory_mib=rounded, gpus=pod.gpus)
-    return _Rooms(counted, nodes, most=pods).pods >= pods
 
 
 def _even(pods: int, rooms: _Rooms) -> tuple[Part, ...] | None:

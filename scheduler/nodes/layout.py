@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from annotations import JobRequest, Sharing
+from annotations import JobRequest
 from scheduler.core.gres import count_of
 from scheduler.core.packing import Dealt, NodeSize, Part, PodSize, plan
 from scheduler.nodes.node_kinds import NodeKinds
@@ -41,14 +41,13 @@ def _parts(
     device, gpus = _devices(request)
     pod = PodSize(cpus=request.cpus, memory_mib=request.memory_mib, gpus=gpus)
     sizes = Counter(_size(node, device) for node in nodes)
-    whole = request.exclusive is Sharing.NONE
     if not _in_one_piece(request):
-        found = plan(pods, pod, sizes, pods_per_node=most, whole_nodes=whole)
+        found = plan(pods, pod, sizes, pods_per_node=most)
         return found.parts if isinstance(found, Dealt) else (Part(pods, 1),)
     for each in range(min(pods, most), 1, -1):
         if pods % each:
             continue
-        found = plan(pods, pod, sizes, pods_per_node=each, whole_nodes=whole)
+        found = plan(pods, pod, sizes, pods_per_node=each)
         if found == Dealt((Part(pods // each, each),)):
             return (Part(pods // each, each),)
     return (Part(pods, 1),)
@@ -74,5 +73,4 @@ def _size(node: SlurmNode, device: str) -> NodeSize:
         cpus=node.cpus,
         memory_mib=node.memory_mib,
         gpus=count_of(node.gres, device) if device else 0,
-        slurmd="EXTERNAL" not in node.states,
     )

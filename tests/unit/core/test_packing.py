@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.packing import (
-    MOST_PACKED,
     MOST_PARTS,
     Dealt,
     NodeSize,
     NoRoom,
-    Packed,
     Part,
     Plan,
     PodSize,
@@ -25,7 +23,7 @@ from scheduler.core.packing import (
 
 LARGE = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
 SMALL = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
-WITH_SLURMD = NodeSize(cpus=64, memory_mib=512_000, gpus=8, slurmd=True)
+MOST = 1024
 
 
 def gpus(count: int) -> PodSize:
@@ -59,19 +57,15 @@ def dealt(*parts: tuple[int, int]) -> Dealt:
         (9, gpus(1), {LARGE: 1}, NoRoom(8)),
         (2, gpus(16), {LARGE: 100}, NoRoom(0)),
         (2, gpus(1), {}, NoRoom(0)),
-        # Slurm packs what it can count.
-        (6, cpus(8), {LARGE: 4}, Packed(6)),
-        (6, gpus(2), {WITH_SLURMD: 4}, Packed(6)),
-        (6, gpus(2), {WITH_SLURMD: 4, LARGE: 1}, dealt((2, 3))),
-        (6, gpus(2), {WITH_SLURMD: 4, LARGE: 0}, Packed(6)),
-        (MOST_PACKED + 1, cpus(1), {LARGE: 100}, dealt((9, 57))),
+        (6, cpus(8), {LARGE: 4}, dealt((1, 6))),
+        (513, cpus(1), {LARGE: 100}, dealt((9, 57))),
         (1, cpus(1), {LARGE: 1}, dealt((1, 1))),
     ],
 )
 def test_fewest_nodes_then_most_even(
     pods: int, pod: PodSize, nodes: dict[NodeSize, int], expected: Plan
 ) -> None:
-    assert plan(pods, pod, nodes) == expected
+    assert plan(pods, pod, nodes, pods_per_node=MOST) == expected
 
 
 def test_limit_of_pods_on_a_node_is_kept() -> None:
@@ -80,46 +74,31 @@ def test_limit_of_pods_on_a_node_is_kept() -> None:
     assert plan(8, gpus(1), {LARGE: 4}, pods_per_node=1) == NoRoom(4)
 
 
-def test_pods_of_whole_nodes_are_not_packed() -> None:
-    assert plan(6, cpus(8), {LARGE: 4}, whole_nodes=True) == dealt((1, 6))
-
-
-def test_memory_that_slurm_would_round_up_beyond_the_node_is_dealt_out() -> None:
-    tight = PodSize(cpus=3, memory_mib=100)
-    assert plan(4, tight, {NodeSize(cpus=64, memory_mib=408): 1}) == Packed(4)
-    assert plan(4, tight, {NodeSize(cpus=64, memory_mib=407): 1}) == dealt((1, 4))
-
-
 sizes = st.builds(
     NodeSize,
     cpus=st.integers(1, 64),
     memory_mib=st.integers(1, 100),
     gpus=st.integers(0, 8),
-    slurmd=st.booleans(),
 )
 pod_sizes = st.builds(
     PodSize, cpus=st.integers(1, 16), memory_mib=st.integers(1, 20), gpus=st.integers(0, 3)
 )
 partitions = st.dictionaries(sizes, st.integers(0, 6), max_size=6)
-limits = st.none() | st.integers(1, 10)
+limits = st.just(MOST) | st.integers(1, 10)
 
 
-@given(st.integers(1, 60), pod_sizes, partitions, limits, st.booleans())
+@given(st.integers(1, 60), pod_sizes, partitions, limits)
 def test_all_pods_are_placed_and_no_node_is_overfull(
-    pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int | None, whole: bool
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int
 ) -> None:
-    found = plan(pods, pod, nodes, pods_per_node=limit, whole_nodes=whole)
+    found = plan(pods, pod, nodes, pods_per_node=limit)
     rooms = Counter[int]()
     for size, count in nodes.items():
-        rooms[min(room(pod, size), limit or pods)] += count
+        rooms[min(room(pod, size), limit)] += count
     total = sum(rooms.elements())
     match found:
         case NoRoom(there):
             assert there == total < pods
-        case Packed(count):
-            assert (count, limit, whole) == (pods, None, False)
-            assert total >= pods
-            assert not pod.gpus or all(size.slurmd for size, many in nodes.items() if many)
         case Dealt(parts):
             assert sum(part.pods for part in parts) == pods
             assert 1 <= len(parts) <= MOST_PARTS
@@ -136,7 +115,7 @@ def _fits(parts: tuple[Part, ...], rooms: Counter[int]) -> None:
 
 @given(st.integers(2, 60), pod_sizes, partitions, limits)
 def test_order_of_the_nodes_does_not_matter(
-    pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int | None
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], limit: int
 ) -> None:
     turned = dict(reversed(nodes.items()))
     assert plan(pods, pod, nodes, pods_per_node=limit) == plan(
@@ -148,7 +127,7 @@ def test_order_of_the_nodes_does_not_matter(
 def test_no_way_with_fewer_nodes_was_missed(pods: int, fits: int, count: int) -> None:
     """On nodes of one size, where the fewest are known."""
     node = NodeSize(cpus=fits, memory_mib=fits, gpus=fits)
-    found = plan(pods, PodSize(cpus=1, memory_mib=1, gpus=1), {node: count})
+    found = plan(pods, PodSize(cpus=1, memory_mib=1, gpus=1), {node: count}, pods_per_node=MOST)
     fewest = -(-pods // fits)
     if count < fewest:
         assert found == NoRoom(fits * count)
@@ -165,5 +144,6 @@ def test_largest_gang_on_many_nodes_takes_little_time(distinct: int) -> None:
         for number in range(10_000)
     )
     began = time.process_time()
-    assert plan(2**16, PodSize(cpus=1, memory_mib=1, gpus=1), nodes) == dealt((1, 2**16))
+    small = PodSize(cpus=1, memory_mib=1, gpus=1)
+    assert plan(2**16, small, nodes, pods_per_node=2**16) == dealt((1, 2**16))
     assert time.process_time() - began < 1.0
