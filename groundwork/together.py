@@ -25,6 +25,8 @@ async def few_at_once(most: int, items: Sequence[A], work: Callable[[A], Awaitab
     Once one fails, no further item is begun. The first error is raised when those that were begun
     have ended.
     """
+    if len(items) == 1:
+        return [await work(items[0])]  # without a task of its own
     results: dict[int, T] = {}
     left = iter(enumerate(items))
     failed = False
