@@ -138,7 +138,15 @@ class TinySlurm:
 
     async def partitions(self) -> tuple[Partition, ...]:
         await self._call("partitions")
-        return tuple(Partition(name=name, is_default=name == "main") for name in self.nodes_in)
+        return tuple(
+            Partition(
+                name=name,
+                is_default=name == "main",
+                flags=frozenset({"DEFAULT"} if name == "main" else ()),
+                states=("UP",),
+            )
+            for name in self.nodes_in
+        )
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         await self._call("nodes")
@@ -161,6 +169,7 @@ class TinySlurm:
             comment=self.comments[name],
             gres=self.gres,
             cpus=self.CPUS,
+            job_cpus=self.CPUS,
             memory_mib=1024 * 1024,
             allocated_cpus=self.counted[name],
             partitions=tuple(it for it, nodes in self.nodes_in.items() if name in nodes),
