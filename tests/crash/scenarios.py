@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.kubelet import EXIT_CODE, RUN_SECONDS, STOP_SECONDS
-from scheduler.sandbox.kube.resources import NODES, POD_GROUPS
+from scheduler.sandbox.kube.resources import JOBS, NODES, POD_GROUPS, PODS
 from scheduler.sandbox.slurm import lifecycle
 from scheduler.sandbox.slurm.records import Job, State
 from tests.crash.virtual_world import MERGE, NAMESPACE, OPERATOR, VirtualWorld
@@ -377,6 +378,27 @@ async def pod_beyond_its_gang_has_a_job_of_its_own(world: VirtualWorld) -> None:
     assert world.phase("trio-2") == "Running", world.picture()
 
 
+async def gang_gives_the_node_of_a_pod_that_has_succeeded_back(world: VirtualWorld) -> None:
+    """The other pod comes again after that, and takes its own slot in the same job."""
+    filler = world.fill()
+    world.kube.create(JOBS, NAMESPACE, pods.batch_job(2))
+    first, second = await _of_index(world, 0), await _of_index(world, 1)
+    short = {"metadata": {"annotations": {RUN_SECONDS: "3"}}}
+    world.kube.patch(PODS, NAMESPACE, first, short, content_type=MERGE)
+    world.cancel(filler)
+    await world.running(second)
+    job = next(it for it in world.live_jobs() if len(world.pods_of(it)) == 2)
+    node = _node_of(world, second)
+    await world.until("a node is given back", lambda: [it.node for it in job.shares] == [node])
+    world.delete(second)
+    await world.gone(second)
+    again = await _of_index(world, 1)
+    await world.running(again)
+    assert _node_of(world, again) == node, world.picture()
+    assert [it.id for it in world.live_jobs()] == [job.id], world.picture()
+    world.kube.delete(JOBS, NAMESPACE, "train", DeleteOptions())
+
+
 async def gang_is_withdrawn_while_it_waits(world: VirtualWorld) -> None:
     filler = world.fill()
     first = world.create("duo-0", slurm=_DUO)
@@ -460,6 +482,7 @@ SCENARIOS: Final = (
     Scenario(pod_of_a_gang_comes_again, flags=_OF_GANGS),
     Scenario(job_of_a_gang_is_cancelled, flags=_OF_GANGS),
     Scenario(gang_is_withdrawn_while_it_waits, flags=_OF_GANGS),
+    Scenario(gang_gives_the_node_of_a_pod_that_has_succeeded_back, flags=_OF_GANGS),
     Scenario(pod_beyond_its_gang_has_a_job_of_its_own, flags=_OF_GANGS),
     Scenario(gang_of_two_shapes_comes_again_and_is_cancelled, flags=_OF_GANGS),
     Scenario(three_pods_come_and_go),
@@ -482,6 +505,23 @@ async def _gang_runs(world: VirtualWorld, *, cpus: tuple[str, str] = ("2", "2"))
     await world.running("duo-0")
     await world.running("duo-1")
     return first
+
+
+async def _of_index(world: VirtualWorld, index: int) -> str:
+    """The pod with this completion index that is not going, once it exists; returns its name."""
+    wanted = ("batch.kubernetes.io/job-completion-index", str(index))
+
+    def found() -> str | None:
+        there = (it["metadata"] for it in world.kube.bodies(PODS))
+        of_it = (it for it in there if wanted in it.get("annotations", {}).items())
+        return next((it["name"] for it in of_it if "deletionTimestamp" not in it), None)
+
+    return await world.until(f"the pod with index {index} exists", found)
+
+
+def _node_of(world: VirtualWorld, name: str) -> str | None:
+    pod = world.pod(name)
+    return None if pod is None else pods.annotation(pod, pods.NODES)
 
 
 # --- what scenarios wait for
