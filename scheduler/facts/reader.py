@@ -183,9 +183,10 @@ class _Spec:
 
 
 def _resource_key(spec: PodSpec) -> Hashable:
-    containers = (it.resources for it in (*spec.init_containers, *spec.containers))
-    parts = containers if spec.resources is None else (spec.resources, *containers)
-    return tuple((*it.requests.items(), None, *it.limits.items()) for it in parts)
+    parts = [it.resources for it in (*spec.init_containers, *spec.containers)]
+    if spec.resources is not None:
+        parts.insert(0, spec.resources)
+    return tuple([(*it.requests.items(), None, *it.limits.items()) for it in parts])
 
 
 def _author_annotations(found: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -424,7 +424,7 @@ class Units:
 
     def by_job(self, job_id: int) -> tuple[Unit, ...]:
         """The units that hold or claim this job. If there are several, at most one is right."""
-        return tuple(self._units[key] for key in self._by_job.get(job_id, ()))
+        return tuple(map(self._units.__getitem__, self._by_job.get(job_id, ())))
 
     def job_ids(self) -> list[int]:
         """The ids of all placeholders."""
