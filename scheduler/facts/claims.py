@@ -12,6 +12,7 @@ from typing import Final
 from scheduler.core.naming import JOB_ID, Owner
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.wire import Pod
+from scheduler.state.said import SaidOnPod
 from scheduler.state.units import Unit, Units
 
 BEFORE_US: Final = float("-inf")
@@ -30,6 +31,13 @@ def recorded_job(pod: Pod) -> int | None:
     plain = text.isascii() and text.isdigit() and len(text) <= _LONGEST_JOB_ID
     job_id = int(text) if plain else 0
     return job_id if 0 < job_id < _NO_JOB_ID else None
+
+
+def said_on(pod: Pod) -> SaidOnPod:
+    """What a former process wrote on the pod last, so that it is not written again."""
+    scheduled = pod.condition("PodScheduled")
+    last = ("", "") if scheduled is None else (scheduled.reason, scheduled.message)
+    return SaidOnPod(condition=last, recorded=recorded_job(pod))
 
 
 def unweighed(unit: Unit) -> bool:

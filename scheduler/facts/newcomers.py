@@ -7,7 +7,7 @@ from typing import Final
 
 from scheduler.core.facts import PodStage
 from scheduler.facts.caches import Caches
-from scheduler.facts.claims import BEFORE_US, recorded_job
+from scheduler.facts.claims import BEFORE_US, recorded_job, said_on
 from scheduler.facts.stage import stage_of
 from scheduler.facts.successors import Successors
 from scheduler.facts.whereabouts import oldest
@@ -16,7 +16,6 @@ from scheduler.slurm.census import Census
 from scheduler.state.gang import Gang
 from scheduler.state.gangs import Gangs
 from scheduler.state.member import Member, by_uid
-from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 
@@ -103,7 +102,7 @@ class Newcomers:
             meta.uid,
             meta.name,
             SeenOfPod(runs=bool(pod.spec.node_name) and not pod.finished),
-            SaidOnPod(condition=_last_condition(pod), recorded=recorded_job(pod)),
+            said_on(pod),
             self._gangs.of(meta.uid),
         )
 
@@ -114,9 +113,3 @@ def _claimed(pods: Iterable[Pod]) -> Placeholder | None:
     """
     named = [(not it.finished, job_id) for it in pods if (job_id := recorded_job(it)) is not None]
     return Placeholder(max(named)[1], claimed=True) if named else None
-
-
-def _last_condition(pod: Pod) -> tuple[str, str]:
-    """What a former process wrote last, so that it is not written again."""
-    scheduled = pod.condition("PodScheduled")
-    return ("", "") if scheduled is None else (scheduled.reason, scheduled.message)

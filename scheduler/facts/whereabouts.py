@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from scheduler.core.naming import NODES
-from scheduler.facts.claims import unweighed
+from scheduler.facts.claims import said_on, unweighed
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.nodes.candidates import Nodes
 from scheduler.slurm.ended_jobs import Unexplained
+from scheduler.state.said import SaidOnPod
 from scheduler.state.units import Unit, Units
 
 
@@ -45,6 +46,11 @@ class Whereabouts:
     def shows(self, uid: str) -> bool:
         """Whether the watch shows this pod."""
         return uid in self._pods
+
+    def said(self, uid: str) -> SaidOnPod:
+        """What this pod says already; nothing if the watch does not show it."""
+        pod = self._pods.get(uid)
+        return SaidOnPod() if pod is None else said_on(pod)
 
     def created(self, unit: Unit) -> datetime | None:
         """When the oldest of these pods was created; see `oldest`."""

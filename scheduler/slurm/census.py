@@ -33,6 +33,7 @@ from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
 from scheduler.slurm.look import look, read_job
 from scheduler.state.member import Member, by_uid
+from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import (
@@ -73,6 +74,10 @@ class KnownPods(Protocol):
 
     def shows(self, uid: str) -> bool:
         """Whether the watch shows this pod."""
+        ...
+
+    def said(self, uid: str) -> SaidOnPod:
+        """What this pod says already; nothing if the watch does not show it."""
         ...
 
     def created(self, unit: Unit) -> datetime | None:
@@ -340,7 +345,7 @@ class Census:
         orphaned = not self._any_known(tag.uids)
         names = tag.names or (tag.unit,)
         pods = [
-            Member(uid, name, SeenOfPod(orphaned=orphaned))
+            Member(uid, name, SeenOfPod(orphaned=orphaned), self._pods.said(uid))
             for uid, name in zip(tag.uids, names, strict=True)
             if uid
         ]

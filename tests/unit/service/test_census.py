@@ -411,3 +411,20 @@ async def test_job_that_a_pass_has_looked_at_meanwhile_is_not_looked_at_again(sl
     assert service.census.completed_at is not None
     assert 200 <= slurm.calls["job"] < 230
     assert slurm.calls["submit"] == slurm.calls["cancel"] == 0
+
+
+async def test_running_pods_whose_jobs_the_census_sees_first_are_not_written_to(
+    slurm, kube, service
+):
+    """The pods name their jobs already, and the passes are as slow as the looks."""
+    for number in range(100):
+        uid, job = f"uid-{number}", {"state": RUNNING, "nodes": ("n1",), "start_time": 1}
+        job_id = slurm.add(admin_comment=tag(uid), name=f"ns.train.{number}", **job)
+        said = {JOB_ID: str(job_id), NODES: "n1"}
+        kube.create(uid, name=f"train-{number}", annotations=said, node="n1", phase="Running")
+    slurm.seconds["job"] = 0.5
+    await seen(kube)
+    service.start()
+    await asyncio.sleep(60)
+    assert kube.patches == []
+    assert all(unit.job is not None and unit.job.record is not None for unit in service.units)
