@@ -106,7 +106,7 @@ def test_each_further_one_waits_longer(stage, status):
 def test_one_that_lives_long_enough_begins_a_new_count(stage):
     for _ in range(5):
         stage.lives(NEW)
-    stage.lives(NEW, seconds=TOO_SOON_SECONDS)
+    stage.lives(NEW, seconds=TOO_SOON_SECONDS + 0.1)
     assert stage.successors.take(NEW) is None
 
 
