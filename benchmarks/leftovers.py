@@ -30,6 +30,7 @@ from scheduler.core.naming import VERSION, Owner, OwnerTag
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.census import Census
 from scheduler.slurm.ended_jobs import Unexplained
+from scheduler.state.said import SaidOnPod
 from scheduler.state.units import Unit, Units
 from slurmapi import Call, Deadlines, SlurmClient, StaticToken
 from tests.rigs.slurm import SlurmRig
@@ -142,6 +143,9 @@ class _Pods:
 
     def shows(self, uid: str) -> bool:
         return uid in {"oldest", "middle", "newest"}
+
+    def said(self, _uid: str) -> SaidOnPod:
+        return SaidOnPod()
 
     def created(self, _unit: Unit) -> None:
         return None
