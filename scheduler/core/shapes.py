@@ -7,7 +7,7 @@ sizes, `seating.py` gives each pod a slot of its own kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -103,10 +103,7 @@ def with_expected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> d
     becomes of its template: defaults and webhooks change all pods alike.
     """
     found = dict(sizes)
-    first = 0
-    for template in templates:
-        ranks = range(first, first + template.pods)
-        first += template.pods
+    for template, ranks in _with_ranks(templates):
         size = next((sizes[rank] for rank in ranks if rank in sizes), template.size)
         if size is not None:
             found |= {rank: size for rank in ranks if rank not in sizes}
@@ -115,14 +112,19 @@ def with_expected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> d
 
 def unexpected(sizes: Mapping[int, Size], templates: Iterable[Expected]) -> tuple[str, ...]:
     """Why sizes of pods are not known that do not exist yet, and that no pod of theirs shows."""
-    found: list[str] = []
+    return tuple(
+        template.why
+        for template, ranks in _with_ranks(templates)
+        if template.why and not any(rank in sizes for rank in ranks)
+    )
+
+
+def _with_ranks(templates: Iterable[Expected]) -> Iterator[tuple[Expected, range]]:
+    """Each template with the ranks of its pods."""
     first = 0
     for template in templates:
-        ranks = range(first, first + template.pods)
+        yield template, range(first, first + template.pods)
         first += template.pods
-        if template.why and not any(rank in sizes for rank in ranks):
-            found.append(template.why)
-    return tuple(found)
 
 
 def kinds_by_rank(shapes: Iterable[PodShape]) -> dict[int, str]:
