@@ -530,12 +530,10 @@ def _node(record: _NodeRecord) -> SlurmNode:
 
 def _partition(record: _PartitionRecord) -> Partition:
     flags = None if record.flags is None else frozenset(_split(record.flags))
-    accounts, groups, qos = record.accounts or _Names(), record.groups or _Names(), record.qos
-    own, most = record.partition or _PartitionOwn(), record.maximums or _Limits()
-    least, defaults, qos = (
-        record.minimums or _Limits(),
-        record.defaults or _Limits(),
-        qos or _Names(),
+    own = record.partition or _PartitionOwn()
+    accounts, groups, qos = (it or _Names() for it in (record.accounts, record.groups, record.qos))
+    least, most, defaults = (
+        it or _Limits() for it in (record.minimums, record.maximums, record.defaults)
     )
     return Partition(
         name=record.name,
