@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -222,19 +222,20 @@ class Census:
         self._forget_all_but(set(live))
         self._recall()
         looks = 0
-        async for some in self._unknown(live):
-            asked_at = self._clock()
-            for job in await asyncio.gather(*map(self._job, some)):
-                if job is not None:
-                    await self._found(job, asked_at)
-                    self._reached = min(self._reached, job.submit_time or math.inf)
-            if looks % _SETTLE_EVERY == 0:
-                self._settle(began, self._reached_before)
-            looks += _AT_ONCE
-            await self._pace()
+        async with aclosing(self._unknown(live)) as unknown:
+            async for some in unknown:
+                asked_at = self._clock()
+                for job in await asyncio.gather(*map(self._job, some)):
+                    if job is not None:
+                        await self._found(job, asked_at)
+                        self._reached = min(self._reached, job.submit_time or math.inf)
+                if looks % _SETTLE_EVERY == 0:
+                    self._settle(began, self._reached_before)
+                looks += _AT_ONCE
+                await self._pace()
         return states
 
-    async def _unknown(self, live: list[int]) -> AsyncIterator[list[int]]:
+    async def _unknown(self, live: list[int]) -> AsyncGenerator[list[int], None]:
         """The jobs to look at, newest first and a few at a time. At a start the passes look at the
         same jobs, so each is asked about when its turn comes.
         """
