@@ -138,7 +138,8 @@ class Gatherer:
     ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
         """The pods that the unit's job is for, and those that its gang can do without."""
         spare = self._gangs.spare(unit, stages, ranks)
-        unit.set_apart(spare)
+        if spare != unit.spare:
+            unit.set_apart(spare)
         if not spare:
             return pods, ()
         return (

@@ -226,13 +226,12 @@ class Unit:
     def __post_init__(self) -> None:
         self.members = self.members or {self.key: Member(self.key, self.name)}
         self.uids = self.members.keys()
-        self.pods = tuple(self.members.values())
+        self.set_apart(self.spare)
 
     def set_apart(self, spare: frozenset[str]) -> None:
         """Note which of its members have no part in the gang."""
-        if spare != self.spare:
-            self.spare = spare
-            self.pods = tuple(it for it in self.members.values() if it.uid not in spare)
+        self.spare = spare
+        self.pods = tuple([it for it in self.members.values() if it.uid not in spare])
 
     def pod(self, uid: str) -> Member:
         """The unit's pod with this uid. Raises KeyError if it has none."""
@@ -371,8 +370,7 @@ class Units:
     def part(self, unit: Unit, uid: str) -> None:
         """Forget a pod of a gang that goes on without it."""
         del unit.members[uid]
-        unit.spare -= {uid}
-        unit.pods = tuple(it for it in unit.members.values() if it.uid not in unit.spare)
+        unit.set_apart(unit.spare - {uid})
         self._by_pod.pop(uid, None)
         self.binding.pop(uid, None)
         unit.bindings.forget(uid)
