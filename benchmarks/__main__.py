@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.command import check_folder, write_json
 from benchmarks.suite.machine import Machine, described, this_machine
 from benchmarks.suite.rows import READERS, Row, table, worse
 
@@ -60,8 +61,7 @@ def main() -> int:
             return 1
         rows |= found
     suite = Suite(machine=machine, servers=args.on, benchmarks=flags, rows=rows)
-    if args.save is not None:
-        args.save.write_bytes(msgspec.json.format(msgspec.json.encode(suite), indent=2) + b"\n")
+    write_json(suite, args.save)
     return _report(suite, args.against, args.tolerance)
 
 
@@ -107,8 +107,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not 0 <= args.tolerance <= 10:
         parser.error(f"--tolerance is {args.tolerance:g}: expected a share from 0 to 10")
-    if args.save is not None and not args.save.parent.is_dir():
-        parser.error(f"--save is {args.save}: there is no directory {args.save.parent}")
+    check_folder(parser, "--save", args.save)
     return args
 
 

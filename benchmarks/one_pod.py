@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,8 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.main_path import observed, servers
+from benchmarks.command import check_folder, servers_of, write_json
+from benchmarks.main_path import observed
 from benchmarks.main_path.hands import NAMESPACE, ClearingFailed, Hands, hands
 from benchmarks.main_path.observed import ObservedScheduler, SchedulerFailed
 from benchmarks.main_path.servers import NODES, Servers, ServersError
@@ -236,14 +237,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
     status, measured = 0, list[Figures]()
     try:
-        with _servers(args) as found, TemporaryDirectory(prefix="one-pod-") as folder:
+        with servers_of(args) as found, TemporaryDirectory(prefix="one-pod-") as folder:
             for hooks in (False, True) if args.hooks else (False,):
                 measure = _measure(found, Path(folder), rounds=args.rounds, hooks=hooks)
                 measured.append(asyncio.run(measure))
                 print(table(measured[-1]), flush=True)
-        if args.json is not None:
-            encoded = msgspec.json.format(msgspec.json.encode(measured), indent=2)
-            args.json.write_bytes(encoded + b"\n")
+        write_json(measured, args.json)
     except (SchedulerFailed, ClearingFailed, ServersError) as error:
         sys.stderr.write(f"benchmarks.one_pod: {error}\n")
         status = 1
@@ -265,15 +264,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--rounds is {args.rounds}: expected 1 to 1000")
     if args.hooks and args.on != "live":
         parser.error("--hooks needs --on live: the sandbox's hooks are a model")
-    if args.json is not None and not args.json.parent.is_dir():
-        parser.error(f"--json is {args.json}: there is no directory {args.json.parent}")
+    check_folder(parser, "--json", args.json)
     return args
-
-
-def _servers(args: argparse.Namespace) -> AbstractContextManager[Servers]:
-    if args.on == "live":
-        return servers.live(args.release)
-    return servers.sandbox(args.release, NODES[args.release])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +25,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from benchmarks.main_path import observed, servers
+from benchmarks.command import check_folder, say, servers_of, write_json
+from benchmarks.main_path import observed
 from benchmarks.main_path.counting import CountingRelay
 from benchmarks.main_path.figures import Stalls, Waiting
 from benchmarks.main_path.hands import ClearingFailed, Hands, hands
@@ -37,7 +37,7 @@ from benchmarks.main_path.observed import (
     ObservedScheduler,
     SchedulerFailed,
 )
-from benchmarks.main_path.servers import NODES, Servers, ServersError
+from benchmarks.main_path.servers import Servers, ServersError
 from benchmarks.main_path.watched import watched
 
 _LAG: Final = "slurm_pod_scheduler_loop_lag_max_seconds"
@@ -206,12 +206,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
     status = 0
     try:
-        with _servers(args) as found, TemporaryDirectory(prefix="scale-") as folder:
+        with servers_of(args) as found, TemporaryDirectory(prefix="scale-") as folder:
             figures = asyncio.run(_run(found, Path(folder), args))
         print(table(figures))
-        if args.json is not None:
-            encoded = msgspec.json.format(msgspec.json.encode(figures), indent=2)
-            args.json.write_bytes(encoded + b"\n")
+        write_json(figures, args.json)
     except (SchedulerFailed, ClearingFailed, ServersError) as error:
         sys.stderr.write(f"benchmarks.scale: {error}\n")
         status = 1
@@ -222,18 +220,8 @@ def main() -> int:
 
 async def _run(found: Servers, folder: Path, args: argparse.Namespace) -> Figures:
     async with hands(found) as both:
-        run = Run(found, both, folder=folder, say=_say)
+        run = Run(found, both, folder=folder, say=say)
         return await run.all(args.pods, seconds=args.watch_seconds)
-
-
-def _say(step: str) -> None:
-    sys.stderr.write(f"{step}\n")
-
-
-def _servers(args: argparse.Namespace) -> AbstractContextManager[Servers]:
-    if args.on == "live":
-        return servers.live(args.release)
-    return servers.sandbox(args.release, NODES[args.release])
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -253,8 +241,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--pods is {args.pods[-1]}: the sandbox holds {_MOST_PODS} at most")
     if not 1 <= args.watch_seconds <= 3600:
         parser.error(f"--watch-seconds is {args.watch_seconds:g}: expected 1 to 3600")
-    if args.json is not None and not args.json.parent.is_dir():
-        parser.error(f"--json is {args.json}: there is no directory {args.json.parent}")
+    check_folder(parser, "--json", args.json)
     return args
 
 

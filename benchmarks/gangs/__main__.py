@@ -12,20 +12,17 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
-
+from benchmarks.command import check_folder, say, servers_of, write_json
 from benchmarks.gangs.figures import Figures, table
 from benchmarks.gangs.run import run
-from benchmarks.main_path import servers
 from benchmarks.main_path.hands import ClearingFailed
 from benchmarks.main_path.observed import SchedulerFailed
 from benchmarks.main_path.phases import BareLoopFailed
-from benchmarks.main_path.servers import NODES, Servers, ServersError
+from benchmarks.main_path.servers import NODES, ServersError
 
 _SIZES: Final = (8, 64, 200)
 
@@ -36,8 +33,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
     status = 0
     try:
-        with _servers(args) as found, TemporaryDirectory(prefix="gangs-") as folder:
-            work = run(found, Path(folder), sizes=args.sizes, rounds=args.rounds, say=_say)
+        with servers_of(args) as found, TemporaryDirectory(prefix="gangs-") as folder:
+            work = run(found, Path(folder), sizes=args.sizes, rounds=args.rounds, say=say)
             _write(asyncio.run(work), args.json)
     except (SchedulerFailed, BareLoopFailed, ClearingFailed, ServersError) as error:
         sys.stderr.write(f"benchmarks.gangs: {error}\n")
@@ -64,8 +61,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     args.sizes = _sizes(parser, args.sizes, nodes)
     if not 1 <= args.rounds <= 100:
         parser.error(f"--rounds is {args.rounds}: expected 1 to 100")
-    if args.json is not None and not args.json.parent.is_dir():
-        parser.error(f"--json is {args.json}: there is no directory {args.json.parent}")
+    check_folder(parser, "--json", args.json)
     return args
 
 
@@ -78,20 +74,9 @@ def _sizes(parser: argparse.ArgumentParser, given: str | None, nodes: int) -> li
     return sizes
 
 
-def _servers(args: argparse.Namespace) -> AbstractContextManager[Servers]:
-    if args.on == "live":
-        return servers.live(args.release)
-    return servers.sandbox(args.release, NODES[args.release])
-
-
-def _say(step: str) -> None:
-    sys.stderr.write(f"{step}\n")
-
-
 def _write(figures: Figures, path: Path | None) -> None:
     print(table(figures), flush=True)
-    if path is not None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
+    write_json(figures, path)
 
 
 if __name__ == "__main__":

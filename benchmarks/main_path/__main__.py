@@ -12,19 +12,17 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
-
-from benchmarks.main_path import report, servers
+from benchmarks.command import check_folder, say, servers_of, write_json
+from benchmarks.main_path import report
 from benchmarks.main_path.figures import Figures
 from benchmarks.main_path.hands import ClearingFailed
 from benchmarks.main_path.observed import SchedulerFailed
 from benchmarks.main_path.phases import BareLoopFailed, run
-from benchmarks.main_path.servers import CPUS_PER_NODE, NODES, Servers, ServersError
+from benchmarks.main_path.servers import CPUS_PER_NODE, NODES, ServersError
 
 _WATCH_SECONDS: Final = 15.0
 # A small run only checks that everything works, so it counts requests for a shorter time.
@@ -40,7 +38,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may be left behind
     status = 0
     try:
-        with _servers(args) as found, TemporaryDirectory(prefix="main-path-") as folder:
+        with servers_of(args) as found, TemporaryDirectory(prefix="main-path-") as folder:
             figures = asyncio.run(
                 run(
                     found,
@@ -49,7 +47,7 @@ def main() -> int:
                     rounds=args.rounds,
                     watch_seconds=args.watch_seconds,
                     guard=args.guard,
-                    say=_say,
+                    say=say,
                 )
             )
         _write(figures, args.json)
@@ -109,18 +107,7 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         )
     if not 1 <= args.watch_seconds <= 3600:
         parser.error(f"--watch-seconds is {args.watch_seconds:g}: expected 1 to 3600")
-    if args.json is not None and not args.json.parent.is_dir():
-        parser.error(f"--json is {args.json}: there is no directory {args.json.parent}")
-
-
-def _servers(args: argparse.Namespace) -> AbstractContextManager[Servers]:
-    if args.on == "live":
-        return servers.live(args.release)
-    return servers.sandbox(args.release, args.nodes)
-
-
-def _say(step: str) -> None:
-    sys.stderr.write(f"{step}\n")
+    check_folder(parser, "--json", args.json)
 
 
 def _first(error: BaseException) -> BaseException:
@@ -130,8 +117,7 @@ def _first(error: BaseException) -> BaseException:
 
 def _write(figures: Figures, path: Path | None) -> None:
     print(report.table(figures))
-    if path is not None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
+    write_json(figures, path)
 
 
 if __name__ == "__main__":
