@@ -17,6 +17,7 @@ from scheduler.sandbox.slurm import Release
 from slurmapi import BaseState, FileToken, Job, SlurmClient
 from tests.contract.conftest import (
     SlurmPeer,
+    is_over,
     live_peer,
     live_script_peer,
     model_peer,
@@ -103,10 +104,17 @@ class Gangs(Fields):
                     return
                 await asyncio.sleep(0.05)
 
-    async def lose(self, node: str) -> None:
-        """Let a node fail, and return it to service at once."""
+    async def lose(self, node: str, *, ends: Job | None = None) -> Job | None:
+        """Let a node fail, and return it to service: at once, or once that job is over.
+
+        On a very busy machine, 24.11 once never learned that the script had ended on a node that
+        was in service again by then: the job went on without it, for ever.
+        """
         await self.operator.set_node(node, "DOWN")
-        await self.operator.resume_node(node)
+        try:
+            return await self.jobs.until(ends.job_id, is_over) if ends else None
+        finally:
+            await self.operator.resume_node(node)
 
     async def on(self, job: Job, *nodes: str) -> Job:
         """The job once it runs on just these nodes."""

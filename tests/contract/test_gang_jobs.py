@@ -173,12 +173,13 @@ async def test_job_that_may_lose_nodes_goes_on_with_the_others(gangs: Gangs, los
     """On 24.11 the end of a job's script, on the first node, is the end of the job."""
     job = await gangs.gang(kill_on_node_fail=False)
     gone, kept = gangs.pair[lost], gangs.pair[1 - lost]
-    await gangs.lose(gone)
     if lost == 0 and gangs.peer.major == "24.11":
-        job = await gangs.jobs.until(job.job_id, is_over)
-        assert (job.state.base, job.state_reason) == (BaseState.FAILED, "RaisedSignal")
-        assert job.nodes == (kept,)
+        over = await gangs.lose(gone, ends=job)
+        assert over is not None
+        assert (over.state.base, over.state_reason) == (BaseState.FAILED, "RaisedSignal")
+        assert over.nodes == (kept,)
         return
+    await gangs.lose(gone)
     job = await gangs.on(job, kept)
     assert await gangs.layout(job) == [(kept, 2, 512)]
     await gangs.jobs.running(await gangs.next_on(gone))

@@ -57,6 +57,8 @@ class Jobs:
         self.client = client
         self._peer = peer
         self._made: list[int] = []
+        # Their scripts have run. They may have ended since, without the end of the job.
+        self._begun: set[int] = set()
 
     def placeholder(self, **more: Any) -> JobSubmission:
         external = self._peer.external
@@ -114,10 +116,12 @@ class Jobs:
         # Jobs of earlier tests, also of stories, may still be COMPLETING there.
         job = await self.until(job_id, is_running, seconds=COMPLETING_SECONDS)
         await scripts_run(self.client, self._peer.script_runs, [job_id])
+        self._begun.add(job_id)
         return job
 
     async def cancel_all(self) -> None:
-        await scripts_run(self.client, self._peer.script_runs, self._made)
+        new = (it for it in self._made if it not in self._begun)
+        await scripts_run(self.client, self._peer.script_runs, new)
         assert await self.client.cancel(self._made) == {}
         for job_id in self._made:
             await self.until(job_id, is_over, seconds=COMPLETING_SECONDS)
