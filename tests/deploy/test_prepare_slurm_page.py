@@ -50,7 +50,7 @@ def command(program: str) -> list[str]:
 
 def settings(name: str) -> str:
     """The lines of slurm.conf in the block that begins with that setting."""
-    (found,) = [it for it in blocks("conf") if it.startswith(f"{name}=")]
+    (found,) = [it for it in blocks("properties") if it.startswith(f"{name}=")]
     return found
 
 
