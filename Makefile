@@ -18,7 +18,7 @@ SOAK_SEED ?=
 # images of Python do, each would compile the project and its tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-sweep live-rigs test-live soak lint format docs manifests bench bench-smoke image image-sbom rig kind kind-down lock clean
+.PHONY: help venv demo test test-sweep live-rigs test-live soak lint format docs site manifests bench bench-smoke image image-sbom rig kind kind-down lock clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -69,6 +69,9 @@ docs: $(STAMP) ## rewrite the tables and dashboards that come from the code
 	$(BIN)/python -m deploy.helm.admission
 	$(BIN)/python -m tests.rigs.kind_conf
 
+site: $(STAMP) ## the documentation as a site in build/site, with its links checked (needs npm)
+	$(BIN)/python -m docs._site
+
 manifests: $(STAMP) ## rewrite the plain manifests from the Helm chart (builds helm with Go)
 	$(BIN)/python -m tests.rigs.manifests
 
@@ -114,4 +117,4 @@ lock: ## rewrite the lock files (needs uv)
 	  --group pyproject.toml:image -o requirements/image.txt
 
 clean: ## remove what this Makefile made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

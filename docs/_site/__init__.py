@@ -1,0 +1,1 @@
+"""The documentation as a site, with pictures made from the text of its pages: `make site`."""
