@@ -21,7 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from scheduler.core.pending_reasons import LABELS
 from scheduler.core.tagged import TaggedJob
 from scheduler.kube.store import Joined
-from scheduler.kube.wire import ObjectMeta, Pod
+from scheduler.kube.wire import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from scheduler.observe.metrics import Metrics
 from scheduler.service.unit_counts import UnitCounts
 from scheduler.state.units import Placeholder, Unit, Units
@@ -29,11 +29,16 @@ from slurmapi import BaseState, JobState
 
 _REPEATS: Final = 5
 _NAMESPACES: Final = 50
+_PARTITIONS: Final = 8
 _OPERATIONS: Final = {
     "slurm": ("submit", "job", "job_states", "cancel", "update", "config", "nodes", "ping"),
     "kube": ("bind", "patch_pod_status", "create_event", "list_pods", "watch_pods", "watch_nodes"),
 }
 _OUTCOMES: Final = ("ok", "unreachable", "interrupted", "busy")
+_GPU: Final = "nvidia.com/gpu"
+_SPEC: Final = PodSpec(
+    containers=(Container(resources=ResourceRequirements(requests={"cpu": "4", _GPU: "2"})),)
+)
 _PENDING: Final = JobState(BaseState.PENDING)
 _RUNNING: Final = JobState(BaseState.RUNNING)
 
@@ -58,7 +63,7 @@ def _unit(number: int, reasons: list[str]) -> Unit:
         state_reason=reasons[number // 4 % len(reasons)] if waits else "None",
         nodes=(),
         admin_comment="",
-        partition="main",
+        partition=f"part-{number % _PARTITIONS}",
         priority=1,
     )
     job = Placeholder(number + 1, state=record.state, record=record, proven=True)
@@ -71,8 +76,16 @@ def _scene(units: int) -> tuple[Metrics, UnitCounts]:
     store, reasons = pods.new(), sorted(LABELS)
     for number in range(units):
         unit = held.add(_unit(number, reasons))
-        store.apply(Pod(ObjectMeta(name=unit.name, namespace=unit.namespace, uid=unit.key)))
-    counts = UnitCounts(metrics, units=held, pods=pods, leads=lambda: True, clock=time.monotonic)
+        meta = ObjectMeta(name=unit.name, namespace=unit.namespace, uid=unit.key)
+        store.apply(Pod(meta, spec=_SPEC))
+    counts = UnitCounts(
+        metrics,
+        units=held,
+        pods=pods,
+        gpus=frozenset({_GPU}),
+        leads=lambda: True,
+        clock=time.monotonic,
+    )
     _in_use(metrics)
     return metrics, counts
 

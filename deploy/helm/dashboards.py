@@ -16,30 +16,33 @@ USERS: Final = Dashboard(
     name="users",
     title="Slurm pods: where they wait and why",
     info="For those whose pods Slurm places: how many wait, for what, and how long it takes.",
-    variables=(("namespace", f"label_values({_P}namespace_units, pod_namespace)"),),
+    variables=(("namespace", f"label_values({_P}namespace_pods, pod_namespace)"),),
     rows=(
         Row(
             "Now",
             (
                 stat(
                     "Wait in Slurm's queue",
-                    f'sum({_P}namespace_units{{{_MINE},state="pending"}}) or vector(0)',
+                    f'sum({_P}namespace_pods{{{_MINE},state="pending"}}) or vector(0)',
                 ),
                 stat(
                     "Have no Slurm job yet",
-                    f'sum({_P}namespace_units{{{_MINE},state=~"none|in_doubt"}}) or vector(0)',
+                    f'sum({_P}namespace_pods{{{_MINE},state=~"none|in_doubt"}}) or vector(0)',
                     info="Refused, gated, or about to be submitted.",
                 ),
                 stat(
                     "Have their nodes",
-                    f'sum({_P}namespace_units{{{_MINE},state="running"}}) or vector(0)',
+                    f'sum({_P}namespace_pods{{{_MINE},state="running"}}) or vector(0)',
                 ),
                 stat(
                     "Typical wait in the queue",
+                    f"sum(rate({_P}queue_wait_seconds_sum{{{_MINE}}}[1h])) / "
+                    f"(sum(rate({_P}queue_wait_seconds_count{{{_MINE}}}[1h])) > 0) or "
                     f"histogram_quantile(0.5, sum by (le) (rate("
                     f'{_P}stage_seconds_bucket{{stage="allocated"}}[1h])))',
                     unit="s",
-                    info="Median of all pods of all namespaces that got nodes in the last hour.",
+                    info="Mean of the pods that got nodes in the last hour. If none has, or only "
+                    "the first of a namespace, the median of all namespaces.",
                 ),
                 stat(
                     "Typical time from nodes to start",
@@ -48,6 +51,21 @@ USERS: Final = Dashboard(
                     f'sum(rate({_P}stage_seconds_count{{stage="bound"}}[1h]))',
                     unit="s",
                     info="Mean of the last hour: images are pulled in this time.",
+                ),
+                stat(
+                    "GPUs that we hold",
+                    f'sum({_P}gpus{{{_MINE},state="held"}}) or vector(0)',
+                ),
+                stat(
+                    "GPUs that we wait for",
+                    f'sum({_P}gpus{{{_MINE},state="waiting"}}) or vector(0)',
+                ),
+                stat(
+                    "Longest wait now",
+                    f"max(time() - {_P}oldest_waiting_pod_timestamp_seconds{{{_MINE}}})"
+                    " or vector(0)",
+                    unit="s",
+                    info="Since the pod that waits for longest was created.",
                 ),
                 stat(
                     "Slurm answers",
@@ -64,7 +82,7 @@ USERS: Final = Dashboard(
                     "Pods that wait, by reason",
                     (
                         Query(
-                            f'sum by (reason) ({_P}namespace_units{{{_MINE},reason!=""}})',
+                            f'sum by (reason) ({_P}namespace_pods{{{_MINE},reason!=""}})',
                             "{{reason}}",
                         ),
                     ),
@@ -78,7 +96,7 @@ USERS: Final = Dashboard(
                     (
                         Query(
                             "sort_desc(sum by (pod_namespace, state, reason) "
-                            f'({_P}namespace_units{{{_MINE},reason!=""}}))'
+                            f'({_P}namespace_pods{{{_MINE},reason!=""}}))'
                         ),
                     ),
                     kind="table",
@@ -86,7 +104,28 @@ USERS: Final = Dashboard(
                 ),
                 Panel(
                     "Pods by the state of their Slurm job",
-                    (Query(f"sum by (state) ({_P}namespace_units{{{_MINE}}})", "{{state}}"),),
+                    (Query(f"sum by (state) ({_P}namespace_pods{{{_MINE}}})", "{{state}}"),),
+                    stacked=True,
+                    width=12,
+                ),
+                Panel(
+                    "Pods that wait, by partition",
+                    (
+                        Query(
+                            f'sum by (partition) ({_P}partition_pods{{reason!=""}})',
+                            "{{partition}}",
+                        ),
+                    ),
+                    stacked=True,
+                    width=12,
+                    info="Of all namespaces.",
+                ),
+                Panel(
+                    "GPUs held and waited for",
+                    tuple(
+                        Query(f'sum({_P}gpus{{{_MINE},state="{state}"}}) or vector(0)', state)
+                        for state in ("held", "waiting")
+                    ),
                     stacked=True,
                     width=12,
                 ),
@@ -130,6 +169,21 @@ USERS: Final = Dashboard(
                             f"p{round(q * 100)}",
                         )
                         for q in (0.5, 0.9, 0.99)
+                    ),
+                    unit="s",
+                    width=12,
+                    info="Of all namespaces.",
+                ),
+                Panel(
+                    "Wait in Slurm's queue by partition, mean",
+                    (
+                        Query(
+                            "sum by (partition) "
+                            f"(rate({_P}queue_wait_seconds_sum{{{_MINE}}}[$__rate_interval])) / "
+                            "sum by (partition) "
+                            f"(rate({_P}queue_wait_seconds_count{{{_MINE}}}[$__rate_interval]))",
+                            "{{partition}}",
+                        ),
                     ),
                     unit="s",
                     width=12,
@@ -210,15 +264,15 @@ OPERATORS: Final = Dashboard(
             "Pods and their placeholders",
             (
                 Panel(
-                    "Units by state",
-                    (Query(f"sum by (state) ({_P}units{{{_HERE}}})", "{{state}}"),),
+                    "Pods by state",
+                    (Query(f"sum by (state) ({_P}pods{{{_HERE}}})", "{{state}}"),),
                     stacked=True,
                 ),
                 Panel(
-                    "Units that wait, by reason",
+                    "Pods that wait, by reason",
                     (
                         Query(
-                            f'sum by (reason) ({_P}units{{{_HERE},reason!=""}})',
+                            f'sum by (reason) ({_P}pods{{{_HERE},reason!=""}})',
                             "{{reason}}",
                         ),
                     ),
@@ -259,9 +313,27 @@ OPERATORS: Final = Dashboard(
             ),
         ),
         Row(
+            "Slurm's nodes",
+            tuple(
+                Panel(
+                    title,
+                    (Query(f"max by (state) ({_P}{metric}{{{_HERE}}})", "{{state}}"),),
+                    stacked=True,
+                    info="As Slurm listed them last, at most five minutes ago.",
+                )
+                for title, metric in (
+                    ("Nodes by state", "slurm_nodes"),
+                    ("CPUs by state of the node", "slurm_node_cpus"),
+                    ("GPUs by state of the node", "slurm_node_gpus"),
+                )
+            ),
+        ),
+        Row(
             "Latency",
             (
-                quantiles("Stages of a unit", f"{_P}stage_seconds", "stage", selector=_HERE),
+                quantiles(
+                    "Stages of a pod or a gang", f"{_P}stage_seconds", "stage", selector=_HERE
+                ),
                 Panel(
                     "From allocation to bound",
                     (
@@ -275,7 +347,10 @@ OPERATORS: Final = Dashboard(
                     unit="s",
                 ),
                 rate(
-                    "Units through each stage", f"{_P}stage_seconds_count", "stage", selector=_HERE
+                    "Pods and gangs through each stage",
+                    f"{_P}stage_seconds_count",
+                    "stage",
+                    selector=_HERE,
                 ),
             ),
         ),
@@ -320,7 +395,7 @@ OPERATORS: Final = Dashboard(
                 Panel(
                     "Work queue",
                     (
-                        Query(f"sum({_P}workqueue_depth{{{_HERE}}})", "keys that wait"),
+                        Query(f"sum({_P}workqueue_depth{{{_HERE}}})", "wait"),
                         Query(
                             f"sum(rate({_P}workqueue_adds_total{{{_HERE}}}[$__rate_interval]))",
                             "added each second",
@@ -332,7 +407,7 @@ OPERATORS: Final = Dashboard(
                     ),
                 ),
                 Panel(
-                    "Time of a key, p99",
+                    "Time in the work queue, p99",
                     tuple(
                         Query(
                             "histogram_quantile(0.99, sum by (le) (rate("
@@ -374,8 +449,12 @@ OPERATORS: Final = Dashboard(
                     unit="bytes",
                 ),
                 Panel(
+                    "Open live pages",
+                    (Query(f"sum({_P}page_streams{{{_HERE}}})", "pages"),),
+                ),
+                Panel(
                     "Looks at Slurm",
-                    (Query(f"max({_P}pulse_interval_seconds{{{_HERE}}})", "interval"),),
+                    (Query(f"max({_P}slurm_poll_interval_seconds{{{_HERE}}})", "interval"),),
                     unit="s",
                     info="It grows when Slurm is slow and when nobody waits.",
                 ),

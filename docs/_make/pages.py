@@ -35,10 +35,13 @@ LABELS: Final[Mapping[str, str]] = {
     "sent), `interrupted` (maybe carried out), `refused`, `denied`, `busy`, `garbled`, ...",
     "pod_namespace": "namespace of the pods, not of the scheduler; `_other` for all beyond the "
     "largest 200",
-    "reason": "of evictions: see [events](events.md). Of units whose state is `pending`: Slurm's, "
+    "reason": "of evictions: see [events](events.md). Of pods whose job is `pending`: Slurm's, "
     "see [pending](pending.md), a family of limits as `QOSGrp`, `AssocMaxPerJob`, ...; `None` "
-    "while Slurm says none, `Other` for one that is not known. Of units in any other state that "
+    "while Slurm says none, `Other` for one that is not known. Of pods in any other state that "
     "wait: the reason told last, see [events](events.md)",
+    "partition": "of Slurm; `_none` until Slurm has told it, `_several` while the job waits in "
+    "more than one, `_other` for all beyond the largest 100; for all beyond the largest 400 pairs "
+    "with a namespace, both are `_other`",
     "pods": "of the brake: those that `run`, or `wait`",
     "resource": "`pods`, `nodes`, `namespaces`, `slurmd_pods`, `neighbours` (the pods on Nodes), "
     "`volumes`, `claims`",
@@ -50,8 +53,10 @@ LABELS: Final[Mapping[str, str]] = {
     "why": "`object`: beyond 25 Events of one object, and then one each five minutes; `full`: too "
     "many waited; `refused` by Kubernetes; `shutdown`",
     "version": "`taken`, `unchanged` in meaning, `refused`",
-    "state": "`none`, `in_doubt`, `vanished`, `unknown`, `pending`, `running`, `suspended`, "
-    "`ended`",
+    "state": "of pods, that of their job: `none`, `in_doubt`, `vanished`, `unknown`, `pending`, "
+    "`running`, `suspended`, `ended`. Of GPUs: `held` by pods that have a Node or a job that runs, "
+    "or `waiting`. Of Slurm's nodes: `idle`, `mixed`, `allocated`, `draining` while jobs still "
+    "run, `drained`, `reserved` or in maintenance, `powered_down`, `down`, `other`",
 }
 
 # An example of each family of limits, for the words that are said of all of it.

@@ -377,6 +377,12 @@ class Settings(BaseModel):
     )
 
     @property
+    def gpu_resources(self) -> frozenset[str]:
+        """The pod resources that are GPUs in Slurm."""
+        devices = self.device_resources.items()
+        return frozenset(name for name, gres in devices if gres.partition(":")[0] == "gpu")
+
+    @property
     def strategies(self) -> tuple[Strategy, ...]:
         """`node_mapping`, parsed."""
         return tuple(map(Strategy.parse, self.node_mapping))

@@ -26,7 +26,7 @@ from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
-from scheduler.state.units import Unit
+from scheduler.state.units import Placeholder, Unit
 
 log = structlog.get_logger(__name__)
 
@@ -171,6 +171,16 @@ class Binder:
             return None
         return Bound() if node == action.target else AlreadyBound(node)
 
+    def _observe(self, unit: Unit, job: Placeholder, now: float) -> None:
+        """Observe how long the pod waited. A process that has not submitted the job itself does not
+        know since when it waits in the queue.
+        """
+        metrics = self._tools.metrics
+        metrics.stages["bound"].observe(now - job.allocated_at)
+        if job.submitted_at and job.record is not None:
+            waited = job.allocated_at - job.submitted_at
+            metrics.queue_waits.observe((unit.namespace, job.record.partition), waited, now=now)
+
     def _note_bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target
         # If the job has no end, none was written, so an annotation that the pod was created with
@@ -181,8 +191,7 @@ class Binder:
         unit.bindings.unfit_since = None
         unit.bindings.at = unit.asked.tried_at = self._clock()
         if unit.job is not None and unit.job.allocated_at:
-            seconds = unit.bindings.at - unit.job.allocated_at
-            self._tools.metrics.stage_seconds.labels("bound").observe(seconds)
+            self._observe(unit, unit.job, unit.bindings.at)
         text = (
             f"Successfully assigned {action.pod.namespace}/{action.pod.name} to {action.target} "
             f"({_job_text(action)})"

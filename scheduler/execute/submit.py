@@ -139,7 +139,7 @@ class Submitter:
         if action.nodes:
             self._lost(unit, action)
         self._tools.count("submit", "ok")
-        self._tools.metrics.stage_seconds.labels("submitted").observe(now - unit.seen_at)
+        self._tools.metrics.stages["submitted"].observe(now - unit.seen_at)
         self._teller.submitted(unit, job.job_id, _submitted_text(submitted, action))
         log.info(
             "placeholder submitted",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,8 +28,10 @@ from prometheus_client import (
 
 import scheduler
 from scheduler.core.event_reasons import MEANINGS
+from scheduler.observe.places import PlaceSummary
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_STAGE_NAMES: Final = ("submitted", "allocated", "bound", "started")
 _SHORT_WATCH_SECONDS: Final = 1.0  # client-go's definition of a short watch
 _STAGES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
 
@@ -83,12 +85,14 @@ class Metrics:
         self._kube_series = cache(partial(_series, self.kube_requests, self.kube_seconds))
         self.stage_seconds = Histogram(
             "slurm_pod_scheduler_stage_seconds",
-            "Latency of a unit by stage: submitted (since seen), allocated (since submitted), "
-            "bound (since allocated), started (since bound, by the pod's phase)",
+            "Time that a pod or a gang takes, by stage: submitted (since seen), allocated (since "
+            "submitted), bound (since allocated), started (since bound, by the pod's phase)",
             ["stage"],
             buckets=_STAGES,
             registry=registry,
         )
+        # Each pod is observed, and the search for a series takes longer than that.
+        self.stages = {it: self.stage_seconds.labels(it) for it in _STAGE_NAMES}
         self.actions = Counter(
             "slurm_pod_scheduler_actions_total",
             "Actions that were carried out, by outcome",
@@ -191,18 +195,6 @@ class Metrics:
             "known to be installed",
             registry=registry,
         )
-        self.units = Gauge(
-            "slurm_pod_scheduler_units",
-            "Units by the state of their placeholder and the reason why they wait",
-            ["state", "reason"],
-            registry=registry,
-        )
-        self.namespace_units = Gauge(
-            "slurm_pod_scheduler_namespace_units",
-            "Units by namespace, state and reason; only combinations that exist now",
-            ["pod_namespace", "state", "reason"],
-            registry=registry,
-        )
         self.placeholders_without_pod = Gauge(
             "slurm_pod_scheduler_placeholders_without_pod",
             "Placeholders that may still run 5 s after their pod was gone or finished",
@@ -237,8 +229,8 @@ class Metrics:
             "When Slurm's token expires, as the token says; NaN if it does not say",
             registry=registry,
         )
-        self.tick_seconds = Gauge(
-            "slurm_pod_scheduler_pulse_interval_seconds",
+        self._poll_interval = Gauge(
+            "slurm_pod_scheduler_slurm_poll_interval_seconds",
             "Present interval between requests for job states",
             registry=registry,
         )
@@ -287,44 +279,138 @@ class Metrics:
             "1 when the scheduler reads Nodes, and so checks each before it binds a pod to it",
             registry=registry,
         )
-        self._add_queue(registry)
-        self._add_reflectors(registry)
+        for add in (
+            *(self._add_pods, self._add_places, self._add_slurm_nodes),
+            *(self._add_former_names, self._add_queue, self._add_reflectors),
+        ):
+            add(registry)
         self._begin_at_zero()
+
+    def _add_pods(self, registry: CollectorRegistry) -> None:
+        """The metrics that say where pods are. Each pod of a gang counts."""
+        self.pods = Gauge(
+            "slurm_pod_scheduler_pods",
+            "Pods by the state of their placeholder and the reason why they wait",
+            ["state", "reason"],
+            registry=registry,
+        )
+        self.namespace_pods = Gauge(
+            "slurm_pod_scheduler_namespace_pods",
+            "Pods by namespace, state and reason; only combinations that exist now",
+            ["pod_namespace", "state", "reason"],
+            registry=registry,
+        )
+
+    def _add_places(self, registry: CollectorRegistry) -> None:
+        """The metrics by partition. How many places have a series: `places.py`."""
+        self.partition_pods = Gauge(
+            "slurm_pod_scheduler_partition_pods",
+            "Pods by partition, state and reason; only combinations that exist now",
+            ["partition", "state", "reason"],
+            registry=registry,
+        )
+        place = ["pod_namespace", "partition"]
+        self.gpus = Gauge(
+            "slurm_pod_scheduler_gpus",
+            "GPUs that pods hold, or wait for; only where there are any",
+            [*place, "state"],
+            registry=registry,
+        )
+        self.oldest_waiting_pod = Gauge(
+            "slurm_pod_scheduler_oldest_waiting_pod_timestamp_seconds",
+            "When the pod that waits for longest was created; only where pods wait",
+            place,
+            registry=registry,
+        )
+        waits = Summary(
+            "slurm_pod_scheduler_queue_wait_seconds",
+            "How long the jobs of bound pods waited in Slurm's queue; each pod of a gang counts",
+            place,
+            registry=registry,
+        )
+        self.queue_wait = waits
+        self.queue_waits = PlaceSummary(waits)
+
+    def _add_slurm_nodes(self, registry: CollectorRegistry) -> None:
+        """The metrics of Slurm's nodes. Each process shows them, also one that stands by."""
+        of_state: dict[str, Any] = {"labelnames": ["state"], "registry": registry}
+        self.slurm_nodes = Gauge(
+            "slurm_pod_scheduler_slurm_nodes", "Slurm's nodes by state", **of_state
+        )
+        self.slurm_node_cpus = Gauge(
+            "slurm_pod_scheduler_slurm_node_cpus",
+            "CPUs for jobs that Slurm's nodes have, by the state of the node",
+            **of_state,
+        )
+        self.slurm_node_gpus = Gauge(
+            "slurm_pod_scheduler_slurm_node_gpus",
+            "GPUs that Slurm's nodes have, by the state of the node",
+            **of_state,
+        )
+        self.page_streams = Gauge(
+            "slurm_pod_scheduler_page_streams",
+            "Windows of the live page that are open now",
+            registry=registry,
+        )
+
+    def _add_former_names(self, registry: CollectorRegistry) -> None:
+        """What the release after 0.1 leaves out."""
+        self.units = Gauge(
+            "slurm_pod_scheduler_units",
+            "Deprecated: use slurm_pod_scheduler_pods. Pods, but a gang counts as one",
+            ["state", "reason"],
+            registry=registry,
+        )
+        self.namespace_units = Gauge(
+            "slurm_pod_scheduler_namespace_units",
+            "Deprecated: use slurm_pod_scheduler_namespace_pods. Pods, but a gang counts as one",
+            ["pod_namespace", "state", "reason"],
+            registry=registry,
+        )
+        self._pulse_interval = Gauge(
+            "slurm_pod_scheduler_pulse_interval_seconds",
+            "Deprecated: use slurm_pod_scheduler_slurm_poll_interval_seconds",
+            registry=registry,
+        )
 
     def _add_queue(self, registry: CollectorRegistry) -> None:
         """The metrics of the work queue, named as client-go names them."""
         self.queue_depth = Gauge(
-            "slurm_pod_scheduler_workqueue_depth", "Keys waiting", registry=registry
+            "slurm_pod_scheduler_workqueue_depth",
+            "Pods and gangs that wait to be looked at",
+            registry=registry,
         )
         self._queue_adds = Counter(
-            "slurm_pod_scheduler_workqueue_adds_total", "Keys added", registry=registry
+            "slurm_pod_scheduler_workqueue_adds_total",
+            "Times that a pod or a gang was to be looked at",
+            registry=registry,
         )
         self._queue_latency = Histogram(
             "slurm_pod_scheduler_workqueue_queue_duration_seconds",
-            "Time a key waits for a worker",
+            "Time that a pod or a gang waits for a worker",
             buckets=_FAST,
             registry=registry,
         )
         self._queue_work = Histogram(
             "slurm_pod_scheduler_workqueue_work_duration_seconds",
-            "Time a worker spends on a key",
+            "Time that a worker spends on a pod or a gang",
             buckets=_FAST,
             registry=registry,
         )
         self._queue_retries = Counter(
             "slurm_pod_scheduler_workqueue_retries_total",
-            "Keys added with a delay",
+            "Times that a pod or a gang was to be looked at later",
             registry=registry,
         )
         self.queue_unfinished = Gauge(
             "slurm_pod_scheduler_workqueue_unfinished_work_seconds",
-            "Time that all workers have spent on the keys that they work on now; steady "
+            "Time that all workers have spent on what they work on now; steady "
             "growth shows workers that are stuck",
             registry=registry,
         )
         self.queue_longest = Gauge(
             "slurm_pod_scheduler_workqueue_longest_running_processor_seconds",
-            "Time that the slowest worker has spent on the key that it works on now",
+            "Time that the slowest worker has spent on what it works on now",
             registry=registry,
         )
 
@@ -373,11 +459,14 @@ class Metrics:
             self.hook_seconds.labels("guard", answer)
         for hook in ("guard", "gone"):
             self.hook_waits.labels(hook)
-        for stage in ("submitted", "allocated", "bound", "started"):
-            self.stage_seconds.labels(stage)
         for reason, meaning in MEANINGS.items():
             if meaning.condition == "DisruptionTarget":
                 self.evictions.labels(reason)
+
+    def polls_every(self, seconds: float) -> None:
+        """The job states are asked for again after so many seconds."""
+        self._poll_interval.set(seconds)
+        self._pulse_interval.set(seconds)
 
     def kube_call(self, operation: str, outcome: str, seconds: float) -> None:
         """Observe one request to the API server."""

@@ -113,6 +113,11 @@ class PageServer:
         self._asking = AskingPlaces(MOST_ASKING, MOST_ASKING_OF_A_USER)
         self._files = {it.name: it.read_bytes() for it in _FOLDER.iterdir() if it.suffix in _TYPES}
 
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return self._open.total()
+
     def app(self) -> web.Application:
         """The application to serve."""
         app = web.Application(client_max_size=1, middlewares=[self._guarded])

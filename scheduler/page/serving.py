@@ -52,6 +52,7 @@ async def serving(settings: Settings, shown: Shown) -> AsyncIterator[None]:
     )
     async with session:
         server = PageServer(_page(settings, shown, session, listener))
+        shown.count_streams(lambda: server.streams)
         try:
             port = await listener.open(server.app(), address)
         except OSError as error:

@@ -34,6 +34,7 @@ from scheduler.reconcile.controller import run_workers
 from scheduler.service.announce import announce
 from scheduler.service.gauges import Gauges
 from scheduler.service.memory import Memory
+from scheduler.service.node_counts import NodeCounts
 from scheduler.service.outside import Outside
 from scheduler.service.own_events import OwnEvents
 from scheduler.service.parts import Parts
@@ -105,9 +106,11 @@ class App:
             metrics,
             units=self._memory.units,
             pods=self._memory.pods,
+            gpus=settings.gpu_resources,
             leads=self._leads,
             clock=clock,
         )
+        self._node_counts = NodeCounts(metrics, self._reflections.nodes.records)
         self._begun = asyncio.Event()
 
     def _token_rights(self) -> TokenRights:
@@ -148,6 +151,7 @@ class App:
             rulebook=self._reflections.caches.rulebook,
             leads=self._leads,
             not_ready=self.not_ready,
+            count_streams=self._metrics.page_streams.set_function,
         )
 
     async def run(self) -> None:
@@ -204,6 +208,7 @@ class App:
             "loop": self._guard("loop", watch_loop(self._metrics)),
             "gauges": self._guard("gauges", self._gauges.run()),
             "unit counts": self._guard("unit counts", self._counts.run()),
+            "node counts": self._guard("node counts", self._node_counts.run()),
             "rights": self._guard("rights", _after(self._rights.run, self._begun.wait)),
             "owner hints": self._guard(
                 "owner hints", _after(self._memory.owner_hints.run, elected)

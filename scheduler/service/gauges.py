@@ -105,4 +105,4 @@ def observe_start(
     unit = units.of_pod(new.metadata.uid)
     bound_at = None if unit is None else unit.bindings.started()
     if bound_at is not None and old is not None and old.status.phase not in _STARTED:
-        metrics.stage_seconds.labels("started").observe(now - bound_at)
+        metrics.stages["started"].observe(now - bound_at)

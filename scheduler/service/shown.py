@@ -24,7 +24,8 @@ class Shown:
     """`pods` are those with our scheduler's name, `gangs` says which of them belong together.
     `records` are Slurm's nodes, `nodes` the Nodes behind them, and `fit` knows the pods of all
     schedulers there. `partitions` are Slurm's, and `rulebook` says who may ask for which. `leads`
-    says whether this process is the leader, and `not_ready` why it cannot work now.
+    says whether this process is the leader, and `not_ready` why it cannot work now. `count_streams`
+    gets the function that says how many streams are open.
     """
 
     pods: Joined[Pod]
@@ -36,6 +37,7 @@ class Shown:
     rulebook: Rulebook
     leads: Callable[[], bool]
     not_ready: Callable[[], Sequence[str]]
+    count_streams: Callable[[Callable[[], float]], None]
 
 
 Showing = Callable[[Settings, Shown], AbstractAsyncContextManager[None]]

@@ -209,7 +209,7 @@ class Pulse:
             seconds = self._pace.seconds(took, failures=self._failures, hurry=self._hurry)
             left = max(ended + seconds - self._clock(), 0.0)
             self._due_at = self._clock() + left
-            self._metrics.tick_seconds.set(seconds)
+            self._metrics.polls_every(seconds)
             self._sooner.clear()
             try:
                 async with asyncio.timeout(left):
@@ -313,7 +313,7 @@ class Pulse:
             job.allocated_at = self._clock()
             if job.submitted_at:
                 seconds = job.allocated_at - job.submitted_at
-                self._metrics.stage_seconds.labels("allocated").observe(seconds)
+                self._metrics.stages["allocated"].observe(seconds)
         self._on_change(unit.key, self._asked_for)
 
     async def _looks(self) -> None:

@@ -48,10 +48,5 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def names_of(settings: Settings) -> Names:
     """How the site calls things."""
-    gpus = (name for name, gres in settings.device_resources.items() if _is_gpu(gres))
     prefixes = filter(None, (PREFIX, settings.annotation_prefix))
-    return Names(prefixes=tuple(prefixes), gpus=frozenset(gpus))
-
-
-def _is_gpu(gres: str) -> bool:
-    return gres.partition(":")[0] == "gpu"
+    return Names(prefixes=tuple(prefixes), gpus=settings.gpu_resources)

@@ -89,7 +89,7 @@ class TestInOrder:
         assert two.wrote(since=began, audit=api_log) == []
         assert one.wrote(since=began, audit=api_log) != [], "the judge sees writes"
         assert two.process.metrics()["slurm_pod_scheduler_leader"] == 0
-        assert two.process.metrics()["slurm_pod_scheduler_units"] == 0
+        assert two.process.metrics()["slurm_pod_scheduler_pods"] == 0
 
     async def test_leader_that_is_stopped_hands_over(
         self, world: World, replicas: tuple[Replica, Replica], kube: Kube, namespace: str

@@ -40,4 +40,4 @@ async def _answers(world: World) -> bool:
     """
     role = await asyncio.to_thread(lambda: world.scheduler.role)
     shown = await asyncio.to_thread(world.scheduler.metrics_text)
-    return role.startswith("ok") and "slurm_pod_scheduler_units" in shown
+    return role.startswith("ok") and "slurm_pod_scheduler_pods" in shown

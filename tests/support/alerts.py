@@ -11,9 +11,11 @@ import yaml
 
 RULES: Final = Path(__file__).parents[2] / "deploy/helm/slurm-pod-scheduler/rules/alerts.yaml"
 _WINDOW: Final = re.compile(r"\[\d+m\]")
-# The scheduler counts its units every five seconds. A state that one count shows may end before
+# The scheduler counts the pods every five seconds. A state that one count shows may end before
 # the next count.
-_COUNTED: Final = re.compile(r"scheduler_(units|namespace_units|placeholders_without_pod)\b")
+_COUNTED: Final = re.compile(
+    r"scheduler_(pods|namespace_pods|partition_pods|placeholders_without_pod)\b"
+)
 _SILENCE: Final = re.compile(r"^(time\(\) - .* > )\d+$")
 
 
@@ -26,7 +28,7 @@ def rules() -> Iterator[dict[str, Any]]:
 def hastened(text: str) -> str:
     """The rule file with shorter times, and nothing else changed.
 
-    `for` becomes one second, or six where the rule rests on a count of the units. Windows and the
+    `for` becomes one second, or six where the rule rests on a count of the pods. Windows and the
     longest silence become six seconds.
     """
     document = yaml.safe_load(text)

@@ -127,7 +127,7 @@ async def test_slurmrestd_that_hangs(world: World, monitor: Monitor, site: Site)
         await world.delete()
         await world.create("later")
         await monitor.fires(
-            f"{_P}NoAnswerFromSlurm", f"{_P}PlaceholdersLeft", f"{_P}SlurmSlow", f"{_P}UnitsInDoubt"
+            f"{_P}NoAnswerFromSlurm", f"{_P}PlaceholdersLeft", f"{_P}SlurmSlow", f"{_P}PodsInDoubt"
         )
     finally:
         await world.cluster.stop("slurmrestd", kill=True)

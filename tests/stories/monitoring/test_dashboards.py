@@ -77,6 +77,9 @@ async def _life(world: World) -> None:
         await cancel_placeholder(world, pod)
         await world.job_ended(following, state="COMPLETED")
     await world.gone()
+    # The first wait that is observed in a partition begins a series, and rates see the second.
+    await world.create("again")
+    await world.running("again")
     # While a unit is left, the scheduler may still ask for its job.
     await world.until("there is no unit without a pod", lambda: _one_unit_each(world))
 
@@ -84,7 +87,7 @@ async def _life(world: World) -> None:
 async def _one_unit_each(world: World) -> bool:
     metrics = await asyncio.to_thread(world.scheduler.metrics)
     there = await world.kube.items("pods", namespace=world.namespace)
-    return metrics["slurm_pod_scheduler_units"] == len(there)
+    return metrics["slurm_pod_scheduler_pods"] == len(there)
 
 
 async def _trouble(world: World, monitor: Monitor) -> None:

@@ -21,14 +21,19 @@ RUNBOOKS: Final = ROOT / "docs" / "runbooks.md"
 PROMTOOL_TESTS: Final = ROOT / "tests" / "stories" / "monitoring" / "alerts.test.yaml"
 ALERTS: Final = {rule["alert"]: rule for rule in rules()}
 _NAME: Final = re.compile(r"\bslurm_pod_scheduler_[a-z_]*[a-z]\b")
-_SUFFIXES: Final = {"histogram": ("_bucket", "_sum", "_count", "")}
+_SUFFIXES: Final = {
+    "histogram": ("_bucket", "_sum", "_count", ""),
+    "summary": ("_sum", "_count", ""),
+}
 # Names of files and folders, not of metrics.
 _FILES: Final = re.compile(r"slurm_pod_scheduler/")
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 
 
 def series() -> set[str]:
-    """Everything that /metrics may show of ours, and the bare names of histograms."""
+    """Everything that /metrics may show of ours, and the bare names of histograms and
+    summaries.
+    """
     found = set()
     for metric in vars(Metrics()).values():
         if isinstance(metric, MetricWrapperBase):
@@ -95,7 +100,7 @@ def test_refused_pods_are_refused_for_reasons_that_exist() -> None:
 
 
 def test_states_in_doubt_exist() -> None:
-    assert listed(ALERTS["SlurmPodSchedulerUnitsInDoubt"]["expr"], "state") < set(STATES)
+    assert listed(ALERTS["SlurmPodSchedulerPodsInDoubt"]["expr"], "state") < set(STATES)
 
 
 def test_each_alert_has_a_test_for_promtool() -> None:

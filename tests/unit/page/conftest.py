@@ -132,6 +132,7 @@ class World:
             rulebook=self.rulebook,
             leads=lambda: True,
             not_ready=list,
+            count_streams=lambda _open: None,
         )
         self.board = Board(self.shown, NAMES, clock=lambda: self.now)
         self.partitions = PartitionBoard(

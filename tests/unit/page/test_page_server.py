@@ -187,6 +187,7 @@ async def test_many_pods_come_in_bounded_messages(open_page: Caller, world: Worl
 async def test_one_user_has_a_bounded_number_of_streams(open_page: Caller) -> None:
     answers = [await open_page.client.get("/api/stream") for _ in range(MOST_STREAMS_OF_A_USER)]
     assert {it.status for it in answers} == {200}
+    assert open_page.server.streams == MOST_STREAMS_OF_A_USER
     refused = await open_page.client.get("/api/stream")
     assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
     for answer in answers:

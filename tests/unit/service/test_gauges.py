@@ -1,4 +1,4 @@
-"""The gauges say how things stand: units and why they wait, and when each side was last heard."""
+"""The gauges say how things stand: pods and why they wait, and when each side was last heard."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ class Scene:
             self.metrics,
             units=self.units,
             pods=self.pods,
+            gpus=frozenset({"nvidia.com/gpu"}),
             leads=lambda: self.leads,
             clock=lambda: self.now,
         )
@@ -75,6 +76,13 @@ class Scene:
         pod = Pod(ObjectMeta(name=uid, namespace="ns", uid=uid), status=PodStatus(phase=phase))
         self.store.apply(pod)
         return pod
+
+    def samples(self, name: str) -> dict[frozenset[tuple[str, str]], float]:
+        """All values of a metric by their labels."""
+        (family,) = self.metrics.registry.restricted_registry(
+            [f"slurm_pod_scheduler_{name}"]
+        ).collect()
+        return {frozenset(it.labels.items()): it.value for it in family.samples}
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"slurm_pod_scheduler_{name}", labels)
@@ -99,13 +107,40 @@ async def test_pending_units_are_counted_by_slurms_reason(scene: Scene) -> None:
         scene.unit(f"uid-{number}", job=pending(reason, job_id=number + 1))
     scene.unit("unseen", job=Placeholder(9, state=state(BaseState.PENDING)))
     await scene.counts.count()
-    assert scene.value("units", state="pending", reason="Priority") == 2
-    assert scene.value("units", state="pending", reason="QOSGrp") == 1
-    assert scene.value("units", state="pending", reason="Other") == 1
-    assert scene.value("units", state="pending", reason="None") == 2
+    assert scene.value("pods", state="pending", reason="Priority") == 2
+    assert scene.value("pods", state="pending", reason="QOSGrp") == 1
+    assert scene.value("pods", state="pending", reason="Other") == 1
+    assert scene.value("pods", state="pending", reason="None") == 2
     assert (
-        scene.value("namespace_units", pod_namespace="ns", state="pending", reason="Priority") == 2
+        scene.value("namespace_pods", pod_namespace="ns", state="pending", reason="Priority") == 2
     )
+
+
+async def test_former_names_tell_the_same_of_single_pods(scene: Scene) -> None:
+    for number, reason in enumerate(("Priority", "Priority", "Resources")):
+        scene.unit(f"uid-{number}", namespace=f"ns-{number}", job=pending(reason, job_id=number))
+    await scene.counts.count()
+    scene.units.remove("uid-2")
+    await scene.counts.count()
+    assert scene.samples("units") == scene.samples("pods")
+    assert scene.samples("namespace_units") == scene.samples("namespace_pods")
+    assert scene.value("pods", state="pending", reason="Resources") == 0
+
+
+async def test_each_pod_of_a_gang_counts_and_its_former_name_counts_it_as_one(
+    scene: Scene,
+) -> None:
+    members = [Member(f"rank-{number}", f"rank-{number}") for number in range(3)]
+    scene.unit("gang", job=pending("Priority"), members=by_uid(members))
+    await scene.counts.count()
+    assert scene.value("pods", state="pending", reason="Priority") == 3
+    assert scene.value("units", state="pending", reason="Priority") == 1
+
+
+def test_interval_of_requests_for_job_states_has_its_former_name_too(scene: Scene) -> None:
+    scene.metrics.polls_every(2.5)
+    assert scene.value("slurm_poll_interval_seconds") == 2.5
+    assert scene.value("pulse_interval_seconds") == 2.5
 
 
 async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
@@ -116,16 +151,16 @@ async def test_unit_without_a_job_tells_why_it_waits(scene: Scene) -> None:
     scene.unit("foreign").pods[0].said.condition = ("Unschedulable", "by another scheduler")
     scene.unit("again").pods[0].said.reason = Reason.SLURM_PENDING
     await scene.counts.count()
-    assert scene.value("units", state="none", reason="SlurmRejected") == 1
-    assert scene.value("units", state="none", reason="SchedulingFailed") == 1
-    assert scene.value("units", state="none", reason="") == 3
+    assert scene.value("pods", state="none", reason="SlurmRejected") == 1
+    assert scene.value("pods", state="none", reason="SchedulingFailed") == 1
+    assert scene.value("pods", state="none", reason="") == 3
 
 
 async def test_bound_unit_waits_for_nothing(scene: Scene) -> None:
     unit = scene.unit("uid", job=Placeholder(7, state=state(BaseState.RUNNING)))
     unit.waiting, unit.pods[0].said.reason = False, Reason.NODE_UNAVAILABLE
     await scene.counts.count()
-    assert scene.value("units", state="running", reason="") == 1
+    assert scene.value("pods", state="running", reason="") == 1
 
 
 async def test_reason_that_is_gone_falls_to_zero_and_its_namespace_disappears(
@@ -135,14 +170,14 @@ async def test_reason_that_is_gone_falls_to_zero_and_its_namespace_disappears(
     await scene.counts.count()
     scene.units.remove("uid")
     await scene.counts.count()
-    assert scene.value("units", state="pending", reason="Priority") == 0
-    gone = scene.value("namespace_units", pod_namespace="ns", state="pending", reason="Priority")
+    assert scene.value("pods", state="pending", reason="Priority") == 0
+    gone = scene.value("namespace_pods", pod_namespace="ns", state="pending", reason="Priority")
     assert gone is None
 
 
 async def test_every_state_has_a_series_from_the_start(scene: Scene) -> None:
-    assert scene.value("units", state="in_doubt", reason="") == 0
-    assert scene.value("units", state="running", reason="") == 0
+    assert scene.value("pods", state="in_doubt", reason="") == 0
+    assert scene.value("pods", state="running", reason="") == 0
 
 
 async def test_small_namespaces_beyond_the_largest_share_a_series(scene: Scene) -> None:
@@ -150,8 +185,8 @@ async def test_small_namespaces_beyond_the_largest_share_a_series(scene: Scene) 
         for copy in range(1 if number < 5 else 2):
             scene.unit(f"{number}-{copy}", namespace=f"ns-{number}")
     await scene.counts.count()
-    assert scene.value("namespace_units", pod_namespace="_other", state="none", reason="") == 5
-    assert scene.value("namespace_units", pod_namespace="ns-100", state="none", reason="") == 2
+    assert scene.value("namespace_pods", pod_namespace="_other", state="none", reason="") == 5
+    assert scene.value("namespace_pods", pod_namespace="ns-100", state="none", reason="") == 2
 
 
 async def test_placeholders_that_stand_for_nobody_are_counted(scene: Scene) -> None:
@@ -195,8 +230,8 @@ async def test_job_that_slurm_has_just_taken_is_pending(scene: Scene) -> None:
     scene.unit("new", job=Placeholder(1, made_as="ns.train"))
     scene.unit("claimed", job=Placeholder(2, claimed=True))
     await scene.counts.count()
-    assert scene.value("units", state="pending", reason=pending_reasons.UNSAID) == 1
-    assert scene.value("units", state="unknown", reason="") == 1
+    assert scene.value("pods", state="pending", reason=pending_reasons.UNSAID) == 1
+    assert scene.value("pods", state="unknown", reason="") == 1
 
 
 async def test_last_answer_is_a_time_of_the_epoch_and_the_start_before_the_first(
@@ -281,11 +316,11 @@ async def test_who_stands_by_counts_nothing(scene):
     await scene.counts.count()
     assert scene.metrics.registry.get_sample_value("slurm_pod_scheduler_leader") == 0
     value = scene.metrics.registry.get_sample_value
-    assert value("slurm_pod_scheduler_units", {"state": "unknown", "reason": ""}) == 0
+    assert value("slurm_pod_scheduler_pods", {"state": "unknown", "reason": ""}) == 0
     scene.leads = True
     await scene.counts.count()
     assert value("slurm_pod_scheduler_leader") == 1
-    assert value("slurm_pod_scheduler_units", {"state": "unknown", "reason": ""}) == 1
+    assert value("slurm_pod_scheduler_pods", {"state": "unknown", "reason": ""}) == 1
 
 
 @pytest.mark.looptime

@@ -1,0 +1,54 @@
+"""Observations by namespace and partition, of which only a bounded number has a series.
+
+A place is a namespace and a partition. Whoever may create namespaces could make any number of them,
+so that the metrics would grow without end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Summary
+
+Place = tuple[str, str]
+"""A namespace and a partition."""
+
+OTHER: Final = "_other"  # the name of a namespace cannot begin with "_"
+REST: Final[Place] = (OTHER, OTHER)
+MOST_PLACES: Final = 400
+KEPT_SECONDS: Final = 3600.0
+"""A place that was not used for so long gives its series to the next one."""
+
+
+class PlaceSummary:
+    """A summary with the labels of a place. Beyond MOST_PLACES, new places share the series REST.
+    Times are those of one monotonic clock, in seconds.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+        self._rest = summary.labels(*REST)
+        # In the order of their last use.
+        self._used: dict[Place, tuple[float, Summary]] = {}
+
+    def begin(self, place: Place, *, now: float) -> None:
+        """Show the place with what was observed there, 0 at first, so that rates see the first
+        increase.
+        """
+        self._series(place, now)
+
+    def observe(self, place: Place, seconds: float, *, now: float) -> None:
+        """Observe a time at the place."""
+        self._series(place, now).observe(seconds)
+
+    def _series(self, place: Place, now: float) -> Summary:
+        known = self._used.pop(place, None)
+        if known is None and len(self._used) >= MOST_PLACES:
+            longest = next(iter(self._used))
+            if now - self._used[longest][0] < KEPT_SECONDS:
+                return self._rest
+            del self._used[longest]
+            self._summary.remove(*longest)
+        series = self._summary.labels(*place) if known is None else known[1]
+        self._used[place] = (now, series)
+        return series
