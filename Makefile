@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Less: what the scheduler and the demo need, without what tests and lint need.
+RUNS   := $(VENV)/.runs
 TESTS  ?= tests
 ARGS   ?=
 # The stories wait more than they compute; each worker has a sandbox of its own.
@@ -31,7 +33,18 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 venv: $(STAMP) ## the virtual environment with everything in it
 
-demo: $(STAMP) ## watch pods go through Slurm on the embedded sandbox
+$(RUNS): requirements/runtime.txt requirements/build.txt pyproject.toml
+	@echo "1/3 making the virtual environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2/3 installing $$(cat requirements/runtime.txt requirements/build.txt | grep -c ==)" \
+	  "packages into it, about 100 MB: ten seconds, and as long as the download takes"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements/runtime.txt -r requirements/build.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(RUNS)
+	@echo "3/3 starting the demo"
+
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(RUNS)) ## watch pods go through Slurm on the embedded sandbox
 	$(BIN)/slurm-pod-scheduler demo $(ARGS)
 
 test: $(STAMP) ## fast tier: unit, property, component, stories on the sandbox
@@ -56,7 +69,7 @@ lint: $(STAMP) ## format, lint, types, layers, shell scripts, known vulnerabilit
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck deploy/*/*.sh scheduler/*/*.sh tests/rigs/*.sh .ci/run
-	$(BIN)/python .ci/audit.py requirements/runtime.txt requirements/image.txt requirements/dev.txt
+	$(BIN)/python .ci/audit.py requirements/runtime.txt requirements/image.txt requirements/build.txt requirements/dev.txt
 
 format: $(STAMP) ## rewrite to the house format
 	$(BIN)/ruff format .
@@ -111,6 +124,8 @@ kind-down: ## take them away
 lock: ## rewrite the lock files (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 	  --group dev pyproject.toml -o requirements/dev.txt
+	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
+	  --group build --constraints requirements/dev.txt -o requirements/build.txt
 	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 	  pyproject.toml -o requirements/runtime.txt
 	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
