@@ -20,6 +20,7 @@ from annotations.value_kinds import (
     GRES,
     ID,
     LICENSES,
+    LOST_SLOT,
     NICE,
     NODES,
     PATH,
@@ -251,6 +252,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         "together. With `none`, the pod belongs to no gang, whatever its labels say.",
         "trainer",
         of_job=False,
+    ),
+    Definition(
+        "gang-lost-slot",
+        LOST_SLOT,
+        "gang_lost_slot",
+        "",
+        "What happens if a pod of the gang cannot [come back to its slot]"
+        "(gangs.md#restarts-keep-the-nodes) while others run: the pod waits, or all pods end and "
+        "get a job anew. Without it: the site's `--gang-lost-slot`.",
+        "release",
     ),
     Definition(
         "gang-rank",

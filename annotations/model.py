@@ -25,6 +25,10 @@ class Sharing(StrEnum):
     TOPO = "topo"
 
 
+LostSlot = Literal["wait", "release"]
+"""What is done if a pod of a gang cannot come back to its slot while others run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Switches:
     """At most `count` network switches; after `wait_minutes` Slurm no longer insists on that."""
@@ -114,8 +118,9 @@ class JobRequest:
     None, an empty tuple and False mean Slurm's default. `gres` has the form of `tres_per_node`:
     "gres/gpu:2", several joined by commas. `begin` and `deadline` are Unix seconds, or a text that
     Slurm interprets by its own clock. `dependency` never contains Slurm's "?", so more terms can be
-    added to it. `pods_per_node`, `contiguous`, `segment` and `no_kill` are about jobs of several
-    pods. `keys` are the annotations that the fields were read from, for messages only.
+    added to it. `pods_per_node`, `contiguous`, `segment`, `no_kill` and `gang_lost_slot` are about
+    jobs of several pods; Slurm is told nothing of the last one. `keys` are the annotations that the
+    fields were read from, for messages only.
     """
 
     cpus: int
@@ -151,4 +156,5 @@ class JobRequest:
     contiguous: bool = False
     segment: int | None = None
     no_kill: bool = False
+    gang_lost_slot: LostSlot | None = None
     keys: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -4,9 +4,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from annotations import value_patterns
-from annotations.model import Sharing, Switches
+from annotations.model import LostSlot, Sharing, Switches
 from annotations.node_list import MOST_BYTES, MOST_NAMES, NodeListError, NodeNames
 from annotations.node_list import PATTERN as NODE_LIST
 from annotations.problems import NotAcceptableError
@@ -52,6 +53,7 @@ _WHO_ELSE = (
     "same user), mcs, topo, or ok (or shared: CPUs may be shared where the partition "
     "oversubscribes)"
 )
+_WAIT_OR_RELEASE = "wait or release"
 _NODE_NAMES = "Slurm node names joined by commas, or a hostlist such as gpu[01-04]"
 _LICENSE_NAMES = "NAME or NAME:COUNT joined by commas, such as matlab:2"
 _JOBS = (
@@ -63,6 +65,7 @@ _RESOURCES = "NAME:COUNT or NAME:TYPE:COUNT joined by commas, such as gpu:h100:2
 _FEATURE = "names of node features joined by commas, such as h100,nvlink"
 
 _BOOLEANS = {"true": True, "false": False}
+_LOST_SLOT: tuple[str, ...] = get_args(LostSlot)
 _SHARING: Mapping[str, Sharing | None] = {
     **{sharing.value: sharing for sharing in Sharing},
     "whole-node": Sharing.NONE,
@@ -133,6 +136,13 @@ def read_switch(value: str) -> bool:
     if found is None:
         raise NotAcceptableError(_TRUE_OR_FALSE)
     return found
+
+
+def read_lost_slot(value: str) -> str:
+    """One of the words of LostSlot."""
+    if value not in _LOST_SLOT:
+        raise NotAcceptableError(_WAIT_OR_RELEASE)
+    return value
 
 
 def read_sharing(value: str) -> Sharing | None:
@@ -283,6 +293,11 @@ GANG = Kind(
 )
 BOOLEAN = Kind(
     _TRUE_OR_FALSE, read_switch, ValuePattern(pattern=_any_case(_BOOLEANS), expected=_TRUE_OR_FALSE)
+)
+LOST_SLOT = Kind(
+    "`wait`, `release`",
+    read_lost_slot,
+    ValuePattern(pattern="|".join(_LOST_SLOT), expected=_WAIT_OR_RELEASE),
 )
 SHARING = Kind(
     "`none`, `ok`, `user`, `mcs`, `topo`",

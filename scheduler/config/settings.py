@@ -21,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from annotations import GPU_TYPE_KEYS
+from annotations import GPU_TYPE_KEYS, LostSlot
 from scheduler.config.values import GresMap, Prefix, TypeMap
 from scheduler.core.gang_sources import ALL_SOURCES, Source
 from scheduler.core.ignorable import IGNORABLE, Ignorable
@@ -198,10 +198,11 @@ class Settings(BaseModel):
         description="how long a gang keeps its job when no pod of it is left, for pods that its "
         "controller may make in their place",
     )
-    gang_lost_slot: Literal["wait", "release"] = Field(
+    gang_lost_slot: LostSlot = Field(
         "wait",
         description="if a pod of a gang cannot come back to its slot while others run: wait, or "
-        "release: all pods of the gang end, and one job is submitted anew for them",
+        "release: all pods of the gang end, and one job is submitted anew for them; unless the "
+        "annotation gang-lost-slot says otherwise",
     )
     pods_per_node: int = Field(
         1,

@@ -255,8 +255,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "the node, the gang has grown, or the pod asks for other resources than its slot has. "
         "Slurm gives a running job no other node.",
         "It waits until no other pod of the gang runs; then one job is submitted anew for all. To "
-        "have that now, delete the pods of the gang. With `--gang-lost-slot=release` the scheduler "
-        "does it.",
+        "have that now, delete the pods of the gang. With the annotation `gang-lost-slot: "
+        "release`, or `--gang-lost-slot=release`, the scheduler does it.",
     ),
     Reason.WAITS_FOR_GANG: Meaning(
         "Normal",
@@ -360,8 +360,9 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.GANG_RELEASED: Meaning(
         "Warning",
         "DisruptionTarget",
-        "Another pod of the gang cannot come back to its slot, and the site has set "
-        f"`--gang-lost-slot=release`. {_EVICTED}.",
+        "Another pod of the gang cannot come back to its slot, and that pod's "
+        "annotation `gang-lost-slot`, or the site's `--gang-lost-slot`, is `release`. "
+        f"{_EVICTED}.",
         "Nothing; the pods' controllers make new pods, and one job is submitted for all of them. "
         "The message says what was wrong with the slot.",
     ),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
-from typing import Final, Literal
+from typing import Final
 
-from annotations import JobRequest, Problem
+from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.event_reasons import Reason
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner
@@ -112,8 +112,10 @@ class GangFacts:
     """Since when none of its pods can run; None while one can."""
     linger_seconds: float = 60.0
     """How long its allocation is kept without a pod."""
-    on_lost_slot: Literal["wait", "release"] = "wait"
+    on_lost_slot: LostSlot = "wait"
     """What is done if a pod cannot come back to its slot while others run (`stuck.py`)."""
+    lost_slot_by: str = "--gang-lost-slot"
+    """What says so: the site's setting, or an annotation of the pods."""
     culprit: str = ""
     """The pod whose request is at fault, if the unit's request is a list of problems."""
     absent_since: float | None = None

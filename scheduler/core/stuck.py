@@ -1,14 +1,16 @@
 """A pod of a gang cannot be bound to its slot, while others of the gang run.
 
-What follows is a setting (`gang-lost-slot`). With `wait` the pod waits and says why. With `release`
-all pods of the gang end, and one job is submitted anew when their controllers have created them
-again. Nothing is released before the cause has lasted for a minute, unless it is for ever.
+What follows is a setting (`gang-lost-slot`), or an annotation of the pods that cannot be bound.
+With `wait` the pod waits and says why. With `release` all pods of the gang end, and one job is
+submitted anew when their controllers have created them again. Nothing is released before the cause
+has lasted for a minute, unless it is for ever.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from annotations import PREFIX, JobRequest, LostSlot
 from scheduler.core.actions import Action, Again, Evict, Tell
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import PodFacts, PodStage, UnitFacts
@@ -19,6 +21,8 @@ from scheduler.core.tagged import TaggedJob
 from scheduler.core.unfit_node import is_waited_for, until_it_suits
 
 _MOST_NAMED: Final = 3
+_KEY: Final = f"{PREFIX}gang-lost-slot"
+_SETTING: Final = "--gang-lost-slot"
 LOOK_SECONDS: Final = 5.0
 """How often a cause is looked at again that has lasted for a minute: so late is the pod bound after
 the cause has gone.
@@ -89,15 +93,16 @@ def _stuck(
     facts: UnitFacts, pods: tuple[PodFacts, ...], reason: Reason, why: str, again: float
 ) -> tuple[Action, ...]:
     gang = facts.gang
-    if gang is None or gang.on_lost_slot == "wait":
+    rule, because = _rule(facts)
+    if gang is None or rule == "wait":
         message = (
-            f"{why}. The pod waits, because other pods of its gang run (--gang-lost-slot is wait). "
-            "To have one job submitted anew for all of them, delete the pods of the gang, or set "
-            "--gang-lost-slot=release"
+            f"{why}. The pod waits, because other pods of its gang run ({because}). To have one "
+            "job submitted anew for all of them, delete the pods of the gang, or annotate those "
+            f"that wait with {_KEY}=release, or set {_SETTING}=release"
         )
         return (*(Tell(pod, reason, message) for pod in pods), Again(again))
     message = (
-        f"{why}. All pods of gang {gang.name} end (--gang-lost-slot is release), and one job is "
+        f"{why}. All pods of gang {gang.name} end ({because}), and one job is "
         "submitted anew for those that come in their place"
     )
     bound = (it for it in facts.pods if it.stage is PodStage.BOUND and it.placed_by_us)
@@ -106,6 +111,17 @@ def _stuck(
         *(Evict(pod, Reason.GANG_RELEASED, message) for pod in bound),
         Again(SOON_SECONDS),
     )
+
+
+def _rule(facts: UnitFacts) -> tuple[LostSlot, str]:
+    """What is done, and what says so. The request is that of the pods that wait."""
+    gang = facts.gang
+    if not isinstance(facts.request, JobRequest):
+        what = "".join(it.text for it in facts.request[:1])
+        return "wait", f"none ends, because what those that wait ask for cannot be served: {what}"
+    if gang is None:
+        return "wait", f"{_SETTING} is wait"
+    return gang.on_lost_slot, f"{gang.lost_slot_by} is {gang.on_lost_slot}"
 
 
 def _named(pods: tuple[PodFacts, ...]) -> str:

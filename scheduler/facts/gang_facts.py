@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
-from annotations import JobRequest, Problem
+from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.edits import called
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import RUNS, GangFacts, PodStage, Remark
@@ -42,7 +42,7 @@ _HOLDS: Final[Mapping[PodStage, RankHold]] = {
 class GangReader:
     """`per_node` is how many pods of a gang a node gets, if the pods do not say; `linger_seconds`
     how long an allocation is kept without a pod; `on_lost_slot` what is done if a pod cannot come
-    back to its slot.
+    back to its slot, if they do not say that either.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class GangReader:
         owner: Owner,
         per_node: int,
         linger_seconds: float,
-        on_lost_slot: Literal["wait", "release"],
+        on_lost_slot: LostSlot,
         clock: Callable[[], float],
     ) -> None:
         self._reader = reader
@@ -109,8 +109,8 @@ class GangReader:
         ranks: Mapping[str, int],
     ) -> tuple[Reading, str]:
         """What the unit asks for, and the name of the pod that is at fault if that is a list of
-        problems. The pods of a gang that wait must ask for the same, except for their sizes. The
-        size is that of the lowest rank.
+        problems. The pods of a gang that wait must ask for the same, except for their sizes and
+        `gang_lost_slot`. The size is that of the lowest rank.
         """
         if not pods:
             return NOTHING, ""
@@ -126,16 +126,20 @@ class GangReader:
             return replace(reading, request=(problem,)), ""
         if not isinstance(reading.request, JobRequest):
             return reading, first.metadata.name
-        one = Size.of(reading.request)
+        one, one_says = Size.of(reading.request), reading.request.gang_lost_slot
+        said = {one_says}
         sizes = {ranks.get(first.metadata.uid, 0): one}
         for pod in others:
             other = self._reader.read(pod, unit)
             if not isinstance(other.request, JobRequest):
                 return other, pod.metadata.name
-            if one.applied(other.request) != reading.request:
+            said.add(other.request.gang_lost_slot)
+            if one.applied(_with_lost_slot(other.request, one_says)) != reading.request:
                 differs = _differs(first, reading.request, other.request)
                 return replace(other, request=(differs,)), pod.metadata.name
             sizes[ranks.get(pod.metadata.uid, 0)] = Size.of(other.request)
+        agreed = _with_lost_slot(reading.request, _agreed(said))
+        reading = reading if agreed is reading.request else replace(reading, request=agreed)
         expected = with_expected(sizes, unit.gang.templates)
         reading = _with_unknown(reading, unexpected(sizes, unit.gang.templates))
         return _of_shapes(reading, len(set(expected.values()))), ""
@@ -163,6 +167,7 @@ class GangReader:
         """What is known of a gang."""
         shape, member = gang.shape, gang.member
         per_node = request.pods_per_node if isinstance(request, JobRequest) else None
+        on_lost_slot, lost_slot_by = self._lost_slot(request)
         is_open = shape is not None and shape.open
         return GangFacts(
             name=member.name,
@@ -176,7 +181,8 @@ class GangReader:
             per_node=self._per_node if per_node is None else per_node,
             quiet_since=gang.quiet_since,
             linger_seconds=self._linger_seconds,
-            on_lost_slot=self._on_lost_slot,
+            on_lost_slot=on_lost_slot,
+            lost_slot_by=lost_slot_by,
             culprit=culprit,
             absent_since=gang.absent_since,
             grew_at=gang.grew_at,
@@ -184,10 +190,30 @@ class GangReader:
             untold_until=untold_until(came_at=gang.came_at, grew_at=gang.grew_at),
         )
 
+    def _lost_slot(self, request: JobRequest | object) -> tuple[LostSlot, str]:
+        """What is done about a lost slot, and what says so. The request is that of the pods that
+        wait, and they are the ones that cannot be bound.
+        """
+        if not isinstance(request, JobRequest) or request.gang_lost_slot is None:
+            return self._on_lost_slot, "--gang-lost-slot"
+        return request.gang_lost_slot, called("gang_lost_slot", request)
+
     def follow(self, gang: Gang, stages: Sequence[PodStage]) -> None:
         """Note since when none of the gang's pods can run."""
         lives = not _CAN_RUN.isdisjoint(stages)
         gang.follow(lives=lives, pods=len(stages), now=self._clock())
+
+
+def _with_lost_slot(request: JobRequest, value: LostSlot | None) -> JobRequest:
+    return request if request.gang_lost_slot == value else replace(request, gang_lost_slot=value)
+
+
+def _agreed(said: Collection[LostSlot | None]) -> LostSlot | None:
+    """What the pods say together of a lost slot. No pod is ended if they contradict each other. A
+    pod that says nothing agrees with the others: whoever wants the gang to be released annotates
+    the pod that waits, and the pods that then come again may lack the annotation.
+    """
+    return "wait" if "wait" in said else "release" if "release" in said else None
 
 
 def _hold(pod: Pod, stages: Mapping[str, PodStage]) -> RankHold:

@@ -11,7 +11,7 @@ import pytest
 
 from annotations import PREFIX, ContainerResources, JobRequest, PodView, Rules, parse
 from annotations.keys import DEFINITIONS
-from scheduler.core.edits import Edit, asks_the_same, edit_of
+from scheduler.core.edits import Edit, asks_the_same, digests, edit_of
 from scheduler.core.naming import VERSION, OwnerTag
 from slurmapi.model import BaseState
 from tests.unit.core.things import KEY, OURS, record
@@ -72,10 +72,13 @@ _RECORDED: Final[tuple[tuple[dict[str, str], dict[str, str]], ...]] = (
 # That version knew none of these, so it can have asked for none of them.
 _NEWER = frozenset({"contiguous", "no-kill", "pods-per-node", "segment"})
 
+# Slurm is told nothing of it, so there is nothing that an edit would change.
+_OUR_OWN = frozenset({"gang-lost-slot"})
+
 
 def test_every_annotation_was_recorded() -> None:
     recorded = {key for given, _ in _RECORDED for key in given}
-    assert recorded | _NEWER == {it.key for it in DEFINITIONS if it.of_job}
+    assert recorded | _NEWER | _OUR_OWN == {it.key for it in DEFINITIONS if it.of_job}
 
 
 @pytest.mark.parametrize(("given", "recorded"), _RECORDED)
@@ -131,3 +134,9 @@ def _edit(asked: dict[str, str], request: JobRequest) -> Edit:
     )
     job = record(BaseState.PENDING, nodes=(), admin_comment=tag.encode())
     return edit_of(job, request)
+
+
+def test_edit_of_what_slurm_is_not_told_needs_no_job() -> None:
+    asked = dict(digests(_request({})))
+    for value in ("wait", "release"):
+        assert _edit(asked, _request({"gang-lost-slot": value})) == Edit()

@@ -77,6 +77,7 @@ def test_pod_that_waits_says_what_is_wrong_and_what_to_do(cause):
     assert (tell.pod, tell.reason) == (AGAIN, reason)
     assert text in tell.message
     assert "--gang-lost-slot is wait" in tell.message
+    assert "annotate those that wait with sunk.coreweave.com/gang-lost-slot=release" in tell.message
     assert tell.message.endswith("set --gang-lost-slot=release")
     assert not of(Evict, actions)
     assert not of(Cancel, actions)
