@@ -15,6 +15,7 @@ from scheduler.core.facts import PodFacts
 from scheduler.core.seats import suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
+from slurmapi.model import Job
 
 _MIB: Final = {"K": 2**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 # Slurm writes memory rounded to two decimals of its unit.
@@ -31,35 +32,45 @@ def outgrown(record: TaggedJob, request: JobRequest) -> str:
     pods = 1 if tag is None else len(tag.ranks) or 1
     if tag is not None and record.nodes:  # it may have lost nodes, or given them back
         pods = min(pods, len(record.nodes) * tag.per_node)
-    held = _tres(record.tres_allocated)
-    cpus, memory = held.get("cpu"), held.get("mem")
+    cpus = _tres(record.tres_allocated).get("cpu")
     grown_by = []
     if cpus is not None and request.cpus * pods > cpus:
         grown_by.append(
             f"{request.cpus} CPUs and its Slurm job {record.job_id} holds {cpus / pods:g}"
         )
-    if memory is not None and request.memory_mib * pods > memory * _ROUNDING:
-        grown_by.append(
-            f"{request.memory_mib} MiB of memory and its Slurm job {record.job_id} holds "
-            f"{memory / pods:.0f} MiB"
-        )
+    grown_by += _more_memory(record, request.memory_mib, pods=pods, job_id=record.job_id)
     return ", ".join(grown_by) if grown_by and _was_resized(record, request) else ""
 
 
 def grown_pods(record: TaggedJob, pods: Iterable[PodFacts]) -> Iterator[tuple[PodFacts, str]]:
-    """The pods of a heterogeneous job that request more than their slots, and what is beyond."""
+    """The pods of a heterogeneous job that request more CPUs or memory than their slots have, and
+    what is beyond. Kubernetes resizes nothing else of a pod that runs.
+    """
     tag = record.tag
     kinds = {} if tag is None else dict(zip(tag.ranks, kinds_of(tag), strict=True))
-    held = {node: part for part in record.parts for node in part.nodes}
+    rooms = zip(record.parts, record.rooms, strict=False)
+    held = {node: (part, len(nodes) * room) for part, (nodes, room) in rooms for node in nodes}
     for pod in pods:
-        part, size = held.get(pod.node), pod.size
-        if part is None or size is None or suits(size.kind, kinds.get(pod.rank, "")):
+        found, size = held.get(pod.node), pod.size
+        if found is None or size is None or suits(size.kind, kinds.get(pod.rank, "")):
             continue
+        part, slots = found
+        more = []
         if size.cpus > part.cpus_per_task:
-            yield (
-                pod,
-                f"{size.cpus} CPUs and its Slurm job {record.job_id} holds {part.cpus_per_task}",
+            more.append(
+                f"{size.cpus} CPUs and its Slurm job {record.job_id} holds {part.cpus_per_task}"
             )
+        more += _more_memory(part, size.memory_mib, pods=slots, job_id=record.job_id)
+        if more:
+            yield pod, ", ".join(more)
+
+
+def _more_memory(job: Job, memory_mib: int, *, pods: int, job_id: int) -> list[str]:
+    """What each of so many pods requests beyond the memory that the job, or component, holds."""
+    held = _tres(job.tres_allocated).get("mem")
+    if held is None or memory_mib * pods <= held * _ROUNDING:
+        return []
+    return [f"{memory_mib} MiB of memory and its Slurm job {job_id} holds {held / pods:.0f} MiB"]
 
 
 def _was_resized(record: TaggedJob, request: JobRequest) -> bool:

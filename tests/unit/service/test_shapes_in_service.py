@@ -20,11 +20,36 @@ pytestmark = pytest.mark.looptime
 WHERE: Final = {"uid-0": "n2", "uid-1": "n1", "uid-2": "n1"}
 
 
-def member(kube: TinyKube, rank: int, *, uid: str = "", cpu: str = "4", **more: str) -> None:
+LARGER: Final[dict[str, tuple[dict[str, str], str]]] = {
+    "CPUs": ({"cpu": "9"}, "9 CPUs"),
+    "memory": ({"memory": "2Gi"}, "2048 MiB"),
+    "devices": ({"gpus": "1"}, "gres/gpu:1"),
+    "less memory": ({"memory": "512Mi"}, "512 MiB"),
+}
+
+
+def member(
+    kube: TinyKube,
+    rank: int,
+    *,
+    uid: str = "",
+    cpu: str = "4",
+    memory: str = "1Gi",
+    gpus: str = "0",
+    **more: str,
+) -> None:
     """A pod of a gang of three, of which two may share a node."""
     said = {"gang": "train", "gang-size": "3", "pods-per-node": "2", **more}
     prefixed = {f"{PREFIX}{key.replace('_', '-')}": value for key, value in said.items()}
-    kube.create(uid or f"uid-{rank}", name=f"train-{rank}", annotations=prefixed, cpu=cpu)
+    name = f"train-{rank}"
+    kube.create(
+        uid or f"uid-{rank}",
+        name=name,
+        annotations=prefixed,
+        cpu=cpu,
+        memory=memory,
+        gpus=int(gpus),
+    )
 
 
 def tag_of(slurm: TinySlurm, job_id: int = 1) -> OwnerTag:
@@ -106,22 +131,38 @@ async def test_pod_that_comes_again_gets_its_slot_also_from_the_next_process(slu
     await second.kill()
 
 
-async def test_pod_that_comes_again_with_another_size_waits_and_says_so(slurm, kube, service):
+@pytest.mark.parametrize("what", LARGER)
+async def test_pod_that_comes_again_with_another_size_waits_and_says_so(slurm, kube, service, what):
+    asks, text = LARGER[what]
     await started(slurm, kube, service)
     kube.report("uid-0", FAILED)
-    member(kube, 0, uid="anew", cpu="8")
+    member(kube, 0, uid="anew", **{"cpu": "1", **asks})
     await asyncio.sleep(10)
     assert "anew" not in dict(kube.bindings)
     said = kube.condition_of("anew")
     assert said is not None
     assert said.reason == "GangSlotLost"
-    assert "rank 0 (train-0) asks for 8 CPUs" in said.message
+    assert "rank 0 (train-0) asks for" in said.message
+    assert text in said.message
     assert slurm.live(1)
     assert kube.deleted == []
 
 
+@pytest.mark.parametrize("what", LARGER)
+async def test_gang_is_released_for_a_pod_that_comes_again_with_another_size(slurm, kube, what):
+    service = Service(slurm, kube, lost_slot="release")
+    await started(slurm, kube, service)
+    kube.report("uid-0", FAILED)
+    member(kube, 0, uid="anew", **{"cpu": "1", **LARGER[what][0]})
+    await asyncio.sleep(10)
+    assert sorted(kube.deleted) == ["uid-1", "uid-2"]
+    assert "anew" not in dict(kube.bindings)
+    await service.kill()
+
+
+@pytest.mark.parametrize("what", LARGER)
 async def test_pod_of_a_gang_of_one_shape_that_comes_again_with_another_size_waits(
-    slurm, kube, service
+    slurm, kube, service, what
 ):
     service.start()
     for rank in range(2):
@@ -132,7 +173,7 @@ async def test_pod_of_a_gang_of_one_shape_that_comes_again_with_another_size_wai
     await asyncio.sleep(5)
     assert len(kube.bindings) == 2
     kube.report("uid-1", FAILED)
-    member(kube, 1, uid="anew", cpu="8", gang_size="2")
+    member(kube, 1, uid="anew", gang_size="2", **LARGER[what][0])
     await asyncio.sleep(10)
     said = kube.condition_of("anew")
     assert said is not None

@@ -224,6 +224,7 @@ class TinyKube:
         labels: Mapping[str, str] | None = None,
         owner: OwnerReference | None = None,
         cpu: str = "4",
+        memory: str = "1Gi",
         gpus: int = 0,
         gates: Sequence[str] = (),
         selector: Mapping[str, str] | None = None,
@@ -231,7 +232,7 @@ class TinyKube:
         created: datetime | None = None,
         phase: str = "Pending",
     ) -> None:
-        requests: dict[str, str | int | float] = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
+        requests: dict[str, str | int | float] = {"cpu": cpu, "memory": memory} if cpu else {}
         requests |= {"nvidia.com/gpu": gpus} if gpus else {}
         self._put(
             Pod(
