@@ -49,8 +49,8 @@ class TemplateSizes:
         if not template.data:
             return (Problem("template", "none", "a template of pods"),)
         try:
-            pod = decode_pod(template.data)
-        except KubeGarbled:
+            pod = decode_pod(_with_metadata(template.data))
+        except (KubeGarbled, msgspec.DecodeError):
             return (Problem("template", "something else", "a template of pods"),)
         return self._reader.read_template(slim(_as_pod(pod, ref), self._prefixes))
 
@@ -63,6 +63,12 @@ def _expected(template: Template, found: Size | Problem | None) -> Expected:
         return Expected(template.pods, None, why)
     problem = replace(found, field=f"{template.field}: {found.field}")
     return Expected(template.pods, None, clipped(problem.text, _WHY_BYTES))
+
+
+def _with_metadata(template: bytes) -> bytes:
+    """The JSON of a template, which may lack the metadata that each pod has."""
+    fields = msgspec.json.decode(template, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({"metadata": msgspec.Raw(b"{}")} | fields)
 
 
 def _as_pod(template: Pod, ref: GroupRef) -> Pod:

@@ -90,6 +90,18 @@ async def test_workers_that_come_when_their_leader_is_ready_find_slots_of_their_
     assert slurm.calls["submit"] == 1
 
 
+async def test_template_needs_no_metadata(slurm, kube, service):
+    """The API server adds none to a template in a custom resource."""
+    body = json.loads(bytes(template("8")))
+    bare = msgspec.Raw(json.dumps({"spec": body["spec"]}).encode())
+    kube.groups["train"] = leader_worker_set(bare, leader=template("1"))
+    service.start()
+    of_lws(kube, 0, cpu="1")
+    await asyncio.sleep(2)
+    assert components(slurm) == [(1, 1), (8, 2)]
+    assert "RequirementIgnored" not in service.recorder.reasons()
+
+
 async def test_init_containers_and_overhead_of_a_template_count(slurm, kube, service):
     init = [{"name": "i", "resources": {"requests": {"cpu": "6", "memory": "1Gi"}}}]
     large = template("4", initContainers=init, overhead={"cpu": "1"})
