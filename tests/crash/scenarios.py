@@ -13,13 +13,15 @@ from typing import Any, Final
 
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.kubelet import EXIT_CODE, RUN_SECONDS, STOP_SECONDS
-from scheduler.sandbox.kube.resources import JOBS, NODES, POD_GROUPS, PODS
+from scheduler.sandbox.kube.resources import JOBS, LEADER_WORKER_SETS, NODES, POD_GROUPS, PODS
 from scheduler.sandbox.slurm import lifecycle
 from scheduler.sandbox.slurm.records import Job, State
 from tests.crash.virtual_world import MERGE, NAMESPACE, OPERATOR, VirtualWorld
 from tests.support import pods
 
 _DUO: Final = {"gang": "duo", "gang-size": "2"}
+_GOES_ON: Final = _DUO | {"no-kill": "true"}
+_LWS: Final = "leaderworkerset.sigs.k8s.io/"
 
 Play = Callable[[VirtualWorld], Awaitable[None]]
 
@@ -356,6 +358,56 @@ async def gang_of_two_shapes_comes_again_and_is_cancelled(world: VirtualWorld) -
     )
 
 
+async def pod_whose_node_its_gang_has_lost_waits(world: VirtualWorld) -> None:
+    """There is one job anew for both when the other pod goes as well."""
+    job = await _gang_loses_a_node(world, slurm=_GOES_ON)
+    world.create("duo-1", slurm=_GOES_ON)
+    await world.until("it is told", lambda: told(world, "GangSlotLost", "duo-1"))
+    await asyncio.sleep(3.0)
+    assert (job.alive, world.phase("duo-0")) == (True, "Running"), world.picture()
+    world.delete("duo-0")
+    await world.gone("duo-0")
+    await _both_run_anew(world, _GOES_ON, instead_of=job)
+
+
+async def gang_is_released_for_a_pod_whose_node_it_has_lost(world: VirtualWorld) -> None:
+    """The annotation wants it, and the site would have the pod wait."""
+    world.accepted["I6"] = "the pods want the whole gang to end when one slot is lost"
+    slurm = _GOES_ON | {"gang-lost-slot": "release"}
+    job = await _gang_loses_a_node(world, slurm=slurm)
+    world.create("duo-1", slurm=slurm)
+    await world.gone("duo-0")
+    await _both_run_anew(world, slurm, instead_of=job)
+
+
+async def worker_takes_the_slot_that_its_template_says(world: VirtualWorld) -> None:
+    """LeaderReady: the worker exists once its leader runs, and is larger."""
+    small, large = (pods.pod("of-template", cpus=cpus)["spec"] for cpus in ("1", "2"))
+    group = {
+        "metadata": {"name": "lead"},
+        "spec": {
+            "startupPolicy": "LeaderReady",
+            "leaderWorkerTemplate": {
+                "size": 2,
+                "leaderTemplate": {"spec": small},
+                "workerTemplate": {"spec": large},
+            },
+        },
+    }
+    made = world.kube.create(LEADER_WORKER_SETS, NAMESPACE, group)
+    owner = str(made.body["metadata"]["uid"])
+    leader = _of_lws(world, 0, cpus="1", owner=owner)
+    await world.running("lead-0")
+    job = world.live_job(leader)
+    for _ in range(2):
+        _of_lws(world, 1, cpus="2", owner=owner)
+        await world.running("lead-0-1")
+        assert [it.id for it in world.live_jobs() if it.id == job.id], world.picture()
+        assert world.live_job(leader).id == job.id, world.picture()
+        world.delete("lead-0-1")
+        await world.gone("lead-0-1")
+
+
 async def pod_beyond_its_gang_has_a_job_of_its_own(world: VirtualWorld) -> None:
     """It keeps it when a pod of the gang comes again, and when the gang's job ends."""
     group = {"metadata": {"name": "trio"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
@@ -484,6 +536,9 @@ SCENARIOS: Final = (
     Scenario(gang_is_withdrawn_while_it_waits, flags=_OF_GANGS),
     Scenario(gang_gives_the_node_of_a_pod_that_has_succeeded_back, flags=_OF_GANGS),
     Scenario(pod_beyond_its_gang_has_a_job_of_its_own, flags=_OF_GANGS),
+    Scenario(pod_whose_node_its_gang_has_lost_waits, flags=_OF_GANGS),
+    Scenario(gang_is_released_for_a_pod_whose_node_it_has_lost, flags=_OF_GANGS),
+    Scenario(worker_takes_the_slot_that_its_template_says, flags=_OF_GANGS),
     Scenario(gang_of_two_shapes_comes_again_and_is_cancelled, flags=_OF_GANGS),
     Scenario(three_pods_come_and_go),
     Scenario(three_pods_come_and_go, release="24.11"),
@@ -498,13 +553,57 @@ SCENARIOS: Final = (
 )
 
 
-async def _gang_runs(world: VirtualWorld, *, cpus: tuple[str, str] = ("2", "2")) -> str:
+async def _gang_runs(
+    world: VirtualWorld,
+    *,
+    cpus: tuple[str, str] = ("2", "2"),
+    slurm: dict[str, str] = _DUO,
+) -> str:
     """A gang of two pods, with so many CPUs each; returns the uid of the first."""
-    first = world.create("duo-0", slurm=_DUO, cpus=cpus[0])
-    world.create("duo-1", slurm=_DUO, cpus=cpus[1])
+    first = world.create("duo-0", slurm=slurm, cpus=cpus[0])
+    world.create("duo-1", slurm=slurm, cpus=cpus[1])
     await world.running("duo-0")
     await world.running("duo-1")
     return first
+
+
+async def _gang_loses_a_node(world: VirtualWorld, *, slurm: dict[str, str]) -> Job:
+    """Slurm takes the node of the second pod, which goes; returns the job, which runs on."""
+    first = await _gang_runs(world, slurm=slurm)
+    job, node = world.live_job(first), _node_of(world, "duo-1")
+    world.bystanders = [it for it in world.bystanders if it.shares[0].node != node]
+    world.slurm.update_node(str(node), {"state": ["DOWN"], "reason": "broken"}, user=OPERATOR)
+    await world.gone("duo-1")
+    world.slurm.update_node(str(node), {"state": ["RESUME"]}, user=OPERATOR)
+    assert job.alive, world.picture()
+    return job
+
+
+async def _both_run_anew(world: VirtualWorld, slurm: dict[str, str], *, instead_of: Job) -> None:
+    """The first pod comes again as well, and both get one job in the place of the former one."""
+    anew = world.create("duo-0", slurm=slurm)
+    await world.running("duo-0")
+    await world.running("duo-1")
+    assert not instead_of.alive, world.picture()
+    assert len(world.live_job(anew).shares) == 2, world.picture()
+
+
+def _of_lws(world: VirtualWorld, worker: int, *, cpus: str, owner: str) -> str:
+    """A pod as the controller of the LeaderWorkerSet `lead` makes it; returns its uid. The sandbox
+    has no StatefulSets, and keeps what belongs to an object that exists, the one with uid `owner`.
+    """
+    maker = "lead-0" if worker else "lead"
+    body = pods.pod(f"lead-0-{worker}" if worker else "lead-0", cpus=cpus)
+    body["metadata"]["labels"] |= {
+        f"{_LWS}name": "lead",
+        f"{_LWS}group-index": "0",
+        f"{_LWS}worker-index": str(worker),
+    }
+    body["metadata"]["annotations"][f"{_LWS}size"] = "2"
+    controller = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": maker, "uid": owner}
+    body["metadata"]["ownerReferences"] = [controller | {"controller": True}]
+    stored = world.kube.create(PODS, NAMESPACE, {"apiVersion": "v1", "kind": "Pod", **body})
+    return str(stored.body["metadata"]["uid"])
 
 
 async def _of_index(world: VirtualWorld, index: int) -> str:
@@ -539,9 +638,9 @@ def ends_at(world: VirtualWorld) -> str | None:
     return None if pod is None else pods.annotation(pod, "slurm-pod-scheduler/ends-at")
 
 
-def told(world: VirtualWorld, reason: str) -> bool:
+def told(world: VirtualWorld, reason: str, name: str = "train") -> bool:
     """Whether PodScheduled=False has that reason."""
-    pod = world.pod()
+    pod = world.pod(name)
     scheduled = None if pod is None else pods.condition(pod, "PodScheduled")
     return (
         scheduled is not None and scheduled["status"] == "False" and scheduled["reason"] == reason

@@ -52,6 +52,7 @@ class VirtualWorld:
         self.settings = settings
         self.processes: list[Process] = []
         self.bystanders: list[Job] = []
+        self.accepted: dict[str, str] = {}  # what the auditor need not find, as in `Audit`
 
     # --- acting
 
@@ -233,6 +234,7 @@ async def virtual_world(
                 audit.accepted["I14"] = "what a dead process has sent arrives long after its look"
             if any(it.arrives_late.endswith("/binding") for it in world.processes):
                 audit.accepted["I3"] = "a dead process cannot know that the next one has bound"
+            audit.accepted |= world.accepted
             await audit.close_and_judge()
 
 
