@@ -101,7 +101,9 @@ class GangFacts:
     """
     ranked: bool = True
     over: bool = False
-    """Whether the object says that no pod will come again, or is gone."""
+    """Whether no pod will come again: its object says so or is gone, or the group has pods of
+    another revision of its template.
+    """
     has_object: bool = False
     """Whether there is an object that may say how many pods there are."""
     read_at: float | None = None

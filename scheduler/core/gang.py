@@ -22,7 +22,7 @@ from scheduler.core.gang_patience import (
     until_it_may_not,
     wait_for_object,
 )
-from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.seats import Seat, suits
 from scheduler.core.shapes import MOST_SHAPES, PodShape, kinds_of, shapes_of, with_expected
 from scheduler.core.tagged import TaggedJob
@@ -202,7 +202,8 @@ def expected_back(facts: UnitFacts, job: Tracked, now: float) -> tuple[Action, .
         return ()
     if gang.has_object and (gang.read_at is None or gang.read_at < gang.quiet_since):
         return (ReadGang(), Again(SOON_SECONDS))
-    return (Again(until - now),)
+    # No news wakes it when the pods come that a rolling update makes in their place.
+    return (Again(min(until - now, LINGER_LOOK_SECONDS)),)
 
 
 def gone_for_good(facts: UnitFacts, now: float) -> tuple[PartWith, ...]:

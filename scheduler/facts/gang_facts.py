@@ -175,7 +175,7 @@ class GangReader:
             size=(member.size if shape is None else shape.size),
             minimum=(member.size or 0) if shape is None else shape.minimum,
             ranked=(member.rank is not None or member.place is not None) and not is_open,
-            over=shape is not None and shape.over,
+            over=(shape is not None and shape.over) or self._gangs.is_replaced(member),
             has_object=member.object is not None,
             read_at=gang.read_at,
             per_node=self._per_node if per_node is None else per_node,

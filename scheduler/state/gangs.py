@@ -55,6 +55,8 @@ class Gangs:
         self._store = pods
         self._of: dict[str, Membership] = {}
         self._pods: dict[str, dict[str, None]] = {}
+        self._revisions: dict[tuple[str, str], set[str]] = {}
+        """The keys of the gangs of one group of a LeaderWorkerSet: one for each revision."""
         self.flaws: dict[str, Problem | Outsider] = {}
         """By uid: what is wrong with what a pod says about its gang, for which it is refused; or
         why it is served alone although it has the labels of a group.
@@ -111,6 +113,8 @@ class Gangs:
         else:
             self._of[uid] = found
             self._pods.setdefault(found.key, {})[uid] = None
+            if found.source is Source.LWS:
+                self._revisions.setdefault(_group(found), set()).add(found.key)
 
     def went(self, uid: str) -> None:
         """No watch shows the pod any more."""
@@ -125,6 +129,21 @@ class Gangs:
         del pods[uid]
         if not pods:
             del self._pods[found.key]
+            self._forget_revision(found)
+
+    def is_replaced(self, member: Membership) -> bool:
+        """Whether the group has pods of another revision of its template. They are a gang of their
+        own, so no pod is expected any more in the gang of this member, once its pods are gone.
+        """
+        if member.source is not Source.LWS:
+            return False
+        return not self._revisions.get(_group(member), set()) <= {member.key}
+
+    def _forget_revision(self, member: Membership) -> None:
+        keys = self._revisions.get(_group(member), set())
+        keys.discard(member.key)
+        if not keys:
+            self._revisions.pop(_group(member), None)
 
     def set_beside(self, uid: str) -> None:
         """The pod is served alone from now on, beside the gang of its group."""
@@ -141,7 +160,9 @@ class Gangs:
         """
         uids = self._pods.pop(key, {})
         for uid in uids:
-            self._singles.add(self._of.pop(uid), [uid], instead=instead)
+            member = self._of.pop(uid)
+            self._forget_revision(member)
+            self._singles.add(member, [uid], instead=instead)
         for uid in uids if instead else ():
             pod = self._store.get(uid)
             if pod is not None:
@@ -160,6 +181,10 @@ class Gangs:
     def pods(self, key: str) -> Collection[str]:
         """The uids of the gang's pods, in the order in which they came; none if it is no gang."""
         return self._pods.get(key, {}).keys()
+
+
+def _group(member: Membership) -> tuple[str, str]:
+    return member.namespace, member.name
 
 
 def _is_beside(pod: Pod, found: Membership | Outsider | Problem) -> bool:

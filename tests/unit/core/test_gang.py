@@ -27,7 +27,7 @@ from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, JobFacts, MissingPod, PodFacts, PodStage, UnitFacts
 from scheduler.core.gang_patience import REREAD_SECONDS
 from scheduler.core.gang_ranks import Ranked, RankHold, ranks_of
-from scheduler.core.intervals import SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.naming import SEVERAL, OwnerTag, read_tag
 from scheduler.core.seats import Seat
 from slurmapi.model import BaseState
@@ -201,7 +201,7 @@ def test_allocation_is_kept_for_pods_that_are_expected_again():
     ended = tuple(pod(PodStage.FINISHED, uid=f"uid-{rank}") for rank in range(3))
     quiet = replace(OF_THREE, quiet_since=NOW - 20, linger_seconds=60.0)
     unit = gang(*ended, of=quiet, job=tracked(HELD))
-    assert decide(unit, NOW) == (Again(40.0),)
+    assert decide(unit, NOW) == (Again(LINGER_LOOK_SECONDS),)
     assert isinstance(decide(replace(unit, gang=replace(quiet, quiet_since=0.0)), NOW)[0], Cancel)
     assert isinstance(decide(replace(unit, gang=replace(quiet, over=True)), NOW)[0], Cancel)
     asked = replace(quiet, has_object=True, read_at=NOW - 30)

@@ -25,7 +25,7 @@ from scheduler.core.decide import decide
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import NoJob, PodStage, UnitFacts, Vanished
 from scheduler.core.gang_ranks import Ranked, RankHold, is_beyond, open_ranks
-from scheduler.core.intervals import SOON_SECONDS
+from scheduler.core.intervals import LINGER_LOOK_SECONDS, SOON_SECONDS
 from scheduler.core.naming import read_tag
 from slurmapi.model import BaseState
 from tests.unit.core.test_gang import HELD, OF_THREE, gang, gang_tag, running, waiting
@@ -235,7 +235,7 @@ def test_pods_beyond_do_not_go_with_the_gang_and_are_the_next_one():
 def test_allocation_is_kept_for_the_gangs_own_pods_though_others_wait():
     quiet = replace(OF_THREE, quiet_since=NOW - 20, linger_seconds=60.0)
     unit = with_spare(of=quiet, job=tracked(HELD))
-    assert decide(unit, NOW)[0] == Again(40.0)
+    assert decide(unit, NOW)[0] == Again(LINGER_LOOK_SECONDS)
     gone = replace(unit, gang=replace(quiet, quiet_since=0.0))
     assert isinstance(decide(gone, NOW)[0], Cancel)
 
