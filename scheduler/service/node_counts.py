@@ -28,7 +28,7 @@ STATES: Final = (
 )
 
 
-class Listed(Protocol):
+class NodeRecords(Protocol):
     """What we need of Slurm's nodes."""
 
     listed_at: float
@@ -42,7 +42,7 @@ class Listed(Protocol):
 class NodeCounts:
     """Counts the nodes of `records`."""
 
-    def __init__(self, metrics: Metrics, records: Listed) -> None:
+    def __init__(self, metrics: Metrics, records: NodeRecords) -> None:
         self._metrics = metrics
         self._records = records
         self._counted_at = float("-inf")
