@@ -35,6 +35,7 @@ from scheduler.core.actions import (
     Submit,
     TakeBack,
     Tell,
+    TellGroup,
     Update,
     Warn,
     Weigh,
@@ -412,6 +413,7 @@ def _shown(action: Action) -> str:
             | GiveBack()
             | PartWith()
             | ServeBeside()
+            | TellGroup()
         ):
             return name
         case _:

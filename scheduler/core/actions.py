@@ -9,6 +9,7 @@ from annotations import JobRequest, Problem
 from scheduler.core.event_reasons import Reason
 from scheduler.core.evidence import Evidence
 from scheduler.core.facts import MissingPod, PodFacts
+from scheduler.core.group_told import GroupWord
 from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape
 
@@ -84,6 +85,13 @@ class ServeBeside:
     """Serve each of these pods alone: its gang runs, and can do without it."""
 
     pods: tuple[PodFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellGroup:
+    """Say this on the gang's PodGroup."""
+
+    word: GroupWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +308,7 @@ Action = (
     | GiveBack
     | PartWith
     | ServeBeside
+    | TellGroup
     | Weigh
     | Update
     | Inspect

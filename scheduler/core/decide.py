@@ -33,6 +33,7 @@ from scheduler.core.facts import (
     Vanished,
 )
 from scheduler.core.gang import expected_back, gone_for_good
+from scheduler.core.group_words import with_group_word
 from scheduler.core.intervals import (
     CANCEL_AGAIN_SECONDS,
     LINGER_LOOK_SECONDS,
@@ -51,6 +52,8 @@ _WANTS: Final = frozenset({PodStage.GATED, PodStage.WAITING})
 def decide(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     """What to do about a unit, in order. Total: it never raises, whatever the facts."""
     actions = _decide(facts, now)
+    if facts.gang is not None:
+        actions = with_group_word(facts, facts.gang, actions, now)
     return with_spare(facts, actions) if facts.spare else actions
 
 

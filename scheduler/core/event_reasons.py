@@ -224,9 +224,11 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "",
         "The API server refuses to write the pod's condition or the scheduler's annotations; "
         "the message gives the server's words and the refused text. The pod is served "
-        "nevertheless, and the write is tried again with growing pauses.",
+        "nevertheless, and the write is tried again with growing pauses. Or it refuses to write "
+        "the status of the PodGroup of the pod's [gang](gangs.md#what-a-podgroup-says); this is "
+        "said once, on one pod of the gang, and the refused write is not repeated.",
         "Let the policy or webhook that the message names accept the scheduler's writes to "
-        "`pods/status`, or grant the right that is missing (`patch` on `pods/status`).",
+        "`pods/status` and `podgroups/status`, or grant the right that is missing (`patch`).",
     ),
     Reason.CONTROLLER_BACK_OFF: Meaning(
         "Warning",

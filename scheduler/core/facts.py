@@ -13,6 +13,7 @@ from typing import Final
 
 from annotations import JobRequest, LostSlot, Problem
 from scheduler.core.event_reasons import Reason
+from scheduler.core.group_told import GroupTold
 from scheduler.core.in_the_way import InWay
 from scheduler.core.naming import Owner
 from scheduler.core.node_suitability import Place
@@ -58,6 +59,8 @@ class PodFacts:
     node: str = ""
     rank: int = 0
     """Its place among the pods of its unit. A single pod has rank 0."""
+    started: bool = False
+    """Whether its containers were last reported to run."""
     succeeded: bool = False
     """Whether all its containers have ended without an error."""
     final: bool = False
@@ -128,6 +131,8 @@ class GangFacts:
     """If its pods come in steps: the sizes of its templates, in the order of the ranks."""
     untold_until: float = 0.0
     """Until then nothing is told about pods that are missing: they may just be on their way."""
+    told: GroupTold | None = None
+    """What was said on its PodGroup; None if it has none."""
 
     @property
     def unread(self) -> bool:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -11,13 +13,29 @@ class _Shape(msgspec.Struct, frozen=True, rename="camel"):
     """The base of all types here: immutable, and camelCase in JSON."""
 
 
+class ManagedFields(_Shape, frozen=True):
+    """Which fields a client has written last, as paths such as "f:phase"."""
+
+    status: dict[str, Any] = msgspec.field(default_factory=dict, name="f:status")
+
+
+class Manager(_Shape, frozen=True):
+    """A client that has written fields of the object."""
+
+    manager: str = ""
+    fields_v1: ManagedFields = ManagedFields()
+
+
 class GroupMeta(_Shape, frozen=True):
-    """Which object it is, what is noted on it, and whether it is being deleted."""
+    """Which object it is in which version, what is noted on it, and whether it is being deleted."""
 
     name: str = ""
     uid: str = ""
     deletion_timestamp: str | None = None
     annotations: dict[str, str] = {}
+    resource_version: str = ""
+    generation: int = 0
+    managed_fields: tuple[Manager, ...] = ()
 
 
 class GroupCondition(_Shape, frozen=True):
@@ -25,6 +43,8 @@ class GroupCondition(_Shape, frozen=True):
 
     type: str = ""
     status: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
 
 
 class JobSpec(_Shape, frozen=True):
@@ -38,7 +58,7 @@ class JobSpec(_Shape, frozen=True):
 
 
 class GroupStatus(_Shape, frozen=True):
-    """How far a batch Job or a JobSet has come."""
+    """How far a batch Job, a JobSet or a PodGroup of Kubernetes' own has come."""
 
     conditions: tuple[GroupCondition, ...] = ()
 
@@ -143,6 +163,7 @@ class PodGroup(_Shape, frozen=True):
 
     metadata: GroupMeta
     spec: PodGroupSpec = PodGroupSpec()
+    status: GroupStatus = GroupStatus()
 
 
 class PluginsPodGroupSpec(_Shape, frozen=True):
@@ -151,11 +172,18 @@ class PluginsPodGroupSpec(_Shape, frozen=True):
     min_member: int | None = None
 
 
+class PluginsPodGroupStatus(_Shape, frozen=True):
+    """How far its pods have come."""
+
+    phase: str = ""
+
+
 class PluginsPodGroup(_Shape, frozen=True):
     """A PodGroup of scheduler-plugins (scheduling.x-k8s.io)."""
 
     metadata: GroupMeta
     spec: PluginsPodGroupSpec = PluginsPodGroupSpec()
+    status: PluginsPodGroupStatus = PluginsPodGroupStatus()
 
 
 class Unserved(_Shape, frozen=True):

@@ -52,6 +52,9 @@ OBJECTS: Final[Mapping[Source, tuple[str, str]]] = {
 OPEN_SOURCES: Final = frozenset({Source.POD_GROUP, Source.SCHEDULER_PLUGINS})
 """Their groups may have more pods than start together. The others get jobs of their own."""
 
+TOLD_BY_PHASE: Final = {Source.POD_GROUP: False, Source.SCHEDULER_PLUGINS: True}
+"""On whose objects the scheduler says how the gang stands: by a phase, or by a condition."""
+
 GANG: Final = "gang"
 GANG_SIZE: Final = "gang-size"
 GANG_RANK: Final = "gang-rank"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.config.settings import Settings
-from scheduler.core.gang_sources import OBJECTS
+from scheduler.core.gang_sources import OBJECTS, TOLD_BY_PHASE, Source
 
 _SYSTEM: Final = "kube-system"
 _IDENTITY: Final = "to tell this cluster from others on the same Slurm"
@@ -68,9 +68,23 @@ def _on_pods(settings: Settings, namespace: str) -> Iterator[Right]:
     yield from _on_events(namespace)
     for source in settings.gangs:
         if source in OBJECTS:
-            api_version, plural = OBJECTS[source]
-            group = api_version.partition("/")[0]
-            yield Right("get", plural, f"for gangs of {source}", group=group, namespace=namespace)
+            yield from _on_groups(source, namespace)
+
+
+def _on_groups(source: Source, namespace: str) -> Iterator[Right]:
+    """The rights on the objects behind gangs."""
+    api_version, plural = OBJECTS[source]
+    group = api_version.partition("/")[0]
+    yield Right("get", plural, f"for gangs of {source}", group=group, namespace=namespace)
+    if source in TOLD_BY_PHASE:
+        yield Right(
+            "patch",
+            f"{plural}/status",
+            f"to say on the objects of {source} how their gangs stand",
+            group=group,
+            namespace=namespace,
+            needed=False,
+        )
 
 
 def _on_events(namespace: str) -> Iterator[Right]:

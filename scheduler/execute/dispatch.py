@@ -30,6 +30,7 @@ from scheduler.core.actions import (
     Submit,
     TakeBack,
     Tell,
+    TellGroup,
     Update,
     Warn,
     Weigh,
@@ -40,6 +41,7 @@ from scheduler.execute.cancel import Release
 from scheduler.execute.early_release import EarlyRelease
 from scheduler.execute.evict import Evictor
 from scheduler.execute.gang import GangHand
+from scheduler.execute.group_status import GroupTeller
 from scheduler.execute.learn import Learner
 from scheduler.execute.submit import Submitter
 from scheduler.execute.tools import Result, Tools
@@ -71,6 +73,7 @@ class Executor:
         self._learner = learner
         self._evictor = evictor
         self._gang_hand = gang_hand
+        self._group_teller = GroupTeller(tools)
         self._early_release = EarlyRelease(tools)
         self._avoidance = Avoidance(
             tools.slurm,
@@ -113,6 +116,8 @@ class Executor:
                 await self._gang_hand.part_with(unit, action)
             case ServeBeside():
                 await self._gang_hand.serve_beside(unit, action)
+            case TellGroup():
+                return await self._group_teller.tell(unit, action)
             case Inspect(job_id=job_id):
                 return await self._learner.inspect(unit, job_id)
             case LookForTwins(tell=tell):

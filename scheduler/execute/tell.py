@@ -93,6 +93,17 @@ class Teller:
                 self._metrics.resized_beyond_job.inc()
             self.event(unit, reason, message)
 
+    def warn_on(self, unit: Unit, uid: str, reason: Reason, message: str) -> bool:
+        """Record an Event on one pod of the unit, unless the last one for this reason had the same
+        message. Returns whether it did.
+        """
+        message = clipped(message)
+        if unit.said.warned.get(reason) == message:
+            return False
+        unit.said.warned[reason] = message
+        self.event_on(unit, uid, reason, message)
+        return True
+
     def submitted(self, unit: Unit, job_id: int, message: str) -> None:
         """Have an Event recorded about this new job as soon as anything is told about it."""
         unit.said.submitted = job_id, message

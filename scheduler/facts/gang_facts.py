@@ -188,6 +188,7 @@ class GangReader:
             grew_at=gang.grew_at,
             templates=gang.templates,
             untold_until=untold_until(came_at=gang.came_at, grew_at=gang.grew_at),
+            told=gang.told,
         )
 
     def _lost_slot(self, request: JobRequest | object) -> tuple[LostSlot, str]:

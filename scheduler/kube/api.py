@@ -15,7 +15,8 @@ from typing import Any
 
 from groundwork.retry import RetryPolicy, once
 from scheduler.core.gang_objects import GroupObject, Unserved
-from scheduler.core.gang_sources import GroupRef
+from scheduler.core.gang_sources import OBJECTS, GroupRef, Source
+from scheduler.core.group_status import FIELD_MANAGER
 from scheduler.kube import errors
 from scheduler.kube.clip import clipped
 from scheduler.kube.errors import (
@@ -34,6 +35,8 @@ from scheduler.kube.wire import Pod, PodCondition, check_done, decode_identified
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+# Custom resources take no other patch than a plain merge, which replaces lists.
+_MERGED_BY_KEY = frozenset({OBJECTS[Source.POD_GROUP]})
 _INTERNAL_ERROR = 500
 _NOT_FOUND = 404
 # Limit for the quoted message of the server. It leaves room in the 1024 characters of an Event.
@@ -263,7 +266,7 @@ class KubeApi:
         """The object behind a gang; None if there is none, or only another of the same name. If the
         API server has no such kind, that is said in its place. Raises Forbidden.
         """
-        path = f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
+        path = _group_path(ref)
         try:
             body = await self._read(path, operation="get_group")
         except NotFound:
@@ -276,6 +279,31 @@ class KubeApi:
             return Unserved(ref.api_version, ref.plural)
         found = decode_group(ref, body)
         return None if ref.uid and found.metadata.uid != ref.uid else found
+
+    async def patch_group_status(
+        self, ref: GroupRef, *, version: str, status: Mapping[str, object]
+    ) -> Patched | Refused | Gone:
+        """Merge this into the status of the object behind a gang. Raises Conflict if the object has
+        another resourceVersion by now, so that another one of its name is never written on: the
+        server does not compare a uid in such a patch (measured on 1.36.3).
+        """
+        by_key = (ref.api_version, ref.plural) in _MERGED_BY_KEY
+        try:
+            await self._write(
+                "PATCH",
+                f"{_group_path(ref)}/status",
+                query={"fieldManager": FIELD_MANAGER},
+                body={"metadata": {"resourceVersion": version}, "status": status},
+                content_type=STRATEGIC_MERGE if by_key else MERGE,
+                operation="patch_group_status",
+            )
+        except NotFound:
+            return Gone()
+        except KubeRefused as error:
+            if error.concerns_this_request:
+                return Refused.of(error)
+            raise
+        return Patched()
 
     async def _serves(self, api_version: str) -> bool:
         return api_version in served_versions(await self._read("/apis", operation="list_apis"))
@@ -339,6 +367,10 @@ class KubeApi:
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def _group_path(ref: GroupRef) -> str:
+    return f"/apis/{ref.api_version}/namespaces/{ref.namespace}/{ref.plural}/{ref.name}"
 
 
 def _look_first(error: KubeError) -> bool:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from scheduler.core.gang_sources import OBJECTS, GroupRef
+from scheduler.core.gang_sources import OBJECTS, TOLD_BY_PHASE, GroupRef
 from scheduler.kube.api import KubeApi, Refused
-from scheduler.kube.errors import Conflict, Forbidden, NotFound
+from scheduler.kube.errors import Conflict, Forbidden, KubeRefused, NotFound
 from scheduler.kube.leases import Leases
 from scheduler.kube.session import KubeSession
 from tests.support import pods
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.live
 Right = tuple[str, str, str]
 _NAME: Final = "slurm-pod-scheduler"
 _SECONDS: Final = 60.0
+_NOT_FOUND: Final = 404
 _POD: Final = ("no-such-pod", "no-such-uid")
 
 
@@ -65,6 +66,12 @@ class Calls:
                 (f"{plural}.{version.partition('/')[0]}", "get"): self._group(version, plural)
                 for version, plural in OBJECTS.values()
             },
+            **{
+                (f"{plural}/status.{version.partition('/')[0]}", "patch"): self._status_of_group(
+                    version, plural
+                )
+                for version, plural in map(OBJECTS.__getitem__, TOLD_BY_PHASE)
+            },
             ("leases.coordination.k8s.io", "create"): lambda at: self._lease(at, "another"),
             ("leases.coordination.k8s.io", "get"): lambda at: self._none_is_fine(
                 self._leases(at).read()
@@ -94,6 +101,18 @@ class Calls:
             return self._none_is_fine(self._api.get_group(ref))
 
         return get
+
+    def _status_of_group(self, version: str, plural: str) -> Callable[[str], Awaitable[Any]]:
+        async def patch(namespace: str) -> Any:
+            ref = GroupRef(version, plural, namespace, "no-such-group")
+            try:
+                return await self._api.patch_group_status(ref, version="", status={})
+            except KubeRefused as error:
+                if error.status != _NOT_FOUND:  # this server has no objects of the kind
+                    raise
+                return True
+
+        return patch
 
     async def _list(self, path: str) -> bytes:
         return await self._session.request("GET", path, query={"limit": 1})

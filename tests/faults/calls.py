@@ -102,6 +102,7 @@ _KUBE_CALLS: Final = (
     _kube("list_apis", "GET", "/apis", Reads.ONE),
     _kube("bind", "POST", f"{_POD}/binding"),
     _kube("patch_pod_status", "PATCH", f"{_POD}/status"),
+    _kube("patch_group_status", "PATCH", f"{_GROUP}/status"),
     _kube("delete_pod", "DELETE", _POD),
     _kube("evict_pod", "POST", f"{_POD}/eviction"),
     _kube("create_event", "POST", _EVENTS),

@@ -80,11 +80,12 @@ async def outage(ground: Playground, fault: Fault, server: Server) -> None:
 
 async def _churn(ground: Playground) -> None:
     """Pods that end by themselves, are deleted, lose their job, are edited, or are never served;
-    and a gang.
+    and two gangs, one of a batch Job and one of a PodGroup.
     """
     ends, deleted = ground.create(runs=5.0), ground.create()
     cancelled, edited = ground.create(), ground.create(slurm={"timeout": "600"})
     waits, gang = ground.create(cpus="40"), ground.create_gang()
+    group = ground.create_pod_group()
     await asyncio.sleep(_STEP_SECONDS)
     ground.annotate(waits, timeout="soon")
     ground.delete(ground.create())
@@ -97,5 +98,6 @@ async def _churn(ground: Playground) -> None:
     ground.annotate(edited, timeout="500")
     await asyncio.sleep(_STEP_SECONDS)
     ground.delete_gang(gang)
+    ground.delete_pod_group(group)
     for name in (ends, cancelled, edited, waits):
         ground.delete(name)

@@ -18,7 +18,13 @@ from scheduler.kube.session import KubeConfigError
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from scheduler.sandbox.kube.deletion import DeleteOptions
 from scheduler.sandbox.kube.kubelet import RUN_SECONDS
-from scheduler.sandbox.kube.resources import JOBS, LEASES, NAMESPACES, PODS
+from scheduler.sandbox.kube.resources import (
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    PLUGINS_POD_GROUPS,
+    PODS,
+)
 from scheduler.sandbox.slurm.records import Job
 from scheduler.service import startup
 from tests.audit.audit import Audit, unaudited
@@ -92,6 +98,21 @@ class Playground:
     def delete_gang(self, name: str) -> None:
         """Delete a batch Job and its pods."""
         self.kube.delete(JOBS, NAMESPACE, name, DeleteOptions(propagation="Background"))
+
+    def create_pod_group(self) -> tuple[str, ...]:
+        """Create a PodGroup and its two pods; their names, that of the group first."""
+        group = f"group-{next(self._names)}"
+        body = {"metadata": {"name": group}, "spec": {"minMember": 2}}
+        self.kube.create(PLUGINS_POD_GROUPS, NAMESPACE, body)
+        labels = {"scheduling.x-k8s.io/pod-group": group}
+        return (group, self.create(labels=labels), self.create(labels=labels))
+
+    def delete_pod_group(self, names: Sequence[str]) -> None:
+        """Delete what `create_pod_group` has created."""
+        group, *members = names
+        for name in members:
+            self.delete(name)
+        self.kube.delete(PLUGINS_POD_GROUPS, NAMESPACE, group, DeleteOptions())
 
     def annotate(self, name: str, **values: str | None) -> None:
         """Edit annotations of a pod that say what it asks Slurm for."""

@@ -102,6 +102,12 @@ def test_every_row_is_an_operation_of_the_clients() -> None:
             "/apis/scheduling.k8s.io/v1alpha2/namespaces/a/podgroups/b",
             "get_group",
         ),
+        (
+            Server.KUBE,
+            "PATCH",
+            "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/a/podgroups/b/status?fieldManager=c",
+            "patch_group_status",
+        ),
         (Server.KUBE, "POST", "/api/v1/namespaces/a/pods/b/binding", "bind"),
     ],
 )

@@ -18,6 +18,7 @@ from scheduler.core.actions import (
     Reseat,
     ServeBeside,
     Submit,
+    TellGroup,
 )
 from scheduler.core.facts import JobFacts, PodStage, Tracked
 from slurmapi import BaseState
@@ -46,7 +47,7 @@ def test_rows_and_columns_have_names_of_their_own():
 
 def test_every_action_is_shown_somewhere_and_explained_below():
     shown = {type(action) for pair in ALL for action in answer(*pair)}
-    of_gangs = {ReadGang, Reseat, GiveBack, PartWith, ServeBeside}
+    of_gangs = {ReadGang, Reseat, GiveBack, PartWith, ServeBeside, TellGroup}
     assert shown | of_gangs == set(get_args(Action))
     text = DOCUMENT.read_text(encoding="utf-8")
     known = get_args(Action)

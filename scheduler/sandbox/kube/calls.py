@@ -39,6 +39,11 @@ class Call:
         return self.query.get("dryRun") == "All"
 
     @property
+    def manager(self) -> str:
+        """Under which name it is noted what the client writes."""
+        return self.query.get("fieldManager") or self.agent.partition("/")[0]
+
+    @property
     def watch(self) -> bool:
         """Whether the request is for a watch."""
         return self.query.get("watch", "").lower() in {"true", "1"}

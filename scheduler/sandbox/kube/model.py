@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from scheduler.sandbox.kube import events, meta, patches, resizing, validation
+from scheduler.sandbox.kube import events, managers, meta, patches, resizing, validation
 from scheduler.sandbox.kube.defaults import apply_defaults, initial_status, status_as_stored
 from scheduler.sandbox.kube.deletion import DeleteOptions, Deletion, delete, needs_removal
 from scheduler.sandbox.kube.errors import (
@@ -82,6 +82,7 @@ class KubeModel:
         body: Body,
         *,
         subresource: str = "",
+        manager: str = "",
         dry_run: bool = False,
     ) -> Stored:
         """Replace an object, or the part that `subresource` names."""
@@ -102,7 +103,9 @@ class KubeModel:
             )
             raise invalid(resource.kind, name, [cause], group=resource.group)
         body = {**body, "metadata": {**metadata, "name": name}}
-        return self._replace(resource, old, body, subresource=subresource, dry_run=dry_run)
+        return self._replace(
+            resource, old, body, subresource=subresource, manager=manager, dry_run=dry_run
+        )
 
     def patch(
         self,
@@ -113,6 +116,7 @@ class KubeModel:
         *,
         content_type: str,
         subresource: str = "",
+        manager: str = "",
         dry_run: bool = False,
     ) -> Stored:
         """Change an object, or the part that `subresource` names, by a patch."""
@@ -123,7 +127,9 @@ class KubeModel:
         else:
             new = patches.apply_patch(content_type, old.body, patch)
         _check_shape(resource, new)
-        return self._replace(resource, old, new, subresource=subresource, dry_run=dry_run)
+        return self._replace(
+            resource, old, new, subresource=subresource, manager=manager, dry_run=dry_run
+        )
 
     def apply(
         self,
@@ -151,7 +157,9 @@ class KubeModel:
             target = patches.unapplied(old.body, before, wanted)
             new = patches.apply_patch(patches.APPLY_PATCH, target, wanted)
             created = False
-            stored = self._replace(resource, old, new, subresource=subresource, dry_run=dry_run)
+            stored = self._replace(
+                resource, old, new, subresource=subresource, manager=manager, dry_run=dry_run
+            )
         if not dry_run:
             self._applied[stored.body["metadata"]["uid"], manager] = wanted
         return stored, created
@@ -231,6 +239,7 @@ class KubeModel:
         new: Body,
         *,
         subresource: str = "",
+        manager: str = "",
         dry_run: bool = False,
     ) -> Stored:
         _check_version(resource, old, new)
@@ -241,6 +250,8 @@ class KubeModel:
         if dry_run:
             return Stored(merged, old.version)
         metadata = merged["metadata"]
+        if resource.notes_managers and subresource == "status":
+            metadata["managedFields"] = managers.noted(old.body, merged, manager=manager)
         key = (metadata.get("namespace", ""), metadata["name"])
         return self._write(resource, key, merged)
 

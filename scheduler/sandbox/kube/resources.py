@@ -30,7 +30,8 @@ class Resource:
     """One resource of the API, as discovery lists it.
 
     `tracks_generation`: metadata.generation counts the changes of spec. `returns_deleted`: the
-    answer to a deletion is the object instead of a Status. `stored_as` names the resource that
+    answer to a deletion is the object instead of a Status. `notes_managers`: it is noted who has
+    written which part of the status. `stored_as` names the resource that
     stores these objects, if this resource only shows them in another version.
     """
 
@@ -46,6 +47,7 @@ class Resource:
     tracks_generation: bool = False
     returns_deleted: bool = False
     orphans_by_default: bool = False
+    notes_managers: bool = False
     subresources: tuple[Subresource, ...] = ()
     fields: frozenset[str] = frozenset()
     stored_as: str = ""
@@ -275,7 +277,12 @@ BUDGETS = Resource(
 
 # Objects that stand for groups of pods. No controller acts on them here.
 POD_GROUPS = Resource(
-    group="scheduling.k8s.io", version="v1alpha2", plural="podgroups", kind="PodGroup"
+    group="scheduling.k8s.io",
+    version="v1alpha2",
+    plural="podgroups",
+    kind="PodGroup",
+    has_status=True,
+    notes_managers=True,
 )
 PLUGINS_POD_GROUPS = Resource(
     group="scheduling.x-k8s.io",
@@ -283,6 +290,8 @@ PLUGINS_POD_GROUPS = Resource(
     plural="podgroups",
     kind="PodGroup",
     short=("pg", "pgs"),
+    has_status=True,
+    notes_managers=True,
 )
 LEADER_WORKER_SETS = Resource(
     group="leaderworkerset.x-k8s.io",

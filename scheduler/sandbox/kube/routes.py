@@ -166,6 +166,7 @@ class Api:
             target.name,
             call.document(),
             subresource=target.subresource,
+            manager=call.manager,
             dry_run=call.dry_run,
         )
         return stored_as_asked(target.resource, call, stored)
@@ -180,6 +181,7 @@ class Api:
             call.document(),
             content_type=call.content_type,
             subresource=target.subresource,
+            manager=call.manager,
             dry_run=call.dry_run,
         )
         return stored_as_asked(target.resource, call, stored)

@@ -62,8 +62,6 @@ def test_rights_follow_the_settings() -> None:
         ("annotations,kueue", set()),
         ("job", {("jobs", "batch")}),
         ("lws,jobset", {("leaderworkersets", LWS), ("jobsets", "jobset.x-k8s.io")}),
-        ("pod-group", {("podgroups", "scheduling.k8s.io")}),
-        ("scheduler-plugins", {("podgroups", "scheduling.x-k8s.io")}),
     ],
 )
 def test_object_of_a_gang_is_read_where_its_source_is_on(
@@ -71,6 +69,15 @@ def test_object_of_a_gang_is_read_where_its_source_is_on(
 ) -> None:
     more = wanted(gangs=sources) - wanted(gangs="")
     assert more == {("get", plural, group, "") for plural, group in read}
+
+
+@pytest.mark.parametrize(
+    ("source", "group"),
+    [("pod-group", "scheduling.k8s.io"), ("scheduler-plugins", "scheduling.x-k8s.io")],
+)
+def test_pod_group_is_read_and_written_on_where_its_source_is_on(source: str, group: str) -> None:
+    more = wanted(gangs=source) - wanted(gangs="")
+    assert more == {("get", "podgroups", group, ""), ("patch", "podgroups/status", group, "")}
 
 
 def test_page_needs_reviews_and_events() -> None:

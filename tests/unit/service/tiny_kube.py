@@ -13,7 +13,13 @@ from typing import Final
 import msgspec
 
 from annotations import Rules
-from scheduler.core.gang_objects import GroupObject
+from scheduler.core.gang_objects import (
+    GroupObject,
+    GroupStatus,
+    PluginsPodGroup,
+    PluginsPodGroupStatus,
+    PodGroup,
+)
 from scheduler.core.gang_sources import GroupRef
 from scheduler.core.node_suitability import Taint
 from scheduler.kube.api import (
@@ -77,6 +83,8 @@ class TinyKube:
         )
         self.groups: dict[str, GroupObject] = {}
         """The objects behind gangs, by name."""
+        self.statuses: list[dict[str, object]] = []
+        """What was written into their statuses."""
         self.bindings: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.graces: list[int | None] = []
@@ -180,6 +188,18 @@ class TinyKube:
     async def get_group(self, ref: GroupRef) -> GroupObject | None:
         await self._call("get_group", ref.namespace)
         return self.groups.get(ref.name)
+
+    async def patch_group_status(
+        self, ref: GroupRef, *, version: str, status: Mapping[str, object]
+    ) -> Patched | Refused | Gone:
+        await self._call("patch_group", ref.namespace)
+        if "patch_group" in self.refuses:
+            return Refused(self.refuses["patch_group"])
+        if ref.name not in self.groups:
+            return Gone()
+        self.statuses.append(dict(status))
+        self.groups[ref.name] = _with_status(self.groups[ref.name], status)
+        return Patched()
 
     async def _call(self, operation: str, namespace: str) -> None:
         self.asked[operation] += 1
@@ -387,6 +407,15 @@ class TinyKube:
 def _asks_budgets(pod: Pod) -> bool:
     """A pod that has not begun to run, or that leaves anyway, is evicted at once."""
     return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+
+
+def _with_status(group: GroupObject, status: Mapping[str, object]) -> GroupObject:
+    """The object with that status; we are the only writer."""
+    if isinstance(group, PodGroup):
+        found = msgspec.convert(status, GroupStatus)
+        return msgspec.structs.replace(group, status=found)
+    assert isinstance(group, PluginsPodGroup)
+    return msgspec.structs.replace(group, status=msgspec.convert(status, PluginsPodGroupStatus))
 
 
 def _watched(pod: Pod) -> Pod:

@@ -21,14 +21,14 @@
 {{- include "slurm-pod-scheduler.gangRules" . }}
 {{- end -}}
 
-{{/* How many pods a gang has is in the object behind it, for the sources that are on. */}}
+{{/* How many pods a gang has is in the object behind it, for the sources that are on. A PodGroup says how it stands. */}}
 {{- define "slurm-pod-scheduler.gangRules" -}}
 {{- $on := include "slurm-pod-scheduler.list" .Values.scheduler.config.scheduler.gangs | fromJsonArray -}}
 {{- $objects := list
   (dict "source" "lws" "group" "leaderworkerset.x-k8s.io" "plural" "leaderworkersets")
   (dict "source" "jobset" "group" "jobset.x-k8s.io" "plural" "jobsets")
-  (dict "source" "pod-group" "group" "scheduling.k8s.io" "plural" "podgroups")
-  (dict "source" "scheduler-plugins" "group" "scheduling.x-k8s.io" "plural" "podgroups")
+  (dict "source" "pod-group" "group" "scheduling.k8s.io" "plural" "podgroups" "told" true)
+  (dict "source" "scheduler-plugins" "group" "scheduling.x-k8s.io" "plural" "podgroups" "told" true)
   (dict "source" "job" "group" "batch" "plural" "jobs")
 -}}
 {{- range $objects }}
@@ -37,6 +37,12 @@
 - apiGroups: [{{ .group }}]
   resources: [{{ .plural }}]
   verbs: [get]
+{{- if .told }}
+# how such a gang stands
+- apiGroups: [{{ .group }}]
+  resources: [{{ .plural }}/status]
+  verbs: [patch]
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}
