@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.rigs.node_real import RealNode
     from tests.rigs.node_sim import SimulatedNodes
     from tests.rigs.prometheus import PrometheusBinaries
+    from tests.rigs.simulator.nodes import NodeShape
 
 # Both Slurm rigs share one Kubernetes, so it has a Node for each of their nodes.
 SIMULATED: Final = tuple(
@@ -51,11 +52,8 @@ def live_control_plane(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
 def live_nodes(live_control_plane: KubeRig) -> Iterator[SimulatedNodes]:
     """A simulated, Ready Node for each schedulable node of the Slurm rigs."""
     from tests.rigs.node_sim import SimulatedNodes
-    from tests.rigs.simulator.nodes import NodeShape
 
-    devices = {"nvidia.com/gpu": slurm_conf.GPUS_PER_NODE}
-    shapes = [NodeShape(name=name, devices=devices) for name in SIMULATED]
-    with SimulatedNodes(live_control_plane, shapes) as nodes:
+    with SimulatedNodes(live_control_plane, _shapes()) as nodes:
         yield nodes
 
 
@@ -80,6 +78,19 @@ def live_pod_groups(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
     from tests.rigs.kube import KubeRig
 
     with KubeRig(live_kube_binaries, pod_groups=True) as rig:
+        yield rig
+
+
+@pytest.fixture(scope="session")
+def live_pod_group_nodes(live_kube_binaries: KubeBinaries) -> Iterator[KubeRig]:
+    """Another one, with the Nodes of the Slurm rigs."""
+    from tests.rigs.kube import KubeRig
+    from tests.rigs.node_sim import SimulatedNodes
+
+    with (
+        KubeRig(live_kube_binaries, audited=True, pod_groups=True) as rig,
+        SimulatedNodes(rig, _shapes()),
+    ):
         yield rig
 
 
@@ -126,3 +137,10 @@ def live_helm(live_kube: KubeRig, tmp_path_factory: pytest.TempPathFactory) -> H
 
     home = tmp_path_factory.mktemp("helm")
     return Helm(helm_program(), home=home, kubeconfig=live_kube.kubeconfig)
+
+
+def _shapes() -> list[NodeShape]:
+    from tests.rigs.simulator.nodes import NodeShape
+
+    devices = {"nvidia.com/gpu": slurm_conf.GPUS_PER_NODE}
+    return [NodeShape(name=name, devices=devices) for name in SIMULATED]

@@ -14,6 +14,7 @@ _FIXTURES: Final = {
     "sandbox-24.11-wide": "sandbox_24_wide",
     "live-26.05": "live_26",
     "live-24.11": "live_24",
+    "live-26.05-pod-groups": "live_26_pod_groups",
 }
 LIVE: Final = ("live-26.05", "live-24.11")
 
@@ -23,7 +24,9 @@ def told_on(*names: str) -> Any:
     the session. With `--cluster`, the fixture is the cluster described there instead.
     """
     params = [
-        pytest.param(_FIXTURES[name], id=name, marks=[pytest.mark.live] if name in LIVE else [])
+        pytest.param(
+            _FIXTURES[name], id=name, marks=[pytest.mark.live] if name.startswith("live") else []
+        )
         for name in names
     ]
 

@@ -22,7 +22,7 @@ from tests.audit.judge import DEFAULT
 from tests.faults.cluster import ProxiedCluster
 from tests.faults.reaper import Moment, Point, Reaper, kinds_of_work
 from tests.stories.clusters import LIVE, told_on
-from tests.support import pods
+from tests.support import pod_group, pods
 from tests.support.cluster import Cluster
 from tests.support.kube import Object
 from tests.support.scheduler import SchedulerProcess
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.live, pytest.mark.slow]
 _MOST_ROUNDS: Final = DEFAULT.brake_minimum
 _TOLD_AGAIN: Final = "patch_event"
 # Writes to Kubernetes that do not depend on the release of Slurm.
-_TOLD: Final = frozenset({"create_event", _TOLD_AGAIN, "patch_pod_status"})
+_TOLD: Final = frozenset({"create_event", _TOLD_AGAIN, "patch_group_status", "patch_pod_status"})
 # The job of a pod that went while the scheduler was dead stays for 33 s, again after each kill.
 _SECONDS: Final = 300.0
 _PREFIX: Final = "sunk.coreweave.com/"
@@ -65,6 +65,7 @@ async def test_scheduler_may_be_killed_at_any_write(
     if world.cluster.placeholder_mode == "script":
         kinds -= _TOLD
     points = [Point(kind, moment) for kind in kinds for moment in Moment]
+    await pod_group.define(world)
     reaper = Reaper(proxied.play, pid=lambda: world.scheduler.pid)
     reaper.due.update(dict.fromkeys(points, 1))
     reaper.arm()
@@ -118,8 +119,12 @@ async def _never_right(world: World) -> None:
 async def _round(world: World, number: int) -> None:
     """Create some pods, which run, are edited, lose their job, and go."""
     runs, taken, edited = (f"{it}-{number}" for it in ("runs", "taken", "edited"))
+    member = await pod_group.create(world, f"pair-{number}", size=2)
+    pair = [f"pair-{number}-{it}" for it in range(2)]
     await world.create(runs)
     await world.create(taken)
+    for name in pair:
+        await world.create(name, cpus="1", memory="100Mi", **member)
     await world.create(edited, slurm={"hold": "true", "timeout": "600", "comment": "before"})
     await _that(world, edited, _names_a_job)
     await _edit(world, edited, comment="after")
@@ -130,11 +135,11 @@ async def _round(world: World, number: int) -> None:
     for job in await _live(world, taken):
         await world.slurm.cancel(job.job_id)
     await _edit(world, edited, hold=None)
-    for name in (runs, edited):
+    for name in (runs, edited, *pair):
         before = await _that(world, name, _runs)
         world.unharmed(before)
         await world.delete(name)
-    for name in (runs, taken, edited):
+    for name in (runs, taken, edited, *pair):
         await world.until(f"{name} is gone", partial(_gone, world, name), seconds=_SECONDS)
     await world.until("nothing is left", lambda: _nothing_left(world), seconds=_SECONDS)
 

@@ -8,93 +8,45 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support import pods
-from tests.support.kube import Object
+from tests.support import pod_group, pods
 from tests.support.world import World
 
 _GANG: Final = "slurm-pod-scheduler/gang"
-_LABEL: Final = "scheduling.x-k8s.io/pod-group"
-# What matters here of the definition of scheduler-plugins v0.33.5.
-_DEFINITION: Final[Object] = {
-    "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "names": {"kind": "PodGroup", "plural": "podgroups", "shortNames": ["pg", "pgs"]},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {"minMember": {"type": "integer", "minimum": 1}},
-                            }
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
-_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 pytestmark = [pytest.mark.flags("--gang-linger=2s")]
 
 
 @pytest.fixture
 async def defined(world: World) -> None:
     """The API server has the PodGroups of scheduler-plugins."""
-    if world.cluster.name.startswith("live"):
-        status, body = await world.kube.answer("POST", _DEFINITIONS, _DEFINITION)
-        assert status == 201 or "already exists" in str(body), body
-
-        async def is_served() -> bool:
-            path = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
-            return (await world.kube.answer("GET", path, None))[0] == 200
-
-        await world.until("PodGroups are served", is_served)
-
-
-async def _of_plugins(world: World) -> dict[str, Any]:
-    """A PodGroup of two pods of scheduler-plugins; what its pods have."""
-    body = {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": "trio"},
-        "spec": {"minMember": 2},
-    }
-    await world.kube.create("podgroups", body, namespace=world.namespace)
-    return {"labels": {_LABEL: "trio"}}
-
-
-async def _of_kubernetes(world: World) -> dict[str, Any]:
-    """A PodGroup of two pods of Kubernetes' own; what its pods have."""
-    body = {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
-        "kind": "PodGroup",
-        "metadata": {"name": "trio"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
-    }
-    await world.kube.create("podgroups.scheduling.k8s.io", body, namespace=world.namespace)
-    return {"schedulingGroup": {"podGroupName": "trio"}}
+    await pod_group.define(world)
 
 
 @pytest.mark.live_on("26.05")
 @pytest.mark.usefixtures("defined")
 async def test_pods_beyond_min_member_get_jobs_of_their_own(world: World) -> None:
-    await _three_pods_of_which_two_are_the_gang(world, await _of_plugins(world))
+    member = await pod_group.create(world, "trio", size=2)
+    await three_pods_of_which_two_are_the_gang(world, member)
 
 
-@pytest.mark.live_on("neither")
-async def test_pods_beyond_min_count_get_jobs_of_their_own(world: World) -> None:
-    await _three_pods_of_which_two_are_the_gang(world, await _of_kubernetes(world))
+@pytest.mark.live_on("26.05")
+@pytest.mark.usefixtures("defined")
+async def test_phase_of_a_pod_group_follows_its_gang(world: World) -> None:
+    member = await pod_group.create(world, "trio", size=2)
+    await world.create("trio-0", cpus="1", memory="100Mi", **member)
+
+    async def says(wanted: str) -> bool:
+        found = await world.kube.get("podgroups", "trio", namespace=world.namespace)
+        return pod_group.phase(found) == wanted
+
+    await world.until("its PodGroup waits", lambda: says("Pending"))
+    await world.create("trio-1", cpus="1", memory="100Mi", **member)
+    for number in range(2):
+        await world.running(f"trio-{number}")
+    await world.until("its PodGroup runs", lambda: says("Running"))
 
 
-async def _three_pods_of_which_two_are_the_gang(world: World, member: dict[str, Any]) -> None:
+async def three_pods_of_which_two_are_the_gang(world: World, member: dict[str, Any]) -> None:
+    """Three pods of a PodGroup of two come, go and end."""
     for number in range(3):
         await world.create(f"trio-{number}", cpus="1", memory="100Mi", **member)
     first, second, third = [await world.running(f"trio-{it}") for it in range(3)]

@@ -77,6 +77,14 @@ def live_26(live_kube: KubeRig, live_slurm_26: SlurmRig) -> Cluster:
 
 
 @pytest.fixture(scope="session")
+def live_26_pod_groups(live_pod_group_nodes: KubeRig, live_slurm_26: SlurmRig) -> Cluster:
+    """As live_26, with another API server, which has Kubernetes' own PodGroups."""
+    from tests.support.live import LiveCluster
+
+    return LiveCluster(live_pod_group_nodes, live_slurm_26)
+
+
+@pytest.fixture(scope="session")
 def live_24(live_kube: KubeRig, live_slurm_24: SlurmRig) -> Cluster:
     """Real servers, Slurm 24.11 and two simulated Nodes."""
     from tests.support.live import LiveCluster
