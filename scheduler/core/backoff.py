@@ -9,6 +9,7 @@ Whose pauses these are:
 * all submits, while Slurm accepts no jobs: `execute/gate.py`
 * the next pod of a controller whose pods end too soon: `succession.py`
 * a node that a unit could not use: `state/exclusions.py`
+* what is said on a PodGroup: `group_told.py`
 * the pulse, while Slurm does not answer: `slurm/pulse.py`
 * Events: `kube/event_pauses.py`
 
