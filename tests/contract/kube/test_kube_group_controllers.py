@@ -182,3 +182,19 @@ async def test_pod_names_the_pod_group_of_kubernetes_and_that_its_policy(
     assert (member.source, member.name) == (Source.POD_GROUP, "g")
     found = await _shape(kube, member)
     assert found == expected if expected is not None else isinstance(found, NoGang)
+
+
+async def test_server_without_the_gate_drops_the_group_of_a_pod(
+    live_control_plane: KubeRig,
+) -> None:
+    """So its pods are no gang by their group, and the scheduler has nowhere to write."""
+    rig = live_control_plane
+    async with (
+        KubeClient(rig.url, token=rig.token, ca=rig.ca) as kube,
+        namespace_of(kube) as namespace,
+    ):
+        spec = {**POD, "schedulingGroup": {"podGroupName": "g"}}
+        answer = await kube.post(namespace.path("pods"), {"metadata": {"name": "p"}, "spec": spec})
+        assert answer.status == 201, answer.body
+        assert "schedulingGroup" not in answer.body["spec"]
+        assert (await kube.get(namespace.path("podgroups", api=_APIS["PodGroup"]))).status == 404
