@@ -17,18 +17,18 @@ from typing import Final
 
 from scheduler.core.event_reasons import Reason
 from scheduler.core.gang_objects import GroupCondition, PluginsPodGroup, PodGroup
-from scheduler.core.group_told import GroupWord, Standing
+from scheduler.core.group_told import GroupStanding, GroupWord
 
 FIELD_MANAGER: Final = "slurm-pod-scheduler"
 """Under this name the API server notes what we write."""
 CONDITION: Final = "PodGroupScheduled"
 _KEY: Final = f'k:{{"type":"{CONDITION}"}}'
-_PHASES: Final[Mapping[Standing, str]] = {
-    Standing.WAITS: "Pending",
-    Standing.PLACED: "Scheduling",
-    Standing.RUNS: "Running",
-    Standing.SUCCEEDED: "Finished",
-    Standing.FAILED: "Failed",
+_PHASES: Final[Mapping[GroupStanding, str]] = {
+    GroupStanding.WAITS: "Pending",
+    GroupStanding.PLACED: "Scheduling",
+    GroupStanding.RUNS: "Running",
+    GroupStanding.SUCCEEDED: "Finished",
+    GroupStanding.FAILED: "Failed",
 }
 
 GroupWithStatus = PodGroup | PluginsPodGroup
@@ -56,7 +56,7 @@ def new_status(group: GroupWithStatus, word: GroupWord, *, time: str) -> dict[st
     if isinstance(group, PluginsPodGroup):
         phase = _PHASES[word.standing]
         return None if group.status.phase == phase else {"phase": phase}
-    placed = word.standing is not Standing.WAITS
+    placed = word.standing is not GroupStanding.WAITS
     found = next((it for it in group.status.conditions if it.type == CONDITION), None)
     if found is not None and _says(found, word, placed=placed):
         return None

@@ -22,7 +22,7 @@ _RETRY: Final = Pauses(5.0, 60.0)
 
 
 @unique
-class Standing(StrEnum):
+class GroupStanding(StrEnum):
     """How far the gang has come, in this order. It begins anew if its pods wait again."""
 
     WAITS = "waits"
@@ -37,7 +37,7 @@ class Standing(StrEnum):
     """Its job is needed no more, and a pod of it has failed."""
 
 
-_ORDER: Final = tuple(Standing)
+_ORDER: Final = tuple(GroupStanding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class GroupWord:
     one word: if only the message changes, nothing is said anew.
     """
 
-    standing: Standing
+    standing: GroupStanding
     job_id: int = 0
     cause: str = ""
     message: str = ""
@@ -60,7 +60,7 @@ class GroupTold:
 
     by_phase: bool
     word: GroupWord | None = None
-    said: frozenset[Standing] = frozenset()
+    said: frozenset[GroupStanding] = frozenset()
     """Of the job of `word`."""
     repeats: int = 0
     """How many words were of a kind that was said before, of the same job."""
@@ -82,16 +82,16 @@ class GroupTold:
     def _settled(self, word: GroupWord) -> bool:
         """Whether what was said last holds, or may not be taken back."""
         last = self.word
-        if not self.by_phase and word.standing not in {Standing.WAITS, Standing.PLACED}:
+        if not self.by_phase and word.standing not in {GroupStanding.WAITS, GroupStanding.PLACED}:
             return True
         if last is None:
             return False
         if not self.by_phase:
-            return last.standing is Standing.PLACED or (
-                word.standing is Standing.WAITS and word.cause == last.cause
+            return last.standing is GroupStanding.PLACED or (
+                word.standing is GroupStanding.WAITS and word.cause == last.cause
             )
-        if word.standing is Standing.WAITS:
-            return last.standing is Standing.WAITS
+        if word.standing is GroupStanding.WAITS:
+            return last.standing is GroupStanding.WAITS
         same_job = word.job_id == last.job_id
         return same_job and _ORDER.index(word.standing) <= _ORDER.index(last.standing)
 

@@ -21,7 +21,7 @@ from scheduler.core.actions import (
 )
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import GangFacts, PodStage, Tracked, UnitFacts
-from scheduler.core.group_told import GroupTold, GroupWord, Standing
+from scheduler.core.group_told import GroupStanding, GroupTold, GroupWord
 
 # No watch wakes a gang when its containers have started, because nothing else depends on that.
 _LOOK_SECONDS: Final = 15.0
@@ -58,7 +58,7 @@ def _runs_in_own_job(facts: UnitFacts) -> bool:
 
 
 def _until_it_runs(told: GroupTold, word: GroupWord) -> tuple[Action, ...]:
-    placed = told.by_phase and word.standing is Standing.PLACED
+    placed = told.by_phase and word.standing is GroupStanding.PLACED
     return (Again(_LOOK_SECONDS),) if placed else ()
 
 
@@ -83,11 +83,11 @@ def _of_running(facts: UnitFacts, size: int, job_id: int, *, by_phase: bool) -> 
     if len(placed) < size:
         return None
     if by_phase and sum(pod.succeeded or pod.started for pod in placed) >= size:
-        return GroupWord(Standing.RUNS, job_id)
+        return GroupWord(GroupStanding.RUNS, job_id)
     message = f"{size} pods have a Node"
     if job_id:
         message = f"{message}, which Slurm job {job_id} holds for them"
-    return GroupWord(Standing.PLACED, job_id, message=message)
+    return GroupWord(GroupStanding.PLACED, job_id, message=message)
 
 
 def _of_waiting(actions: tuple[Action, ...], job_id: int) -> GroupWord | None:
@@ -95,17 +95,17 @@ def _of_waiting(actions: tuple[Action, ...], job_id: int) -> GroupWord | None:
     for action in actions:
         if isinstance(action, Tell):
             cause = action.cause or action.reason
-            return GroupWord(Standing.WAITS, job_id, cause, action.message)
+            return GroupWord(GroupStanding.WAITS, job_id, cause, action.message)
         if isinstance(action, Reject):
             problem = action.problems[0].text if action.problems else ""
             message = f"Pod {action.pod.name} cannot be served: {problem}"
-            return GroupWord(Standing.WAITS, job_id, Reason.SCHEDULING_FAILED, message)
+            return GroupWord(GroupStanding.WAITS, job_id, Reason.SCHEDULING_FAILED, message)
     return None
 
 
 def _of_ended(facts: UnitFacts, size: int, job_id: int) -> GroupWord | None:
     if sum(pod.succeeded for pod in facts.pods) >= size:
-        return GroupWord(Standing.SUCCEEDED, job_id)
+        return GroupWord(GroupStanding.SUCCEEDED, job_id)
     if any(pod.stage is PodStage.FINISHED and not pod.succeeded for pod in facts.pods):
-        return GroupWord(Standing.FAILED, job_id)
+        return GroupWord(GroupStanding.FAILED, job_id)
     return None

@@ -19,16 +19,16 @@ from scheduler.core.gang_objects import (
     PodGroup,
 )
 from scheduler.core.group_status import FIELD_MANAGER, is_written_by_others, new_status
-from scheduler.core.group_told import MOST_TRIES, GroupTold, GroupWord, Standing
+from scheduler.core.group_told import MOST_TRIES, GroupStanding, GroupTold, GroupWord
 from scheduler.kube.wire import decoder
 
 PHASE, CONDITION = GroupTold(by_phase=True), GroupTold(by_phase=False)
-WAITS, PLACED = GroupWord(Standing.WAITS, 1, "Resources"), GroupWord(Standing.PLACED, 1)
+WAITS, PLACED = GroupWord(GroupStanding.WAITS, 1, "Resources"), GroupWord(GroupStanding.PLACED, 1)
 TIME = "2026-01-02T03:04:05Z"
 META = GroupMeta(name="g", uid="u", resource_version="7", generation=2)
 
 
-def word_of(standing: Standing, job_id: int, cause: str) -> GroupWord:
+def word_of(standing: GroupStanding, job_id: int, cause: str) -> GroupWord:
     return GroupWord(standing, job_id, cause)
 
 
@@ -64,7 +64,7 @@ def test_condition_that_is_true_is_never_taken_back():
 
 
 def test_phase_goes_forward_in_one_job_and_begins_anew_with_the_next():
-    told = PHASE.after(GroupWord(Standing.RUNS, 1), now=0.0)
+    told = PHASE.after(GroupWord(GroupStanding.RUNS, 1), now=0.0)
     assert told.due(PLACED) is None
     assert told.due(replace(PLACED, job_id=2)) == 0.0
     assert told.due(WAITS) == 0.0
@@ -83,7 +83,7 @@ def test_word_that_fails_is_tried_a_few_times():
 
 @given(
     words=st.lists(
-        st.builds(word_of, st.sampled_from(Standing), st.just(1), st.sampled_from("abc")),
+        st.builds(word_of, st.sampled_from(GroupStanding), st.just(1), st.sampled_from("abc")),
         max_size=400,
     ),
     by_phase=st.booleans(),
@@ -102,11 +102,11 @@ def test_words_of_one_job_are_bounded_whatever_comes(words, by_phase, fails):
         else:
             told = told.after(word, now=float(second))
     # 10 + 20 + ... + 160 s fit into 400 s.
-    assert requests <= (len(Standing) + 5) * (MOST_TRIES if fails else 1)
+    assert requests <= (len(GroupStanding) + 5) * (MOST_TRIES if fails else 1)
 
 
 def test_own_pod_group_gets_a_condition_with_all_fields():
-    word = GroupWord(Standing.WAITS, 1, "Resources", "m")
+    word = GroupWord(GroupStanding.WAITS, 1, "Resources", "m")
     assert new_status(PodGroup(META), word, time=TIME) == {
         "conditions": [
             {
@@ -125,16 +125,19 @@ def test_time_of_the_condition_is_that_of_its_status():
     former = GroupCondition("PodGroupScheduled", "False", "before", "2020-01-01T00:00:00Z")
     group = PodGroup(META, status=GroupStatus((GroupCondition("Other", "True"), former)))
 
-    def written(standing: Standing) -> Any:
+    def written(standing: GroupStanding) -> Any:
         return new_status(group, GroupWord(standing, 1, "", "m"), time=TIME)
 
-    assert written(Standing.WAITS)["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
-    placed = written(Standing.PLACED)["conditions"][0]
+    assert (
+        written(GroupStanding.WAITS)["conditions"][0]["lastTransitionTime"]
+        == "2020-01-01T00:00:00Z"
+    )
+    placed = written(GroupStanding.PLACED)["conditions"][0]
     assert (placed["status"], placed["reason"]) == ("True", "Scheduled")
     assert placed["lastTransitionTime"] == TIME
 
 
-@pytest.mark.parametrize("standing", [Standing.WAITS, Standing.PLACED])
+@pytest.mark.parametrize("standing", [GroupStanding.WAITS, GroupStanding.PLACED])
 def test_condition_that_says_it_already_is_not_written(standing):
     found = GroupCondition("PodGroupScheduled", "True", "by kube-scheduler")
     group = PodGroup(META, status=GroupStatus((found,)))
@@ -144,11 +147,11 @@ def test_condition_that_says_it_already_is_not_written(standing):
 @pytest.mark.parametrize(
     ("standing", "phase"),
     [
-        (Standing.WAITS, "Pending"),
-        (Standing.PLACED, "Scheduling"),
-        (Standing.RUNS, "Running"),
-        (Standing.SUCCEEDED, "Finished"),
-        (Standing.FAILED, "Failed"),
+        (GroupStanding.WAITS, "Pending"),
+        (GroupStanding.PLACED, "Scheduling"),
+        (GroupStanding.RUNS, "Running"),
+        (GroupStanding.SUCCEEDED, "Finished"),
+        (GroupStanding.FAILED, "Failed"),
     ],
 )
 def test_phases_are_those_of_scheduler_plugins(standing, phase):
