@@ -67,6 +67,8 @@ class PodFacts:
     """Whether it has succeeded, and its controller makes no other in its place."""
     size: Size | None = None
     """For a pod of a gang: what it takes of a node; None if that cannot be read."""
+    unserved: bool = False
+    """For a pod of a gang: whether what it asks for cannot become, or join, a Slurm job."""
     placed_by_us: bool = True
     grace_seconds: int = 30
     ends_at: str = ""

@@ -18,6 +18,7 @@ from scheduler.core.actions import (
     Locate,
     LookForTwins,
     NoteEnd,
+    ReadGang,
     Record,
     Warn,
 )
@@ -53,6 +54,7 @@ from scheduler.core.lost_slots import on_lost_nodes
 from scheduler.core.outgrown import grown_pods, outgrown
 from scheduler.core.remaining import ends_at
 from scheduler.core.tagged import TaggedJob
+from scheduler.core.unserved import refusals
 from scheduler.core.waiting import allocated
 from slurmapi.model import BaseState, Job
 
@@ -170,13 +172,18 @@ def _running(
         return _go_on_without(lost, record)
     if any(pod.node and pod.node not in record.nodes for pod in bound):
         return _elsewhere(facts, bound, record, now)
-    waiting = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
+    come = tuple(pod for pod in facts.pods if pod.stage is PodStage.WAITING)
+    unserved = tuple(pod for pod in come if pod.unserved)
+    if unserved and facts.gang is not None and facts.gang.unread:
+        return (ReadGang(), Again(SOON_SECONDS))  # it may tell that they are none of the gang
+    refused = refusals(facts, unserved)
+    waiting = tuple(pod for pod in come if not pod.unserved)
     if waiting:
-        return allocated(facts, waiting, job, now)
+        return (*refused, *allocated(facts, waiting, job, now))
     end = ends_at(record)
     notes = tuple(NoteEnd(pod, end) for pod in bound if pod.ends_at != end)
     spare = early_release(facts, record, now)
-    return (*notes, *_resized(facts, record), *spare, Again(SLOW_LOOK_SECONDS))
+    return (*refused, *notes, *_resized(facts, record), *spare, Again(SLOW_LOOK_SECONDS))
 
 
 def _go_on_without(lost: tuple[PodFacts, ...], record: TaggedJob) -> tuple[Action, ...]:

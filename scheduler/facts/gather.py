@@ -196,6 +196,7 @@ class Gatherer:
             node=self._whereabouts.node(pod, unit),
             rank=ranks.get(meta.uid, 0),
             size=sizes.get(meta.uid),
+            unserved=unit.gang is not None and meta.uid not in sizes,
             started=pod.status.phase == "Running",
             succeeded=pod.status.phase == "Succeeded",
             final=unit.gang is not None and is_final(pod),

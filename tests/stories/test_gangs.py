@@ -137,6 +137,30 @@ async def test_pod_that_opts_out_gets_a_job_of_its_own(world: World) -> None:
     assert [it.number("node_count") for it in records.values()] == [1, 1]
 
 
+@pytest.mark.flags("--gang-linger=30s")
+async def test_pod_that_cannot_be_served_gets_no_slot_of_a_gang_that_runs(world: World) -> None:
+    """It asks for more than its slot has, and hid that behind an annotation that is wrong."""
+    said = {"gang": "duo", "gang-size": "2"}
+    await world.create("duo-0", slurm=said)
+    await world.create("duo-1", slurm=said)
+    first, second = await world.running("duo-0"), await world.running("duo-1")
+    job = await world.placeholder(first)
+    await world.delete("duo-1")
+    await world.gone("duo-1")
+    await world.create("duo-1", slurm={**said, "nice": "very"}, cpus="3")
+    await world.message_with("is 'very'", name="duo-1")
+    edit = {"metadata": {"annotations": {f"{pods.PREFIX}nice": "1"}}}
+    await world.kube.patch("pods", "duo-1", edit, namespace=world.namespace)
+    await world.message_with("asks for 3 CPUs", "its slot has other resources", name="duo-1")
+    assert pods.node_of(await world.kube.get("pods", "duo-1", namespace=world.namespace)) is None
+    assert (await world.placeholder(first)).job_id == job.job_id
+    await world.delete("duo-1")
+    await world.gone("duo-1")
+    await world.create("duo-1", slurm=said)
+    again = await world.running("duo-1")
+    assert pods.node_of(again) == pods.node_of(second)
+
+
 @pytest.mark.flags("--gang-linger=2s", "--gangs=annotations")
 async def test_pods_of_two_sizes_start_together_each_on_a_slot_of_its_size(world: World) -> None:
     said = {"gang": "duo", "gang-size": "2"}
