@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -14,8 +15,10 @@ _PIN: Final = re.compile(r"^([\w.-]+)==([^\s;]+)", re.MULTILINE)
 def planned(venv: Path) -> str:
     """What `make demo` would do with that virtual environment."""
     command = ("make", "--dry-run", "demo", f"VENV={venv}")
+    # The tests themselves may run below make, which hands its flags on.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
-        command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=True
+        command, cwd=_ROOT, env=own, capture_output=True, text=True, timeout=60, check=True
     )
     return done.stdout
 
