@@ -161,7 +161,8 @@ class GangReader:
             remark = Remark(Reason.NOT_IN_GANG, flaw.why)
             return replace(reading, remarks=(*reading.remarks, remark))
         known = () if isinstance(reading.request, JobRequest) else reading.request
-        return replace(reading, request=(*known, *{flaw} - {*known}))
+        told = any((it.field, it.value) == (flaw.field, flaw.value) for it in known)
+        return reading if told else replace(reading, request=(*known, flaw))
 
     def facts(self, gang: Gang, request: JobRequest | object, culprit: str) -> GangFacts:
         """What is known of a gang."""
