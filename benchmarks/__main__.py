@@ -3,6 +3,7 @@
     python -m benchmarks --save figures.json                     # on the sandbox
     python -m benchmarks --on live --save figures.json           # on real servers, as root
     python -m benchmarks --against figures.json                  # what has become better or worse
+    python -m benchmarks --plots figures.md                      # pictures: cost against scale
 
 It prints the machine, the versions and a table. Exit status 1 where a benchmark failed, or a ratio
 or a count is worse than in the former run by more than --tolerance.
@@ -21,6 +22,7 @@ from typing import Final
 import msgspec
 
 from benchmarks.command import check_folder, write_json
+from benchmarks.suite import plots
 from benchmarks.suite.machine import Machine, described, this_machine
 from benchmarks.suite.rows import READERS, Row, table, worse
 
@@ -62,7 +64,14 @@ def main() -> int:
         rows |= found
     suite = Suite(machine=machine, servers=args.on, benchmarks=flags, rows=rows)
     write_json(suite, args.save)
+    if args.plots is not None:
+        args.plots.write_text(page(suite), encoding="utf-8")
     return _report(suite, args.against, args.tolerance)
+
+
+def page(suite: Suite) -> str:
+    """The figures that have a course, as a page of pictures."""
+    return "\n\n".join((f"# {described(suite.machine)}", *plots.charts(suite.rows))) + "\n"
 
 
 def _figures(name: str, flags: Sequence[str]) -> dict[str, Row] | None:
@@ -102,12 +111,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--only", type=_names, default=list(READERS), metavar="NAMES", help=f"default: {names}")
     add("--short", action="store_true", help="a minute that shows that everything works")
     add("--save", type=Path, metavar="FILE", help="store the figures there, as JSON")
+    add("--plots", type=Path, metavar="FILE", help="draw them there: Markdown with Mermaid charts")
     add("--against", type=_stored, metavar="FILE", help="compare with a stored run")
     add("--tolerance", type=float, default=0.1, metavar="SHARE", help="default: 0.1")
     args = parser.parse_args(argv)
     if not 0 <= args.tolerance <= 10:
         parser.error(f"--tolerance is {args.tolerance:g}: expected a share from 0 to 10")
     check_folder(parser, "--save", args.save)
+    check_folder(parser, "--plots", args.plots)
     return args
 
 

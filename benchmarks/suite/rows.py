@@ -58,10 +58,23 @@ def of_main_path(path: Path) -> Rows:
         "pods/s of the bare loop": _shown(it.per_second for it in found.bare),
         "pods/s of the scheduler": _shown(it.burst.per_second for it in full),
         "CPU ms per pod": _shown(1000 * it.burst.cpu_seconds / found.pods for it in full),
+        **_latencies([it.burst for it in full], ""),
+        **_latencies(found.bare, ", bare loop"),
         "peak RSS": _less((it.burst.peak_rss_mib for it in full), unit="MiB"),
         "ratio with the guard to without": _more(found.guard_ratios, goal=0.7),
     }
     return {f"burst of {each}: {name}": row for name, row in rows.items() if row is not None}
+
+
+def _latencies(bursts: Sequence[main_path.Burst], whose: str) -> dict[str, Row | None]:
+    """Medians over the rounds, in milliseconds."""
+    return {
+        f"submit to bound, p50{whose}": _milliseconds(it.submit_to_bound.p50 for it in bursts),
+        f"submit to bound, p99{whose}": _milliseconds(it.submit_to_bound.p99 for it in bursts),
+        f"allocated to bound, p50{whose}": _milliseconds(
+            it.allocated_to_bound.p50 for it in bursts
+        ),
+    }
 
 
 def of_one_pod(path: Path) -> Rows:
@@ -157,3 +170,7 @@ def _least(value: float, *, unit: str = "", goal: float | None = None) -> Row:
 
 def _shown(values: Iterable[float]) -> Row:
     return Row(value=median(values))
+
+
+def _milliseconds(seconds: Iterable[float]) -> Row:
+    return Row(value=1000 * median(seconds), unit="ms")
