@@ -87,6 +87,14 @@ class Stage:
             if pod.metadata.name.startswith(prefix) and pod.metadata.deletion_timestamp is None
         )
 
+    def placed(self, prefix: str) -> list[str]:
+        """Return the names of the pods with that prefix that have a Node and have not ended."""
+        return [
+            pod.metadata.name
+            for pod in self.pods
+            if pod.metadata.name.startswith(prefix) and pod.spec.node_name and not pod.finished
+        ]
+
     def messages(self) -> list[str]:
         """Return the messages of the PodScheduled conditions of all pods without a Node."""
         conditions = (pod.condition("PodScheduled") for pod in self.pods if not pod.spec.node_name)

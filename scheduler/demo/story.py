@@ -1,4 +1,5 @@
-"""The demo's story: a Deployment loses a pod to a Slurm job and recovers.
+"""The demo's story: a Deployment loses a pod to a Slurm job and recovers; then two gangs, of which
+only one can run at a time.
 
 Every step waits until what its headline promises has happened.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler.demo.stage import Stage
+from scheduler.demo.stage import DemoError, Stage
 from scheduler.sandbox.cluster import Sandbox, SandboxShape
 from slurmapi import BaseState, JobSubmission, SlurmClient
 
@@ -18,6 +19,7 @@ _REPLICAS: Final = 3
 _GPUS: Final = 4
 _BATCH: Final = ("batch-0", "batch-1", "batch-2")
 _BATCH_SECONDS: Final = 2
+_GANGS: Final = ("left", "right")
 _STEP_SECONDS: Final = 60.0
 
 
@@ -32,6 +34,7 @@ async def play(stage: Stage, alice: SlurmClient) -> None:
     native = await _preempt(stage, alice)
     await _heal(stage, alice, native)
     await _leave_nothing(stage)
+    await _take_turns(stage)
 
 
 async def _deploy(stage: Stage) -> None:
@@ -113,6 +116,49 @@ async def _leave_nothing(stage: Stage) -> None:
     )
 
 
+async def _take_turns(stage: Stage) -> None:
+    size = SHAPE.nodes
+    stage.narrator.heading(
+        f"Two batch Jobs of {size} pods that must start together and want a whole node each: Slurm "
+        "starts one of them whole, and the other waits whole"
+    )
+    for name in _GANGS:
+        await stage.create("/apis/batch/v1/jobs", _gang(name, size))
+    await stage.until(
+        "the pods of one Job run, and those of the other say why they wait",
+        lambda: (
+            sorted(_running_whole(stage, size)) == [0, size]
+            and sum(_REASON in message for message in stage.messages()) == size
+        ),
+        seconds=_STEP_SECONDS,
+    )
+    first, second = sorted(_GANGS, key=lambda name: not stage.placed(name))
+    stage.narrator.heading(f"The Job {first} is deleted, and {second} starts whole")
+    await stage.delete("/apis/batch/v1/jobs", first)
+    await stage.until(
+        f"all pods of {second} run",
+        lambda: bool(_running_whole(stage, size)) and stage.phases(second) == ["Running"] * size,
+        seconds=_STEP_SECONDS,
+    )
+    await stage.delete("/apis/batch/v1/jobs", second)
+    await stage.until(
+        "both Jobs' pods are gone, and no job is left in Slurm",
+        lambda: not stage.pods.values() and not stage.live_jobs(),
+        seconds=_STEP_SECONDS,
+    )
+
+
+def _running_whole(stage: Stage, size: int) -> list[int]:
+    """How many pods of each gang have a Node. Raises DemoError if both have some: then each may
+    wait for ever for what the other holds.
+    """
+    found = [len(stage.placed(name)) for name in _GANGS]
+    if all(found) or max(found) > size:
+        names = " and ".join(_GANGS)
+        raise DemoError(f"{names} hold nodes at the same time: {found[0]} and {found[1]} pods run")
+    return found
+
+
 _REASON: Final = "pending: Resources"
 
 
@@ -150,8 +196,25 @@ def _batch_pod(name: str) -> dict[str, Any]:
     }
 
 
-def _pod_spec() -> dict[str, Any]:
-    resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": str(_GPUS)}
+def _gang(name: str, size: int) -> dict[str, Any]:
+    """A batch Job whose pods take all GPUs of a node each."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "completionMode": "Indexed",
+            "parallelism": size,
+            "completions": size,
+            "template": {
+                "spec": _pod_spec(gpus=SHAPE.gpus_per_node) | {"restartPolicy": "Never"},
+            },
+        },
+    }
+
+
+def _pod_spec(*, gpus: int = _GPUS) -> dict[str, Any]:
+    resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": str(gpus)}
     container = {
         "name": "main",
         "image": "busybox",

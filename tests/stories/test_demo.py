@@ -87,6 +87,12 @@ def test_demo_keeps_its_promises_and_leaves_nothing(folder: Path) -> None:
         r" -- The Deployment is deleted",
         r"pod   trainer-\S+ is gone",
         r"slurm job \d+ default\.trainer-\S+ CANCELLED",
+        r" -- Two batch Jobs of 2 pods",
+        r"pod   (left|right)-0-\S+ bound to node-00",
+        r"pod   (left|right)-1-\S+ waits: Slurm job \d+ is pending: Resources ",
+        r" -- The Job (left|right) is deleted, and (left|right) starts whole",
+        r"pod   (left|right)-0-\S+ bound to node-00",
+        r"slurm job \d+ default\.(left|right)\.\S+ CANCELLED",
         r"All of it came true, in \d+ s",
     )
     assert re.search(".*?".join(in_order), output, re.DOTALL), output
