@@ -16,7 +16,7 @@ from tests.faults.cluster import ProxiedCluster
 from tests.faults.matrix import FAULTS, UNUSED, chosen
 from tests.faults.play import Rule
 from tests.stories.clusters import LIVE, told_on
-from tests.support import pods
+from tests.support import pod_group, pods
 from tests.support.cluster import Cluster
 from tests.support.scheduler import SchedulerProcess
 from tests.support.world import World
@@ -71,6 +71,7 @@ def scheduler(
 async def test_faults_on_every_kind_of_call_are_outlived(
     world: World, proxied: ProxiedCluster
 ) -> None:
+    await pod_group.define(world)
     await world.create("keep")
     keep, native = await world.running("keep"), await world.native_job()
     rules = _rules(world.cluster, proxied)
@@ -129,7 +130,7 @@ def _provoke(proxied: ProxiedCluster) -> None:
 
 async def _churn(world: World, prefix: str, native: int) -> None:
     """Make one pod of each kind: it ends by itself, is deleted, loses its job, or is edited. And
-    make a gang, which is deleted.
+    make two gangs, which are deleted: of a batch Job, and of a PodGroup.
     """
     ends, deleted, cancelled, waits, gang = (
         f"{prefix}-{what}" for what in ("ends", "deleted", "cancelled", "waits", "gang")
@@ -138,6 +139,10 @@ async def _churn(world: World, prefix: str, native: int) -> None:
     await world.create(deleted)
     await world.create(cancelled)
     await world.kube.create("jobs", pods.batch_job(2, name=gang), namespace=world.namespace)
+    member = await pod_group.create(world, f"{prefix}-pair", size=2)
+    pair = [f"{prefix}-pair-{rank}" for rank in range(2)]
+    for name in pair:
+        await world.create(name, cpus="1", memory="100Mi", **member)
     await world.create(waits, slurm={"dependency": f"afterok:{native}"})
     await asyncio.sleep(_STEP_SECONDS)
     await _annotate(world, waits, "soon")
@@ -150,7 +155,7 @@ async def _churn(world: World, prefix: str, native: int) -> None:
     await _scancel(world, cancelled)
     await asyncio.sleep(_STEP_SECONDS)
     await world.kube.delete("jobs", gang, namespace=world.namespace)
-    for name in (ends, cancelled, waits):
+    for name in (ends, cancelled, waits, *pair):
         await world.delete(name)
 
 
