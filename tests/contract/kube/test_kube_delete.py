@@ -186,6 +186,24 @@ async def test_what_an_object_owned_is_collected(kube: KubeClient, namespace: Na
     await eventually(gone, "the owned pod is gone")
 
 
+async def test_what_an_object_of_an_unknown_kind_owns_is_kept(
+    kube: KubeClient, namespace: Namespace
+) -> None:
+    """The collector cannot look for the owner, such as an MPIJob where none are defined."""
+    known = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": OTHER_UID}
+    unknown = {**known, "apiVersion": "unknown.example/v1", "kind": "Unknown"}
+    await namespace.pod(metadata={"ownerReferences": [unknown]})
+    await namespace.pod("p2", metadata={"ownerReferences": [known, {**unknown, "uid": "2"}]})
+    await namespace.pod("p3", metadata={"ownerReferences": [known]})
+
+    async def gone() -> bool:
+        return await _gone(kube, namespace.path("pods", "p3"))
+
+    await eventually(gone, "the pod whose owner is gone is gone")
+    left = (await kube.get(namespace.path("pods"))).body["items"]
+    assert [it["metadata"]["name"] for it in left] == ["p1", "p2"]
+
+
 async def test_what_an_object_owned_is_orphaned_on_demand(
     kube: KubeClient, namespace: Namespace
 ) -> None:

@@ -14,9 +14,10 @@ from scheduler.sandbox.kube.controllers.dependents import (
 from scheduler.sandbox.kube.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from scheduler.sandbox.kube.meta import is_leaving, owner_uids
 from scheduler.sandbox.kube.model import KubeModel
-from scheduler.sandbox.kube.resources import Body
+from scheduler.sandbox.kube.resources import STORED, Body
 from scheduler.sandbox.kube.store import Change
 
+_SERVED = {(f"{it.group}/{it.version}".strip("/"), it.kind) for it in STORED}
 BACKGROUND = DeleteOptions(propagation="Background")
 
 
@@ -62,8 +63,9 @@ class GarbageCollector:
         return None
 
     def _collect(self, place: Place, body: Body) -> None:
-        owners = list(owner_uids(body))
-        if owners and not any(uid in self._dependents for uid in owners):
+        owners = body["metadata"].get("ownerReferences") or ()
+        gone = not any(uid in self._dependents for uid in owner_uids(body))
+        if owners and gone and all(map(_is_served, owners)):
             self._delete(place)
 
     def _foreground(self, place: Place, body: Body) -> None:
@@ -95,6 +97,13 @@ class GarbageCollector:
     def _delete(self, place: Place) -> None:
         namespace, name = place[1]
         self._model.delete(resource_at(place), namespace, name, BACKGROUND)
+
+
+def _is_served(owner: Body) -> bool:
+    """Whether there are such objects at all. The real controller cannot look for others, and so
+    keeps their dependents.
+    """
+    return (owner["apiVersion"], owner["kind"]) in _SERVED
 
 
 def _key(place: Place) -> Key:
