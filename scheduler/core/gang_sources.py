@@ -90,6 +90,11 @@ JOBSET_BY_LABELS: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 """Beside JOBSET_EXCLUSIVE: labels of the Nodes say where the pods go, so they all come at once."""
 
 PLUGINS_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+KUBEFLOW_INDEX: Final = "training.kubeflow.org/replica-index"
+"""The label by which the MPI operator counts the pods of an MPIJob. If the launcher is a worker
+too, it has 0, and the workers' labels are one more than the numbers in their names (mpi-operator
+v0.8.2, mpi_job_controller.go).
+"""
 
 KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"

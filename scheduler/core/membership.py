@@ -27,6 +27,7 @@ from scheduler.core.gang_sources import (
     JOBSET_NAME,
     JOBSET_PART,
     JOBSET_UID,
+    KUBEFLOW_INDEX,
     KUEUE_GROUP,
     KUEUE_INDEX,
     KUEUE_INDEX_LABEL,
@@ -194,12 +195,13 @@ def _of_pod_group(pod: GroupView, source: Source, name: str) -> _Found:
     """Anybody's pods may be in a PodGroup, so there is no controller to compare with."""
     if not name:
         return None
+    rank = _given_rank(pod, MOST_RANKS, index=pod.labels.get(KUBEFLOW_INDEX))
     return Membership(
         source=source,
         namespace=pod.namespace,
         name=name,
         identity=name,
-        rank=_given_rank(pod, MOST_RANKS),
+        rank=rank,
         object=GroupRef.of(source, pod, name),
     )
 
@@ -262,14 +264,15 @@ def _alone(pod: GroupView, group: str, maker: str) -> Outsider:
     )
 
 
-def _given_rank(pod: GroupView, most: int) -> int | None:
-    """The rank of a pod whose source has none: that of the annotation, else its index in its batch
-    Job, else the number at the end of its name, as a StatefulSet gives it.
+def _given_rank(pod: GroupView, most: int, *, index: str | None = None) -> int | None:
+    """The rank of a pod whose source has none: that of the annotation, else this index or that in
+    its batch Job, else the number at the end of its name, as a StatefulSet gives it.
     """
     key, value = pod.own(GANG_RANK)
     if value is not None:
         return _number(key, value, high=most - 1)
-    index = pod.annotations.get(COMPLETION_INDEX) if _is_of_job(pod) else None
+    if index is None and _is_of_job(pod):
+        index = pod.annotations.get(COMPLETION_INDEX)
     match = _ORDINAL.search(pod.name)
     text = match[1] if index is None and match else index
     if text is None or not _NUMBER.fullmatch(text) or int(text) >= most:

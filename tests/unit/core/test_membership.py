@@ -381,6 +381,16 @@ def test_pod_of_a_job_in_another_group_has_the_jobs_index() -> None:
     assert found(replace(view, annotations=beyond)).rank is None
 
 
+def test_label_of_the_mpi_operator_comes_before_the_number_at_the_end_of_a_name() -> None:
+    labels = {keys.PLUGINS_GROUP: "ring", keys.KUBEFLOW_INDEX: "1"}
+    view = pod(name="ring-worker-0", labels=labels)
+    assert found(view).rank == 1
+    assert found(replace(view, annotations={RANK: "2"})).rank == 2
+    launcher = {**labels, keys.KUBEFLOW_INDEX: "0"}
+    assert found(pod(name="ring-launcher-x2x2x", labels=launcher, controller=JOB)).rank == 0
+    assert found(replace(view, labels={**labels, keys.KUBEFLOW_INDEX: "first"})).rank is None
+
+
 def test_kueue_may_name_another_label_for_the_index() -> None:
     view = replace(
         OF_KUEUE,
