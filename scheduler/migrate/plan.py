@@ -32,6 +32,10 @@ _GANG: Final = (
     "pods that start together: they get one Slurm job, unless the pod template has the annotation "
     f"{PREFIX}gang: none"
 )
+_GANG_OF_JOBSET: Final = (
+    "pods that start together: they get one Slurm job, or one for each Job if Jobs wait until "
+    f"others are complete, unless the pod templates have the annotation {PREFIX}gang: none"
+)
 _CLASS: Final = "deviceclass.resource.kubernetes.io/"
 
 
@@ -158,13 +162,33 @@ def _misplaced(found: Mapping[Any, Any], own: Path, *, expected: str, of: str) -
 
 
 def _of_gangs(data: Any, pods: Workload) -> Iterator[Note]:
-    """A batch Job of fixed size, whose pods get one Slurm job here. SUNK does so from 7.6 on."""
+    """A batch Job of fixed size, whose pods get one Slurm job here. SUNK does so from 7.6 on. And a
+    JobSet; neither SUNK nor slurm-bridge takes its pods together.
+    """
+    if pods.kind == "JobSet":
+        yield from _of_jobset(data, pods)
     parallel = ("spec", "parallelism")
     several = at(data, (*pods.path, *parallel)) if pods.kind == "Job" else None
     completions = at(data, (*pods.path, "spec", "completions"))
     if isinstance(several, int) and several > 1 and completions in {None, several}:
         problem = Problem("spec.parallelism", str(several), _GANG)
         yield Note((*pods.path, *parallel), problem, pods.title)
+
+
+def _of_jobset(data: Any, pods: Workload) -> Iterator[Note]:
+    parts = (*pods.path, "spec", "replicatedJobs")
+    several = sum(
+        _number(it, ("replicas",)) * _number(it, ("template", "spec", "parallelism"))
+        for it in at(data, parts)
+    )
+    if several > 1:
+        problem = Problem("spec.replicatedJobs", f"{several} pods", _GANG_OF_JOBSET)
+        yield Note(parts, problem, pods.title)
+
+
+def _number(part: Any, path: Path) -> int:
+    found = at(part, path)
+    return found if isinstance(found, int) else 1
 
 
 def _refusals(

@@ -277,6 +277,18 @@ def test_job_with_several_pods_at_once_is_told_of() -> None:
     assert not any("start together" in it for it in texts(examined(job)))
 
 
+def test_job_set_with_several_pods_is_told_of() -> None:
+    job_set = wrapped("JobSet", {"spec": pod_spec(schedulerName="slurm-bridge-scheduler")})
+    (part,) = job_set["spec"]["replicatedJobs"]
+    assert not any("start together" in it for it in texts(examined(job_set)))
+    part["replicas"] = 3
+    part["template"]["spec"]["parallelism"] = 2
+    told = texts(examined(job_set))[0]
+    assert "spec.replicatedJobs is '6 pods'; expected pods that start together" in told
+    part |= {"replicas": "3", "template": {"spec": part["template"]["spec"]}}
+    assert "is '2 pods'" in texts(examined(job_set))[0]
+
+
 def test_what_slurm_bridge_has_written_is_told_of() -> None:
     job = bridge_job()
     own = {"labels": {"scheduler.slinky.slurm.net/slurm-jobid": "7"}}
