@@ -11,6 +11,7 @@ import pytest
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.handover import (
+    SLOW_STOP_SECONDS,
     cancel_placeholder,
     create_pod,
     fill_others,
@@ -39,6 +40,27 @@ def scheduler(cluster: Cluster, tmp_path: Path) -> Iterator[SchedulerProcess]:
 async def test_script_of_the_next_job_starts_when_the_pod_has_stopped(world: World) -> None:
     with hooks_on(world.cluster, world.scheduler.hooks_url):
         await next_job_is_held(world)
+
+
+async def test_script_on_the_second_node_of_a_gang_starts_when_the_pod_there_has_stopped(
+    world: World,
+) -> None:
+    """The pod on the first node stops at once. In script mode the second node has no process of
+    the gang's job, so Slurm gives it away as soon as the job has ended.
+    """
+    with hooks_on(world.cluster, world.scheduler.hooks_url):
+        for rank, (name, seconds) in enumerate((("lead", 1), ("train", SLOW_STOP_SECONDS))):
+            said = {"gang": "duo", "gang-size": "2", "gang-rank": str(rank)}
+            await create_pod(world, name, stop_seconds=seconds, slurm=said)
+        await world.running("lead")
+        pod = await world.running("train")
+        job = await world.placeholder(pod)
+        assert job.nodes != pods.node_of(pod)  # it holds the node of the other, too
+        following = await next_job(world, pod)
+        await cancel_placeholder(world, pod)
+        await started_after_the_pod(world, following)
+        await world.job_ended(following, state="COMPLETED")
+    assert guards(world, "freed") == 1
 
 
 async def test_next_pod_is_bound_when_the_one_before_has_stopped(world: World) -> None:

@@ -22,14 +22,21 @@ _SCRIPT: Final = "#!/bin/sh\nexit 0\n"
 
 
 async def create_pod(
-    world: World, name: str = "train", *, cpus: int | None = None, stop_seconds: int = STOP_SECONDS
+    world: World,
+    name: str = "train",
+    *,
+    cpus: int | None = None,
+    stop_seconds: int = STOP_SECONDS,
+    slurm: dict[str, str] | None = None,
 ) -> None:
-    """Create a pod that needs `stop_seconds` to stop; by default it takes a whole node."""
+    """Create a pod that needs `stop_seconds` to stop; by default it takes a whole node. `slurm` has
+    annotations of ours beside the partition.
+    """
     await world.create(
         name,
         cpus=str(cpus or world.cluster.cpus_per_node),
         grace=20,
-        slurm={"partition": world.cluster.script_partition},
+        slurm={"partition": world.cluster.script_partition} | (slurm or {}),
         annotations={"sandbox/stop-seconds": str(stop_seconds)},
     )
 
