@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.gang_objects import BatchJob, GroupMeta, JobSpec
 from scheduler.core.gang_sources import MOST_PODS
 from scheduler.core.naming import GANG, GANG_FIRST_NODE, GANG_RANK, GANG_SIZE, JOB_ID, read_tag
-from scheduler.kube.errors import Forbidden
+from scheduler.kube.errors import Forbidden, KubeUnreachable
 from scheduler.kube.wire import OwnerReference, PodStatus
 from slurmapi import BaseState
 from tests.unit.service.tiny_kube import TinyKube
@@ -245,3 +245,28 @@ async def test_size_beyond_all_bounds_costs_nothing(slurm, kube, service):
         assert said.reason == "SchedulingFailed"
         assert value in said.message
     assert slurm.calls["submit"] == 0
+
+
+async def test_gang_deleted_half_bound_leaves_no_job(slurm, kube, service):
+    """The API server does not answer for the second pod, and both go before it is asked again."""
+    service.start()
+    member(kube, 0)
+    member(kube, 1)
+    await asyncio.sleep(2)
+    (job_id,) = slurm.submissions
+    kube.fail["bind"].append(KubeUnreachable("cut"))
+    slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"), start_time=1)
+    for _ in range(1000):
+        if kube.bindings:
+            break
+        await asyncio.sleep(0.01)
+    ((bound, _),) = kube.bindings
+    for uid in ("uid-0", "uid-1"):
+        kube.delete(uid)
+    await asyncio.sleep(5)
+    assert slurm.live(job_id)  # the containers of the one that is bound may still run
+    kube.end_containers(bound)
+    await asyncio.sleep(80)
+    assert not slurm.live(job_id)
+    assert len(slurm.submissions) == 1
+    assert len(kube.bindings) == 1
