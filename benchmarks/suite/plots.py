@@ -70,8 +70,13 @@ def _chart(
             "xychart-beta",
             f'  title "{title}"',
             f"  x-axis [{quoted}]",
-            f'  y-axis "{unit}" 0 --> {top:.3g}',
-            f"  {kind} [{', '.join(f'{it:.3g}' for it in values)}]",
+            f'  y-axis "{unit}" 0 --> {_number(top)}',
+            f"  {kind} [{', '.join(map(_number, values))}]",
             "```",
         )
     )
+
+
+def _number(value: float) -> str:
+    """Without an exponent, which the charts do not know."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

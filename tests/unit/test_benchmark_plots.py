@@ -9,7 +9,7 @@ ROWS = {
     "9000 pods wait: RSS": Row(value=185.4, unit="MiB"),
     "100 pods wait: RSS": Row(value=110.0, unit="MiB"),
     "100 pods wait: requests to Slurm per second": Row(value=7.9),
-    "burst of 1000 pods: submit to bound, p50": Row(value=800.0, unit="ms"),
+    "burst of 1000 pods: submit to bound, p50": Row(value=6529.0, unit="ms"),
     "burst of 1000 pods: submit to bound, p50, bare loop": Row(value=400.0, unit="ms"),
     "burst of 1000 pods: pods/s of the bare loop": Row(value=1345.0),
 }
@@ -27,7 +27,8 @@ def test_course_over_the_number_of_pods_is_drawn_in_their_order() -> None:
         "```",
     ]
     assert '  x-axis ["submit to bound, bare", "submit to bound"]' in stages
-    assert "  bar [400, 800]" in stages
+    assert '  y-axis "ms" 0 --> 7182' in stages
+    assert "  bar [400, 6529]" in stages
 
 
 def test_nothing_is_drawn_of_what_was_not_measured() -> None:
