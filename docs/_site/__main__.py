@@ -31,7 +31,7 @@ def build(folder: Path) -> int:
 
 def main() -> int:
     """The exit status."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else _ROOT / "build" / "site"
+    folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else _ROOT / "build" / "site"
     try:
         status = build(folder)
     except PrerequisiteError as missing:

@@ -22,7 +22,7 @@ _INTEGRITY: Final = (
 def ensure() -> Path:
     """A folder with Mermaid's module and the parts that it loads (4 MB). Raises PrerequisiteError.
 
-    npm checks what it downloads against the registry's word; the word is compared with ours.
+    npm compares the download with the registry's hash, and we compare that hash with _INTEGRITY.
     """
     folder = cache_directory() / f"mermaid-{VERSION}"
     with locked(folder):
