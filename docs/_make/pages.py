@@ -54,9 +54,10 @@ LABELS: Final[Mapping[str, str]] = {
     "many waited; `refused` by Kubernetes; `shutdown`",
     "version": "`taken`, `unchanged` in meaning, `refused`",
     "state": "of pods, that of their job: `none`, `in_doubt`, `vanished`, `unknown`, `pending`, "
-    "`running`, `suspended`, `ended`. Of GPUs: `held` by pods that have a Node or a job that runs, "
-    "or `waiting`. Of Slurm's nodes: `idle`, `mixed`, `allocated`, `draining` while jobs still "
-    "run, `drained`, `reserved` or in maintenance, `powered_down`, `down`, `other`",
+    "`running`, `suspended`, `ended`. Of GPUs: `held` by pods that have a Node, and by "
+    "a single pod whose job runs, or `waiting`. Of Slurm's nodes: `idle`, `mixed`, `allocated`, "
+    "`draining` while jobs still run, `drained`, `reserved` or in maintenance, `powered_down`, "
+    "`down`, `other`",
 }
 
 # An example of each family of limits, for the words that are said of all of it.

@@ -26,6 +26,7 @@ from scheduler.core.refused_bind import KEPT_SECONDS, RefusedBind
 from scheduler.execute.tell import gang_annotation
 from scheduler.execute.tools import Result, Tools
 from scheduler.kube.api import AlreadyBound, Bound, Gone, Refused
+from scheduler.observe.places import partition_label
 from scheduler.state.units import Placeholder, Unit
 
 log = structlog.get_logger(__name__)
@@ -179,7 +180,8 @@ class Binder:
         metrics.stages["bound"].observe(now - job.allocated_at)
         if job.submitted_at and job.record is not None:
             waited = job.allocated_at - job.submitted_at
-            metrics.queue_waits.observe((unit.namespace, job.record.partition), waited, now=now)
+            place = (unit.namespace, partition_label(job.record.partition))
+            metrics.queue_waits.observe(place, waited, now=now)
 
     def _note_bound(self, unit: Unit, action: Bind) -> None:
         unit.bindings.nodes[action.pod.uid] = action.target

@@ -13,11 +13,23 @@ from prometheus_client import Summary
 Place = tuple[str, str]
 """A namespace and a partition."""
 
-OTHER: Final = "_other"  # the name of a namespace cannot begin with "_"
+# The name of a namespace cannot begin with "_".
+OTHER: Final = "_other"
+NO_PARTITION: Final = "_none"
+SEVERAL_PARTITIONS: Final = "_several"
 REST: Final[Place] = (OTHER, OTHER)
 MOST_PLACES: Final = 400
 KEPT_SECONDS: Final = 3600.0
 """A place that was not used for so long gives its series to the next one."""
+
+
+def partition_label(partition: str) -> str:
+    """The partition of a job's record as a label. NO_PARTITION until Slurm has told it, and
+    SEVERAL_PARTITIONS while the job waits in more than one.
+    """
+    if not partition:
+        return NO_PARTITION
+    return SEVERAL_PARTITIONS if "," in partition else partition
 
 
 class PlaceSummary:

@@ -17,8 +17,8 @@ from slurmapi import SlurmNode
 
 _EVERY_SECONDS: Final = 5.0
 _BREATHE_EVERY: Final = 100  # a node takes 10 µs
-_OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"})
-_AWAY: Final = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "FUTURE", "UNKNOWN"})
+_OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
+_AWAY: Final = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "UNKNOWN"})
 _DRAINS: Final = frozenset({"DRAIN", "POWER_DRAIN"})
 _KEPT: Final = frozenset({"MAINTENANCE", "RESERVED"})
 _BUSY: Final = frozenset({"MIXED", "ALLOCATED"})
@@ -74,7 +74,7 @@ class NodeCounts:
 
 
 def state_of(node: SlurmNode) -> str:
-    """The state as a label, one of STATES. Of several, the one that keeps jobs away counts."""
+    """The state as a label, one of STATES; of several, the first in the order of `_states`."""
     return next((it for it in _states(node.states)), "other")
 
 

@@ -15,12 +15,18 @@ from scheduler.kube.demands import requests_of
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.places import MOST_PLACES, OTHER, REST, Place
+from scheduler.observe.places import (
+    MOST_PLACES,
+    NO_PARTITION,
+    OTHER,
+    REST,
+    SEVERAL_PARTITIONS,
+    Place,
+    partition_label,
+)
 from scheduler.service.series import Series
 from scheduler.state.units import Unit
 
-NO_PARTITION: Final = "_none"
-SEVERAL_PARTITIONS: Final = "_several"
 _NO_NAMES: Final = frozenset({NO_PARTITION, SEVERAL_PARTITIONS, OTHER})
 _HOLDING: Final = frozenset({"running", "suspended"})
 
@@ -66,7 +72,8 @@ class PlaceCounts:
             if pod is None or pod.finished:
                 continue
             found.count += 1
-            if pod.spec.node_name or state in _HOLDING:
+            if pod.spec.node_name or (state in _HOLDING and len(unit.pods) == 1):
+                # A pod of a gang that runs may have no slot in its job.
                 found.held += self._gpus_of(pod)
             elif _waits(pod):
                 found.wanted += self._gpus_of(pod)
@@ -95,13 +102,9 @@ class PlaceCounts:
 
 
 def partition_of(unit: Unit) -> str:
-    """The partition of the unit's job as a label. NO_PARTITION until Slurm has told it, and
-    SEVERAL_PARTITIONS while the job waits in more than one.
-    """
+    """The partition of the unit's job as a label (`observe/places.py`)."""
     record = None if unit.job is None else unit.job.record
-    if record is None or not record.partition:
-        return NO_PARTITION
-    return SEVERAL_PARTITIONS if "," in record.partition else record.partition
+    return partition_label("" if record is None else record.partition)
 
 
 def _waits(pod: Pod) -> bool:

@@ -10,10 +10,12 @@ import pytest
 
 from scheduler.kube.store import Joined
 from scheduler.kube.wire import Pod
+from scheduler.observe import places
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.places import KEPT_SECONDS, MOST_PLACES
-from scheduler.service import place_counts
+from scheduler.service.place_counts import partition_of
 from scheduler.service.unit_counts import UnitCounts
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState
 from tests.unit.core.things import record, state
@@ -87,13 +89,26 @@ async def test_gpus_are_held_by_pods_with_a_running_job_or_a_node_and_waited_for
     scene.unit("refused", base=None, gpus=8)
     await scene.counts.count()
     assert (scene.gpus("held"), scene.gpus("waiting")) == (6, 2)
-    assert scene.gpus("waiting", partition=place_counts.NO_PARTITION) == 8
+    assert scene.gpus("waiting", partition=places.NO_PARTITION) == 8
+
+
+async def test_pod_of_a_gang_that_runs_waits_until_it_has_a_node(scene: Scene) -> None:
+    """Its job may have no slot for it."""
+    scene.units.remove(scene.unit("first", nodeName="node-1").key)
+    scene.units.remove(scene.unit("second").key)
+    members = by_uid([Member("uid-first", "first"), Member("uid-second", "second")])
+    job = Placeholder(9, state=state(BaseState.RUNNING), record=record(BaseState.RUNNING))
+    gang = Unit("gang", "team", "gang", seen_at=0.0, job=job, members=members)
+    place = partition_of(scene.units.add(gang))
+    await scene.counts.count()
+    found = [scene.gpus(which, partition=place) for which in ("held", "waiting")]
+    assert found == [2, 2]
 
 
 async def test_pod_whose_job_waits_in_several_partitions_is_counted_as_such(scene: Scene) -> None:
     scene.unit("waits", partition="gpu,cpu")
     await scene.counts.count()
-    assert scene.gpus("waiting", partition=place_counts.SEVERAL_PARTITIONS) == 2
+    assert scene.gpus("waiting", partition=places.SEVERAL_PARTITIONS) == 2
 
 
 async def test_resized_pod_counts_with_what_it_has_now_and_none_after_its_end(scene: Scene) -> None:
