@@ -12,13 +12,15 @@ from scheduler.core.facts import PodFacts, UnitFacts
 
 
 def refusals(facts: UnitFacts, pods: tuple[PodFacts, ...]) -> tuple[Action, ...]:
-    """Tell these pods why they get no slot. The problems of only one are known: the culprit."""
+    """Tell these pods why they get no slot. Only the problems of one of them, the culprit, are
+    known (`facts.request`); nothing is told if there are none.
+    """
     if facts.gang is None or not isinstance(facts.request, tuple):
         return ()
     culprit = facts.gang.culprit
     message = (
-        f"The pod cannot be served, and nor can pod {culprit} of its gang: the condition of that "
-        "pod says why. What is wrong with this one is said when that pod is served or gone"
+        f"The pod cannot be served, and nor can pod {culprit} of its gang. Correct or delete that "
+        "pod, as its condition says: then this pod's condition says what is wrong with it"
     )
     return tuple(
         Reject(pod, facts.request)

@@ -104,8 +104,7 @@ class GroupTeller:
             f"{refused.why}. Its pods are served all the same"
         )
         pod = next(iter(unit.pods), None)
-        if pod is None:
-            return
-        if self._tools.teller.warn_on(unit, pod.uid, Reason.STATUS_REFUSED, message):
+        warn_on = self._tools.teller.warn_on
+        if pod is None or warn_on(unit, pod.uid, Reason.STATUS_REFUSED, message):
             names = {"namespace": unit.namespace, "group": gang.member.name}
             log.warning("status of a PodGroup cannot be written", **names, why=refused.why)
