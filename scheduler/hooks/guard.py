@@ -9,7 +9,7 @@ an instant ago.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final
@@ -57,7 +57,8 @@ class HandoverVerdict:
 
 class Guard:
     """Answers as soon as no pod is in the way, or when the time that the caller gave is over.
-    `ask_sooner` has Slurm asked for all states a little sooner.
+    `gang_pods` returns the uids of the pods that the watch shows of the gang with this key; none if
+    the key is that of a single pod. `ask_sooner` has Slurm asked for all states a little sooner.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Guard:
         *,
         units: Units,
         presence: Presence,
+        gang_pods: Callable[[str], Collection[str]],
         fresh: FreshStates,
         ask_sooner: Callable[[], None],
         owner: Owner,
@@ -77,6 +79,7 @@ class Guard:
         self._client = client
         self._units = units
         self._presence = presence
+        self._gang_pods = gang_pods
         self._fresh = fresh
         self._ask_sooner = ask_sooner
         self._owner = owner
@@ -102,27 +105,42 @@ class Guard:
 
         return await self._until_none(in_way, seconds=seconds)
 
-    async def is_over(self, uid: str) -> bool:
-        """Whether the pod is gone and has left nothing running. A process that does not lead cannot
-        say more about a pod, because the leader may have bound it just now.
+    async def is_over(self, key: str) -> bool:
+        """Whether all pods of the unit with this key are gone and have left nothing running. A
+        process that does not lead cannot say more about a pod, because the leader may have bound it
+        just now.
         """
         try:
             async with asyncio.timeout(_TRY_AGAIN_SECONDS):
                 await self._synced()
         except TimeoutError:
             return False
-        return not self._presence.knows(uid) and self._presence.node_of(uid) is None
+        uids = self._pods_of(key)
+        return not any(self._presence.knows(uid) or self._presence.node_of(uid) for uid in uids)
 
-    async def gone(self, uid: str, *, seconds: float) -> HandoverVerdict:
-        """Wait, for `seconds` at most, until no container of the pod can run."""
-        unit = self._units.of_pod(uid)
+    async def gone(self, key: str, *, seconds: float) -> HandoverVerdict:
+        """Wait, for `seconds` at most, until no container can run of the pods that the unit with
+        this key has on Nodes now. Pods that come to a gang meanwhile get another job.
+        """
+        unit = self._units.get(key)
         if unit is not None and unit.job is not None:
             self._ask_sooner()  # the job was signalled, so it has most likely ended
+        left: frozenset[str] | None = None
 
         async def in_way() -> frozenset[str]:
-            return frozenset({uid} if self._presence.node_of(uid) else ())
+            nonlocal left
+            uids = self._pods_of(key) if left is None else left
+            left = frozenset(uid for uid in uids if self._presence.node_of(uid))
+            return left
 
         return await self._until_none(in_way, seconds=seconds)
+
+    def _pods_of(self, key: str) -> frozenset[str]:
+        """The uids of the unit's pods. The key of a single pod is its uid. The watch shows a gang's
+        pods before the unit exists, and the unit keeps those that were deleted by force.
+        """
+        unit = self._units.get(key)
+        return frozenset({key, *self._gang_pods(key), *(() if unit is None else unit.uids)})
 
     async def _until_none(
         self, in_way: Callable[[], Awaitable[frozenset[str]]], *, seconds: float

@@ -221,6 +221,7 @@ class Parts:
             outside.slurm,
             units=memory.units,
             presence=memory.presence,
+            gang_pods=memory.gangs.pods,
             fresh=fresh,
             ask_sooner=self.pulse.come_sooner,
             owner=outside.owner,

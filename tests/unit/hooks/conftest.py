@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from scheduler.core.naming import NODES, VERSION, Owner, OwnerTag
+from scheduler.core.naming import NODES, SEVERAL, VERSION, Owner, OwnerTag
 from scheduler.hooks.guard import Guard
 from scheduler.hooks.job_states import FreshStates
 from scheduler.hooks.secrets import Secrets
@@ -20,6 +20,7 @@ from scheduler.kube.wire import ObjectMeta, Pod, PodSpec, PodStatus
 from scheduler.nodes.presence import Presence
 from scheduler.observe.metrics import Metrics
 from scheduler.slurm.pulse import Pulse
+from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit, Units
 from slurmapi import BaseState, SlurmClient
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -50,6 +51,7 @@ class Scene:
         clock = asyncio.get_running_loop().time
         self.changed: list[str] = []
         self.hurries = 0
+        self.gangs: dict[str, set[str]] = {}
         self.pulse = Pulse(
             client,
             units=self.units,
@@ -69,6 +71,7 @@ class Scene:
             cast("SlurmClient", self.slurm),
             units=self.units,
             presence=self.presence,
+            gang_pods=lambda key: self.gangs.get(key, ()),
             fresh=self.fresh,
             ask_sooner=self._ask_sooner,
             owner=OWNER,
@@ -99,6 +102,33 @@ class Scene:
         self.presence.changed(None, pod_on(node, uid=uid))
         return job_id
 
+    def gang_on(self, key: str, **node_of: str) -> int:
+        """The pods of a gang with these uids, in the order of their ranks, whose containers run on
+        these nodes; returns the id of their running job.
+        """
+        uids = tuple(node_of)
+        names = tuple(f"train-{rank}" for rank in range(len(uids)))
+        tag = OwnerTag(
+            SEVERAL,
+            OWNER.cluster,
+            OWNER.scheduler,
+            "ns",
+            "train",
+            uids,
+            unit_key=key,
+            group="group",
+            ranks=tuple(range(len(uids))),
+            names=names,
+        )
+        job_id = self.slurm.add(admin_comment=tag.encode())
+        self.slurm.change(job_id, BaseState.RUNNING, nodes=tuple(node_of.values()))
+        members = by_uid(tuple(map(Member, uids, names)))
+        self.units.add(Unit(key, "ns", "train", 0.0, Placeholder(job_id), members=members))
+        self.gangs[key] = set(uids)
+        for uid, node in node_of.items():
+            self.presence.changed(None, pod_on(node, uid=uid))
+        return job_id
+
     def departing_pod(self, uid: str, *, node: str = "n1") -> int:
         """As running_pod, but its placeholder was cancelled an instant ago."""
         job_id = self.running_pod(uid, node=node)
@@ -119,9 +149,9 @@ class Scene:
         """The pod is gone without a word of its kubelet."""
         self.presence.changed(pod_on("n1", uid=uid), None)
 
-    def finish(self, uid: str) -> None:
+    def finish(self, uid: str, *, node: str = "n1") -> None:
         """The pod's containers have ended."""
-        before = pod_on("n1", uid=uid)
+        before = pod_on(node, uid=uid)
         after = msgspec.structs.replace(before, status=PodStatus(phase="Succeeded"))
         self.presence.changed(before, after)
 

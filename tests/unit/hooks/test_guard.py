@@ -6,12 +6,11 @@ import asyncio
 
 import pytest
 
-from scheduler.core.naming import SEVERAL, Owner, OwnerTag
+from scheduler.core.naming import Owner
 from scheduler.hooks.guard import HandoverAnswer
-from scheduler.state.member import Member, by_uid
 from scheduler.state.units import Placeholder, Unit
 from slurmapi import BaseState, JobState, SlurmUnreachable
-from tests.unit.hooks.conftest import OWNER, Scene, pod_on
+from tests.unit.hooks.conftest import Scene, pod_on
 
 pytestmark = pytest.mark.looptime
 
@@ -35,24 +34,7 @@ async def test_pod_whose_job_holds_its_share_of_the_node_is_in_nobodys_way(scene
 
 
 async def test_each_pod_of_a_unit_is_held_by_the_job_of_the_unit(scene):
-    tag = OwnerTag(
-        SEVERAL,
-        OWNER.cluster,
-        OWNER.scheduler,
-        "ns",
-        "train",
-        ("a", "b"),
-        unit_key="gang",
-        group="group",
-        ranks=(0, 1),
-        names=("train-0", "train-1"),
-    )
-    job_id = scene.slurm.add(admin_comment=tag.encode())
-    scene.slurm.change(job_id, BaseState.RUNNING, nodes=("n1", "n2"))
-    pods = (Member("a", "train-0"), Member("b", "train-1"))
-    scene.units.add(Unit("group", "ns", "train", 0.0, Placeholder(job_id), members=by_uid(pods)))
-    scene.presence.changed(None, pod_on("n1", uid="a"))
-    scene.presence.changed(None, pod_on("n2", uid="b"))
+    job_id = scene.gang_on("gang", a="n1", b="n2")
     assert (await cleared(scene, nodes=("n1", "n2"))).answer is HandoverAnswer.FREE
     scene.slurm.end(job_id, BaseState.CANCELLED)
     assert (await cleared(scene, nodes=("n2",))).answer is HandoverAnswer.BUSY
@@ -238,6 +220,51 @@ async def test_placeholder_is_told_when_its_pod_is_gone(scene):
     scene.stop("a")
     assert (await asking).answer is HandoverAnswer.FREED
     assert (await scene.guard.gone("a", seconds=LONG)).answer is HandoverAnswer.FREE
+
+
+async def test_placeholder_of_a_gang_is_told_when_all_its_pods_are_gone(scene):
+    scene.gang_on("gang", a="n1", b="n2")
+    assert (await scene.guard.gone("gang", seconds=SHORT)).answer is HandoverAnswer.BUSY
+    assert scene.hurries == 1, "its job has most likely ended"
+    asking = asyncio.create_task(scene.guard.gone("gang", seconds=LONG))
+    await asyncio.sleep(0.05)
+    scene.stop("a")
+    await asyncio.sleep(0.05)
+    assert not asking.done()
+    scene.finish("b", node="n2")
+    assert (await asking).answer is HandoverAnswer.FREED
+    assert (await scene.guard.gone("gang", seconds=LONG)).answer is HandoverAnswer.FREE
+
+
+async def test_placeholder_of_a_gang_does_not_wait_for_pods_that_come_again_meanwhile(scene):
+    scene.gang_on("gang", a="n1", b="n2")
+    asking = asyncio.create_task(scene.guard.gone("gang", seconds=LONG))
+    await asyncio.sleep(0.05)
+    scene.gangs["gang"].add("c")
+    scene.presence.changed(None, pod_on("n3", uid="c"))
+    scene.stop("a")
+    scene.finish("b", node="n2")
+    assert (await asking).answer is HandoverAnswer.FREED
+
+
+async def test_placeholder_of_a_gang_waits_for_a_pod_that_was_deleted_by_force(scene):
+    """The watch shows it no longer; the unit still has it."""
+    scene.gang_on("gang", a="n1", b="n2")
+    scene.stop("b")
+    scene.force_delete("a")
+    scene.gangs.clear()
+    assert (await scene.guard.gone("gang", seconds=SHORT)).answer is HandoverAnswer.BUSY
+
+
+async def test_placeholder_of_a_gang_that_a_new_process_has_not_met_waits_for_its_pods(scene):
+    """The watch shows its pods before the process has a unit for them."""
+    scene.gang_on("gang", a="n1", b="n2")
+    scene.units.remove("gang")
+    assert (await scene.guard.gone("gang", seconds=SHORT)).answer is HandoverAnswer.BUSY
+    assert not await scene.guard.is_over("gang")
+    for uid, node in ("a", "n1"), ("b", "n2"):
+        scene.presence.changed(pod_on(node, uid=uid, phase="Succeeded"), None)
+    assert await scene.guard.is_over("gang")
 
 
 async def test_question_of_a_placeholder_costs_slurm_no_request_of_its_own(scene):
