@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stories.test_gangs import all_run, one_job
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.handover import (
@@ -26,7 +27,7 @@ from tests.support.hooks import hooks_on, secret_file
 from tests.support.kube import Object
 from tests.support.ports import free_ports
 from tests.support.scheduler import SchedulerProcess
-from tests.support.world import World
+from tests.support.world import World, waits_for_slurm
 
 
 @pytest.fixture
@@ -89,6 +90,83 @@ async def _second_pod_comes_after(world: World, pod: Object) -> None:
 
 
 @pytest.mark.slow
+async def test_no_pod_of_a_gang_is_bound_before_its_second_node_is_free(world: World) -> None:
+    with hooks_on(world.cluster, world.scheduler.hooks_url):
+        await _gang_comes_after(world)
+    assert guards(world, "freed") == 1
+
+
+@pytest.mark.slow
+async def test_no_pod_of_a_gang_is_bound_before_its_second_node_is_free_without_any_hook(
+    world: World,
+) -> None:
+    """Slurm gives both nodes away at once, so only the scheduler itself holds the gang back."""
+    await _gang_comes_after(world)
+
+
+async def _gang_comes_after(world: World) -> None:
+    """A pod runs on the second of two nodes, and a gang waits for both. Slurm gives them to the
+    gang when the pod's job is cancelled; its pods are bound after the pod's containers have ended.
+
+    All of them want whole nodes of Slurm, and little of Kubernetes: both would fit on the Node.
+    """
+    nodes = world.cluster.nodes_for_scripts[:2]
+    await _create_on(world, nodes[1])
+    pod = await world.running()
+    gang = pods.batch_job(
+        2,
+        name="duo",
+        cpus="1",
+        slurm=_whole_nodes(world, *nodes),
+    )
+    await world.kube.create("jobs", gang, namespace=world.namespace)
+    job_id = await world.until("both pods of the gang wait", lambda: _waits_whole(world))
+    await cancel_placeholder(world, pod)
+    await world.until("Slurm gives the gang its nodes", lambda: _has_nodes(world, job_id))
+    stopped = [it for it in world.history.of("train") if it.gone or pods.has_ended(it.pod)]
+    assert not stopped, "the pod stopped before anybody could be held back"
+    ranked = await all_run(world, 2, app="duo")
+    assert (await one_job(world, ranked)).job_id == job_id
+    assert [pods.node_of(ranked[rank]) for rank in (0, 1)] == list(nodes)
+    for member in ranked.values():
+        await _ended_first(world, member["metadata"]["name"])
+
+
+async def _create_on(world: World, node: str) -> None:
+    """Create the pod `train`, which has this whole node in Slurm and stops slowly."""
+    await world.create(
+        cpus="1",
+        grace=20,
+        slurm=_whole_nodes(world, node),
+        annotations={"sandbox/stop-seconds": str(SLOW_STOP_SECONDS)},
+    )
+
+
+def _whole_nodes(world: World, *nodes: str) -> dict[str, str]:
+    """Annotations of pods that share these nodes with no other job."""
+    return {
+        "partition": world.cluster.script_partition,
+        "required-nodes": ",".join(nodes),
+        "exclusive": "whole-node",
+    }
+
+
+async def _waits_whole(world: World) -> int | None:
+    """The id of the one job that both pods of the gang wait for."""
+    found = await world.kube.items("pods", namespace=world.namespace)
+    waiting = [it for it in found if it["metadata"]["labels"]["app"] == "duo"]
+    if len(waiting) < 2 or not all(map(waits_for_slurm, waiting)):
+        return None
+    (job_id,) = {pods.annotation(it, pods.JOB_ID) for it in waiting}
+    return int(job_id or 0)
+
+
+async def _has_nodes(world: World, job_id: int) -> bool:
+    record = await world.slurm.job(job_id)
+    return record is not None and record.states[0] == "RUNNING"
+
+
+@pytest.mark.slow
 async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World) -> None:
     """After the restart 26.05 does not ask the guard again, as if the guard had answered."""
     with hooks_on(world.cluster, world.scheduler.hooks_url):
@@ -107,11 +185,11 @@ async def test_restart_of_slurmctld_opens_no_node_before_it_is_free(world: World
     await world.end_native(others)
 
 
-async def _ended_first(world: World) -> None:
-    """Check that the first pod's containers had ended when the second pod was bound."""
+async def _ended_first(world: World, other: str = "second") -> None:
+    """Check that the first pod's containers had ended when the other pod was bound."""
 
     async def look() -> Object | None:
-        return world.history.when_bound("second", name="train")
+        return world.history.when_bound(other, name="train")
 
     first = await world.until("the watch has told of both", look)
     assert pods.has_ended(first), "both pods were on one node"

@@ -16,6 +16,7 @@ from scheduler.observe.wake import WakeCause
 from scheduler.state.pod_remains import KUBELET_SECONDS
 from slurmapi import BaseState
 from tests.unit.core.things import tag
+from tests.unit.service.test_gangs import member
 from tests.unit.service.tiny_kube import TinyKube
 from tests.unit.service.tiny_service import OWNER, Service
 from tests.unit.service.tiny_slurm import TinySlurm
@@ -75,6 +76,26 @@ async def test_pod_waits_for_one_whose_job_has_ended(slurm, kube, service):
     kube.end_containers(OLD)
     await asyncio.sleep(3)
     assert is_bound(kube)
+
+
+@pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+async def test_gang_waits_whole_for_a_pod_on_one_of_its_nodes(slurm, kube, service, nodes):
+    job_id = await old_pod_runs(slurm, kube, service)
+    slurm.end(job_id, BaseState.PREEMPTED)
+    for rank in (0, 1):
+        member(kube, rank)
+    await asyncio.sleep(5)
+    (gang,) = slurm.submissions.keys() - {job_id}
+    slurm.change(gang, BaseState.RUNNING, nodes=nodes, start_time=1)
+    await asyncio.sleep(_WORDING_SECONDS)
+    assert kube.bindings == [(OLD, "n1")]
+    for uid in ("uid-0", "uid-1"):
+        said = kube.condition_of(uid)
+        assert said is not None
+        assert "pod old may still run" in said.message
+    kube.end_containers(OLD)
+    await asyncio.sleep(3)
+    assert dict(kube.bindings[1:]) == dict(zip(("uid-0", "uid-1"), nodes, strict=True))
 
 
 async def test_pod_is_not_bound_on_what_was_known_before_its_own_job_started(slurm, kube, service):
