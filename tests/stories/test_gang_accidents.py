@@ -106,14 +106,18 @@ async def test_forged_label_of_a_group_gives_no_part_in_its_job(world: World) ->
     await _make(world, 2)
     ranked = await all_run(world, 2)
     job = await one_job(world, ranked)
-    mine = ranked[0]["metadata"]["labels"]
-    forged = {name: value for name, value in mine.items() if name.startswith("batch.")}
-    await world.create("stranger", labels=forged)
+    first = ranked[0]["metadata"]
+    forged = {name: it for name, it in first["labels"].items() if name.startswith("batch.")}
+    stranger = pods.pod("stranger", labels=forged, container=world.cluster.container)
+    # A pod without a controller is adopted by the Job, and deleted as one too many.
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": first["name"], "uid": first["uid"]}
+    stranger["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    await world.kube.create("pods", stranger, namespace=world.namespace)
     await world.running("stranger")
     event = await world.event("NotInGang", name="stranger")
     assert "train" in event["message"]
-    stranger = await world.running("stranger")
-    assert pods.annotation(stranger, pods.JOB_ID) != str(job.job_id)
+    alone = await world.running("stranger")
+    assert pods.annotation(alone, pods.JOB_ID) != str(job.job_id)
     world.unharmed(*ranked.values())
 
 
