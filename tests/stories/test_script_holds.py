@@ -56,6 +56,34 @@ async def test_node_of_a_cancelled_placeholder_is_free_when_its_pod_has_stopped(
     await _in_service(world, node)
 
 
+async def test_first_node_of_a_gang_is_free_when_its_pods_have_stopped(world: World) -> None:
+    nodes = world.cluster.nodes_for_scripts[:2]
+    said = {
+        "gang": "duo",
+        "gang-size": "2",
+        "partition": world.cluster.script_partition,
+        "required-nodes": ",".join(nodes),
+    }
+    # The pod with rank 0 is on the first node, where the script runs, and stops last.
+    for rank, (name, seconds) in enumerate((("train", _STOP_SECONDS), ("second", 1))):
+        await world.create(
+            name,
+            cpus=str(world.cluster.cpus_per_node),
+            grace=20,
+            slurm={**said, "gang-rank": str(rank)},
+            annotations={"sandbox/stop-seconds": str(seconds)},
+        )
+    pod = await world.running()
+    await world.running("second")
+    assert pods.node_of(pod) == nodes[0]
+    job_id = (await script_begun(world, pod)).job_id
+    following = await _next_job(world, nodes[0])
+    await world.slurm.cancel(job_id)
+    await _pending_while_the_pod_is_there(world, following)
+    await ended_when_told(world, following, state="COMPLETED")
+    await _in_service(world, nodes[0])
+
+
 async def test_deleted_pod_leaves_at_once(world: World) -> None:
     pod, job_id = await _running_pod(world)
     await world.delete()
