@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from annotations import JobRequest, Problem
+from annotations import JobRequest
 from scheduler.core.actions import (
     Action,
     Again,
@@ -23,7 +23,6 @@ from scheduler.core.actions import (
     ReadGang,
     Readmit,
     Record,
-    Reject,
     Submit,
     Tell,
     Update,
@@ -33,6 +32,7 @@ from scheduler.core.ended_early import ended_before_bind
 from scheduler.core.endings import warned
 from scheduler.core.event_reasons import Reason
 from scheduler.core.facts import (
+    GangFacts,
     InDoubt,
     NoJob,
     PodFacts,
@@ -68,6 +68,7 @@ from scheduler.core.seating import Seating, reseated, seating
 from scheduler.core.stuck import not_to_be_bound, on_unfit_node, releases, without_slot
 from scheduler.core.tagged import TaggedJob
 from scheduler.core.unfit_node import complaint, is_waited_for, unavailable, until_it_suits
+from scheduler.core.unserved import rejections
 from scheduler.core.untold import first_words, recorded
 from slurmapi.model import BaseState, Job, JobState
 
@@ -88,7 +89,10 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
     if not isinstance(facts.request, JobRequest):
         if facts.gang is not None and facts.gang.unread:
             return (ReadGang(), Again(SOON_SECONDS))  # it may be at fault who is none of the gang
-        return (*_refuse(facts, facts.request, pods), *_take_back(facts))
+        refused = rejections(
+            facts, facts.request, pods, reason=Reason.GANG_INCOMPLETE, others=_waits_for_culprit
+        )
+        return (*refused, *_take_back(facts))
     match facts.job:
         case NoJob():
             return _begin(facts, facts.request, pods, now)
@@ -104,22 +108,10 @@ def serve_waiting(facts: UnitFacts, now: float) -> tuple[Action, ...]:
             assert_never(facts.job)
 
 
-def _refuse(
-    facts: UnitFacts, problems: tuple[Problem, ...], pods: tuple[PodFacts, ...]
-) -> tuple[Action, ...]:
-    """Tell the pod that is at fault its problems; the others of its gang wait for it."""
-    gang = facts.gang
-    if gang is None or not gang.culprit:
-        return tuple(Reject(pod, problems) for pod in pods)
-    message = (
+def _waits_for_culprit(gang: GangFacts) -> str:
+    return (
         f"Gang {gang.name} waits because its pod {gang.culprit} cannot be served: the condition of "
         "that pod says why"
-    )
-    return tuple(
-        Reject(pod, problems)
-        if pod.name == gang.culprit
-        else Tell(pod, Reason.GANG_INCOMPLETE, message)
-        for pod in pods
     )
 
 
