@@ -87,8 +87,7 @@ class Teller:
     def warn(self, unit: Unit, reason: Reason, message: str) -> None:
         """Record an Event, unless the last one for this reason had the same message."""
         message = clipped(message)
-        if unit.said.warned.get(reason) != message:
-            unit.said.warned[reason] = message
+        if _is_new(unit, reason, message):
             if reason is Reason.RESIZED_BEYOND_JOB:
                 self._metrics.resized_beyond_job.inc()
             self.event(unit, reason, message)
@@ -98,11 +97,10 @@ class Teller:
         message. Returns whether it did.
         """
         message = clipped(message)
-        if unit.said.warned.get(reason) == message:
-            return False
-        unit.said.warned[reason] = message
-        self.event_on(unit, uid, reason, message)
-        return True
+        new = _is_new(unit, reason, message)
+        if new:
+            self.event_on(unit, uid, reason, message)
+        return new
 
     def submitted(self, unit: Unit, job_id: int, message: str) -> None:
         """Have an Event recorded about this new job as soon as anything is told about it."""
@@ -294,6 +292,13 @@ def gang_annotation(unit: Unit) -> dict[str, str]:
     if unit.gang is not None:
         return {GANG: unit.key}
     return {GANG: BESIDE_GANG} if unit.beside_gang else {}
+
+
+def _is_new(unit: Unit, reason: Reason, message: str) -> bool:
+    """Whether the last warning for this reason had another message. This is the last one now."""
+    new = unit.said.warned.get(reason) != message
+    unit.said.warned[reason] = message
+    return new
 
 
 def _names_no_job_yet(unit: Unit, pod: Member) -> bool:
