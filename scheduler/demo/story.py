@@ -137,7 +137,10 @@ async def _take_turns(stage: Stage) -> None:
     await stage.delete("/apis/batch/v1/jobs", first)
     await stage.until(
         f"all pods of {second} run",
-        lambda: bool(_running_whole(stage, size)) and stage.phases(second) == ["Running"] * size,
+        lambda: (
+            sorted(_running_whole(stage, size)) == [0, size]
+            and stage.phases(second) == ["Running"] * size
+        ),
         seconds=_STEP_SECONDS,
     )
     await stage.delete("/apis/batch/v1/jobs", second)
