@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
-from typing import Final
+from typing import Final, Self
 
 
 @unique
@@ -160,14 +160,43 @@ class Job:
             return {node: n for part in self.parts for node, n in part.tasks_by_node.items()}
         if self.tasks_per_node or self.tasks == 1:
             return dict.fromkeys(self.nodes, self.tasks_per_node or 1)
-        return {node: cpus // self.cpus_per_task for node, cpus in self.cpus_by_node.items()}
+        held = self.cpus_by_node
+        return {node: held[node] // self.cpus_per_task for node in self.nodes if node in held}
 
     @property
     def dealt_out(self) -> bool:
-        """Whether Slurm has dealt its tasks out on several nodes, as it liked."""
+        """Whether Slurm has dealt its tasks out on several nodes, as it liked, and the job holds
+        them now.
+        """
         if self.parts:
             return any(part.dealt_out for part in self.parts)
-        return self.tasks > 1 and not self.tasks_per_node and len(self.nodes) > 1
+        packed = self.tasks > 1 and not self.tasks_per_node and len(self.nodes) > 1
+        return packed and not self.state.ended
+
+    def laid_out_as(self, earlier: Job) -> Self:
+        """This record with the CPUs of each node from an earlier one of the same run of the job: a
+        running job may lose nodes, and nothing else of its layout changes. The same record if that
+        does not tell them all.
+        """
+        if len(self.parts) != len(earlier.parts) or self._run != earlier._run:
+            return self
+        if self.parts:
+            pairs = zip(self.parts, earlier.parts, strict=True)
+            return replace(self, parts=tuple(part.laid_out_as(other) for part, other in pairs))
+        if not self.dealt_out or not earlier.cpus_by_node.keys() >= set(self.nodes):
+            return self
+        return replace(self, cpus_by_node={it: earlier.cpus_by_node[it] for it in self.nodes})
+
+    @property
+    def laid_out(self) -> bool:
+        """Whether it tells how many tasks each of its nodes has."""
+        if self.parts:
+            return all(part.laid_out for part in self.parts)
+        return not self.dealt_out or self.cpus_by_node.keys() == set(self.nodes)
+
+    @property
+    def _run(self) -> tuple[int, int | None, int | None, int]:
+        return self.job_id, self.submit_time, self.start_time, self.restart_count
 
 
 @dataclass(frozen=True, slots=True)

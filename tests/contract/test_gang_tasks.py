@@ -21,17 +21,21 @@ async def test_packed_tasks_are_counted_on_each_node(gangs: Gangs) -> None:
     await gangs.free(*gangs.pair)
     job = await gangs.running(nodes=None, tasks=10, cpus=12, memory_mib=120)
     first, second = job.nodes
+    assert not job.laid_out
+    job = await gangs.client.laid_out(job)
     assert job.cpus_by_node == {first: 60, second: 60}
     assert list(job.tasks_by_node.items()) == [(first, 5), (second, 5)]
     await gangs.client.update_job(job.job_id, required_nodes=(first,))
-    job = await gangs.client.job(job.job_id)
+    smaller = await gangs.client.job(job.job_id)
+    assert smaller.laid_out_as(job).tasks_by_node == {first: 5}
+    job = await gangs.client.laid_out(smaller)
     assert (job.tasks, job.cpus_by_node, job.tasks_by_node) == (10, {first: 60}, {first: 5})
 
 
 # Without a slurmd the node would lose the GPUs, and later tests with it: see the second one below.
 @pytest.mark.parametrize("gang_peer", WITH_SCRIPTS, indirect=True)
 async def test_node_is_full_when_it_has_no_gpus_for_another_task(gangs: Gangs) -> None:
-    job = await _with_gpus_by_task(gangs)
+    job = await gangs.client.laid_out(await _with_gpus_by_task(gangs))
     assert list(job.tasks_by_node.values()) == [2, 1]
     waiting = await gangs.next_on(job.nodes[0])
     await gangs.jobs.reasoned(waiting, {"Resources", "Priority"})

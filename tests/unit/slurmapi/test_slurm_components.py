@@ -77,7 +77,7 @@ async def test_cores_of_a_component_are_requested_where_they_tell_its_tasks(
     nodes = [{"name": name, "cpus": {"count": count}} for name, count in (("n1", 2), ("n2", 1))]
     whole = packed | {"job_resources": {"nodes": {"allocation": nodes}}}
     server.on(LOOK, ok({"jobs": [first, packed]}), ok({"jobs": [first, whole]}))
-    job = await client.job(5)
+    job = await client.laid_out(await client.job(5))
     assert job.tasks_by_node == {"n9": 1, "n1": 2, "n2": 1}
     assert [seen.query for seen in server.calls(LOOK)] == ["flags=ALL", ""]
 

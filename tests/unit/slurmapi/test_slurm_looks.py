@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurmapi import SlurmClient, SlurmGarbled
+from slurmapi import Job, SlurmClient, SlurmGarbled
 from tests.unit.slurmapi.server import Server, ok
 
 LOOK = "GET job/5"
@@ -45,11 +45,14 @@ async def test_cores_are_requested_of_tasks_that_slurm_has_dealt_out(
     server: Server, client: SlurmClient
 ) -> None:
     packed = record(nodes="n[1-2]", tasks=3)
-    # It has grown, so that the second answer is not read with what the first has told.
+    # It has changed, so that the second answer is not read with what the first has told.
     moved = record(nodes="n[2-3]", tasks=3, job_resources=cores(n2=4, n3=2))
     server.on(LOOK, ok({"jobs": [packed]}), ok({"jobs": [moved]}))
     job = await client.job(5)
+    assert (job.laid_out, job.tasks_by_node) == (False, {})
+    job = await client.laid_out(job)
     assert (job.nodes, job.tasks_by_node) == (("n2", "n3"), {"n2": 2, "n3": 1})
+    assert job.laid_out
     assert [seen.query for seen in server.calls(LOOK)] == ["flags=ALL", ""]
 
 
@@ -61,8 +64,60 @@ async def test_cores_of_more_nodes_may_take_more_bytes(
     body = len(json.dumps({"errors": [], "warnings": [], "jobs": [packed | {"extra": ""}]}))
     most = {"extra": "x" * (mebibytes * 2**20 - body)}
     more = {"extra": most["extra"] + "x"}
-    short = ok({"jobs": [packed]})
-    server.on(LOOK, short, ok({"jobs": [packed | most]}), short, ok({"jobs": [packed | more]}))
-    assert (await client.job(5)).dealt_out
+    records = (packed, packed | most, packed | more)
+    server.on(LOOK, *(ok({"jobs": [it]}) for it in records))
+    job = await client.job(5)
+    assert not (await client.laid_out(job)).laid_out
     with pytest.raises(SlurmGarbled, match="the limit is"):
-        await client.job(5)
+        await client.laid_out(job)
+
+
+PACKED = record(nodes="n[1-3]", tasks=6, start_time=100, submit_time=90)
+
+
+async def known(server: Server, client: SlurmClient, *later: dict[str, Any]) -> Job:
+    """The packed job with the CPUs of its nodes; afterwards it is as these records say."""
+    whole = PACKED | {"job_resources": cores(n1=2, n2=4, n3=6)}
+    server.on(LOOK, *(ok({"jobs": [it]}) for it in (whole, *later)))
+    return await client.job(5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tasks"), [("n[1-3]", {"n1": 1, "n2": 2, "n3": 3}), ("n[2-3]", {"n2": 2, "n3": 3})]
+)
+async def test_what_is_known_of_the_nodes_stays_true_while_the_job_runs(
+    server: Server, client: SlurmClient, nodes: str, tasks: dict[str, int]
+) -> None:
+    earlier = await known(server, client, PACKED | {"nodes": nodes})
+    assert (await client.job(5)).laid_out_as(earlier).tasks_by_node == tasks
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"nodes": "n[1-4]"}, {"start_time": 101}, {"submit_time": 91}, {"restart_cnt": 1}),
+        {"job_state": ["COMPLETED"]},
+    ],
+    ids=str,
+)
+async def test_what_is_known_of_another_run_of_the_job_does_not_count(
+    server: Server, client: SlurmClient, changed: dict[str, Any]
+) -> None:
+    earlier = await known(server, client, PACKED | changed)
+    job = (await client.job(5)).laid_out_as(earlier)
+    assert job.tasks_by_node == {}
+    assert job.laid_out is job.state.ended
+
+
+async def test_cores_of_components_are_known_from_before(
+    server: Server, client: SlurmClient
+) -> None:
+    parts = [
+        record(het_job_id=5, het_job_offset=0, nodes="n9", start_time=100),
+        record(job_id=6, het_job_id=5, het_job_offset=1, nodes="n[1-2]", tasks=3, start_time=100),
+    ]
+    whole = [parts[0], parts[1] | {"job_resources": cores(n1=2, n2=4)}]
+    server.on(LOOK, ok({"jobs": whole}), ok({"jobs": parts}))
+    earlier, later = await client.job(5), await client.job(5)
+    assert not later.laid_out
+    assert later.laid_out_as(earlier).tasks_by_node == {"n9": 1, "n1": 1, "n2": 2}
