@@ -37,9 +37,9 @@ def early_release(facts: UnitFacts, record: TaggedJob, now: float) -> tuple[Give
             busy.add(pod.node)
         elif pod.final and pod.uid in named:
             done[pod.node].add(pod.rank)
-    room = {node: per_node for nodes, per_node in record.rooms for node in nodes}
+    room = {node: slots for rooms in record.rooms for node, slots in rooms.items()}
     spare = {node for node, slots in room.items() if len(done[node]) >= slots} - busy
-    keep = tuple(node for nodes, _ in record.rooms for node in _kept(nodes, spare))
+    keep = tuple(node for rooms in record.rooms for node in _kept(tuple(rooms), spare))
     if len(keep) == len(record.nodes) or spare.issuperset(record.nodes):
         return ()
     at = _node_of_each_slot(facts, record, tag)

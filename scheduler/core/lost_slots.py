@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import OwnerTag, TagPart
+from scheduler.core.naming import OwnerTag
 from scheduler.core.seats import slots_of
 from scheduler.core.tagged import TaggedJob
 
@@ -20,17 +20,17 @@ _HAD_NODE: Final = RUNS | {PodStage.FINISHED}
 
 
 def ranks_kept(pods: Sequence[PodFacts], record: TaggedJob) -> tuple[int, ...]:
-    """The ranks that have the slots which the job still has, in the order of the slots. A component
-    that has lost nodes takes no slots of another.
+    """The ranks that have the slots which a heterogeneous job still has, in the order of the slots.
+    A component that has lost nodes takes no slots of another.
     """
     tag = record.tag
     if tag is None:
         return ()
-    ranks, parts = iter(tag.ranks), tag.parts or (TagPart(len(tag.ranks)),)
+    ranks = iter(tag.ranks)
     kept: list[int] = []
-    for part, (nodes, per_node) in zip(parts, record.rooms, strict=False):
+    for part, rooms in zip(tag.parts, record.rooms, strict=False):
         own = tuple(islice(ranks, part.slots))
-        kept += kept_ranks(pods, tag, slots_of(dict.fromkeys(nodes, per_node)), of=own)
+        kept += kept_ranks(pods, tag, slots_of(rooms), of=own)
     return tuple(kept)
 
 
@@ -78,6 +78,6 @@ def on_lost_nodes(
     tag = record.tag
     if facts.gang is None or tag is None or not facts.owns(record):
         return ()
-    if sum(len(nodes) * per_node for nodes, per_node in record.rooms) >= len(tag.ranks):
+    if len(record.slots) >= len(tag.ranks):
         return ()
     return tuple(pod for pod in bound if pod.node and pod.node not in record.nodes)

@@ -33,6 +33,9 @@ PINNED_APART: Final = ","
 MOST_RANKS: Final = 2**16
 """Ranks are below this. It also bounds the pods of a tag, because each has a rank of its own."""
 
+PACKED: Final = 0
+"""As `per_node`: Slurm chooses how many pods each node has."""
+
 MOST_COMPONENTS: Final = 128
 """Slurm allows no more components."""
 
@@ -46,7 +49,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 class TagPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """One component of a heterogeneous job: so many slots of one size, whose digest is `kind`
-    (`core.shapes`), `per_node` on each of its nodes.
+    (`core.shapes`), `per_node` on each of its nodes, or PACKED.
     """
 
     slots: int
@@ -69,12 +72,12 @@ class OwnerTag(msgspec.Struct, frozen=True, omit_defaults=True):
     versions have no `grace` and no `asked`.
 
     A tag of a gang also has its unit's key, the `group` of Kubernetes whose pods they are, and how
-    many slots each node has (`per_node`). Its `ranks`, `uids` and `names` are in the order of the
-    job's slots. A slot whose pod does not exist has a rank, and "" as uid and name. The names are
-    for a process that finds the job without its pods, and must make sure that they are gone. Once
-    the job has given nodes back, `at` has the node of each slot, those included that it has no
-    more. The tag of a heterogeneous job has its `parts`, in the order of its components and slots.
-    It is in the comment of the first component alone, whose id stands for all.
+    many slots each node has (`per_node`, or PACKED). Its `ranks`, `uids` and `names` are in the
+    order of the job's slots. A slot whose pod does not exist has a rank, and "" as uid and name.
+    The names are for a process that finds the job without its pods, and must make sure that they
+    are gone. Once the job has given nodes back, `at` has the node of each slot, those included that
+    it has no more. The tag of a heterogeneous job has its `parts`, in the order of its components
+    and slots. It is in the comment of the first component alone, whose id stands for all.
     """
 
     v: int
@@ -154,16 +157,22 @@ def _is_of_several(tag: OwnerTag) -> bool:
     alike = len(tag.uids) == len(tag.names) == len(tag.ranks) == len(ranks)
     alike = alike and len(tag.at) in {0, len(ranks)}
     alike = alike and len(uids) == len(set(uids)) > 0 and _adds_up(tag)
-    return alike and min(ranks) >= 0 and max(ranks) < MOST_RANKS and 0 < tag.per_node <= MOST_RANKS
+    return alike and min(ranks) >= 0 and max(ranks) < MOST_RANKS and 0 <= tag.per_node <= MOST_RANKS
 
 
 def _adds_up(tag: OwnerTag) -> bool:
     """Whether the components have just the slots of the tag, and as many as fill their nodes."""
     if not tag.parts:
         return True
-    full = all(0 < it.per_node <= it.slots and not it.slots % it.per_node for it in tag.parts)
+    full = all(_is_full(it) for it in tag.parts)
     several = 1 < len(tag.parts) <= MOST_COMPONENTS and tag.per_node == 1
     return full and several and sum(it.slots for it in tag.parts) == len(tag.ranks)
+
+
+def _is_full(part: TagPart) -> bool:
+    if part.per_node == PACKED:
+        return part.slots > 0
+    return 0 < part.per_node <= part.slots and not part.slots % part.per_node
 
 
 def job_name(namespace: str, name: str, key: str) -> str:

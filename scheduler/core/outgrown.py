@@ -30,8 +30,8 @@ def outgrown(record: TaggedJob, request: JobRequest) -> str:
     """
     tag = record.tag
     pods = 1 if tag is None else len(tag.ranks) or 1
-    if tag is not None and record.nodes:  # it may have lost nodes, or given them back
-        pods = min(pods, len(record.nodes) * tag.per_node)
+    if pods > 1 and record.nodes:  # it may have lost nodes, or given them back
+        pods = min(pods, len(record.slots))
     cpus = _tres(record.tres_allocated).get("cpu")
     grown_by = []
     if cpus is not None and request.cpus * pods > cpus:
@@ -49,7 +49,7 @@ def grown_pods(record: TaggedJob, pods: Iterable[PodFacts]) -> Iterator[tuple[Po
     tag = record.tag
     kinds = {} if tag is None else dict(zip(tag.ranks, kinds_of(tag), strict=True))
     rooms = zip(record.parts, record.rooms, strict=False)
-    held = {node: (part, len(nodes) * room) for part, (nodes, room) in rooms for node in nodes}
+    held = {node: (part, sum(room.values())) for part, room in rooms for node in room}
     for pod in pods:
         found, size = held.get(pod.node), pod.size
         if found is None or size is None or suits(size.kind, kinds.get(pod.rank, "")):

@@ -16,7 +16,7 @@ from scheduler.core.actions import Reseat
 from scheduler.core.facts import RUNS, PodFacts, PodStage, UnitFacts
 from scheduler.core.lost_slots import kept_ranks, ranks_kept
 from scheduler.core.naming import OwnerTag
-from scheduler.core.seats import Seat, Sitter, seats, slots_of, suits
+from scheduler.core.seats import Seat, Sitter, seats, suits
 from scheduler.core.shapes import kinds_of
 from scheduler.core.tagged import TaggedJob
 
@@ -49,13 +49,10 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     """
     if any(pod.stage in RUNS and not pod.node for pod in facts.pods):
         return "it is not known which of its nodes the pods that run are on"
-    tag = record.tag
+    tag, slots = record.tag, record.slots
     if tag is None or not tag.parts:
-        room = 1 if tag is None else tag.per_node
-        slots = slots_of(dict.fromkeys(record.nodes, room))
         former = () if tag is None else kept_ranks(facts.pods, tag, slots)
     else:
-        room, slots = 1, record.slots
         former = ranks_kept(facts.pods, record)
     kinds = () if facts.gang is None else _kinds(tag, former, slots)
     gone = _expected(facts, tag).difference(former)
@@ -65,12 +62,19 @@ def seating(facts: UnitFacts, record: TaggedJob, now: float) -> Seating | str:
     needed = max(len(everybody), len(former))
     comes = any(it.stage is PodStage.WAITING and it.rank in gone for it in facts.pods)
     whole = not comes and all(it.node or it.uid in taken for it in sitters)
-    if len(slots) >= needed + room or not (whole or facts.any_runs):
+    too_many = len(slots) > needed and len(slots) >= needed + _least_room(record)
+    if too_many or not (whole or facts.any_runs):
         return f"it holds {len(record.nodes)} nodes for {needed} pods"
     haunted = {it.rank for it in facts.missing if now < it.lingers_until}
     waits = {it.uid for it in facts.pods if it.stage is PodStage.WAITING and it.rank in haunted}
     left = {uid: slot for uid, slot in taken.items() if uid not in waits}
     return Seating(slots, left, gone, _unlike(sitters, former, kinds) if kinds else frozenset())
+
+
+def _least_room(record: TaggedJob) -> int:
+    """How many slots a node has at least. A job with so many too many has a node too many."""
+    rooms = (slots for rooms in record.rooms for slots in rooms.values())
+    return 1 if record.parts else min(rooms, default=1)
 
 
 def _unlike(
@@ -168,7 +172,7 @@ def retagged(record: TaggedJob, change: Reseat) -> str | None:
     if not change.seats:
         return tag.encode(restarts=change.restarts)
     ranks = tuple(seat.rank for seat in change.seats)
-    rooms = zip(tag.parts, record.rooms, strict=False)
+    slots = (sum(rooms.values()) for rooms in record.rooms)
     changed = replace(
         tag,
         restarts=change.restarts,
@@ -176,6 +180,6 @@ def retagged(record: TaggedJob, change: Reseat) -> str | None:
         ranks=ranks,
         at=tag.at if ranks == tag.ranks else (),  # else the job has all slots of the tag
         names=tuple(seat.name for seat in change.seats),
-        parts=tuple(replace(it, slots=len(nodes) * room) for it, (nodes, room) in rooms),
+        parts=tuple(replace(it, slots=n) for it, n in zip(tag.parts, slots, strict=False)),
     )
     return changed.encode() if changed.adds_up else None

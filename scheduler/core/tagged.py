@@ -5,10 +5,11 @@ The tag's format, and which tags are believed: `naming.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, Self
 
-from scheduler.core.naming import Owner, OwnerTag, read_tag
+from scheduler.core.naming import PACKED, Owner, OwnerTag, read_tag
 from scheduler.core.seats import slots_of
 from slurmapi.model import PARTIAL, BaseState, Job, JobState
 
@@ -35,20 +36,29 @@ class TaggedJob(Job):
             object.__setattr__(self, "state", partial)
 
     @property
-    def rooms(self) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """The nodes of each component, in rank order, and how many slots each of them has."""
+    def rooms(self) -> tuple[Mapping[str, int], ...]:
+        """How many slots each node has, in rank order: of each component."""
         tag = self.tag
         if tag is None or not tag.parts:
-            return ((self.nodes, 1 if tag is None else tag.per_node),)
+            return (_rooms(self, 1 if tag is None else tag.per_node),)
         pairs = zip(self.parts, tag.parts, strict=False)
-        return tuple((record.nodes, part.per_node) for record, part in pairs)
+        return tuple(_rooms(record, part.per_node) for record, part in pairs)
 
     @property
     def slots(self) -> tuple[str, ...]:
         """The node of each slot, in rank order."""
-        return tuple(
-            slot for nodes, room in self.rooms for slot in slots_of(dict.fromkeys(nodes, room))
-        )
+        tag = self.tag
+        if tag is None or (tag.per_node == 1 and not tag.parts):
+            return self.nodes
+        return tuple(slot for rooms in self.rooms for slot in slots_of(rooms))
+
+    @property
+    def packed(self) -> bool:
+        """Whether Slurm has chosen how many slots each node has, at least in one component."""
+        tag = self.tag
+        if tag is None or (tag.per_node != PACKED and not tag.parts):
+            return False
+        return PACKED in {tag.per_node, *(it.per_node for it in tag.parts)}
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -84,3 +94,9 @@ class TaggedJob(Job):
         if tag is None or (tag.cluster, tag.scheduler) != (owner.cluster, owner.scheduler):
             return None
         return tag
+
+
+def _rooms(record: Job, per_node: int) -> Mapping[str, int]:
+    if per_node == PACKED:
+        return record.tasks_by_node
+    return dict.fromkeys(record.nodes, per_node)

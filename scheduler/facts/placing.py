@@ -113,7 +113,7 @@ class Places:
         begun = unit.bindings.nodes or any(pod.seen.placed for pod in unit.pods)
         if record is None or record.tag is None or begun:
             return {}
-        return {node: room for nodes, room in record.rooms for node in nodes}
+        return {node: room for rooms in record.rooms for node, room in rooms.items()}
 
     def _place(self, node: str, pod: Pod | None, compared: Pod | None, alike: int) -> Place | None:
         """The Node behind this Slurm node, checked against the pod's own requirements. If the pod

@@ -11,7 +11,7 @@ from slurmapi import SlurmClient, SlurmGarbled, SlurmNoSuchJob, SlurmRefused, is
 
 async def read_job(client: SlurmClient, job_id: int) -> TaggedJob:
     """The job's record with its owner tag, decoded here and nowhere else; raises as
-    `SlurmClient.job` does.
+    `SlurmClient.job` does. It does not say how many pods each node of a packed gang has.
     """
     return TaggedJob.of(await client.job(job_id))
 
@@ -28,6 +28,8 @@ async def look(
     job.looked_at = asked = clock()
     try:
         record = await read_job(client, job.job_id)
+        if record.packed:
+            record = await _laid_out(client, record, job.record)
     except SlurmNoSuchJob:
         job.refuted = job.claimed
         if unit.job is job:
@@ -42,3 +44,17 @@ async def look(
     if unit.job is job:
         now = clock()
         job.saw(record, asked=asked, at=now, answered_at=now)
+
+
+async def _laid_out(client: SlurmClient, record: TaggedJob, known: TaggedJob | None) -> TaggedJob:
+    """The record with how many pods each node of a packed gang has. That takes a long request, so
+    it is made once for each start of a job, and what is `known` from before counts afterwards.
+    Raises SlurmGarbled if Slurm does not say it: nothing can be decided without it.
+    """
+    record = record if known is None else record.laid_out_as(known)
+    if record.laid_out:
+        return record
+    record = TaggedJob.of(await client.laid_out(record))
+    if record.packed and not record.laid_out:
+        raise SlurmGarbled(f"job {record.job_id}: not all of its nodes are told with their CPUs")
+    return record

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.edits import digests
-from scheduler.core.naming import SEVERAL, OwnerTag, TagPart, read_tag
+from scheduler.core.naming import PACKED, SEVERAL, OwnerTag, TagPart, read_tag
 from scheduler.core.seats import Seat
 from scheduler.core.shapes import Expected, Size, accepted_by, kinds_of, shapes_of, with_expected
 from scheduler.core.tagged import TaggedJob
@@ -95,7 +95,8 @@ def test_tag_of_a_plain_job_has_no_parts() -> None:
         (TagPart(1), TagPart(1)),
         (TagPart(1), TagPart(3)),
         (TagPart(0), TagPart(3)),
-        (TagPart(1), TagPart(2, 0)),
+        (TagPart(1), TagPart(2, -1)),
+        (TagPart(0, PACKED), TagPart(3)),
         (TagPart(2, 2), TagPart(1, 2)),
         (TagPart(-1), TagPart(4)),
         (*(TagPart(1),) * 3, *(TagPart(0),) * 200),
