@@ -130,7 +130,8 @@ class JobLife:
     `state` is its last state, LOST if Slurm forgot it before it ended. `kills` are those that took
     effect. `looks` are answered requests for its record. In the periods of `unseen` it had nodes
     that nobody saw. `uids` are all pods that it was ever for. `slots` is how many pods of a gang it
-    is for at once, 0 for a single pod, and `per_node` how many of them a node takes.
+    is for at once, 0 for a single pod, and `per_node` how many of them a node takes. `packed` says
+    so of each node, if Slurm has packed them.
     """
 
     job_id: int
@@ -140,6 +141,7 @@ class JobLife:
     uids: frozenset[str] = frozenset()
     slots: int = 0
     per_node: int = 1
+    packed: Mapping[str, int] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
     unseen: tuple[When, ...] = ()
     ended: When = NEVER

@@ -49,8 +49,13 @@ class _Tag(msgspec.Struct, frozen=True):
 
     @property
     def most_on_a_node(self) -> int:
-        """How many pods a node takes at most."""
+        """How many pods a node takes at most, where Slurm has not packed them."""
         return max([self.per_node, *(it.per_node for it in self.parts)])
+
+    @property
+    def packed(self) -> bool:
+        """Whether Slurm chooses how many pods a node takes."""
+        return not all([self.per_node, *(it.per_node for it in self.parts)])
 
 
 _decode = msgspec.json.Decoder(_Tag).decode
@@ -111,6 +116,7 @@ class _Life:
     ready: When | None = None
     began: bool = False
     uids: set[str] = field(default_factory=set)
+    tasks: dict[str, int] = field(default_factory=dict)
 
     def note_former_runs(self, it: JobSeen) -> None:
         """Note runs that ended with a requeue before anybody looked."""
@@ -124,6 +130,7 @@ class _Life:
         named = _tag(it.admin_comment)
         # A pod of a gang that comes again takes the place of the former one in the tag.
         self.uids.update(() if named is None else filter(None, named.uids))
+        self.tasks.update(it.tasks)
         if self.ended != NEVER and it.state in _LIVE:
             self.evidence.append(Evidence(self.ended, Sign.FORGOTTEN_END))
             self.ended, self.began = NEVER, False
@@ -156,6 +163,7 @@ class _Life:
             uids=frozenset() if tag is None else frozenset(self.uids),
             slots=0 if tag is None or tag.v == 1 else len(tag.uids),
             per_node=1 if tag is None else tag.most_on_a_node,
+            packed=self.tasks if tag is not None and tag.packed else {},
             runs=tuple(self.runs),
             ended=self.ended,
             state=self.last.state,

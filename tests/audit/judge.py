@@ -288,7 +288,7 @@ def slots_not_shared(case: _Case) -> Iterator[Violation]:
             for pod in pods:
                 others = (it for it in pods if it is not pod)
                 beside = [it for it in others if it.held.surely_covers(pod.placed)]
-                if len(beside) >= job.per_node:
+                if len(beside) >= job.packed.get(node, job.per_node):
                     names = ", ".join(map(_name, beside))
                     what = f"put on {node}, where {names} took all slots of job {job.job_id}"
                     yield Violation("gangs", _name(pod), what)

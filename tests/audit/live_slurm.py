@@ -160,10 +160,11 @@ class SlurmRecords:
 
 
 def _with_components(seen: JobSeen, found: Iterable[dict[str, Any]]) -> JobSeen:
-    """The first component of a heterogeneous job with the nodes of all."""
-    others = (it for it in found if it.get("het_job_id", _NONE)["number"] == seen.job_id)
-    more = (node for it in others for node in expanded(it["nodes"]))
-    return replace(seen, nodes=seen.nodes.union(more))
+    """The first component of a heterogeneous job with the nodes of all, and their tasks."""
+    parts = [it for it in found if it.get("het_job_id", _NONE)["number"] == seen.job_id]
+    more = (node for it in parts for node in expanded(it["nodes"]))
+    tasks = {node: count for it in parts for node, count in _tasks(it).items()}
+    return replace(seen, nodes=seen.nodes.union(more), tasks={**seen.tasks, **tasks})
 
 
 def _seen(raw: dict[str, Any], when: When) -> JobSeen:
@@ -185,7 +186,14 @@ def _seen(raw: dict[str, Any], when: When) -> JobSeen:
         start=_second(raw["start_time"]) if nodes else None,
         end=_second(raw["end_time"]) if state not in _LIVE else None,
         preempted=_second(raw["preempt_time"]),
+        tasks=_tasks(raw),
     )
+
+
+def _tasks(raw: dict[str, Any]) -> dict[str, int]:
+    held = (raw.get("job_resources") or {}).get("nodes") or {}
+    each = raw["cpus_per_task"]["number"] or 1
+    return {it["name"]: it["cpus"]["count"] // each for it in held.get("allocation") or ()}
 
 
 def _second(number: dict[str, Any]) -> When | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -36,7 +37,8 @@ class PodAsked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSeen:
     """A job that was changed at `when`, or found so. `key` differs between jobs with the same id.
-    `start`, `end` and `preempted` come from the record itself, if it has them.
+    `start`, `end` and `preempted` come from the record itself, if it has them. `tasks` is how many
+    tasks each node has, by its CPUs, where the record tells them.
     """
 
     when: When
@@ -51,6 +53,7 @@ class JobSeen:
     start: When | None = None
     end: When | None = None
     preempted: When | None = None
+    tasks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,11 @@ class SandboxRecorder:
         parts.sort(key=lambda it: it.het_offset)
         if not parts or parts[0].id != job.het_id:
             return _seen(job, when)
-        nodes = frozenset(share.node for part in parts for share in part.shares)
+        tasks = {node: n for part in parts for node, n in _tasks(part).items()}
         flags = frozenset({"CONFIGURING"} if any(it.configuring for it in parts) else ())
         whole = _seen(parts[0], when)
-        return replace(whole, state=_joint(parts), nodes=nodes, flags=flags)
+        nodes = frozenset(tasks)
+        return replace(whole, state=_joint(parts), nodes=nodes, flags=flags, tasks=tasks)
 
     # --- Slurm's journal
 
@@ -173,4 +174,10 @@ def _seen(job: Job, when: When) -> JobSeen:
         start=at(job.start_time) if job.shares else None,
         end=None,
         preempted=at(job.preempt_time) if job.preempt_time else None,
+        tasks=_tasks(job),
     )
+
+
+def _tasks(job: Job) -> dict[str, int]:
+    """How many tasks each node of the job has, by its CPUs."""
+    return {share.node: share.cpus // job.asked.cpus_per_task for share in job.shares}

@@ -48,6 +48,27 @@ def note(when: float, what: Literal["ready", "ended", "requeued", "suspended"]) 
 # --- jobs
 
 
+@pytest.mark.parametrize(
+    ("tag", "packed"),
+    [
+        ({"per_node": 0}, {"n1": 2, "n2": 1}),
+        ({"parts": [{"per_node": 2}, {"per_node": 0}]}, {"n1": 2, "n2": 1}),
+        ({"per_node": 2}, {}),
+        ({}, {}),
+    ],
+)
+def test_what_slurm_has_packed_is_told_by_the_records(
+    tag: dict[str, Any], packed: dict[str, int]
+) -> None:
+    comment = msgspec.json.encode(TAG | {"v": 2, "ranks": [0]} | tag).decode()
+    nodes, tasks = frozenset({"n1", "n2"}), {"n1": 2, "n2": 1}
+    (life,) = lives(
+        seen(1, "RUNNING", nodes=nodes, tasks=tasks, admin_comment=comment),
+        seen(9, "RUNNING", nodes=frozenset({"n1"}), tasks={"n1": 2}, admin_comment=comment),
+    )
+    assert life.packed == packed
+
+
 def test_a_job_that_ran_and_was_cancelled() -> None:
     kill = JobAsked(at(30), By.US, "kill", 7)
     (life,) = lives(

@@ -490,6 +490,13 @@ def test_two_pods_of_a_gang_in_one_slot() -> None:
     assert rules(replace(one, per_node=2), pod(made=at(6)), bound_on(NODE, 21)) == []
 
 
+def test_slots_of_each_node_are_those_that_slurm_has_packed_there() -> None:
+    one = replace(cancelled(gang(two_nodes()), 60), per_node=0, packed={NODE: 2, "n2": 1})
+    assert rules(one, pod(made=at(6)), bound_on(NODE, 21)) == []
+    other = replace(one, packed={NODE: 1, "n2": 2})
+    assert rules(other, pod(made=at(6)), bound_on(NODE, 21)) == ["gangs"]
+
+
 def test_a_pod_that_comes_again_after_the_one_before_it_has_stopped() -> None:
     one = cancelled(gang(two_nodes()), 90)
     again = bound_on(NODE, 55, stopped=at(80), over=at(81))

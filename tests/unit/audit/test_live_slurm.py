@@ -71,6 +71,7 @@ def _raw(job_id: int, name: str) -> dict[str, Any]:
         "job_state": ["RUNNING"],
         "nodes": "n1",
         "admin_comment": "",
+        "cpus_per_task": {"set": True, "number": 1},
         "restart_cnt": 0,
         "submit_time": began,
         "start_time": began,
