@@ -323,6 +323,7 @@ class _NodeRecord(msgspec.Struct, frozen=True):
     instance_id: str | None = None
     cpus: Number = None
     effective_cpus: Number = None
+    threads: Number = None
     alloc_cpus: Number = None
     real_memory: Number = None
     specialized_memory: Number = None
@@ -518,6 +519,7 @@ def _node(record: _NodeRecord) -> SlurmNode:
         instance_id=record.instance_id or "",
         cpus=integer(record.cpus) or 0,
         job_cpus=integer(record.effective_cpus) or integer(record.cpus) or 0,
+        threads_per_core=max(integer(record.threads) or 1, 1),
         allocated_cpus=integer(record.alloc_cpus) or 0,
         memory_mib=integer(record.real_memory) or 0,
         specialized_memory_mib=integer(record.specialized_memory) or 0,

@@ -251,6 +251,8 @@ class SlurmNode:
     cpus: int = 0
     job_cpus: int = 0
     """Those that jobs may have: without specialized cores (`effective_cpus`)."""
+    threads_per_core: int = 1
+    """How many CPUs a core has (`threads`). Slurm allocates whole cores."""
     allocated_cpus: int = 0
     memory_mib: int = 0
     specialized_memory_mib: int = 0

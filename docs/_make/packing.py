@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from scheduler.core.packing import Dealt, NodeSize, NoRoom, Plan, PodSize, plan
+from scheduler.core.packing import Dealt, NodeSize, NoRoom, Plan, PodSize, packable, plan
 
 _EIGHT: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=8)
 _FOUR: Final = NodeSize(cpus=64, memory_mib=512_000, gpus=4)
+_SLURMD: Final = replace(_EIGHT, slurmd=True)
+_THREADS: Final = replace(_SLURMD, threads_per_core=8)
 _NAMES: Final = {
     _EIGHT: "with 8 GPUs",
     _FOUR: "with 4 GPUs",
+    _SLURMD: "with 8 GPUs and a slurmd",
+    _THREADS: "with 8 GPUs, a slurmd and 8 threads per core",
 }
 _Partition = dict[NodeSize, int]
 # Pods, the GPUs of each, the partition, the most that a node may have.
@@ -25,6 +30,11 @@ _ROWS: Final[tuple[tuple[int, int, _Partition, int], ...]] = (
     (5, 3, {_EIGHT: 100}, 16),
     (12, 2, {_EIGHT: 2, _FOUR: 6}, 16),
     (12, 2, {_EIGHT: 2, _FOUR: 2}, 16),
+    (16, 2, {_SLURMD: 100}, 3),
+    (16, 2, {_SLURMD: 100}, 16),
+    (16, 2, {_EIGHT: 50, _SLURMD: 50}, 16),
+    (16, 2, {_THREADS: 100}, 16),
+    (200, 0, {_EIGHT: 100}, 15),
     (200, 0, {_EIGHT: 100}, 16),
     (40, 4, {_EIGHT: 16}, 16),
 )
@@ -39,10 +49,13 @@ def table() -> str:
 
 def _rows() -> Iterator[tuple[str, ...]]:
     for pods, gpus, nodes, most in _ROWS:
-        pod = PodSize(cpus=4, memory_mib=1000, gpus=gpus)
+        pod = PodSize(cpus=4, memory_mib=1000, gpus=gpus, devices=gpus > 0)
         there = ", ".join(f"{count} {_NAMES[size]}" for size, count in nodes.items())
-        found = plan(pods, pod, nodes, pods_per_node=most)
-        yield str(pods), str(gpus), there, str(most), _words(found)
+        if packable(pods, pod, nodes, pods_per_node=most):
+            words = "packed by Slurm"
+        else:
+            words = _words(plan(pods, pod, nodes, pods_per_node=most))
+        yield str(pods), str(gpus), there, str(most), words
 
 
 def _words(found: Plan) -> str:

@@ -1,12 +1,9 @@
-"""How the alike pods of a gang go on the nodes of a partition: so many on each.
+"""How the alike pods of a gang go on the nodes of a partition: packed by Slurm, or so many on each.
 
-`nodes/layout.py` asks this for each gang that may have several pods on a node. The fewest nodes
-are taken, then the most even number of pods on each. What is left over goes on a node of its own,
-as a further component of the job. docs/gangs-slurm.md has a table of examples.
-
-Slurm could also choose, but on EXTERNAL nodes slurmctld does not take back the GPUs of a job that
-it has dealt out by tasks (measured on 26.05.5), and it tells where such tasks are only with all
-cores of each node.
+`nodes/layout.py` asks this for each gang that may have several pods on a node. Slurm packs them
+where that is safe: it takes what is free on each node, so the gang starts sooner. Otherwise the
+fewest nodes are taken, then the most even number of pods on each. What is left over goes on a node
+of its own, as a further component of the job. docs/gangs-slurm.md has a table of examples.
 """
 
 from __future__ import annotations
@@ -23,20 +20,25 @@ MOST_PARTS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSize:
-    """What each pod of the gang takes of a node. `gpus` are those of the type that it wants."""
+    """What each pod of the gang takes of a node. `gpus` are those of the type that it wants;
+    `devices` says whether it wants any gres.
+    """
 
     cpus: int
     memory_mib: int
     gpus: int = 0
+    devices: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSize:
-    """What a node has."""
+    """What a node has. `slurmd` says whether it has a slurmd."""
 
     cpus: int
     memory_mib: int
     gpus: int = 0
+    threads_per_core: int = 1
+    slurmd: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ class Part:
     def pods(self) -> int:
         """How many pods it has."""
         return self.nodes * self.pods_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """So many pods for which Slurm finds the nodes: one component of the job."""
+
+    pods: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,23 @@ class NoRoom:
 
 
 Plan = Dealt | NoRoom
+
+
+def packable(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> bool:
+    """Whether Slurm may choose how many of these pods each of `nodes` gets, and has a choice.
+
+    It counts CPUs, and allocates whole cores: a pod must have whole cores, or a node would seem to
+    have room for more pods than it got. It does not know the limit `pods_per_node`, so no node may
+    have room for more. On EXTERNAL nodes slurmctld does not take back the GPUs of a job that it has
+    dealt out by tasks (measured on 26.05.5).
+    """
+    rooms = [(room(pod, size), count) for size, count in nodes.items()]
+    return (
+        sum(fits * count for fits, count in rooms) >= pods
+        and 1 < max((fits for fits, _ in rooms), default=0) <= pods_per_node
+        and all(not pod.cpus % it.threads_per_core for it in nodes)
+        and (not pod.devices or all(it.slurmd for it in nodes))
+    )
 
 
 def plan(pods: int, pod: PodSize, nodes: Mapping[NodeSize, int], *, pods_per_node: int) -> Plan:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from annotations import JobRequest
 from scheduler.core.edits import called
+from scheduler.core.tagged import TaggedJob
 from scheduler.execute.placeholder_mode import Modes
 from scheduler.nodes.gpu_sharing import GpuSharing
 from scheduler.nodes.node_kinds import NodeKinds
-from slurmapi import Job
 
 
 class PartitionMove:
@@ -24,7 +24,7 @@ class PartitionMove:
         self._gpu_sharing = gpu_sharing
         self._kinds = kinds
 
-    async def unfit(self, record: Job, request: JobRequest) -> str:
+    async def unfit(self, record: TaggedJob, request: JobRequest) -> str:
         """Why the job cannot be moved to the request's partition; "" if it can, or if we do not
         know the partition (then Slurm's answer to the update decides). Raises SlurmError if Slurm
         must be asked first and does not answer.
@@ -38,6 +38,8 @@ class PartitionMove:
         there = await self._modes.choose(request.partition, request.required_nodes)
         if there.mode != here.mode:
             return f"{moved} another form of job is needed ({there.why}): {follows}"
+        if record.packed:
+            return f"{moved} Slurm might have to pack the gang otherwise: {follows}"
         sharing = await self._gpu_sharing.of(request)
         if sharing is not None and sharing != await self._gpu_sharing.of(former):
             return f"{moved} its job must not share (--gpu-node-sharing): {follows}"

@@ -9,11 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from annotations import JobRequest, Sharing, Switches
 from scheduler.core.edits import digests
 from scheduler.core.naming import (
+    PACKED,
     PINNED_APART,
     SEVERAL,
     VERSION,
@@ -72,7 +73,7 @@ def submission(
     parts: Sequence[TagPart] = (),
 ) -> JobSubmission:
     """The job for the unit with this `key`, with a slot for each of these `seats`, `per_node` on
-    each node. The unit is a gang if it has a `group`, and a single pod otherwise.
+    each node (or PACKED). The unit is a gang if it has a `group`, and a single pod otherwise.
 
     `nodes` pins the job to the nodes on which pods already run. `first` puts it ahead of all others
     in the queue. `excluded` are nodes to avoid; they are ignored with `nodes`, and where no
@@ -112,8 +113,7 @@ def submission(
         admin_comment=tag.encode(),
         cpus=request.cpus,
         memory_mib=request.memory_mib if mode == "external" else _for_script(request.memory_mib),
-        nodes=-(-slots // per_node),
-        tasks_per_node=per_node,
+        **_layout(slots, per_node),
         gres=request.gres,
         partition=request.partition,
         account=request.account,
@@ -158,13 +158,19 @@ def component(
         cpus=request.cpus,
         memory_mib=request.memory_mib if first.external else _for_script(request.memory_mib),
         gres=request.gres,
-        nodes=part.slots // part.per_node,
-        tasks_per_node=part.per_node,
+        **_layout(part.slots, part.per_node),
         shared=_SHARED.get(request.exclusive or sharing),
         required_nodes=tuple(nodes),
         excluded_nodes=(),
     )
     return more if nodes else _with_start_conditions(more, request, excluded=excluded)
+
+
+def _layout(slots: int, per_node: int) -> dict[str, Any]:
+    """So many slots on each node, or a number of tasks for which Slurm finds the nodes."""
+    if per_node == PACKED:
+        return {"nodes": None, "tasks": slots, "tasks_per_node": 1}
+    return {"nodes": -(-slots // per_node), "tasks": None, "tasks_per_node": per_node}
 
 
 def _for_script(memory_mib: int) -> int:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from annotations import Sharing
 from scheduler.core.actions import Submit
-from scheduler.core.naming import Owner, TagPart
-from scheduler.core.packing import MOST_PARTS
+from scheduler.core.naming import PACKED, Owner, TagPart
+from scheduler.core.packing import MOST_PARTS, Packed, Part
 from scheduler.core.shapes import PodShape, Size
 from scheduler.execute.placeholder import Mode, component, submission
 from scheduler.execute.placeholder_mode import Modes
@@ -81,8 +81,9 @@ class Sender:
         if action.nodes:
             return [_Part(shape, TagPart(pods, shape.per_node, kind))]
         request = shape.size.applied(action.request)
-        parts = await self._layouts.parts(request, pods, most=action.per_node)
-        return [_Part(shape, TagPart(it.pods, it.pods_per_node, kind)) for it in parts]
+        sharing = await self._gpu_sharing.of(request)
+        parts = await self._layouts.parts(request, pods, most=action.per_node, sharing=sharing)
+        return [_Part(shape, _tagged(it, kind)) for it in parts]
 
     async def _submit(
         self,
@@ -149,3 +150,7 @@ class Sender:
             parts=parts,
             excluded=tuple(node for node, _ in action.excluded),
         )
+
+
+def _tagged(part: Part | Packed, kind: str) -> TagPart:
+    return TagPart(part.pods, PACKED if isinstance(part, Packed) else part.pods_per_node, kind)

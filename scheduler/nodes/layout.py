@@ -1,18 +1,18 @@
 """How many pods of a gang go on each node: as many as its partition's nodes take, within a limit.
 
-What is left over goes on a last node, as a component of its own. Where the job must be in one piece
-the number divides the pods.
+Slurm chooses where that is safe. Otherwise what is left over goes on a last node, as a component of
+its own. Where the job must be in one piece the number divides the pods.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
-from annotations import JobRequest
+from annotations import JobRequest, Sharing
 from scheduler.core.gres import count_of
-from scheduler.core.packing import Dealt, NodeSize, Part, PodSize, plan
+from scheduler.core.packing import Dealt, NodeSize, Packed, Part, PodSize, packable, plan
 from scheduler.nodes.node_kinds import NodeKinds
 from slurmapi import SlurmNode
 
@@ -25,22 +25,43 @@ class Layouts:
     def __init__(self, kinds: NodeKinds) -> None:
         self._kinds = kinds
 
-    async def parts(self, request: JobRequest, pods: int, *, most: int) -> tuple[Part, ...]:
+    async def parts(
+        self, request: JobRequest, pods: int, *, most: int, sharing: Sharing | None = None
+    ) -> tuple[Part | Packed, ...]:
         """How these pods, which all ask for this, go on nodes: `most` or fewer on each. If they do
-        not divide evenly, the last part has the remainder. Raises SlurmError.
+        not divide evenly, the last part has the remainder. `sharing` says who else may use the
+        nodes. Raises SlurmError.
         """
         if min(pods, most) == 1:
             return (Part(pods, 1),)
-        nodes = await self._kinds.nodes_of(request.partition)
-        return _parts(request, pods, most=most, nodes=nodes)
+        listed = await self._kinds.nodes_of(request.partition)
+        device, gpus = _devices(request)
+        pod = PodSize(
+            cpus=request.cpus,
+            memory_mib=request.memory_mib,
+            gpus=gpus,
+            devices=request.gres is not None,
+        )
+        sizes = Counter(_size(node, device) for node in listed)
+        if _leaves_it_to_slurm(request, sharing) and packable(pods, pod, sizes, pods_per_node=most):
+            whole = await self._kinds.has_whole_nodes(request.partition)
+            if not whole:
+                return (Packed(pods),)
+        return _dealt(request, pods, pod, sizes, most=most)
 
 
-def _parts(
-    request: JobRequest, pods: int, *, most: int, nodes: Iterable[SlurmNode]
+def _leaves_it_to_slurm(request: JobRequest, sharing: Sharing | None) -> bool:
+    """Whether the request lets Slurm choose how many pods each node gets. A job that has whole
+    nodes has all their CPUs, so nobody can tell how many pods belong there.
+    """
+    near = request.contiguous or request.segment is not None or request.switches is not None
+    whole = Sharing.NONE in {request.exclusive, sharing}
+    return not (near or whole or request.required_nodes or request.threads_per_core)
+
+
+def _dealt(
+    request: JobRequest, pods: int, pod: PodSize, sizes: Mapping[NodeSize, int], *, most: int
 ) -> tuple[Part, ...]:
-    device, gpus = _devices(request)
-    pod = PodSize(cpus=request.cpus, memory_mib=request.memory_mib, gpus=gpus)
-    sizes = Counter(_size(node, device) for node in nodes)
     if not _in_one_piece(request):
         found = plan(pods, pod, sizes, pods_per_node=most)
         return found.parts if isinstance(found, Dealt) else (Part(pods, 1),)
@@ -73,4 +94,6 @@ def _size(node: SlurmNode, device: str) -> NodeSize:
         cpus=node.cpus,
         memory_mib=node.memory_mib,
         gpus=count_of(node.gres, device) if device else 0,
+        threads_per_core=node.threads_per_core,
+        slurmd="EXTERNAL" not in node.states,
     )

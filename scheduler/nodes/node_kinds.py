@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.nodes.partitions import SlurmPartitions
 from scheduler.nodes.records import SlurmNodes
-from slurmapi import SlurmClient, SlurmNode
+from slurmapi import Partition, SlurmClient, SlurmNode
 
 # Kinds change with slurm.conf only. Counting 10 000 nodes takes a few hundredths of a second, which
 # is too long for each submit.
 _KEPT_SECONDS: Final = 60.0
-_DEFAULT_KEPT_SECONDS: Final = 300.0
+_PARTITIONS_KEPT_SECONDS: Final = 300.0
 _ALL: Final = ""  # no partition has this name
 
 
@@ -47,14 +48,12 @@ class NodeKinds:
         may_serve: Callable[[str], bool],
         clock: Callable[[], float],
     ) -> None:
-        self._client = client
         self._nodes = nodes
         self._may_serve = may_serve
         self._clock = clock
         self._counted: dict[str, Kinds] = {}
         self._counted_at = float("-inf")
-        self._default = _ALL
-        self._default_at = float("-inf")
+        self._partitions = SlurmPartitions(client, clock=clock)
         self._asking = asyncio.Lock()
 
     async def of(self, partition: str | None = None, nodes: Collection[str] = ()) -> Kinds:
@@ -112,10 +111,17 @@ class NodeKinds:
             return _EXTERNAL
         return _SLURMD if self._may_serve(node.name) else _NEITHER
 
+    async def has_whole_nodes(self, partition: str | None) -> bool:
+        """Whether jobs of one of these partitions (joined by commas), or of the default one, get
+        whole nodes. Raises SlurmError.
+        """
+        names = frozenset((partition or await self._default_name()).split(","))
+        return any(it.whole_nodes and it.name in names for it in await self._listed_partitions())
+
     async def _default_name(self) -> str:
+        return ",".join(it.name for it in await self._listed_partitions() if it.is_default)
+
+    async def _listed_partitions(self) -> Sequence[Partition]:
         async with self._asking:
-            if self._clock() - self._default_at >= _DEFAULT_KEPT_SECONDS:
-                partitions = await self._client.partitions()
-                found = [it.name for it in partitions if it.is_default]
-                self._default, self._default_at = ",".join(found), self._clock()
-        return self._default
+            await self._partitions.renew(older_than=_PARTITIONS_KEPT_SECONDS)
+        return self._partitions.listed or ()

@@ -1,4 +1,6 @@
-"""Slurm's partitions, asked for only while somebody wants to see them (`page/partitions.py`)."""
+"""Slurm's partitions, asked for only when they are needed: by `page/partitions.py` and
+`nodes/node_kinds.py`.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from scheduler.core.packing import (
     Part,
     Plan,
     PodSize,
+    packable,
     plan,
     room,
 )
@@ -27,7 +29,7 @@ MOST = 1024
 
 
 def gpus(count: int) -> PodSize:
-    return PodSize(cpus=4, memory_mib=1000, gpus=count)
+    return PodSize(cpus=4, memory_mib=1000, gpus=count, devices=True)
 
 
 def cpus(count: int) -> PodSize:
@@ -147,3 +149,25 @@ def test_largest_gang_on_many_nodes_takes_little_time(distinct: int) -> None:
     small = PodSize(cpus=1, memory_mib=1, gpus=1)
     assert plan(2**16, small, nodes, pods_per_node=2**16) == dealt((1, 2**16))
     assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("pods", "pod", "nodes", "most", "expected"),
+    [
+        (16, cpus(4), {LARGE: 4}, 16, True),
+        (64, cpus(4), {LARGE: 4}, 16, True),
+        (2, cpus(33), {LARGE: 4}, 16, False),  # one on each node: there is no choice
+        (65, cpus(4), {LARGE: 4}, 16, False),  # too many
+        (16, cpus(4), {LARGE: 4}, 15, False),  # Slurm does not know the limit
+        (16, gpus(1), {LARGE: 4}, 16, False),
+        (16, gpus(1), {replace(LARGE, slurmd=True): 4}, 16, True),
+        (16, gpus(1), {replace(LARGE, slurmd=True): 4, LARGE: 1}, 16, False),
+        (16, cpus(3), {replace(LARGE, threads_per_core=2): 4}, 32, False),
+        (16, cpus(4), {replace(LARGE, threads_per_core=2): 4}, 32, True),
+        (2, cpus(4), {}, 16, False),
+    ],
+)
+def test_slurm_packs_where_that_is_safe(
+    pods: int, pod: PodSize, nodes: dict[NodeSize, int], most: int, expected: bool
+) -> None:
+    assert packable(pods, pod, nodes, pods_per_node=most) is expected

@@ -17,8 +17,18 @@ from hypothesis import strategies as st
 
 from annotations import JobRequest
 from scheduler.core.facts import GangFacts, PodFacts, PodStage, UnitFacts
-from scheduler.core.naming import TagPart
-from scheduler.core.packing import MOST_PARTS, Dealt, NodeSize, Part, PodSize, plan
+from scheduler.core.naming import PACKED, TagPart
+from scheduler.core.packing import (
+    MOST_PARTS,
+    Dealt,
+    NodeSize,
+    Packed,
+    Part,
+    PodSize,
+    packable,
+    plan,
+    room,
+)
 from scheduler.core.seating import Seating, reseated, retagged, seating
 from scheduler.core.seats import Seat
 from scheduler.core.shapes import PodShape, Size, shapes_of
@@ -41,10 +51,16 @@ RUNNING: Final = JobState(BaseState.RUNNING)
 
 @dataclass(frozen=True)
 class Component:
-    """So many pods of one size, `per_node` on each node, as Slurm is asked for them."""
+    """So many pods of one size, as Slurm is asked for them: packed, or so many on each node."""
 
     size: Size
-    part: Part
+    part: Part | Packed
+
+    @property
+    def tag(self) -> TagPart:
+        """How the owner tag tells it."""
+        per_node = self.part.pods_per_node if isinstance(self.part, Part) else PACKED
+        return TagPart(self.part.pods, per_node, self.size.kind)
 
 
 @dataclass(frozen=True)
@@ -67,11 +83,20 @@ def components_of(
     return [Component(it.size, Part(len(it.seats), 1)) for it in shapes]
 
 
-def parts_of(shape: PodShape, nodes: Mapping[str, NodeSize], most: int) -> tuple[Part, ...]:
-    size, pods = shape.size, len(shape.seats)
-    pod = PodSize(cpus=size.cpus, memory_mib=size.memory_mib, gpus=size.gpus)
+def parts_of(
+    shape: PodShape, nodes: Mapping[str, NodeSize], most: int
+) -> tuple[Part | Packed, ...]:
+    pods, pod = len(shape.seats), pod_size(shape.size)
+    if pods > 1 and packable(pods, pod, Counter(nodes.values()), pods_per_node=most):
+        return (Packed(pods),)
     found = plan(pods, pod, Counter(nodes.values()), pods_per_node=most)
     return found.parts if isinstance(found, Dealt) else (Part(pods, 1),)
+
+
+def pod_size(size: Size) -> PodSize:
+    return PodSize(
+        cpus=size.cpus, memory_mib=size.memory_mib, gpus=size.gpus, devices=size.gpus > 0
+    )
 
 
 def has_room(node: NodeSize, size: Size, pods: int) -> bool:
@@ -89,28 +114,45 @@ def lives(draw: st.DrawFn) -> Life:
     sizes = dict(enumerate(drawn))
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=6, max_size=16))
     nodes = {f"n{number:02}": kind for number, kind in enumerate(kinds)}
-    most = draw(st.integers(1, 5))
+    most = draw(st.integers(1, 20))
     seats = tuple(Seat(rank, f"uid-{rank}", f"train-{rank}") for rank in sizes)
     shapes = shapes_of(seats, sizes)
     components = components_of(shapes, nodes, most)
     free = draw(st.permutations(sorted(nodes)))
-    held: list[tuple[str, ...]] = []
+    held: list[dict[str, int]] = []
     for it in components:
-        room = [node for node in free if has_room(nodes[node], it.size, it.part.pods_per_node)]
-        assume(len(room) >= it.part.nodes)
-        held.append(tuple(sorted(room[: it.part.nodes])))  # Slurm's order is that of the names
+        pods = draw(allocations(it, {node: nodes[node] for node in free}))
+        held.append(dict(sorted(pods.items())))  # Slurm's order is that of the names
         free = [node for node in free if node not in held[-1]]
     return Life(sizes, nodes, components, started(sizes, shapes, components, held))
+
+
+@st.composite
+def allocations(
+    draw: st.DrawFn, component: Component, free: Mapping[str, NodeSize]
+) -> dict[str, int]:
+    """How many pods Slurm gives each of these nodes."""
+    part, fits = component.part, {it: room(pod_size(component.size), free[it]) for it in free}
+    if isinstance(part, Part):
+        large = [node for node, pods in fits.items() if pods >= part.pods_per_node]
+        assume(len(large) >= part.nodes)
+        return dict.fromkeys(large[: part.nodes], part.pods_per_node)
+    left, held = part.pods, dict[str, int]()
+    for node, pods in fits.items():
+        held[node] = draw(st.integers(0, min(left, pods)))  # the rest is in use by others
+        left -= held[node]
+    assume(not left)
+    return {node: pods for node, pods in held.items() if pods}
 
 
 def started(
     sizes: Mapping[int, Size],
     shapes: Sequence[PodShape],
     components: Sequence[Component],
-    held: Sequence[tuple[str, ...]],
+    held: Sequence[Mapping[str, int]],
 ) -> TaggedJob:
     """The record of the job that was submitted for these components, and runs on these nodes."""
-    parts = [TagPart(it.part.pods, it.part.pods_per_node, it.size.kind) for it in components]
+    parts = [it.tag for it in components]
     submitted = submission(
         sizes[0].applied(JobRequest(cpus=1, memory_mib=1)),
         owner=OURS,
@@ -128,12 +170,14 @@ def started(
             job_id=JOB + number,
             name=submitted.name,
             state=RUNNING,
-            nodes=nodes,
+            nodes=tuple(pods),
             tasks=part.slots,
             tasks_per_node=part.per_node,
+            cpus_per_task=component.size.cpus,
+            cpus_by_node={node: n * component.size.cpus for node, n in pods.items()},
             admin_comment="" if number else submitted.admin_comment,
         )
-        for number, (part, nodes) in enumerate(zip(parts, held, strict=True))
+        for number, (component, part, pods) in enumerate(zip(components, parts, held, strict=True))
     ]
     return TaggedJob.of(joined(jobs) if len(jobs) > 1 else jobs[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -31,7 +32,15 @@ def member(kube: TinyKube, rank: int, *, uid: str = "", size: int = 2, gang: str
     return uid
 
 
-def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True, cpu: str = "4") -> str:
+def of_job(
+    kube: TinyKube,
+    rank: int,
+    *,
+    uid: str = "",
+    index: bool = True,
+    cpu: str = "4",
+    annotations: Mapping[str, str] | None = None,
+) -> str:
     """A pod of the batch Job `train`."""
     uid = uid or f"uid-{rank}"
     labels = {
@@ -39,6 +48,7 @@ def of_job(kube: TinyKube, rank: int, *, uid: str = "", index: bool = True, cpu:
         "batch.kubernetes.io/controller-uid": "job-uid",
     }
     said = {"batch.kubernetes.io/job-completion-index": str(rank)} if index else {}
+    said |= annotations or {}
     name = f"train-{rank}-{uid}"
     kube.create(uid, name=name, labels=labels, annotations=said, owner=OWNER, cpu=cpu)
     return uid

@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
+from annotations import Sharing, Switches
 from scheduler.core.naming import read_tag
-from scheduler.core.packing import Part
+from scheduler.core.packing import Packed, Part
 from scheduler.nodes.layout import Layouts
 from scheduler.nodes.node_kinds import NodeKinds
 from scheduler.nodes.records import SlurmNodes
@@ -31,8 +32,8 @@ def layouts(slurm: TinySlurm) -> Layouts:
 @pytest.mark.parametrize(
     ("cpus", "pods", "most", "parts"),
     [
-        (16, 8, 8, [(2, 4)]),  # two nodes have 64 CPUs each
-        (16, 6, 8, [(2, 3)]),
+        (16, 8, 3, [(8, 1)]),  # two nodes have 64 CPUs each
+        (16, 6, 3, [(2, 3)]),
         (16, 4, 2, [(2, 2)]),
         (16, 8, 2, [(8, 1)]),  # two nodes have room for four only
         (64, 2, 8, [(2, 1)]),
@@ -44,7 +45,47 @@ def layouts(slurm: TinySlurm) -> Layouts:
 async def test_as_many_as_a_node_takes_and_the_rest_on_another(slurm, cpus, pods, most, parts):
     request = replace(REQUEST, cpus=cpus, partition="main")
     found = await layouts(slurm).parts(request, pods, most=most)
-    assert [(it.nodes, it.pods_per_node) for it in found] == parts
+    assert found == tuple(Part(*it) for it in parts)
+
+
+async def test_slurm_packs_pods_where_that_is_safe(slurm: TinySlurm) -> None:
+    request = replace(REQUEST, cpus=16, partition="main")
+    assert await layouts(slurm).parts(request, 8, most=4) == (Packed(8),)
+    assert slurm.calls["partitions"] == 1
+    no_kill = replace(request, no_kill=True)
+    assert await layouts(slurm).parts(no_kill, 7, most=4) == (Packed(7),)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        *({"contiguous": True}, {"segment": 2}, {"switches": Switches(1)}, {"threads_per_core": 1}),
+        *({"required_nodes": ("n1", "n2")}, {"exclusive": Sharing.NONE}),
+    ],
+    ids=str,
+)
+async def test_slurm_packs_no_pods_that_want_their_nodes_chosen(slurm, wish):
+    request = replace(REQUEST, cpus=16, partition="main", **wish)
+    assert await layouts(slurm).parts(request, 8, most=4) == (Part(2, 4),)
+
+
+async def test_slurm_packs_no_pods_on_whole_nodes(slurm: TinySlurm) -> None:
+    request = replace(REQUEST, cpus=16)
+    shared = await layouts(slurm).parts(request, 8, most=4, sharing=Sharing.NONE)
+    assert shared == (Part(2, 4),)
+    slurm.whole_nodes.add("main")
+    assert await layouts(slurm).parts(request, 8, most=4) == (Part(2, 4),)
+
+
+async def test_slurm_packs_pods_with_gpus_only_where_each_node_has_a_slurmd(
+    slurm: TinySlurm,
+) -> None:
+    slurm.gres = "gpu:h100:4"
+    request = replace(REQUEST, cpus=1, gpus=1, gres="gres/gpu:h100:1", partition="main")
+    slurm.with_slurmd = {"n1"}
+    assert await layouts(slurm).parts(request, 8, most=8) == (Part(2, 4),)
+    slurm.with_slurmd = {"n1", "n2"}
+    assert await layouts(slurm).parts(request, 8, most=8) == (Packed(8),)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ class TinySlurm:
         self.counted = dict(self.allocated)
         """What was allocated when all nodes were last asked about: a record of one tells that."""
         self.nodes_in: dict[str, tuple[str, ...]] = {"main": NODES}
+        self.whole_nodes: set[str] = set()
+        """Partitions whose jobs get whole nodes."""
         self.defaults: dict[str, str] = {}
         self.submissions: dict[int, JobSubmission] = {}
         self.components: dict[int, tuple[JobSubmission, ...]] = {}
@@ -127,6 +129,8 @@ class TinySlurm:
             account=submission.account or self.defaults.get("account", ""),
             qos=submission.qos or self.defaults.get("qos", ""),
             submission=submission,
+            tasks=submission.tasks or 1,
+            cpus_per_task=submission.cpus,
             gres=submission.gres or "",
             excluded_nodes=submission.excluded_nodes,
         )
@@ -144,6 +148,7 @@ class TinySlurm:
                 is_default=name == "main",
                 flags=frozenset({"DEFAULT"} if name == "main" else ()),
                 states=("UP",),
+                whole_nodes=name in self.whole_nodes,
             )
             for name in self.nodes_in
         )
@@ -180,7 +185,12 @@ class TinySlurm:
         self._must_be_ids(job_id)
         if job_id not in self.jobs:
             raise _no_such_job()
-        return dataclasses.replace(self.jobs[job_id], answered_at=self.now())
+        job = dataclasses.replace(self.jobs[job_id], answered_at=self.now())
+        return _without_cores(job) if job.cpus_by_node or job.parts else job
+
+    async def laid_out(self, job: Job) -> Job:
+        await self._call("laid_out", job.job_id)
+        return self.jobs[job.job_id]
 
     async def job_states(self, job_ids: Iterable[int] | None = None) -> dict[int, JobState]:
         wanted = None if job_ids is None else set(job_ids)
@@ -243,6 +253,7 @@ class TinySlurm:
                 job_id=job_id + number,
                 admin_comment=it.admin_comment,
                 excluded_nodes=it.excluded_nodes,
+                tasks=it.tasks or 1,
                 cpus_per_task=it.cpus,
             )
             for number, it in enumerate(submitted)
@@ -317,6 +328,14 @@ class TinySlurm:
         )
         self.jobs[job_id] = joined(parts)
 
+    def pack(self, job_id: int, **tasks: int) -> None:
+        """Slurm starts a packed job with so many tasks on each of these nodes."""
+        cpus = self.jobs[job_id].cpus_per_task
+        held = {node: count * cpus for node, count in tasks.items()}
+        self.change(
+            job_id, BaseState.RUNNING, nodes=tuple(tasks), cpus_by_node=held, start_time=self.now()
+        )
+
     def live(self, job_id: int) -> bool:
         return job_id in self.jobs and not self.jobs[job_id].state.ended
 
@@ -362,6 +381,13 @@ def _changed(job: Job, **changes: Any) -> Job:
         kept = changes.pop("required_nodes")
         changes["nodes"] = tuple(it for it in job.nodes if it in kept)
     return dataclasses.replace(job, **changes)
+
+
+def _without_cores(job: Job) -> Job:
+    """The record as the short request has it."""
+    parts = tuple(map(_without_cores, job.parts))
+    known = job.cpus_by_node if len(job.nodes) == 1 else {}
+    return dataclasses.replace(job, cpus_by_node=known, parts=parts)
 
 
 def _no_such_job() -> SlurmNoSuchJob:
