@@ -23,8 +23,9 @@ from scheduler.core.gang_patience import (
     wait_for_object,
 )
 from scheduler.core.intervals import LINGER_LOOK_SECONDS, SLOW_LOOK_SECONDS, SOON_SECONDS
+from scheduler.core.naming import MOST_COMPONENTS
 from scheduler.core.seats import Seat, suits
-from scheduler.core.shapes import MOST_SHAPES, PodShape, kinds_of, shapes_of, with_expected
+from scheduler.core.shapes import PodShape, kinds_of, shapes_of, with_expected
 from scheduler.core.tagged import TaggedJob
 from slurmapi.model import BaseState
 
@@ -131,7 +132,7 @@ def shapes_running(facts: UnitFacts) -> tuple[PodShape, ...]:
         for room, seats in by_room.items():
             nodes = tuple(dict.fromkeys(running[it.rank].node for it in seats))
             found.append(PodShape(shape.size, tuple(seats), nodes, room))
-    return tuple(found) if 1 < len(found) <= MOST_SHAPES else ()
+    return tuple(found) if 1 < len(found) <= MOST_COMPONENTS else ()
 
 
 def most_on_one_node(facts: UnitFacts) -> int:

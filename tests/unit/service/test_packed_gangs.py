@@ -22,11 +22,11 @@ SIZE: Final = 4
 SOON: Final = 5.0
 
 
-def create(kube: TinyKube, *ranks: int, anew: str = "", **said: str) -> None:
+def create(kube: TinyKube, *ranks: int, anew: str = "", cpu: str = "8", **said: str) -> None:
     known = {"gang": "train", "gang-size": str(SIZE), "pods-per-node": "1000", **said}
     annotations = {f"{PREFIX}{key.replace('_', '-')}": value for key, value in known.items()}
     for rank in ranks:
-        kube.create(f"uid-{rank}{anew}", name=f"train-{rank}", cpu="8", annotations=annotations)
+        kube.create(f"uid-{rank}{anew}", name=f"train-{rank}", cpu=cpu, annotations=annotations)
 
 
 async def packed(slurm: TinySlurm, kube: TinyKube, service: Service, **tasks: int) -> None:
@@ -135,6 +135,27 @@ async def test_lost_job_is_asked_for_anew_with_as_many_pods_on_each_node(slurm, 
     ((first, *others),) = slurm.components.values()
     asked = [(it.required_nodes, it.nodes, it.tasks_per_node) for it in (first, *others)]
     assert asked == [(("n1",), 1, 3), (("n2",), 1, 1)]
+    assert kube.deleted == []
+
+
+async def test_lost_job_with_another_number_of_pods_on_each_of_many_nodes(slurm, kube, service):
+    """More components than the shapes that a gang may have."""
+    counts = {f"n{number}": number for number in range(1, 10)}
+    for node in counts:
+        slurm.add_node(node)
+        kube.set_node(node, cpu="64")
+    slurm.nodes_in["main"] = tuple(counts)
+    service.start()
+    create(kube, *range(45), cpu="4", gang_size="45")
+    await asyncio.sleep(SOON)
+    slurm.pack(1, **counts)
+    await asyncio.sleep(SOON)
+    assert len(kube.bindings) == 45
+    slurm.forget(1)
+    await asyncio.sleep(120)
+    (parts,) = slurm.components.values()
+    asked = {it.required_nodes: (it.nodes, it.tasks_per_node) for it in parts}
+    assert asked == {(node,): (1, pods) for node, pods in counts.items()}
     assert kube.deleted == []
 
 
