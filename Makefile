@@ -20,7 +20,7 @@ SOAK_SEED ?=
 # images of Python do, each would compile the project and its tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-sweep live-rigs test-live soak lint format docs site manifests bench bench-smoke image image-sbom rig kind kind-down lock clean
+.PHONY: help venv demo test test-sweep live-rigs test-live soak lint format docs site manifests bench bench-smoke image image-sbom release rig kind kind-down lock clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -107,6 +107,12 @@ bench-smoke: $(STAMP) ## a short run of each benchmark
 image: ## the container image, by docker, podman or buildah (docs/image.md)
 	deploy/image/image.sh build $(ARGS)
 
+release: ## the files of a release in dist, made twice and checked (docs/releasing.md)
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements/release.txt -r requirements/runtime.txt
+	build/release/bin/python -m deploy.release $(or $(ARGS),--to dist)
+
 image-sbom: ## print what is in the image, as CycloneDX
 	@deploy/image/image.sh sbom
 
@@ -130,6 +136,8 @@ lock: ## rewrite the lock files (needs uv)
 	  pyproject.toml -o requirements/runtime.txt
 	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 	  --group pyproject.toml:image -o requirements/image.txt
+	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
+	  --group pyproject.toml:release --constraints requirements/dev.txt -o requirements/release.txt
 
 clean: ## remove what this Makefile made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

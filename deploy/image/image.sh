@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The container image: `image.sh build [OPTION OF THE ENGINE...]` builds it, and `image.sh sbom`
-# prints its bill of materials. docs/image.md lists the variables that this script reads.
+# The container image: `image.sh build [OPTION OF THE ENGINE...]` builds it, `image.sh save FILE`
+# writes it as an OCI archive, and `image.sh sbom` prints its bill of materials. docs/image.md lists
+# the variables that this script reads.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -44,6 +45,16 @@ build() {
   "$engine" build "${options[@]}" "$@" .
 }
 
+save() {
+  local engine
+  engine=$(engine)
+  case $engine in
+    docker) docker save --output "$1" "$IMAGE" ;;
+    podman) podman save --quiet --format oci-archive --output "$1" "$IMAGE" ;;
+    buildah) buildah push --quiet "$IMAGE" "oci-archive:$1" ;;
+  esac
+}
+
 sbom() {
   local engine
   engine=$(engine)
@@ -58,6 +69,7 @@ sbom() {
 
 case ${1:-} in
   build) shift; build "$@" ;;
+  save) save "${2:?usage: $0 save FILE}" ;;
   sbom) sbom ;;
-  *) echo "usage: $0 build|sbom" >&2; exit 2 ;;
+  *) echo "usage: $0 build|save|sbom" >&2; exit 2 ;;
 esac

@@ -1,0 +1,112 @@
+"""`make release` makes every file of a release, and each is what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scheduler import __version__
+from tests.rigs.helm import Helm
+
+pytestmark = pytest.mark.live
+
+_ROOT: Final = Path(__file__).parents[2]
+_CHART: Final = f"slurm-pod-scheduler-chart-{__version__}"
+_SECONDS: Final = 600
+
+
+def run(*command: str | Path, stdin: str = "", status: int = 0) -> str:
+    done = subprocess.run(
+        command,
+        cwd=_ROOT,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def blob(layout: tarfile.TarFile, descriptor: dict[str, Any]) -> bytes:
+    """What a descriptor of an OCI layout names, which is of its size and digest."""
+    file = layout.extractfile(f"blobs/sha256/{descriptor['digest'].removeprefix('sha256:')}")
+    assert file is not None
+    content = file.read()
+    assert (f"sha256:{sha256(content)}", len(content)) == (
+        descriptor["digest"],
+        descriptor["size"],
+    )
+    return content
+
+
+@pytest.mark.timeout(_SECONDS)
+def test_every_file_is_made_signed_and_whole(live_helm: Helm, tmp_path: Path) -> None:
+    folder, key = tmp_path / "dist", tmp_path / "key"
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "maintainers", "-f", key)
+    asked = f"--to {folder} --helm {live_helm.program} --dirty --sign {key}"
+    made = run("make", "release", f"ARGS={asked}")
+    names = {it.name for it in folder.iterdir()}
+    assert names == {
+        f"slurm_pod_scheduler-{__version__}-py3-none-any.whl",
+        f"slurm_pod_scheduler-{__version__}.tar.gz",
+        f"{_CHART}.tgz",
+        f"{_CHART}.oci.tar",
+        f"slurm-pod-scheduler-{__version__}.cdx.json",
+        f"slurm-pod-scheduler-{__version__}.intoto.jsonl",
+        "SHA256SUMS",
+        "SHA256SUMS.sig",
+    }
+    assert all(name in made for name in names)
+    sums = (folder / "SHA256SUMS").read_text()
+    digests = {name: it for it, _, name in (line.partition("  ") for line in sums.splitlines())}
+    assert digests.keys() == names - {"SHA256SUMS", "SHA256SUMS.sig"}
+    assert all(sha256((folder / name).read_bytes()) == it for name, it in digests.items())
+    signers = tmp_path / "allowed_signers"
+    signers.write_text(f'maintainers namespaces="file" {key.with_suffix(".pub").read_text()}')
+    verify = ("ssh-keygen", "-Y", "verify", "-f", signers, "-I", "maintainers", "-n", "file")
+    run(*verify, "-s", folder / "SHA256SUMS.sig", stdin=sums)
+    run(*verify, "-s", folder / "SHA256SUMS.sig", stdin=f"{sums} ", status=255)
+    _provenance_names(folder, digests)
+    _layout_holds(folder, live_helm)
+    refused = run("make", "release", f"ARGS={asked}", status=2)
+    assert f"release: {folder} exists already: remove it" in refused
+
+
+def _provenance_names(folder: Path, digests: dict[str, str]) -> None:
+    """The statement is about all files that were made before it, and names the commit."""
+    path = folder / f"slurm-pod-scheduler-{__version__}.intoto.jsonl"
+    statement = json.loads(path.read_text())
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    subjects = {it["name"]: it["digest"]["sha256"] for it in statement["subject"]}
+    assert subjects == {name: it for name, it in digests.items() if name != path.name}
+    commit, *locks = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    revision = run("git", "rev-parse", "HEAD").strip()
+    assert commit["digest"]["gitCommit"].removesuffix("-dirty") == revision
+    assert len(locks) == 3
+
+
+def _layout_holds(folder: Path, helm: Helm) -> None:
+    """The OCI layout has the chart of the archive, which is the chart in the repository."""
+    archive = folder / f"{_CHART}.tgz"
+    with tarfile.open(folder / f"{_CHART}.oci.tar") as layout:
+        index = layout.extractfile("index.json")
+        assert index is not None
+        (descriptor,) = json.load(index)["manifests"]
+        manifest = json.loads(blob(layout, descriptor))
+        (content,) = (blob(layout, it) for it in manifest["layers"])
+        config = json.loads(blob(layout, manifest["config"]))
+    assert content == archive.read_bytes()
+    assert (config["name"], config["appVersion"]) == ("slurm-pod-scheduler", __version__)
+    assert f"appVersion: {__version__}" in helm("show", "chart", archive)
