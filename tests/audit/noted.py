@@ -33,6 +33,7 @@ def with_notes(life: JobLife, notes: Iterable[JobNoted]) -> JobLife:
         sharper = _sharper(run, began, ends, ready)
         if began is not None and began.nodes > run.nodes:
             runs.append(_with_all_nodes(sharper, began))
+        runs += _larger(sharper, mine)
         runs.append(sharper)
     runs += [_unseen(life, it, ends) for it in starts]
     return replace(
@@ -56,6 +57,13 @@ def _with_all_nodes(run: Run, began: JobNoted) -> Run:
     start = run.span.start
     end = When(start.earliest, max(start.latest, run.span.end.latest))
     return replace(run, span=Span(start, end), nodes=began.nodes)
+
+
+def _larger(run: Run, notes: Iterable[JobNoted]) -> Iterator[Run]:
+    """The run with nodes that the job gave back before a poll saw it with them."""
+    for it in notes:
+        if it.what == "smaller" and _is_of(it.when, run.span):
+            yield replace(run, span=Span(run.span.start, it.when), nodes=run.nodes | it.nodes)
 
 
 def _unseen(life: JobLife, began: JobNoted, ends: Sequence[When]) -> Run:

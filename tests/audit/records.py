@@ -77,12 +77,13 @@ class JobAsked:
 @dataclass(frozen=True, slots=True)
 class JobNoted:
     """A line that says that a job was "started" on `nodes`, "ready", "ended", "requeued" or
-    "suspended", or that its admin_comment was replaced by `tag` ("tagged").
+    "suspended", or that it went on without `nodes` ("smaller"), or that its admin_comment was
+    replaced by `tag` ("tagged").
     """
 
     when: When
     job_id: int
-    what: Literal["started", "ready", "ended", "requeued", "suspended", "tagged"]
+    what: Literal["started", "ready", "ended", "requeued", "suspended", "smaller", "tagged"]
     nodes: frozenset[str] = frozenset()
     tag: str = ""
 

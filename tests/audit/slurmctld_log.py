@@ -28,6 +28,7 @@ _NOTED: Final = re.compile(
     r"\[(?P<time>[\d\-T:.]+)\] (?:"
     r"sched: Allocate JobId=(?P<allocated>\d+) NodeList=(?P<nodes>\S+)"
     r"|sched/backfill: _start_job: Started JobId=(?P<filled>\d+) in \S+ on (?P<there>\S+)"
+    r"|debug:  Aborting JobId=(?P<smaller>\d+)\S* on nodes (?P<lost>\S+)"
     r"|prolog_running_decr: Configuration for JobId=(?P<ready>\d+) is complete"
     r"|(?:job_signal: 9 of \w+ |Time limit exhausted for |Killing |preempted )"
     r"JobId=(?P<ended>\d+)(?: successful| on failed node| has been killed|$)"
@@ -79,8 +80,8 @@ def asked(lines: Iterable[str]) -> Iterator[JobAsked]:
 
 
 def noted(lines: Iterable[str]) -> Iterator[JobNoted]:
-    """When jobs began, were ready, suspended or requeued, got another tag, and ended. Not every end
-    has a line.
+    """When jobs began, were ready, suspended or requeued, gave nodes back, got another tag, and
+    ended. Not every end has a line.
     """
     for line in lines:
         found = _NOTED.match(line)
@@ -90,6 +91,9 @@ def noted(lines: Iterable[str]) -> Iterator[JobNoted]:
         if started := found["allocated"] or found["filled"]:
             nodes = frozenset(expanded(found["nodes"] or found["there"]))
             yield JobNoted(when, int(started), "started", nodes)
+        elif found["smaller"]:
+            nodes = frozenset(expanded(found["lost"]))
+            yield JobNoted(when, int(found["smaller"]), "smaller", nodes)
         elif found["ready"]:
             yield JobNoted(when, int(found["ready"]), "ready")
         elif found["requeued"]:

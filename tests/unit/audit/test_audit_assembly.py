@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from tests.audit.history import LOST, NEVER, By, JobLife, Owner, Sign, Stray, When, at
+from tests.audit.history import LOST, NEVER, By, JobLife, Owner, Sign, Span, Stray, When, at
 from tests.audit.job_lives import job_lives, strays
 from tests.audit.pod_lives import pod_lives
 from tests.audit.records import JobAsked, JobMissing, JobNoted, JobSeen, PodAsked, PodSeen, Records
@@ -167,6 +167,21 @@ def test_the_log_tells_of_nodes_that_a_job_gave_back_before_a_look() -> None:
     assert (first.nodes, second.nodes) == (frozenset({"n1", "n2"}), frozenset({"n1"}))
     assert (first.span.start, second.span.start) == (at(11), at(11))
     assert (first.span.end, second.span.end) == (When(11, 30), at(30))
+
+
+def test_the_log_tells_of_nodes_that_a_job_without_a_start_line_gave_back() -> None:
+    """sched/backfill of 26.05.5 writes no line for the start of a heterogeneous job."""
+    smaller = JobNoted(at(15), 7, "smaller", frozenset({"n2"}))
+    (life,) = lives(
+        seen(When(0, 1), "PENDING"),
+        seen(When(9, 19), "RUNNING", start=at(11)),
+        seen(30, "CANCELLED"),
+        noted=(smaller,),
+    )
+    assert [(it.nodes, it.span) for it in life.runs] == [
+        (frozenset({"n1", "n2"}), Span(at(11), at(15))),
+        (frozenset({"n1"}), Span(at(11), at(30))),
+    ]
 
 
 def test_the_log_tells_of_a_suspension_between_two_looks() -> None:

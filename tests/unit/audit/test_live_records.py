@@ -86,6 +86,8 @@ def test_slurmctlds_log_tells_when_jobs_began_and_ended_and_their_tags() -> None
 [2026-11-21T23:29:25.015] _slurm_rpc_suspend(suspend) for 11 usec=138
 [2026-11-21T23:29:26.014] _slurm_rpc_suspend(resume) for 11 usec=96
 [2026-11-21T23:29:27.014] _slurm_rpc_suspend(suspend) for 12 Job is not running
+[2026-11-21T23:29:27.514] debug:  Aborting JobId=14 on nodes e-[002-003]
+[2026-11-21T23:29:27.515] debug:  Aborting JobId=15+0(15) on nodes e-000
 [2026-11-21T23:29:28.014] _update_job: setting admin_comment to {"v": 2} for JobId=13
 [2026-11-21T23:29:28.015] _update_job: setting comment to {"v": 2} for JobId=13
 """
@@ -104,8 +106,11 @@ def test_slurmctlds_log_tells_when_jobs_began_and_ended_and_their_tags() -> None
         ("requeued", 9),
         ("requeued", 10),
         ("suspended", 11),
+        ("smaller", 14),
+        ("smaller", 15),
         ("tagged", 13),
     ]
+    assert [it.nodes for it in found if it.what == "smaller"] == [{"e-002", "e-003"}, {"e-000"}]
     assert found[-1].tag == '{"v": 2}'
     assert found[0].nodes == {"e-000", "e-001"}
     assert found[2].nodes == {"t1"}
