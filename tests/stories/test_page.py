@@ -107,10 +107,22 @@ async def test_page_shows_pods_nodes_gangs_and_stories_and_runs_nothing_of_their
     await _pictures(browser, tmp_path, "queue")
     await browser.value("document.querySelector('.body [tabindex=\"0\"]').focus()")
     await browser.press("End")
-    await browser.until(f"document.activeElement.getAttribute('aria-rowindex') === '{_MANY + 6}'")
+    # The three pods of the gang have one row.
+    await browser.until(f"document.activeElement.getAttribute('aria-rowindex') === '{_MANY + 4}'")
 
-    await browser.value("document.querySelector('#filter').value = 'refused'")
-    await browser.value("document.querySelector('#filter').dispatchEvent(new Event('input'))")
+    await _filter(browser, "trainer")
+    await browser.until(f"{rows} === 1")
+    await browser.value("document.querySelector('.body .row').focus()")
+    await browser.press("Enter")
+    await browser.until(f"{rows} === 4")
+    await _pictures(browser, tmp_path, "gang")
+    await browser.press("ArrowLeft")
+    await browser.until(f"{rows} === 1")
+    await browser.value("document.querySelector('#fold').click()")
+    await browser.until(f"{rows} === 3")
+    await browser.value("document.querySelector('#fold').click()")
+
+    await _filter(browser, "refused")
     await browser.until(f"{rows} === 1")
     await browser.value("document.querySelector('.body .row').focus()")
     await browser.press("Enter")
@@ -163,6 +175,11 @@ def _token(cluster: SandboxCluster) -> str:
     """The sandbox's kubeconfig has it as the password in the URL."""
     found = yaml.safe_load(Path(cluster.kubeconfig).read_text())["clusters"][0]["cluster"]
     return str(urlsplit(found["server"]).password)
+
+
+async def _filter(browser: Tab, text: str) -> None:
+    await browser.value(f"document.querySelector('#filter').value = '{text}'")
+    await browser.value("document.querySelector('#filter').dispatchEvent(new Event('input'))")
 
 
 async def _pictures(browser: Tab, folder: Path, name: str) -> None:

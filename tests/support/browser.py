@@ -80,7 +80,8 @@ class Tab:
 
     async def press(self, key: str) -> None:
         """Press a key that has a name, such as ArrowDown or Enter."""
-        codes = {"ArrowDown": 40, "ArrowRight": 39, "End": 35, "Enter": 13, "Escape": 27}
+        arrows = {"ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
+        codes = arrows | {"End": 35, "Enter": 13, "Escape": 27}
         for kind in ("rawKeyDown", "keyUp"):
             # A form is sent by the character, not by the key.
             text = {"text": "\r"} if key == "Enter" and kind == "rawKeyDown" else {}

@@ -19,6 +19,7 @@ let ahead = 0;
 let open;
 let chosen = "queue";
 let painting = 0;
+let changed = true;
 let pressed = false;
 let aborted = new AbortController();
 
@@ -35,6 +36,7 @@ function handle(kind, data) {
   else if (kind === "pods") data.forEach(takePod);
   else if (kind === "nodes") data.forEach((it) => (it.gone ? nodes.delete(it.id) : nodes.set(it.id, it)));
   else if (kind === "state") settle(data);
+  changed ||= kind !== "state";
   painting ||= setTimeout(paint, 100);
 }
 
@@ -80,14 +82,17 @@ function paint() {
   if (pressed) return;
   const focused = document.activeElement?.dataset.id;
   if (chosen === "queue") table.show(all, now());
-  if (chosen === "nodes") showNodes([...nodes.values()].sort((a, b) => (a.id < b.id ? -1 : 1)));
-  if (chosen === "gangs") showGangs(all, choose);
   if (chosen === "times") holders.show(now(), choose);
+  // They tell no ages.
+  if (chosen === "nodes" && changed) showNodes([...nodes.values()].sort((a, b) => (a.id < b.id ? -1 : 1)));
+  if (chosen === "gangs" && changed) showGangs(all, choose);
+  changed = false;
   if (focused) byId(chosen).querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 
 function select(name) {
   chosen = name;
+  changed = true;
   for (const it of TABS) {
     byId(it).hidden = it !== name;
     byId(`tab-${it}`).setAttribute("aria-selected", String(it === name));
@@ -135,7 +140,7 @@ document.addEventListener("visibilitychange", () => document.visibilityState ===
 document.addEventListener("pointerdown", () => { pressed = true; });
 for (const it of ["pointerup", "pointercancel"]) document.addEventListener(it, () => setTimeout(() => { pressed = false; }));
 byId("filter").addEventListener("input", () => paint());
-byId("ended").addEventListener("change", () => paint());
+for (const it of ["ended", "fold"]) byId(it).addEventListener("change", () => paint());
 TABS.forEach((name) => byId(`tab-${name}`).addEventListener("click", () => select(name)));
 document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
   const shown = TABS.filter((it) => !byId(`tab-${it}`).hidden);

@@ -1,6 +1,7 @@
 // The queue as a table of which only the visible rows exist.
 
 import { byId, duration, element, seconds } from "./dom.js";
+import { ORDER, unitsOf } from "./units.js";
 
 const COLUMNS = [
   ["name", "Name", (it) => it.name],
@@ -15,7 +16,7 @@ const COLUMNS = [
 ];
 const NUMBERS = new Set(["age", "cpus", "gpus"]);
 const ENDED = new Set(["COMPLETED", "FAILED"]);
-const ORDER = ["PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "COMPLETED", "FAILED", "UNKNOWN"];
+const SIDEWAYS = { ArrowRight: true, ArrowLeft: false };
 const MARGIN = 8;
 
 export class Table {
@@ -24,6 +25,7 @@ export class Table {
     this.by = "state";
     this.down = false;
     this.rows = [];
+    this.opened = new Set();
     this.now = Date.now() / 1000;
     this.at = 0;
     this.place = byId("table");
@@ -54,9 +56,10 @@ export class Table {
     const found = pods.filter((it) => (ended || !ENDED.has(it.state)) && words.every((word) => texts(it).includes(word)));
     const value = this.by === "state" ? (it) => ORDER.indexOf(it.state) : COLUMNS.find((it) => it[0] === this.by)[2];
     const turn = this.down ? -1 : 1;
-    const keyed = found.map((it) => [value(it), it]);
+    const units = byId("fold").checked ? unitsOf(found) : found;
+    const keyed = units.map((it) => [value(it), it]);
     keyed.sort(([a, one], [b, other]) => turn * compare(a, b) || compare(other.priority ?? 0, one.priority ?? 0) || compare(seconds(one.created), seconds(other.created)) || compare(one.name, other.name));
-    this.rows = keyed.map((it) => it[1]);
+    this.rows = keyed.flatMap(([, it]) => (it.members && this.opened.has(it.id) ? [it, ...it.members] : [it]));
     for (const it of this.head.children) it.setAttribute("aria-sort", it.dataset.key === this.by ? (this.down ? "descending" : "ascending") : "none");
     byId("count").textContent = found.length === pods.length ? `${pods.length} ${pods.length === 1 ? "pod" : "pods"}` : `${found.length} of ${pods.length} pods`;
     this.at = Math.min(this.at, Math.max(0, this.rows.length - 1));
@@ -79,21 +82,44 @@ export class Table {
   }
 
   row(index, height) {
-    const pod = this.rows[index];
+    const unit = this.rows[index];
     const cells = COLUMNS.map(([key]) => {
-      const text = key === "age" ? duration(this.now - seconds(pod.created)) : String(pod[key] ?? "-");
-      const kind = key === "state" ? pod.state : NUMBERS.has(key) ? "number" : "";
-      return element("span", { role: "cell", class: kind, title: text }, text);
+      const text = key === "age" ? duration(this.now - seconds(unit.created)) : String((key === "state" && unit.states) || (unit[key] ?? "-"));
+      const kind = key === "state" ? unit.state : NUMBERS.has(key) ? "number" : "";
+      return element("span", { role: "gridcell", class: kind, title: text }, text);
     });
-    const row = element("div", { class: "row", role: "row", "aria-rowindex": index + 2, tabindex: index === this.at ? "0" : "-1", "aria-label": `${pod.name}, ${pod.ns}, ${pod.state}`, onclick: () => { this.at = index; this.choose(pod); } }, ...cells);
+    const about = unit.members ? `gang ${unit.name} of ${unit.members.length} pods, ${unit.ns}, ${unit.states}` : `${unit.name}, ${unit.ns}, ${unit.state}`;
+    const row = element("div", { class: "row", role: "row", "aria-rowindex": index + 2, "aria-level": this.isMember(index) ? "2" : "1", tabindex: index === this.at ? "0" : "-1", "aria-label": about, onclick: () => this.pick(index) }, ...cells);
+    if (unit.members) row.setAttribute("aria-expanded", String(this.opened.has(unit.id)));
     row.style.top = `${index * height}px`;
     return row;
+  }
+
+  isMember(index) {
+    const gang = this.rows[index].gang;
+    return Boolean(gang) && !this.rows[index].members && this.opened.has(`gang ${gang.key}`) && byId("fold").checked;
+  }
+
+  // A pod tells its story, a gang shows its pods or hides them.
+  pick(index) {
+    this.at = index;
+    const unit = this.rows[index];
+    if (unit?.members) this.open(unit, !this.opened.has(unit.id));
+    else if (unit) this.choose(unit);
+  }
+
+  open(unit, opened) {
+    if (opened) this.opened.add(unit.id);
+    else this.opened.delete(unit.id);
+    this.show(this.all, this.now);
   }
 
   key(event) {
     const page = Math.max(1, Math.floor(this.place.clientHeight / this.height) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.rows.length, End: this.rows.length };
-    if (event.key === "Enter" || event.key === " ") this.choose(this.rows[this.at]);
+    const unit = this.rows[this.at];
+    if (event.key === "Enter" || event.key === " ") this.pick(this.at);
+    else if (unit?.members && event.key in SIDEWAYS) this.open(unit, SIDEWAYS[event.key]);
     else if (event.key in steps) this.move(Math.min(this.rows.length - 1, Math.max(0, this.at + steps[event.key])));
     else return;
     event.preventDefault();

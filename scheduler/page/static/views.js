@@ -29,8 +29,10 @@ export function showNodes(nodes) {
 
 export function showGangs(pods, choose) {
   const gangs = new Map();
-  for (const pod of pods) {
-    if (pod.gang) gangs.set(pod.gang.key, [...(gangs.get(pod.gang.key) ?? []), pod]);
+  for (const pod of pods.filter((it) => it.gang)) {
+    const members = gangs.get(pod.gang.key);
+    if (members) members.push(pod);
+    else gangs.set(pod.gang.key, [pod]);
   }
   const made = [...gangs.values()].slice(0, MOST_CARDS).flatMap((members) => {
     members.sort((a, b) => (a.gang.rank ?? 1e9) - (b.gang.rank ?? 1e9) || (a.name < b.name ? -1 : 1));
