@@ -54,9 +54,9 @@ def _leaves_it_to_slurm(request: JobRequest, sharing: Sharing | None) -> bool:
     """Whether the request lets Slurm choose how many pods each node gets. A job that has whole
     nodes has all their CPUs, so nobody can tell how many pods belong there.
     """
-    near = request.contiguous or request.segment is not None or request.switches is not None
     whole = Sharing.NONE in {request.exclusive, sharing}
-    return not (near or whole or request.required_nodes or request.threads_per_core)
+    chosen = _wants_nodes_near(request) or request.required_nodes
+    return not (whole or chosen or request.threads_per_core)
 
 
 def _dealt(
@@ -78,8 +78,12 @@ def _in_one_piece(request: JobRequest) -> bool:
     """Whether the pods must be one component: Slurm gives each component nodes of its own, near
     each other only within the component, and ends all if one loses a node.
     """
-    near = request.contiguous or request.segment is not None or request.switches is not None
-    return near or request.no_kill or bool(request.required_nodes)
+    return _wants_nodes_near(request) or request.no_kill or bool(request.required_nodes)
+
+
+def _wants_nodes_near(request: JobRequest) -> bool:
+    """Whether it asks for nodes that are near each other."""
+    return request.contiguous or request.segment is not None or request.switches is not None
 
 
 def _devices(request: JobRequest) -> tuple[str, int]:
