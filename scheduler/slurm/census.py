@@ -31,7 +31,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.observe.wake import WakeCause
 from scheduler.slurm.ended_jobs import EndedJobs, Unexplained
 from scheduler.slurm.given_back import mark_given_back
-from scheduler.slurm.look import look, read_job
+from scheduler.slurm.look import laid_out, look, read_job
 from scheduler.state.member import Member, by_uid
 from scheduler.state.said import SaidOnPod
 from scheduler.state.seen import SeenOfPod
@@ -293,7 +293,7 @@ class Census:
         might get a second one.
         """
         try:
-            return await read_job(self._client, job_id)
+            return await laid_out(self._client, await read_job(self._client, job_id))
         except (SlurmRefused, SlurmGarbled) as error:
             if not is_word_of_slurm(error):
                 raise

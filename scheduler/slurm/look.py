@@ -16,6 +16,24 @@ async def read_job(client: SlurmClient, job_id: int) -> TaggedJob:
     return TaggedJob.of(await client.job(job_id))
 
 
+async def laid_out(
+    client: SlurmClient, record: TaggedJob, *, known: TaggedJob | None = None
+) -> TaggedJob:
+    """The record with how many pods each node of a packed gang has. That takes a long request, so
+    it is made once for each start of a job, and what is `known` from before counts afterwards.
+    Raises SlurmGarbled if Slurm does not say it: nothing can be decided without it.
+    """
+    if not record.packed:
+        return record
+    record = record if known is None else record.laid_out_as(known)
+    if record.laid_out:
+        return record
+    record = TaggedJob.of(await client.laid_out(record))
+    if record.packed and not record.laid_out:
+        raise SlurmGarbled(f"job {record.job_id}: not all of its nodes are told with their CPUs")
+    return record
+
+
 async def look(
     client: SlurmClient, unit: Unit, job: Placeholder, *, clock: Callable[[], float]
 ) -> None:
@@ -29,7 +47,7 @@ async def look(
     try:
         record = await read_job(client, job.job_id)
         if record.packed:
-            record = await _laid_out(client, record, job.record)
+            record = await laid_out(client, record, known=job.record)
     except SlurmNoSuchJob:
         job.refuted = job.claimed
         if unit.job is job:
@@ -44,17 +62,3 @@ async def look(
     if unit.job is job:
         now = clock()
         job.saw(record, asked=asked, at=now, answered_at=now)
-
-
-async def _laid_out(client: SlurmClient, record: TaggedJob, known: TaggedJob | None) -> TaggedJob:
-    """The record with how many pods each node of a packed gang has. That takes a long request, so
-    it is made once for each start of a job, and what is `known` from before counts afterwards.
-    Raises SlurmGarbled if Slurm does not say it: nothing can be decided without it.
-    """
-    record = record if known is None else record.laid_out_as(known)
-    if record.laid_out:
-        return record
-    record = TaggedJob.of(await client.laid_out(record))
-    if record.packed and not record.laid_out:
-        raise SlurmGarbled(f"job {record.job_id}: not all of its nodes are told with their CPUs")
-    return record

@@ -21,6 +21,7 @@ from tests.support import pods
 
 _DUO: Final = {"gang": "duo", "gang-size": "2"}
 _GOES_ON: Final = _DUO | {"no-kill": "true"}
+_PACKED: Final = {"gang": "trio", "gang-size": "3", "pods-per-node": "1000"}
 _LWS: Final = "leaderworkerset.sigs.k8s.io/"
 
 Play = Callable[[VirtualWorld], Awaitable[None]]
@@ -332,6 +333,26 @@ async def pod_of_a_gang_comes_again(world: VirtualWorld) -> None:
         await world.gone(name)
 
 
+async def pod_of_a_packed_gang_comes_again(world: VirtualWorld) -> None:
+    """Slurm has put two pods on one node and the third on the other."""
+    names = [f"trio-{rank}" for rank in range(3)]
+    for name in names:
+        world.create(name, slurm=_PACKED, cpus="25")
+    for name in names:
+        await world.running(name)
+    first, second, third = (_node_of(world, name) for name in names)
+    assert first == second != third, world.picture()
+    job = next(it for it in world.live_jobs() if len(world.pods_of(it)) == len(names))
+    world.delete("trio-2")
+    await world.gone("trio-2")
+    world.create("trio-2", slurm=_PACKED, cpus="25")
+    await world.running("trio-2")
+    assert _node_of(world, "trio-2") == third, world.picture()
+    world.cancel(job)
+    for name in names:
+        await world.gone(name)
+
+
 async def job_of_a_gang_is_cancelled(world: VirtualWorld) -> None:
     first = await _gang_runs(world)
     world.cancel(world.live_job(first))
@@ -532,6 +553,7 @@ SCENARIOS: Final = (
     Scenario(job_is_requeued_after_the_bind, release="24.11", flags=_SLOWLY),
     Scenario(script_of_a_running_pod_is_killed, release="24.11"),
     Scenario(pod_of_a_gang_comes_again, flags=_OF_GANGS),
+    Scenario(pod_of_a_packed_gang_comes_again, flags=_OF_GANGS),
     Scenario(job_of_a_gang_is_cancelled, flags=_OF_GANGS),
     Scenario(gang_is_withdrawn_while_it_waits, flags=_OF_GANGS),
     Scenario(gang_gives_the_node_of_a_pod_that_has_succeeded_back, flags=_OF_GANGS),

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from scheduler.core.naming import PACKED, read_tag
+from scheduler.core.naming import JOB_ID, PACKED, read_tag
 from scheduler.kube.wire import PodStatus
 from slurmapi import BaseState
 from tests.unit.service.test_gangs import job, of_job
@@ -92,6 +92,25 @@ async def test_pod_that_comes_again_gets_its_slot_from_the_next_process(slurm, k
     following.start()
     await asyncio.sleep(20)
     assert dict(kube.bindings)["uid-2-again"] == "n2"
+    assert len(slurm.submissions) == 1
+    following.unharmed()
+    await following.kill()
+
+
+async def test_job_that_no_pod_names_is_kept_by_the_next_process(slurm, kube):
+    first = Service(slurm, kube)
+    first.start()
+    create(kube, *range(SIZE))
+    await asyncio.sleep(SOON)
+    await first.kill()
+    for rank in range(SIZE):
+        kube.edit(f"uid-{rank}", {JOB_ID: None})
+    slurm.pack(1, n1=3, n2=1)
+    kube.relist()
+    following = Service(slurm, kube)
+    following.start()
+    await asyncio.sleep(20)
+    assert dict(kube.bindings) == {"uid-0": "n1", "uid-1": "n1", "uid-2": "n1", "uid-3": "n2"}
     assert len(slurm.submissions) == 1
     following.unharmed()
     await following.kill()
